@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn pearson_tells_a_fair_die_from_a_loaded_one() {
+    fn pearson_distinguishes_a_fair_die_from_a_loaded_one() {
         let die = [1.0 / 6.0; 6];
         assert!(pearson_p(&[101, 99, 103, 97, 100, 100], &die).unwrap() > 0.9);
         assert!(pearson_p(&[150, 90, 90, 90, 90, 90], &die).unwrap() < 1e-3);

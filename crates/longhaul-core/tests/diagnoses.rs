@@ -170,7 +170,7 @@ fn others_on_the_core_do_not_excuse_a_quota() {
 }
 
 #[test]
-fn interrupts_and_memory_are_told_from_a_busy_thread() {
+fn interrupts_and_memory_are_distinguished_from_a_busy_thread() {
     let change = |change: &dyn Fn(&mut longhaul_core::result::TestFacts)| {
         let mut diagnosis = read("sender-cpu");
         for round in diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds) {

@@ -113,7 +113,7 @@ fn a_diagnosis_of_the_first_version_reads() {
 }
 
 #[test]
-fn the_rules_of_the_doctor_have_names_of_their_own_and_are_in_the_guide() {
+fn the_rules_of_the_doctor_have_unique_names_and_are_in_the_guide() {
     let guide = include_str!("../../../docs/guide/doctor.md");
     let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
     assert_eq!(names.len(), RULES.len());

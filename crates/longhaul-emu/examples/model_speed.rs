@@ -3,6 +3,11 @@
 //! Prints the best of seven rounds in nanoseconds per packet, for super-packets of 44 segments and
 //! for single segments.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the rule concerns the output of the program longhaul"
+)]
+
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -3,6 +3,11 @@
 //! `cargo run --example ping_across -- 20` sends 20 requests; the default is 5. Ordinary users need
 //! user namespaces.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the rule concerns the output of the program longhaul"
+)]
+
 use std::io::Write;
 use std::process::Command;
 

@@ -291,15 +291,15 @@ mod tests {
     }
 
     const GOOD: &str = r#"name = "mine"
-    [conditions]
-    rtt = ["0ms", "90ms"]
-    rate = ["10G"]
-    [disk]
-    size = "2GiB"
-    [[entries]]
-    tool = "scp"
-    workload = "disk"
-    "#;
+[conditions]
+rtt = ["0ms", "90ms"]
+rate = ["10G"]
+[disk]
+size = "2GiB"
+[[entries]]
+tool = "scp"
+workload = "disk"
+"#;
 
     #[test]
     fn the_shipped_plans_are_plans() {

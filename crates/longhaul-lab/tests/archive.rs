@@ -41,7 +41,7 @@ fn said_of(bytes: &[u8]) -> LabError {
 }
 
 #[test]
-fn what_was_kept_comes_back_whole() {
+fn an_archive_is_read_as_written() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());
     let mut expected = contents();

@@ -394,7 +394,7 @@ fn an_interrupted_matrix_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_hanging_tool_and_a_server_that_dies_are_told_apart() {
+fn a_hanging_tool_and_a_dead_server_are_distinguished() {
     let bench = Bench::new(
         "name = \"bad\"\nlimit_seconds = 1\n[conditions]\nrtt = [\"0ms\"]\n\
          [[entries]]\ntool = \"hanger\"\nworkload = \"memory\"\n\
@@ -436,7 +436,7 @@ fn garbage_wrong_bytes_and_leftovers_are_marked() {
 }
 
 #[test]
-fn copies_at_a_far_end_of_its_own_are_held_to_the_same() {
+fn copies_at_a_separate_far_end_are_compared_too() {
     let bench = Bench::new(
         "name = \"far\"\nlimit_seconds = 3\n[real]\nfar = \"me@dtn\"\n\
          [[entries]]\ntool = \"copier\"\nworkload = \"disk\"\nclients = [1, 2]\n\

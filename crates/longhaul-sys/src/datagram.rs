@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn dropped_datagrams_are_counted() {
         let mut receiver = Receiver::bind("127.0.0.1:0".parse().unwrap(), 1 << 20, 8).unwrap();
         let to = receiver.socket.local_addr().unwrap();
         sender(to, 1000, 0).unwrap().send(&[7; 1000]).unwrap();

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_says_where_it_came_from_and_to() {
+    fn a_datagram_has_its_source_and_destination() {
         let door = UdpSocket::bind("[::]:0").unwrap();
         tell_destination(&door, true).unwrap();
         tell_destination(&door, false).unwrap();

@@ -52,7 +52,7 @@ fn a_tuned_data_transfer_node_is_fit_for_100_gigabits() {
 }
 
 #[test]
-fn a_server_as_delivered_is_told_everything() {
+fn a_default_server_gets_all_findings() {
     let facts = facts(include_str!("hosts/server-untuned.host"), "/srv");
     let found = examine(&facts, &[], &target("100G", "100ms"));
     assert_eq!(
@@ -123,7 +123,7 @@ fn a_server_as_delivered_is_told_everything() {
 }
 
 #[test]
-fn a_laptop_without_rights_says_what_could_not_be_seen() {
+fn a_laptop_without_rights_reports_unseen_facts() {
     let facts = facts(include_str!("hosts/laptop-wifi.host"), "/home/me");
     let found = examine(&facts, &[], &target("1G", "20ms"));
     assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");

@@ -100,9 +100,9 @@ mod tests {
             tries += 1;
             assert!(tries < 64, "it ends");
             if size <= mtu {
-                search.passed(size)
+                search.passed(size);
             } else {
-                search.stopped(size, said.then_some(mtu))
+                search.stopped(size, said.then_some(mtu));
             }
         }
         if let Some(found) = search.largest() {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_says_is_tried_and_not_believed() {
+    fn an_mtu_reported_by_a_router_is_probed() {
         let mut search = MtuSearch::new(68, 9000);
         search.stopped(9000, Some(0));
         assert_eq!(search.next(), Some(8000));

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_told_with_how_certain_it_is() {
+    fn the_median_has_a_confidence_interval() {
         let gaps = [9_900, 10_000, 10_000, 10_100, 10_000, 10_000, 30_000, 10_000, 10_000, 10_000];
         let good = figures(5e9, &gaps);
         assert_eq!(

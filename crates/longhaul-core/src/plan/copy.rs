@@ -121,11 +121,11 @@ impl Protection {
     }
 }
 
-/// When the bytes of a copy are compared with what was sent.
+/// The kind of verification of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// As they arrive, before they are written.
+    /// Blocks are verified on arrival, before they are written.
     #[default]
     InFlight,
     /// Also as the disk returns them, before the file gets its name.
@@ -199,11 +199,11 @@ pub struct CopyOptions {
     /// them (`--dedicated`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dedicated: bool,
-    /// Whether files are read back before they get their names (`--verify`).
+    /// The kind of verification (`--verify`).
     #[serde(default)]
     pub verify: Verify,
-    /// Milliseconds without a byte or a message of progress after which an end gives up
-    /// (`--give-up`); `None` is the default of that option. A server has a limit of its own.
+    /// The timeout in ms without a byte or a message of progress (`--give-up`); `None` is the default
+    /// of that option. A server has a separate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub give_up_ms: Option<u64>,
     /// Options for links, owners, filters, deletion and digests.

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bang_forgets() {
+    fn a_bang_clears_the_rules() {
         let mut list = FilterList::default();
         list.add(b"x", false).unwrap();
         list.add(b"!", false).unwrap();

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_comes_back_and_what_makes_no_sense_is_named() {
+    fn a_plan_survives_its_document_and_invalid_values_are_named() {
         let plan = PathPlan { skip: vec![PathPart::Hops], ..PathPlan::new() };
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<PathPlan>(&text).unwrap(), plan);

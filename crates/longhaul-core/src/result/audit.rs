@@ -14,7 +14,7 @@ pub const AUDIT_SCHEMA: &str = "longhaul.audit/1";
 pub struct AuditRecord {
     /// [`AUDIT_SCHEMA`].
     pub schema: String,
-    /// When, in UTC (RFC 3339).
+    /// The time in UTC (RFC 3339).
     pub time: String,
     /// The kind of event.
     pub event: AuditEvent,
@@ -30,7 +30,7 @@ pub struct AuditRecord {
     /// The comment of the key in the list of authorised keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// Whether the key is in that list.
+    /// True if the key is in that list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorised: Option<bool>,
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_forges_another_and_none_is_forgotten() {
+    fn fields_are_escaped_and_complete() {
         let record = full();
         let text = record.text();
         assert!(!text.contains(is_hostile), "{text}");

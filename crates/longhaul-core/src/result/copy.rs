@@ -1,3 +1,5 @@
+//! `longhaul.cp/1`: the result of a copy.
+
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -9,89 +11,89 @@ use crate::wire::FilePath;
 /// The schema of [`CopyResult`] in JSON.
 pub const COPY_SCHEMA: &str = "longhaul.cp/1";
 
-/// What a copy did; `docs/design/results.md` has every field.
+/// The result of a copy; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyResult {
     /// [`COPY_SCHEMA`].
     pub schema: String,
-    /// The whole in a few numbers.
+    /// The totals.
     pub summary: CopySummary,
     /// The limit and the waits of the stages in one sentence, which the program words.
     pub verdict: String,
-    /// The same in a word; `None` where nothing stands out.
+    /// The limit; `None` if none stands out.
     #[serde(default)]
     pub limit: Option<CopyLimit>,
-    /// What was done to suit the path.
+    /// The adaptation to the path.
     #[serde(default)]
     pub path: PathReport,
-    /// The end that read.
+    /// The report of the source.
     pub source: EndReport,
-    /// The end that wrote.
+    /// The report of the sink.
     pub sink: EndReport,
-    /// What could not be copied, each with its reason.
+    /// The entries that could not be copied, with reasons.
     pub failures: Vec<CopyFailure>,
-    /// What was passed over: devices, sockets, links that lead nowhere.
+    /// The entries skipped by design: devices, sockets, dangling links.
     pub skipped: Vec<CopyFailure>,
-    /// What could not be kept of files that are in place: owners, attributes.
+    /// The owners and attributes of complete files that could not be preserved.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
-    /// What was deleted; after a dry run, everything that would be done.
+    /// The deletions; after a dry run, all planned changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
-    /// The files' digests, if they were asked for.
+    /// The digests of the files, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub digests: Vec<DigestOf>,
 }
 
-/// The whole copy.
+/// The totals of a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopySummary {
     /// `bytes` without `resumed_bytes`, over `seconds`.
     pub throughput_bps: Rate,
-    /// Bytes of files that are in place at the sink.
+    /// The bytes of complete files at the sink.
     pub bytes: Bytes,
-    /// Those of them that were there from an earlier attempt; the rate leaves them out.
+    /// The bytes among them of earlier attempts; the rate excludes them.
     #[serde(default)]
     pub resumed_bytes: Bytes,
-    /// Files that are in place at the sink.
+    /// The number of complete files at the sink.
     pub files: u64,
-    /// From the open session to the sink's word that everything is in place.
+    /// The time from the opening of the session to the sink's final report.
     pub seconds: f64,
-    /// Every block was checked at the sink before it was written.
+    /// True if the sink verified every block before it wrote the block.
     pub verified: bool,
-    /// When it was compared, if it was; `Reread` means that the disk's bytes were compared as well.
+    /// The kind of verification, if any; with `Reread` the bytes on the disk were compared too.
     #[serde(default)]
     pub verification: Option<Verify>,
-    /// The data connections were encrypted.
+    /// True if the data connections were encrypted.
     pub encrypted: bool,
-    /// Every file was synced before it got its name.
+    /// True if every file was synced before it got its name.
     pub durable: bool,
-    /// TCP connections used, at the end.
+    /// The number of TCP connections at the end.
     pub streams: u32,
-    /// Times that the connection was lost and made again.
+    /// The number of reconnections.
     #[serde(default)]
     pub reconnects: u32,
-    /// Blocks that did not pass their check and were sent again.
+    /// The number of blocks that failed their check and were sent again.
     pub resent_blocks: u64,
-    /// TCP segments sent again.
+    /// The number of retransmitted TCP segments.
     pub retransmits: Option<u64>,
-    /// Smoothed round-trip time, milliseconds, the least over the streams at the end.
+    /// The lowest smoothed round-trip time of the streams at the end, in ms.
     pub rtt_ms: Option<f64>,
-    /// Nothing was changed; `actions` has what would be.
+    /// True if nothing was changed; `actions` contains the planned changes.
     #[serde(default)]
     pub dry_run: bool,
-    /// Files that stayed as they were, being as new.
+    /// The number of unchanged files, which were up to date.
     #[serde(default)]
     pub unchanged_files: u64,
-    /// Files and directories deleted.
+    /// The number of deleted files and directories.
     #[serde(default)]
     pub deleted: u64,
-    /// Where the manifest is, at the sink.
+    /// The path of the manifest at the sink.
     #[serde(default)]
     pub manifest: Option<String>,
 }
 
-/// What holds a copy back.
+/// The limit of a copy's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyLimit {
@@ -103,7 +105,7 @@ pub enum CopyLimit {
     Sealing,
     /// The source's socket buffers (`net.ipv4.tcp_wmem`).
     SendWindow,
-    /// The path's rate, or what others leave of it.
+    /// The rate of the path, or the share that other traffic leaves.
     Path,
     /// Lost segments.
     Loss,
@@ -113,14 +115,14 @@ pub enum CopyLimit {
     SinkCpu,
     /// Writing or syncing the sink's files.
     SinkDisk,
-    /// The processors of the one host that both ends are on.
+    /// The processors of the host that runs both ends.
     Cpu,
-    /// The limit that was asked for (`--bwlimit`).
+    /// The requested limit (`--bwlimit`).
     Rate,
 }
 
 impl CopyLimit {
-    /// Two words for it.
+    /// Returns the name for display.
     pub fn as_str(self) -> &'static str {
         match self {
             CopyLimit::SourceDisk => "source disk",
@@ -138,50 +140,50 @@ impl CopyLimit {
     }
 }
 
-/// How the source suited the copy to the path, and what TCP said of it.
+/// The source's adaptation to the path, and TCP's measurements of the path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathReport {
-    /// What the path was like before the first byte; `None` in documents that do not tell.
+    /// The path before the first byte; `None` in documents of the first versions.
     #[serde(default)]
     pub before: Option<PathBefore>,
-    /// Data connections at the end.
+    /// The number of data connections at the end.
     pub streams: u32,
     /// Their congestion control at the end.
     pub congestion: Option<String>,
-    /// What was changed while it ran, and why, in order.
+    /// The changes during the copy with their reasons, in order.
     pub steps: Vec<String>,
-    /// What went over each address of the host that was connected to, in their order.
+    /// The traffic per address of the peer, in the order of connection.
     #[serde(default)]
     pub addresses: Vec<AddressReport>,
-    /// Bytes sent again for each byte delivered.
+    /// The retransmitted bytes per delivered byte.
     pub loss: f64,
-    /// The share of the time with data to send in which the peer's window held it back.
+    /// The share of the time with data to send in which the peer's window was full.
     pub receive_window_limited: f64,
-    /// The same of the send buffer.
+    /// The share of that time in which the send buffer was full.
     pub send_buffer_limited: f64,
 }
 
-/// What the first data connection's handshake tells of an idle path; `longhaul path` tells more.
+/// The idle path, as measured by the handshake of the first data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathBefore {
     /// The round trip of the handshake.
     pub rtt_ms: f64,
-    /// The path MTU as the kernel believes it.
+    /// The path MTU that the kernel assumes.
     pub mtu_bytes: u32,
-    /// The payload of a segment.
+    /// The payload bytes of a full segment.
     pub segment_bytes: u32,
-    /// The congestion window that the copy began with.
+    /// The initial congestion window.
     pub cwnd_bytes: Bytes,
 }
 
-/// What went over one address.
+/// The traffic over one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressReport {
     /// The address.
     pub address: IpAddr,
-    /// Data connections over it.
+    /// The number of data connections.
     pub streams: u32,
-    /// Bytes that were delivered over them, with the headers of blocks.
+    /// The bytes delivered over these connections, including the headers of blocks.
     pub bytes: Bytes,
 }
 
@@ -191,11 +193,11 @@ pub struct EndReport {
     /// CPU and memory.
     #[serde(flatten)]
     pub end: TransferEnd,
-    /// Where its threads spent their time.
+    /// The time of the threads in each stage.
     pub stages: StageTimes,
 }
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct TransferEnd {
     /// CPU time of the copy, in percent of one core.
@@ -204,36 +206,37 @@ pub struct TransferEnd {
     pub cpu_seconds: f64,
     /// The largest resident set of the process so far.
     pub peak_memory_bytes: Bytes,
-    /// The share of the host's processor time in use meanwhile, by whomever, 0 to 1.
+    /// The share of the host's processor time that all programs used meanwhile, 0 to 1.
     #[serde(default)]
     pub host_busy: Option<f64>,
-    /// Bytes that were read or written past the page cache.
+    /// The bytes read or written with direct I/O.
     #[serde(default)]
     pub direct_bytes: Bytes,
-    /// The thread that worked or waited for a processor the largest share of its life.
+    /// The thread that ran or waited for a processor for the largest share of its lifetime.
     #[serde(default)]
     pub busiest: Option<BusyThread>,
 }
 
-/// A thread of a copy and how the scheduler treated it.
+/// A thread of a copy with its shares of running and waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BusyThread {
-    /// What it does.
+    /// The task of the thread.
     pub role: ThreadRole,
-    /// It ran.
+    /// The share of time in which the thread ran.
     pub running_percent: f64,
-    /// It could have run and waited for a core; 0 when the kernel keeps no account.
+    /// The share of time in which the thread waited for a core; 0 if the kernel does not count it.
     pub waiting_percent: f64,
 }
 
 impl BusyThread {
-    /// Running or waiting for a core: near 100 the thread never waits for anything else.
+    /// Returns the share of time in which the thread ran or waited for a core. Near 100 it waits for
+    /// nothing else.
     pub fn load_percent(&self) -> f64 {
         self.running_percent + self.waiting_percent
     }
 }
 
-/// What a thread of a copy does.
+/// The task of a thread of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadRole {
@@ -249,12 +252,12 @@ pub enum ThreadRole {
     Write,
     /// Syncs files and gives them their names.
     Finish,
-    /// Talks to the other end and keeps the books.
+    /// Exchanges control messages with the peer and tracks entries.
     Control,
 }
 
 impl ThreadRole {
-    /// The word for it before "thread".
+    /// Returns the adjective before "thread".
     pub fn as_str(self) -> &'static str {
         match self {
             ThreadRole::Walk => "walking",
@@ -268,8 +271,9 @@ impl ThreadRole {
     }
 }
 
-/// How busy the stages of one end were: 1 means that all threads of the stage worked all the
-/// time; what is missing to 1 they waited for other stages. A stage that an end does not have is `None`.
+/// The load of the stages of one end, from 0 to 1: at 1 all threads of the stage worked all the
+/// time; otherwise they waited for other stages for the rest of it. `None` if the end lacks the
+/// stage.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StageTimes {
     /// Reading files.
@@ -290,22 +294,22 @@ pub struct StageTimes {
     pub sync: Option<f64>,
 }
 
-/// A file that is not in place, and why.
+/// An entry that was not copied, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyFailure {
-    /// Its path.
+    /// The path.
     pub path: String,
-    /// One sentence.
+    /// The reason as one sentence.
     pub reason: String,
 }
 
-/// Metadata that the sink may fail to keep.
+/// A kind of metadata that the sink may fail to preserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// The user a file belongs to.
+    /// The owner.
     Owner,
-    /// Its group.
+    /// The group.
     Group,
     /// Permission bits, among them set-user-id and set-group-id.
     Mode,
@@ -318,7 +322,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// The word for it in a sentence.
+    /// Returns the name for a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
             Kept::Owner => "owner",
@@ -331,46 +335,45 @@ impl Kept {
     }
 }
 
-/// Metadata that was to be kept and could not be: counted, with one example.
+/// Metadata that could not be preserved: a count with one example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
-    /// What of them.
+    /// The kind of metadata.
     pub what: Kept,
-    /// How many files and directories.
+    /// The number of files and directories.
     pub count: u64,
-    /// The first of them.
+    /// The path of the first one.
     pub example: String,
-    /// Why, for the first of them.
+    /// The reason for the first one.
     pub reason: String,
 }
 
-/// Something done at the sink besides writing what was announced, or, in a dry run, anything
-/// that would be done.
+/// A deletion at the sink, or in a dry run any planned change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
-    /// What.
+    /// The kind of change.
     pub what: ActionKind,
-    /// With which path at the sink; a directory's ends with a slash.
+    /// The path at the sink; that of a directory ends with a slash.
     pub path: FilePath,
-    /// The bytes that a file would bring.
+    /// The size of a file to write.
     #[serde(default)]
     pub bytes: Bytes,
 }
 
-/// What is done with a path.
+/// The kind of a change at the sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
-    /// It is not there yet.
+    /// A new entry.
     Create,
-    /// What is there is replaced.
+    /// An existing entry is replaced.
     Replace,
-    /// What is there is deleted.
+    /// An existing entry is deleted.
     Delete,
 }
 
 impl ActionKind {
-    /// The word for it.
+    /// Returns the name for display.
     pub fn as_str(self) -> &'static str {
         match self {
             ActionKind::Create => "create",
@@ -383,9 +386,9 @@ impl ActionKind {
 /// A file's digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DigestOf {
-    /// Its path at the sink, relative to the target's directory.
+    /// The path at the sink, relative to the target's directory.
     pub path: FilePath,
-    /// Its size.
+    /// The size.
     pub bytes: Bytes,
     /// BLAKE3, 64 hexadecimal digits, as `b3sum` prints it.
     pub blake3: String,

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_cause_is_told_and_nothing_late_has_none() {
+    fn the_main_cause_is_the_largest_one() {
         assert_eq!(LatenessCauses::default().main(), None);
         assert_eq!(LatenessCauses::default().summary(), "");
         let causes = LatenessCauses {

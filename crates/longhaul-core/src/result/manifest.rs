@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back() {
+    fn a_manifest_is_read_as_written() {
         let text = manifest().to_bytes();
         assert_eq!(Manifest::from_bytes(&text), Ok(manifest()));
         assert!(text.starts_with(b"# longhaul manifest 1: BLAKE3\n# covers run17/\n# covers /\n"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused() {
+    fn a_malformed_manifest_is_refused() {
         assert_eq!(Manifest::from_bytes(b""), Err(ManifestError::Header));
         assert_eq!(Manifest::from_bytes(b"GIF89a"), Err(ManifestError::Header));
         let digest = "ab".repeat(32);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_apart_by_where_it_went() {
+    fn lost_datagrams_are_distinguished_by_place() {
         let sender =
             UdpCounts { datagrams: 990, expected: 1000, host_dropped: 10, ..UdpCounts::default() };
         let receiver = UdpCounts {

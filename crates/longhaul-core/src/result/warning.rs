@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_carries_its_words_and_comes_back() {
+    fn a_warning_is_read_as_written() {
         let warning = Warning::from(WarningKind::WindowClipped {
             end: End::Receiver,
             requested_bytes: Bytes::mib(64),

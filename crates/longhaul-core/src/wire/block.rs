@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back() {
+    fn a_header_is_decoded_as_encoded() {
         for header in [
             BlockHeader::End,
             BlockHeader::Block { file: 7, offset: 1 << 40, length: 1 << 20 },

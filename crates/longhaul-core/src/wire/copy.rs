@@ -7,9 +7,9 @@
 //!   data connections       ->
 //! source                                   sink
 //!   Entries, Entries, End  ->              (blocks meanwhile on the data connections)
-//!                          <-              Wanted, if the source was told to ask
+//!                          <-              Wanted, if the source asks
 //!                          <-              Progress, Resend, Failed
-//!                          <-              Finished: everything is in place, or said to be not
+//!                          <-              Finished: all entries are in place or have failed
 //! ```
 
 use std::fmt;
@@ -25,10 +25,10 @@ use crate::plan::CopyOptions;
 use crate::result::{Action, CopyFailure, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
 use crate::units::{Bytes, Rate};
 
-/// Most entries in one [`SinkMessage::Progress`], for the same reason.
+/// The most entries in one [`SinkMessage::Progress`], which keeps it below the frame limit.
 pub const DONE_BATCH: usize = 16 << 10;
 
-/// Most bytes of paths in one [`SourceMessage::Entries`]; keeps it well below the frame limit.
+/// The most bytes of paths in one [`SourceMessage::Entries`], which keeps it below the frame limit.
 pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
 
 /// The client's first message.
@@ -37,54 +37,54 @@ pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
 pub enum CopyRequest {
     /// The client is the source.
     Receive {
-        /// Which copy this is.
+        /// The identity of the copy.
         key: CopyKey,
-        /// Where the server puts what comes.
+        /// The target at the server.
         target: FilePath,
-        /// What comes at the top level.
+        /// The entries at the top level.
         top: Top,
-        /// How.
+        /// The options of the copy.
         options: CopyOptions,
     },
     /// The client is the sink.
     Send {
-        /// What the server sends.
+        /// The paths that the server sends.
         paths: Vec<FilePath>,
-        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        /// True if the source waits for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
-        /// What is sent of the directory that is the only path follows as [`Names`].
+        /// True if [`Names`] follow: the entries to send of the directory, which is the only path.
         #[serde(default)]
         listed: bool,
-        /// Which copy this is: the source walks no directory that has its journal.
+        /// The identity of the copy. The source skips directories that contain its journal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<CopyKey>,
-        /// How.
+        /// The options of the copy.
         options: CopyOptions,
     },
-    /// The client is neither: the server sends to another, and the client passes on what both
-    /// say.
+    /// The client is a third party: the server sends to another server, and the client forwards the
+    /// control messages of both.
     Forward {
-        /// What the server sends.
+        /// The paths that the server sends.
         paths: Vec<FilePath>,
-        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        /// True if the source waits for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
         /// As for [`CopyRequest::Send`].
         #[serde(default)]
         listed: bool,
-        /// Which copy this is: the source walks no directory that has its journal.
+        /// The identity of the copy. The source skips directories that contain its journal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<CopyKey>,
-        /// How.
+        /// The options of the copy.
         options: CopyOptions,
-        /// To whom.
+        /// The sink.
         to: Introduction,
     },
-    /// Nothing is copied: the server compares files with a manifest, both beneath its root, and
-    /// answers with [`CheckMessage`]s once it is ready.
+    /// Copies nothing: the server compares files with a manifest, both beneath its root, and sends
+    /// [`CheckMessage`]s after it is ready.
     Check {
         /// The manifest.
         manifest: FilePath,
-        /// Where the files are; beside the manifest if not given.
+        /// The directory of the files; by default that of the manifest.
         dir: Option<FilePath>,
         /// Milliseconds without progress after which an end stops; a client that sends it knows
         /// [`CheckMessage::Progress`].
@@ -93,77 +93,78 @@ pub enum CopyRequest {
     },
 }
 
-/// What a server tells of a [`CopyRequest::Check`].
+/// The messages of a server during a [`CopyRequest::Check`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckMessage {
-    /// It is still at work.
+    /// The check continues.
     Alive,
     /// It has read more.
     Progress {
         /// Bytes read so far.
         checked_bytes: Bytes,
     },
-    /// Recorded files with other bytes.
+    /// Recorded files with different bytes.
     Changed(Vec<FilePath>),
-    /// Recorded files that are not there.
+    /// Recorded files that are missing.
     Missing(Vec<FilePath>),
     /// Files that the manifest does not list.
     Extra(Vec<FilePath>),
-    /// What could not be looked at.
+    /// Files and directories that could not be read.
     Failures(Vec<CopyFailure>),
-    /// The last message: the check could not be made.
+    /// The last message: the check failed.
     Failed {
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
     },
-    /// The last message: all is told.
+    /// The last message: the check is complete.
     Done {
-        /// Files that are as recorded.
+        /// The number of unchanged files.
         unchanged_files: u64,
-        /// Bytes in them.
+        /// The bytes in these files.
         unchanged_bytes: Bytes,
     },
 }
 
-/// What follows a request that is `listed`, as often as it takes (`--files-from`).
+/// A part of the list of names that follows a request with `listed` (`--files-from`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Paths relative to the request's only path.
     pub names: Vec<FilePath>,
-    /// More follow.
+    /// True if another part follows.
     pub more: bool,
 }
 
-/// Bytes of names in one [`Names`]: tripled by what their spelling may add, it stays below the
-/// frame limit.
+/// The most bytes of names in one [`Names`]. Escapes can triple them, which stays below the frame
+/// limit.
 pub const NAMES_BATCH_BYTES: usize = 128 << 10;
 
-/// Bytes of names in all that a source takes: some three million.
+/// The most bytes of names that a source accepts in total, about three million names.
 pub const NAMES_LIMIT_BYTES: usize = 256 << 20;
 
-/// How one end of a copy reaches the other, from the client that knows both.
+/// The addresses and the key by which one server reaches the other, sent by the client of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Where the sink takes data connections; none if the client opens them to the source and
-    /// passes the bytes on.
+    /// The sink's addresses for data connections; empty if the client opens them to the source and
+    /// forwards the bytes.
     pub addresses: Vec<SocketAddr>,
-    /// The keying material of the client's session with the sink: it opens that session's data
-    /// connections, and nothing else.
+    /// The keying material of the client's session with the sink. It authenticates data connections
+    /// of that session and gives no other right.
     keying: [u8; 32],
 }
 
-/// Addresses in one [`Introduction`] at the most.
+/// The most addresses in one [`Introduction`].
 pub const ADDRESSES_LIMIT: usize = 16;
 
 impl Introduction {
-    /// For a sink at `addresses`, of which the first few are told.
+    /// Creates the introduction to a sink at `addresses`, of which it contains the first
+    /// [`ADDRESSES_LIMIT`].
     pub fn new(addresses: &[SocketAddr], keying: [u8; 32]) -> Self {
         let addresses = addresses.iter().take(ADDRESSES_LIMIT).copied().collect();
         Introduction { addresses, keying }
     }
 
-    /// The keying material.
+    /// Returns the keying material.
     pub fn keying(&self) -> &[u8; 32] {
         &self.keying
     }
@@ -175,19 +176,19 @@ impl fmt::Debug for Introduction {
     }
 }
 
-/// The name of a copy: the same when the same command is given again, so that it can go on where
-/// it was broken off. 32 lower-case hexadecimal digits.
+/// The identity of a copy, equal for repetitions of the same command, so that an interrupted copy
+/// can resume: 32 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CopyKey(String);
 
 impl CopyKey {
-    /// The key of this number.
+    /// Creates the key with this number.
     pub fn new(number: u128) -> Self {
         CopyKey(format!("{number:032x}"))
     }
 
-    /// Its digits.
+    /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -212,13 +213,13 @@ impl From<CopyKey> for String {
     }
 }
 
-/// What stands at the top level of a copy, which decides how the target's name is read.
+/// The entries at the top level of a copy, which determine the meaning of the target's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Top {
-    /// One file or directory, which may be given a new name.
+    /// One file or directory, which can get a new name.
     One,
-    /// Several, which need a directory to go into.
+    /// Several entries; the target must be a directory.
     Several,
     /// The contents of a directory (`dir/.`).
     Contents,
@@ -228,94 +229,94 @@ pub enum Top {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyReply {
-    /// Data connections are welcome.
+    /// The client may open data connections.
     Ready {
-        /// The source is to wait for [`SinkMessage::Wanted`] before it reads a file.
+        /// True if the source waits for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
-        /// The server knows [`Verify::Reread`](crate::plan::Verify).
+        /// True if the server supports [`Verify::Reread`](crate::plan::Verify).
         #[serde(default)]
         rereads: bool,
     },
-    /// The server will not.
+    /// The server refuses the request.
     Refused {
         /// The class of the reason.
         kind: RefusalKind,
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
     },
 }
 
-/// From the source to the sink.
+/// The messages from the source to the sink.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceMessage {
     /// More files and directories.
     Entries(Vec<Entry>),
-    /// This cannot be sent (any more); what came of it is to be removed.
+    /// An entry that cannot be sent; the sink removes its partial copy.
     Failed {
-        /// Its entry, if it was announced.
+        /// The id of the entry, if it was announced.
         id: Option<u64>,
-        /// Its path at the source.
+        /// The path at the source.
         path: FilePath,
-        /// Why, as a clause that follows the path.
+        /// The reason, as a clause that follows the path.
         reason: String,
     },
-    /// This is not copied by design: a device, a socket, a loop of links.
+    /// An entry that is skipped by design: a device, a socket, a loop of links.
     Skipped {
-        /// Its path at the source.
+        /// The path at the source.
         path: FilePath,
-        /// Why, as a clause that follows the path.
+        /// The reason, as a clause that follows the path.
         reason: String,
     },
-    /// How long the [`EntryKind::Stream`] is: it has ended.
+    /// The [`EntryKind::Stream`] has ended.
     Length {
-        /// Its entry.
+        /// The id of the entry.
         id: u64,
-        /// Its bytes in all.
+        /// The total bytes of the stream.
         size_bytes: Bytes,
     },
-    /// Nothing more will be announced.
+    /// All entries are announced.
     End {
-        /// Entries in all.
+        /// The total number of entries.
         entries: u64,
     },
-    /// What the source used; sent once the sink has finished.
+    /// The source's report; sent after the sink has finished.
     Report(Box<SourceReport>),
-    /// Still here.
+    /// A sign of life.
     Alive {
-        /// How busy its stages were since the last time.
+        /// The load of the stages since the previous message.
         stages: StageTimes,
     },
-    /// The client, being the sink, is to open data connections until there are so many.
+    /// Requests data connections; sent if the client, which opens them, is the sink.
     Streams {
-        /// Connections in all.
+        /// The total number of connections.
         wanted: u32,
     },
-    /// The copy is given up.
+    /// The source stops the copy.
     Abort {
-        /// The connection is to blame: the copy may go on over another.
+        /// True if the connection failed: the copy can resume over another one.
         again: bool,
     },
 }
 
-/// From the sink to the source.
+/// The messages from the sink to the source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SinkMessage {
-    /// How far it is; sent several times a second, also as a sign of life.
+    /// The progress, sent several times per second, also as a sign of life.
     Progress {
-        /// Bytes written to files, now and by earlier attempts.
+        /// The bytes written to files, including those of earlier attempts.
         written_bytes: Bytes,
-        /// Those of earlier attempts.
+        /// The bytes of earlier attempts.
         #[serde(default)]
         resumed_bytes: Bytes,
-        /// How busy its stages were since the last time.
+        /// The load of the stages since the previous message.
         #[serde(default)]
         stages: StageTimes,
-        /// Entries that are in place since the last message; the source may forget them.
+        /// The entries completed since the previous message; the source may forget them.
         done: Vec<u64>,
-        /// Blocks of the [`EntryKind::Stream`] that are written, from its first to before the
-        /// first that is not; the source may forget them.
+        /// The number of written blocks at the start of the [`EntryKind::Stream`], without gaps; the
+        /// source may forget them.
         #[serde(default)]
         stream_blocks: u64,
         /// Bytes that it has read from its disk to compare them: progress while none are written.
@@ -325,45 +326,45 @@ pub enum SinkMessage {
         #[serde(default)]
         kept_bytes: Bytes,
     },
-    /// Which of the entries announced so far are wanted; only if the source was told to ask.
+    /// The wanted entries among those announced so far; sent only if the source asks.
     Wanted {
-        /// All entries with smaller numbers are decided.
+        /// The sink has decided on all entries with smaller ids.
         before: u64,
-        /// Those that are not wanted, or not all of them.
+        /// The entries of which the sink wants nothing, or only some blocks.
         held: Vec<Held>,
     },
-    /// Send no faster than this from now on, over all connections together; `None` for no limit.
+    /// Limits the rate of all connections together from now on; `None` removes the limit.
     Limit {
         /// The limit.
         rate_bps: Option<Rate>,
     },
-    /// What is done besides, or would be.
+    /// Creations, replacements and deletions, made or planned.
     Actions(Vec<Action>),
-    /// Digests of files that are in place.
+    /// The digests of complete files.
     Digests(Vec<DigestOf>),
-    /// A block did not pass its check and is wanted again.
+    /// Requests a block again that failed its check.
     Resend {
-        /// Its file's entry.
+        /// The id of the file's entry.
         id: u64,
-        /// Where it begins.
+        /// The offset of the block.
         offset: u64,
     },
     /// A file could not be stored; the source may stop sending it.
     Failed {
-        /// Its entry; `None` for a directory that is there and could not be finished.
+        /// The id of the entry; `None` for an existing directory that could not be completed.
         id: Option<u64>,
-        /// Its path at the sink.
+        /// The path at the sink.
         path: FilePath,
-        /// Why, as a clause that follows the path.
+        /// The reason, as a clause that follows the path.
         reason: String,
     },
-    /// The copy cannot go on: one sentence says why.
+    /// The sink stops the copy.
     Abort {
-        /// One sentence.
+        /// The reason as one sentence.
         reason: String,
-        /// The connection is to blame: the copy may go on over another.
+        /// True if the connection failed: the copy can resume over another one.
         again: bool,
-        /// The class of the reason, if the sink refuses to go on.
+        /// The class of the reason, if the sink refuses to continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<RefusalKind>,
     },
@@ -371,58 +372,58 @@ pub enum SinkMessage {
     Finished(SinkReport),
 }
 
-/// What the sink has of a file already.
+/// The part of a file that the sink already has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The file's entry.
+    /// The id of the file's entry.
     pub id: u64,
-    /// The blocks it has, as first and count; `None` if the file is no part of the copy: it stays
-    /// as it is, or nothing is to be changed.
+    /// The blocks at the sink, as first block and count; `None` if the file stays unchanged and no
+    /// block is wanted.
     pub blocks: Option<Vec<(u64, u64)>>,
 }
 
-/// What the source used.
+/// The report of the source.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// Its CPU and memory.
+    /// The CPU time and memory of the process.
     pub end: TransferEnd,
-    /// Where its threads spent their time.
+    /// The time of the threads in each stage.
     pub stages: StageTimes,
-    /// TCP segments sent again.
+    /// The number of retransmitted TCP segments.
     pub retransmits: u64,
-    /// What was done to suit the path.
+    /// The adaptation to the path.
     #[serde(default)]
     pub path: PathReport,
 }
 
-/// What the sink has done.
+/// The report of the sink.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SinkReport {
-    /// Files under their final names.
+    /// The number of files with their final names.
     pub files: u64,
-    /// Bytes in them.
+    /// The bytes in these files.
     pub bytes: Bytes,
-    /// Those of them that an earlier attempt had left there.
+    /// The bytes among them that an earlier attempt had written.
     #[serde(default)]
     pub resumed_bytes: Bytes,
-    /// Blocks that did not pass their check and were sent again.
+    /// The number of blocks that failed their check and were sent again.
     pub resent_blocks: u64,
-    /// Whether every file was synced before it got its name, and its directory after.
+    /// True if every file was synced before it got its name, and its directory afterwards.
     pub durable: bool,
-    /// Its CPU and memory.
+    /// The CPU time and memory of the process.
     pub end: TransferEnd,
-    /// Where its threads spent their time.
+    /// The time of the threads in each stage.
     pub stages: StageTimes,
-    /// What could not be kept of files that are in place.
+    /// The attributes of complete files that could not be preserved.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
-    /// Files that stayed as they were, being as new.
+    /// The number of unchanged files, which were up to date.
     #[serde(default)]
     pub unchanged_files: u64,
-    /// Files and directories deleted.
+    /// The number of deleted files and directories.
     #[serde(default)]
     pub deleted: u64,
-    /// The manifest's path, if one was written.
+    /// The path of the manifest, if one was written.
     #[serde(default)]
     pub manifest: Option<FilePath>,
 }

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_back_in_64_bits() {
+    fn headers_are_decoded_as_encoded_in_64_bits() {
         for end in [false, true] {
             let header = DatagramHeader { tag: 7, number: u64::MAX >> 1, end, time_ns: 1 << 40 };
             let mut datagram = header.encode().to_vec();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn greetings_come_back_and_strangers_do_not() {
+    fn greetings_are_decoded_as_encoded_and_others_refused() {
         use GreetingKind::{Accept, Challenge, Confirm, Hello};
         for kind in [Hello, Challenge, Confirm, Accept] {
             let session = SessionId([7; 16]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_entry_comes_back() {
+    fn a_complete_entry_is_read_as_written() {
         let entry = Entry {
             id: 1,
             path: FilePath::new("dev/x").unwrap(),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_comes_back() {
+    fn a_message_is_read_as_written() {
         let mut wire = Vec::new();
         write_frame(&mut wire, &("hello", 7)).unwrap();
         let (word, number): (String, u32) = read_frame(&mut wire.as_slice()).unwrap();

@@ -93,14 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_comes_back() {
+    fn a_hello_is_decoded_as_encoded() {
         let hello = DataHello { session: SessionId([7; 16]), stream: 3 };
         let mac = [9; MAC_BYTES];
         assert_eq!(DataHello::decode(&hello.encode(&mac)), Ok((hello, mac)));
     }
 
     #[test]
-    fn strangers_are_told_apart() {
+    fn an_unknown_opening_is_distinguished() {
         assert_eq!(DataHello::decode(&[0x16; HELLO_BYTES]), Err(HelloError::Magic));
         let mut later = DataHello { session: SessionId([7; 16]), stream: 3 }.encode(&[0; 32]);
         later[30] = 1;

@@ -83,7 +83,7 @@ pub enum Welcome {
     Ready {
         /// The server's program version.
         version: String,
-        /// What it announces of its keys; the first versions send none.
+        /// The announced keys; the first versions send none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         host_keys: Option<HostKeys>,
     },
@@ -102,23 +102,23 @@ pub enum Welcome {
     },
 }
 
-/// The keys of a server besides the one that it has shown. Keys are text, as in `known_hosts`.
+/// The keys of a server besides the one that it presented. Keys are text, as in `known_hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostKeys {
-    /// Keys that it is going to show.
+    /// The keys that it will present later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<HostKey>,
-    /// Keys that it had and will not show again.
+    /// The former keys that it will not present again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<String>,
 }
 
-/// A key that a server is going to show.
+/// A key that a server will present later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostKey {
     /// The key.
     pub key: String,
-    /// Its signature for this session, 64 bytes in base64; `docs/design/wire.md` says of what.
+    /// Its signature for this session, 64 bytes in base64; `docs/design/wire.md` defines the signed bytes.
     pub proof: String,
 }
 

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_come_back_and_others_do_not() {
+    fn probes_are_decoded_as_encoded_and_others_refused() {
         use ProbeKind::{Answer, Request, Stream, Train};
         for kind in [Request, Answer, Stream, Train] {
             let probe = ProbeHeader {

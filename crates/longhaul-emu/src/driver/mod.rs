@@ -24,7 +24,6 @@ mod run;
 mod schedule;
 mod sleeper;
 mod store;
-mod strain;
 mod timeline;
 mod warmer;
 

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_piece_leaves_when_it_is_released_and_by_itself_at_its_time() {
+    fn a_held_piece_leaves_on_release_or_at_its_latest_time() {
         let parcel = some_parcel();
         let mut schedule = Schedule::default();
         let held = |at, mark| {

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_at_work_one_asleep_and_one_without_a_processor_are_told_apart() {
+    fn running_sleeping_and_waiting_threads_are_distinguished() {
         const STALL: Duration = Duration::from_millis(40);
         let cpu = longhaul_sys::cpu::allowed().unwrap()[0];
         let causes = std::thread::spawn(move || {

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_queue_is_left_alone_and_idleness_forgets() {
+    fn a_short_queue_loses_nothing_and_an_idle_link_resets() {
         let mut pie = Pie::new(MS(15), LinkTime::default());
         assert_eq!(stopped(&mut pie, 0, 3000, 5, false), 0);
         stopped(&mut pie, 3000, 3000, 100, false);

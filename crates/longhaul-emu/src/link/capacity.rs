@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_what_was_not_sent() {
+    fn the_waiting_bytes_are_those_not_yet_sent() {
         for capacity in [Capacity::Constant(3_000_000), traced("0 8M\n1ms 0\n3ms 4M\n4ms repeat")] {
             let mut progress = capacity.begin(MS(0));
             let mut total = 0;

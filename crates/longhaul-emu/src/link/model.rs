@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_follow_the_plan() {
+    fn departures_follow_the_plan() {
         type Case = (&'static str, LinkModel, &'static [(u64, u64)], &'static [Option<u64>]);
         // At 8 Mb/s a byte takes 1 us, so 1000 bytes take 1 ms.
         let cases: [Case; 7] = [

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_apart() {
+    fn streams_differ() {
         let stream = Stream::new(7, Side::Near, Purpose::Mark);
         let others = [
             Stream::new(8, Side::Near, Purpose::Mark),

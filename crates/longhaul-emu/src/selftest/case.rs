@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_the_machine_alone_explains_is_not_the_emulators() {
+    fn a_failure_explained_by_the_machine_is_not_the_emulators() {
         let machine = MachineTiming {
             realtime: true,
             seconds: 2.0,

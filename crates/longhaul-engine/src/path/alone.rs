@@ -11,7 +11,7 @@ use longhaul_core::result::{
 };
 
 use super::ask::Ask;
-use super::client::{USUAL_MTU, empty, patience};
+use super::client::{USUAL_MTU, empty, not_by_icmp, patience};
 use super::echo::{gentle_trips, round_trips};
 use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
@@ -65,17 +65,6 @@ pub fn run_without_server(
         result.end = PathEnd::Interrupted;
     }
     Ok(result.with_summary())
-}
-
-/// Returns the reason why ICMP echo is unavailable, and the remedy.
-pub(super) fn not_by_icmp(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "this user may not send ICMP echo; 'sudo sysctl -w \
-             net.ipv4.ping_group_range=\"0 2147483647\"' lets everyone, \
-             'sudo setcap cap_net_raw+ep' this program"
-            .to_owned(),
-        _ => format!("ICMP echo cannot be sent: {error}"),
-    }
 }
 
 struct Alone<'a, N> {

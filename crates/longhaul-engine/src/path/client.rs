@@ -270,7 +270,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
                 return;
             }
             Ok(_) => "the host does not answer ICMP echo".to_owned(),
-            Err(error) => super::alone::not_by_icmp(&error),
+            Err(error) => not_by_icmp(&error),
         };
         self.unmeasured(PathPart::Mtu, "path MTU by ICMP", why);
     }
@@ -470,4 +470,14 @@ fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
 fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
     let peer = sender.peer().to_owned();
     Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+}
+/// Returns the reason why ICMP echo is unavailable, and the remedy.
+pub(super) fn not_by_icmp(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "this user may not send ICMP echo; 'sudo sysctl -w \
+             net.ipv4.ping_group_range=\"0 2147483647\"' lets everyone, \
+             'sudo setcap cap_net_raw+ep' this program"
+            .to_owned(),
+        _ => format!("ICMP echo cannot be sent: {error}"),
+    }
 }

@@ -15,7 +15,8 @@ use longhaul_sys::tcp::Granted;
 use super::context::{Bounds, Context, Part, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
-use super::snapshot::{Snapshot, millis};
+use super::snapshot::Snapshot;
+use super::ticks::millis;
 use super::ticks::{Idle, Slow, Ticks, end_of_time};
 
 /// The factor by which a sender may exceed the agreed rate: the kernel paces packets with their

@@ -8,7 +8,8 @@ use longhaul_sys::cpu::ThreadClock;
 use longhaul_sys::tcp::TcpInfo;
 
 use super::mover::Slot;
-use super::observe::Observed;
+use super::observe::interval::Observed;
+use super::ticks::millis;
 
 /// The state of one end at one time.
 #[derive(Debug, Clone)]
@@ -101,10 +102,6 @@ impl Snapshot {
             ..SideSample::default()
         }
     }
-}
-
-pub(super) fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 fn tcp_sample(from: &TcpInfo, to: &TcpInfo) -> TcpSample {

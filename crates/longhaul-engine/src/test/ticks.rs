@@ -7,6 +7,11 @@ use longhaul_core::units::Rate;
 
 use crate::anonymous::AnonymousPool;
 
+/// Returns `duration` in milliseconds.
+pub(super) fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
 /// Returns the time from the first byte to the end of a test by time.
 pub(super) fn end_of_time(plan: &TestPlan) -> Option<Duration> {
     match plan.amount {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_said_with_both_numbers() {
+    fn a_lack_of_space_states_both_numbers() {
         let dir = tempfile::tempdir().unwrap();
         let large = source(r#"{"name": "w", "size": 1152921504606846976}"#, dir.path());
         let large = Source { path: dir.path().join("data.bin"), ..large };

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_have_the_files_that_the_workload_says() {
+    fn trees_have_the_files_of_the_workload() {
         let dir = tempfile::tempdir().unwrap();
         for (json, files) in [
             (r#"{"name": "w", "files": 7, "size": 1000, "from": "memory"}"#, 7),

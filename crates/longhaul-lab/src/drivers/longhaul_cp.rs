@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn cleartext_is_not_encrypted_and_says_so() {
+    fn cleartext_is_reported_as_not_encrypted() {
         let cp = LonghaulCp { program: "longhaul".into() };
         assert!(cp.guarantees(&[]).encrypted);
         let open = cp.guarantees(&["--cleartext".into()]);

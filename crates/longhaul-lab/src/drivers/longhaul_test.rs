@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_it_misses() {
+    fn the_missing_program_is_named() {
         assert!(read_summary(&printed("{}")).unwrap_err().contains("summary.throughput_bps"));
         assert!(read_summary(&printed("oops")).unwrap_err().contains("not valid JSON"));
     }

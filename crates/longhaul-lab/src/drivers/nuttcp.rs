@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_there_is_nothing_to_count() {
+    fn an_output_without_figures_is_an_error() {
         let said = memory_job(|job| {
             Nuttcp.read(job, RunOutput { client: &ToolOutput::default(), server: None })
         })

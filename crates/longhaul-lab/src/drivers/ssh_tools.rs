@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_its_own_figure() {
+    fn the_figure_of_the_tool_is_read() {
         let reading = statistics(
             "\nsent 67,125,260 bytes  received 35 bytes  44,750,000.50 bytes/sec\n\
              total size is 67,108,864  speedup is 1.00\n",

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_path_uses_the_users_own_ssh() {
+    fn a_real_path_uses_the_ssh_of_the_user() {
         real_job(false, |job| {
             assert!(server(job).unwrap().is_none());
             let options = client_options(job).join(" ");

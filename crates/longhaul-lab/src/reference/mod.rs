@@ -164,7 +164,7 @@ mod tests {
 
     /// Decreases and factors must match the sources' rounding or truncation.
     #[test]
-    fn derived_columns_agree_with_their_own_figures() {
+    fn derived_columns_agree_with_their_figures() {
         for figure in &published().figures {
             if let (Some(count), Some(single), Some(factor)) =
                 (figure.count, figure.single_gbps, figure.scale_factor)

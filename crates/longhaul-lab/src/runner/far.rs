@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_that_of_the_disk_that_the_directory_will_be_on() {
+    fn free_space_is_that_of_the_disk_of_the_directory() {
         let home = tempfile::tempdir().unwrap();
         for directory in ["not/there/yet", "plain", "/no/such", "/none", "/", "."] {
             let far = host(home.path(), directory);

@@ -50,7 +50,7 @@ mod tests {
     use crate::plan::Shipped;
 
     #[test]
-    fn each_pass_is_complete_and_in_an_order_of_its_own() {
+    fn each_pass_is_complete_and_has_a_separate_order() {
         let plan = Shipped::named("default").unwrap();
         let plan = plan.plan(&drivers::all(Path::new("longhaul"))).unwrap();
         let all = cells(&plan);

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_moved_bytes_says_so() {
+    fn a_connection_reports_the_bytes_it_moved() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();

@@ -6,12 +6,11 @@
 
 mod info;
 mod memory;
-mod multipath;
 mod options;
 
 pub use info::{TcpInfo, tcp_info};
 pub use memory::{SocketMemory, socket_memory};
-pub use multipath::is_multipath;
+pub use options::is_multipath;
 pub use options::{
     Granted, OptionError, SocketOptions, granted, set_max_pacing_rate, set_receive_low_water,
 };

@@ -68,6 +68,15 @@ impl FromStr for Rsh {
     }
 }
 
+impl Rsh {
+    /// Returns the command of a connection of its own: a shared one has one TCP window.
+    fn unshared(&self) -> Command {
+        let mut ssh = Command::new(&self.program);
+        ssh.args(["-o", "ControlPath=none"]).args(&self.arguments);
+        ssh
+    }
+}
+
 /// A running `longhaul serve --stdio` at the end of ssh.
 pub(crate) struct SshServer {
     ssh: Child,
@@ -114,7 +123,7 @@ impl SshServer {
             let (rsh, to, port) = (options.rsh.clone(), destination.to_owned(), ready.port);
             let tunnels = Arc::downgrade(&tunnels);
             let tunnel = move |_| match tunnels.upgrade() {
-                Some(tunnels) => tunnels.open(&rsh, &to, &far_longhaul, port),
+                Some(tunnels) => tunnels.open(rsh.unshared(), &to, &far_longhaul, port),
                 // The copy is over.
                 None => Err(std::io::ErrorKind::NotConnected.into()),
             };

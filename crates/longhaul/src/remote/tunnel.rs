@@ -8,8 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use super::ssh::Rsh;
-
 use crate::output::raw_output;
 
 /// The buffer size of the relay.
@@ -21,20 +19,17 @@ pub(super) struct Tunnels(Mutex<Vec<Child>>);
 
 impl Tunnels {
     /// Opens a connection to `port` on the loopback interface of the remote host. One end of a
-    /// local connection is standard input and output of ssh; the caller gets the other end.
+    /// local connection is standard input and output of `ssh`; the caller gets the other end.
     pub(super) fn open(
         self: &Arc<Self>,
-        rsh: &Rsh,
+        mut ssh: Command,
         destination: &str,
         far_longhaul: &str,
         port: u16,
     ) -> io::Result<TcpStream> {
         let (ours, theirs) = pair()?;
         let theirs = OwnedFd::from(theirs);
-        let ssh = Command::new(&rsh.program)
-            // A shared ssh connection would share one TCP window.
-            .args(["-o", "ControlPath=none"])
-            .args(&rsh.arguments)
+        let ssh = ssh
             .args(["--", destination])
             .arg(format!("{far_longhaul} serve --relay {port}"))
             .stdin(Stdio::from(theirs.try_clone()?))

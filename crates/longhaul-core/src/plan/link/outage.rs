@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_comes_again_at_its_interval() {
+    fn an_outage_repeats_at_its_interval() {
         let s = Duration::from_secs;
         let outage: Outage = "10s+2s/30s".parse().unwrap();
         assert_eq!(outage.to_string(), "10s+2s/30s");

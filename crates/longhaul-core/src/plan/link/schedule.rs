@@ -209,7 +209,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn steps_hold_until_the_next_and_repeat_where_they_say_so() {
+    fn steps_last_until_the_next_one_and_repeat_on_request() {
         let once = DelaySchedule::parse("0 10ms\n5s 20ms\n").unwrap();
         assert_eq!(once.at(S(4)), (Duration::from_millis(10), Some(S(5))));
         assert_eq!(once.at(S(500)), (Duration::from_millis(20), None));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_makes_no_sense_is_refused_by_line() {
+    fn an_invalid_trace_is_refused_with_its_line() {
         for (text, says) in [
             ("", "has no entries"),
             ("0 10M\n5 fast", "line 2"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_told_by_the_first_line() {
+    fn the_first_line_determines_the_format() {
         let mahimahi = RateSchedule::parse("1\n2\n2\n200\n").unwrap();
         assert_eq!(mahimahi, RateSchedule::Opportunities(vec![1, 2, 2, 200]));
         assert_eq!(mahimahi.peak(), Rate::from_bps(3 * 12_000 * 10));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_keeps_the_name_and_the_digest_and_not_the_content() {
+    fn a_document_contains_the_name_and_digest_of_a_file() {
         let read = |_: &str| Ok("# one in four\n01 00\n".to_owned());
         let mut file = TraceFile::<LossTrace>::named("loss.txt");
         assert!(file.check("loss-trace").is_err());

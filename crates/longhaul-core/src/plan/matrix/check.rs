@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_where() {
+    fn an_error_has_its_reason_and_place() {
         type Break = fn(&mut MatrixPlan);
         fn real(plan: &mut MatrixPlan, text: &str) {
             plan.real = Some(serde_json::from_str(text).unwrap());

@@ -8,7 +8,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::condition::{LENGTHS, place};
-use super::{Condition, MatrixFault, list};
+use super::entry::scalars;
+use super::{Condition, MatrixFault};
 use crate::plan::link::{LINK_OPTIONS, LinkOptions, LinkPlanError};
 use crate::units::{Rate, format_span, parse_span};
 
@@ -194,7 +195,7 @@ struct Values(Vec<String>);
 
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        list::of_scalars(deserializer).map(Values)
+        scalars(deserializer).map(Values)
     }
 }
 

@@ -1,8 +1,10 @@
-//! The entries of a matrix plan.
+//! The entries of a matrix plan, the constraints on its cells, and lists as documents write them.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-use super::list;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::plan::link::Scalar;
 use crate::units::Bytes;
 
 /// A tool with its options and its work.
@@ -12,7 +14,7 @@ pub struct Entry {
     pub tool: String,
     /// The names of workloads: those of the plan, and `memory` and `disk` for the tables with these
     /// names.
-    #[serde(alias = "workload", deserialize_with = "list::of")]
+    #[serde(alias = "workload", deserialize_with = "one_or_many")]
     pub workloads: Vec<String>,
     /// Arguments appended to the tool's command.
     #[serde(default)]
@@ -22,14 +24,14 @@ pub struct Entry {
     pub label: Option<String>,
     /// The numbers of parallel streams to try, by the tool's option; empty means the tool's
     /// default.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "list::of")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub streams: Vec<u32>,
     /// The window sizes to try, by the tool's option; empty means the tool's default.
     #[serde(rename = "windows_bytes", alias = "windows", default)]
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::of")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub windows: Vec<Bytes>,
     /// The numbers of simultaneous clients; empty means one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "list::of")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<u32>,
     /// The size of created files for this entry if it is smaller than the workload's, for a tool so
     /// slow that the full size adds no information. The table states it.
@@ -58,4 +60,62 @@ impl Entry {
         let program = self.tool.split(' ').next();
         self.label() == name || self.tool == name || program == Some(name)
     }
+}
+
+/// A constraint: it matches the cells that satisfy all its fields.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Rule {
+    /// Entries by label, tool or program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub tool: Vec<String>,
+    /// Workloads, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub workload: Vec<String>,
+    /// Numbers of streams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub streams: Vec<u32>,
+    /// Windows.
+    #[serde(rename = "windows_bytes", alias = "windows", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub windows: Vec<Bytes>,
+    /// Numbers of clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub clients: Vec<u32>,
+    /// Values of link options, by the option's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "paths")]
+    pub path: BTreeMap<String, Vec<String>>,
+}
+
+impl Rule {
+    /// Returns whether the constraint is empty and would match every cell.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Rule::default()
+    }
+}
+
+fn paths<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, Vec<String>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Values(#[serde(deserialize_with = "scalars")] Vec<String>);
+    let named = BTreeMap::<String, Values>::deserialize(d)?;
+    Ok(named.into_iter().map(|(option, Values(values))| (option, values)).collect())
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a value of the kind that belongs here, or a list of such")]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// Deserializes a list, for `#[serde(deserialize_with = "one_or_many")]`.
+fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Vec<T>, D::Error> {
+    Ok(match OneOrMany::deserialize(d)? {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
+    })
+}
+
+/// Deserializes a list of texts, in which numbers are accepted too.
+pub(super) fn scalars<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    Ok(one_or_many::<Scalar, D>(d)?.into_iter().map(Scalar::text).collect())
 }

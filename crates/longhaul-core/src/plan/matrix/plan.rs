@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_go_below_the_login_directory_or_where_the_plan_says() {
+    fn copies_go_below_the_login_directory_or_to_the_planned_one() {
         let read = |text| serde_json::from_str::<RealPath>(text).unwrap();
         assert_eq!(read(r#"{"far": "h"}"#).directory(), "longhaul-matrix");
         assert_eq!(read(r#"{"far": "h", "directory": "/data/m"}"#).directory(), "/data/m");

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said_by_name() {
+    fn an_invalid_workload_is_refused_by_name() {
         for (json, says) in [
             (r#"{"name": " ", "size": "1GB"}"#, "a workload has no name"),
             (r#"{"name": "w"}"#, "the workload 'w' needs one of"),

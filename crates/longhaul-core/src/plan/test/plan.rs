@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_comes_back_from_its_document() {
+    fn a_plan_survives_its_document() {
         let plan = TestPlan { rate_bps: Some(Rate::from_bps(100_000_000_000)), ..TestPlan::new() };
         let text = serde_json::to_string(&plan).unwrap();
         assert!(text.contains(r#""amount":{"seconds":10.0}"#), "{text}");

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_loss_is_told_with_its_bound() {
+    fn a_path_without_loss_states_the_upper_bound() {
         let found = share("lost", "no loss", "there", &Proportion::of(0, 2_100_000));
         assert_eq!(found, "No loss there in 2.1 million packets: below 1.4e-6 at 95 %.");
         let found = share("lost", "no loss", "back", &Proportion::of(50, 5000));

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stands_out_when_nothing_does() {
+    fn a_test_without_a_limit_has_no_reason() {
         let reason = derive(facts());
         assert_eq!(
             (reason.limit, reason.sentence.as_str()),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_milliseconds_tells_nothing() {
+    fn a_test_of_milliseconds_has_no_reason() {
         let shares = held("receiver", 84.0);
         let short = TestFacts { seconds: 0.004, shares, ..facts() };
         check(short, Limit::Nothing, "too short to determine the limit: 0.004 s", "longer");
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_asked_for_is_no_discovery() {
+    fn a_reached_requested_rate_is_the_reason() {
         let paced = TestFacts {
             requested_bps: Some(Rate::from_bps(420_000_000)),
             shares: held("receiver", 90.0),

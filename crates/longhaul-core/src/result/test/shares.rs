@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_add_up_whatever_the_clocks_say() {
+    fn the_shares_add_up_with_any_clocks() {
         let tcp = TcpSample {
             busy_ms: 1004.0,
             rwnd_limited_ms: 800.0,

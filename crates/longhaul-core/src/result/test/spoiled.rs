@@ -83,7 +83,7 @@ mod tests {
     use crate::units::Rate;
 
     #[test]
-    fn what_spoils_a_result_is_named() {
+    fn each_cause_of_an_invalid_result_is_named() {
         let kinds = |plan, sent: &SideResult| -> Vec<_> {
             let received = side(&[1000]);
             let end = TestEnd::Completed;

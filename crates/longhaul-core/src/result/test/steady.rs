@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_is_told_apart_from_what_follows() {
+    fn the_ramp_up_is_separated_from_the_steady_part() {
         // Doubling for ten bins, then 1000 bytes per 50 ms with a little noise.
         let ramp = (0..10).map(|i| 1u64 << i);
         let flat = (0..50).map(|i| 1000 + i % 5);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_grows_or_is_too_short_has_no_steady_state() {
+    fn a_growing_or_short_test_has_no_steady_part() {
         assert_eq!(Steady::find(&curve((0..60).map(|i| i * 100)), 0.0, 0.0), None);
         assert_eq!(Steady::find(&curve([1000; 7]), 0.0, 0.0), None);
         // Bins are as long as a round trip: two seconds have too few of 400 ms.
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_curve_is_no_curve() {
+    fn a_malformed_curve_is_ignored() {
         for period_seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300] {
             let curve = Curve { period_seconds, bytes: vec![u64::MAX; 100] };
             let _ = Steady::find(&curve, 1.0, 1e300);

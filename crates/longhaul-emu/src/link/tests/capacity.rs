@@ -123,7 +123,7 @@ fn cross_traffic_takes_its_part_of_the_rate() {
 }
 
 #[test]
-fn management_marks_the_capable_and_drops_the_rest() {
+fn queue_management_marks_capable_segments_and_drops_others() {
     for aqm in ["codel", "pie"] {
         for ecn_capable in [false, true] {
             let mut run = Run::new(&plan(&format!("--rate 100M --queue 60s --aqm {aqm} --seed 6")));

@@ -11,7 +11,7 @@ use super::super::{LinkModel, LinkTime, PacketShape};
 use super::{Run, bulk, plan, plan_with_file, us};
 
 #[test]
-fn an_outage_takes_what_is_offered_and_what_waits_and_nothing_else() {
+fn an_outage_drops_arriving_and_waiting_segments_only() {
     // A segment takes 12 ms; the link is down from 1 s to 1.5 s.
     let mut run = Run::new(&plan("--delay 100ms --rate 1M --queue 60s --outage 1s+500ms"));
     run.offer(us(900_000), &bulk(20));
@@ -27,7 +27,7 @@ fn an_outage_takes_what_is_offered_and_what_waits_and_nothing_else() {
 }
 
 #[test]
-fn outages_come_again() {
+fn outages_repeat() {
     let mut run = Run::new(&plan("--outage 10ms+5ms/20ms,100ms+50ms"));
     run.offer_many(200, Duration::from_millis(1), &bulk(1));
     let missing = run.missing();
@@ -37,7 +37,7 @@ fn outages_come_again() {
 }
 
 #[test]
-fn a_change_leaves_what_is_under_way_and_keeps_the_order() {
+fn a_change_keeps_the_times_of_earlier_segments_and_the_order() {
     let slow = plan("--delay 100ms --rate 12M --queue 60s");
     let mut run = Run::new(&slow);
     run.offer(us(0), &bulk(10));
@@ -124,7 +124,7 @@ fn bytes_wait_through_a_pause_an_outage_and_the_removal_of_the_rate() {
 }
 
 #[test]
-fn a_change_of_one_thing_does_not_disturb_another() {
+fn a_change_of_one_stage_keeps_the_state_of_others() {
     let before = plan("--loss 0.01 --seed 1 --duplicate 0.01");
     let after = plan("--loss 0.01 --seed 1 --duplicate 0.5 --delay 5ms");
     let mut changed = Run::new(&before);
@@ -193,7 +193,7 @@ fn capacity() -> impl Strategy<Value = LinkPlan> {
 /// An event: a change of the plan, or a packet of segments of 1500 bytes.
 #[derive(Debug, Clone)]
 enum Event {
-    Change(LinkPlan),
+    Change(Box<LinkPlan>),
     Packet(PacketShape),
 }
 
@@ -202,7 +202,7 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
         .prop_map(|(segments, ecn_capable)| PacketShape { ecn_capable, ..bulk(segments) });
     let event = prop_oneof![
         5 => packet.prop_map(Event::Packet),
-        1 => capacity().prop_map(Event::Change),
+        1 => capacity().prop_map(|plan| Event::Change(Box::new(plan))),
     ];
     prop::collection::vec((0..4_000u64, event), 1..80)
 }

@@ -122,7 +122,7 @@ impl Run {
     }
 }
 
-/// Whether `hits` of `trials` is within four standard errors of probability `p`: once in 16,000
+/// Asserts that `hits` of `trials` is within four standard errors of probability `p`: once in 16,000
 /// runs it is not, and these runs have fixed seeds.
 #[track_caller]
 fn assert_share(hits: usize, trials: u64, p: f64) {

@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn grouping_changes_no_decision(options in options(), traffic in traffic()) {
+    fn the_grouping_of_segments_changes_no_decision(options in options(), traffic in traffic()) {
         let plan = plan(&options);
         let (mut grouped, mut apart) = (Run::new(&plan), Run::new(&plan));
         for (now, packet) in timed(&traffic) {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_alone_can_be_checked() {
+    fn a_header_can_be_checked_separately() {
         let header = Header { number: 1, sent_nanos: 2 };
         let mut datagram = vec![3; 100];
         seal(&mut datagram, header, false);

@@ -9,7 +9,7 @@ use longhaul_sys::tcp::{SocketMemory, TcpInfo};
 
 use super::host::Cores;
 use crate::test::mover::Slot;
-use crate::test::snapshot::millis;
+use crate::test::ticks::millis;
 
 /// The most unsent bytes that count as none: one super-packet, which the kernel sends as soon as it
 /// may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).

@@ -9,14 +9,16 @@
 mod connection;
 mod curve;
 mod host;
+pub(super) mod interval;
 
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{Curve, End, HostLimits, HostSample, TcpSample, ThreadSample};
+use longhaul_core::result::{Curve, End, HostLimits};
 
 use self::connection::Tally;
 use self::curve::Recorder;
 use self::host::HostWatch;
+use self::interval::Observed;
 use super::mover::Slot;
 use super::snapshot::Snapshot;
 
@@ -33,13 +35,6 @@ pub(super) struct Observer {
     tallies: Vec<Tally>,
     host: HostWatch,
     curve: Option<Recorder>,
-}
-
-/// The observations of one interval.
-pub(super) struct Observed {
-    pub(super) host: HostSample,
-    pub(super) threads: Vec<ThreadSample>,
-    tallies: Vec<Tally>,
 }
 
 impl Observer {
@@ -87,14 +82,5 @@ impl Observer {
     /// Returns the curve of the received bytes and the limits of the kernel.
     pub(super) fn finish(&mut self) -> (Option<Curve>, HostLimits) {
         (self.curve.take().and_then(Recorder::finish), host::limits(self.role))
-    }
-}
-
-impl Observed {
-    /// Divides the time of stream `stream` that the kernel's clocks do not explain.
-    pub(super) fn complete(&self, stream: usize, sample: &mut TcpSample) {
-        if let Some(tally) = self.tallies.get(stream) {
-            tally.complete(sample);
-        }
     }
 }

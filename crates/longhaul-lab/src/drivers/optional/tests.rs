@@ -26,7 +26,7 @@ fn tool(name: &str, found_in: &Path) -> Tool {
 }
 
 #[test]
-fn absent_tools_are_told_by_the_program_that_is_missing() {
+fn an_absent_tool_names_the_missing_program() {
     let nowhere = tempfile::tempdir().unwrap();
     for one in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
         let absent = tool(one.name, nowhere.path());
@@ -94,7 +94,7 @@ fn commands_are_those_of_each_tools_documentation() {
 }
 
 #[test]
-fn a_private_ssh_goes_before_the_hosts_own() {
+fn a_private_ssh_precedes_that_of_the_host() {
     let programs = tempfile::tempdir().unwrap();
     stand_ins(programs.path());
     let private = tempfile::tempdir().unwrap();

@@ -9,7 +9,6 @@
 
 mod bars;
 mod heat;
-mod legend;
 mod lines;
 mod scale;
 mod steps;

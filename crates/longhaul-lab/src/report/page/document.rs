@@ -66,7 +66,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_report_stands_alone_and_says_what_matters() {
+    fn the_report_is_one_file_with_all_sections() {
         let contents = sample::contents();
         let page = html(&contents, &Table::fold(&contents));
         for outside in ["<script", "<link", "src=", "url(", "@import", "href=\"http"] {
