@@ -1,5 +1,5 @@
 //! Plans as text: the plans that ship, and the parser of TOML files into a checked
-//! [`MatrixPlan`](longhaul_core::plan::MatrixPlan), with line and column in every error.
+//! [`MatrixPlan`], with line and column in every error.
 
 use std::ops::Range;
 use std::path::Path;

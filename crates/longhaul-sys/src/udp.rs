@@ -29,7 +29,7 @@ pub fn segment_sends(socket: impl AsFd, bytes: u16) -> io::Result<()> {
 }
 
 /// Lets the kernel return several datagrams of one size at once (`UDP_GRO`, Linux 5.0);
-/// [`receive`](super::receive) returns their size.
+/// [`receive`] returns their size.
 ///
 /// # Errors
 /// The kernel does not support the option.
@@ -37,7 +37,7 @@ pub fn merge_receives(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Makes [`receive`](super::receive) return how often the socket's buffer was full (`SO_RXQ_OVFL`).
+/// Makes [`receive`] return how often the socket's buffer was full (`SO_RXQ_OVFL`).
 ///
 /// # Errors
 /// The kernel refuses.
@@ -58,7 +58,7 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Makes [`receive_addressed`](super::receive_addressed) return the local address that a datagram
+/// Makes [`receive_addressed`] return the local address that a datagram
 /// was sent to (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
 ///
 /// # Errors
@@ -191,7 +191,7 @@ pub struct Received {
     /// The payload bytes of each datagram; the last may be shorter.
     pub segment_bytes: usize,
     /// The number of times that the socket's buffer had been full when this arrived, as a 32-bit
-    /// counter; `None` while it never was, or without [`count_drops`](super::count_drops).
+    /// counter; `None` while it never was, or without [`count_drops`].
     pub drops: Option<u32>,
 }
 
@@ -230,7 +230,7 @@ pub struct Addressed {
     /// The source address.
     pub from: SocketAddr,
     /// The local address that it was sent to; `None` without
-    /// [`tell_destination`](super::tell_destination).
+    /// [`tell_destination`].
     pub to: Option<IpAddr>,
 }
 
