@@ -42,6 +42,8 @@ DAMAGES = ["truncate", "extend", "truncate and extend", "flip", "another user's"
            "second link"]
 OTHER_USER = 65534
 HANG_SECONDS = 90
+# States of connections in /proc/net/tcp.
+LISTEN, TIME_WAIT = "0A", "06"
 
 
 class Failed(Exception):
@@ -93,6 +95,20 @@ class Server:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def connections(self):
+        """The states of the server's connections: the hexadecimal codes of /proc/net/tcp."""
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        states = [row[3] for row in rows if int(row[1].split(":")[1], 16) == self.port]
+        return [state for state in states if state not in (LISTEN, TIME_WAIT)]
+
+    def await_idle(self):
+        """Waits until the server has closed the connections of a killed client."""
+        deadline = time.monotonic() + HANG_SECONDS
+        while states := self.connections():
+            if time.monotonic() > deadline:
+                raise Failed("hang", f"the server keeps connections in the states {states}")
+            time.sleep(0.01)
 
     def end(self):
         self.process.terminate()
@@ -237,6 +253,8 @@ def run_round(number, seed, server, near, work, tally):
             copy.communicate()
             tally["kills"] += 1
             story.append(f"{who} killed after {moment:.2f} s, block {block}")
+            # A live session works on what has arrived: damage would hit a file before its rename.
+            server.await_idle()
             check_names(source, target, False, planted)
             if damaging:
                 done = damage(dice, target, planted)
