@@ -474,10 +474,12 @@ fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
 /// Returns the reason why ICMP echo is unavailable, and the remedy.
 pub(super) fn not_by_icmp(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "this user may not send ICMP echo; 'sudo sysctl -w \
+        std::io::ErrorKind::PermissionDenied => {
+            "this user may not send ICMP echo; 'sudo sysctl -w \
              net.ipv4.ping_group_range=\"0 2147483647\"' lets everyone, \
              'sudo setcap cap_net_raw+ep' this program"
-            .to_owned(),
+                .to_owned()
+        }
         _ => format!("ICMP echo cannot be sent: {error}"),
     }
 }

@@ -67,8 +67,9 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Self {
-        // On the real disk, where direct I/O is possible, unlike /tmp on some hosts.
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        // Direct I/O needs a real disk; /tmp is in memory on some hosts.
+        let scratch = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
+        let dir = tempfile::tempdir_in(scratch).unwrap();
         for name in ["near", "far", "config"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
