@@ -1,6 +1,6 @@
 //! The engine: moves bytes, memory to memory and disk to disk.
 //!
-//! [`session`] connects client and server; [`serve`] is the listener; [`test`] measures from memory
+//! [`session`] connects client and server; [`serve`] is the listener; [`test`](mod@test) measures from memory
 //! to memory; [`copy`] moves files; [`diagnose`] measures each part of a copy separately; [`path`]
 //! measures the network path; [`doctor`] measures this host without a network.
 //!
