@@ -70,7 +70,7 @@ impl ProbeHeader {
         bytes
     }
 
-    /// Parses the header of `datagram`; `None` if there is none. The caller compares the tag.
+    /// Parses the header of `datagram`; `None` if it is invalid. The caller compares the tag.
     pub fn decode(datagram: &[u8]) -> Option<Self> {
         let bytes: &[u8; PROBE_BYTES] = datagram.first_chunk()?;
         let field = |at: usize| {
