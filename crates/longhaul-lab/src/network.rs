@@ -26,7 +26,8 @@ pub trait NetPath {
     /// Starts `command` at an end as a child of this process. The caller has set its streams and
     /// process group.
     ///
-    /// # Errors The process cannot be started.
+    /// # Errors
+    /// The process cannot be started.
     fn spawn(&mut self, side: Side, command: Command) -> Result<Child, NetworkError>;
 
     /// Returns the name or address by which the other end reaches this end.
@@ -51,7 +52,8 @@ pub trait NetPath {
 
     /// Checks that both ends can still run commands.
     ///
-    /// # Errors An end no longer exists; its processes ended with it.
+    /// # Errors
+    /// An end no longer exists; its processes ended with it.
     fn check(&self) -> Result<(), NetworkError> {
         Ok(())
     }
@@ -72,8 +74,9 @@ pub trait FarHost {
     /// Runs a sh(1) script on the host in the login directory and returns its output. `give_up` is
     /// polled during the run; `true` aborts the script.
     ///
-    /// # Errors The host cannot be reached, the script failed (with its last line of output), or it
-    /// was aborted.
+    /// # Errors
+    /// The host cannot be reached, the script failed (with its last line of output), or it was
+    /// aborted.
     fn run(&self, script: &str, give_up: &dyn Fn() -> bool) -> Result<String, NetworkError>;
 }
 

@@ -73,7 +73,8 @@ fn steps_of(path: &serde_ignored::Path) -> Vec<Step> {
 
 /// Checks a plan that does not come from a text, for example one made from arguments.
 ///
-/// # Errors The plan is invalid.
+/// # Errors
+/// The plan is invalid.
 pub fn check(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Result<(), LabError> {
     check_at(plan, drivers, |_| Place { file: format!("plan {}", plan.name), line_column: None })
 }
@@ -137,7 +138,8 @@ fn is_tree(row: &Row) -> bool {
 /// Keeps only the entries that match an element of `wanted`: the row's name, the tool (`longhaul
 /// cp`), or the program (`longhaul`).
 ///
-/// # Errors An element of `wanted` matches no entry.
+/// # Errors
+/// An element of `wanted` matches no entry.
 pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> {
     for name in wanted {
         if !plan.entries.iter().any(|entry| entry.is_called(name)) {

@@ -46,8 +46,9 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result
 
 /// Reads one message.
 ///
-/// # Errors [`FrameError::Closed`] if the peer closed the channel between messages; otherwise the
-/// channel failed or the message is invalid.
+/// # Errors
+/// [`FrameError::Closed`] if the peer closed the channel between messages; otherwise the channel
+/// failed or the message is invalid.
 pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut length = [0; 4];
     let mut have = 0;

@@ -27,7 +27,8 @@ impl Archive {
     /// Opens the archive in `dir` for adding runs. An archive with an earlier schema is migrated to
     /// the current one in one transaction.
     ///
-    /// # Errors As for [`Archive::open`]; also if the disk cannot be written.
+    /// # Errors
+    /// As for [`Archive::open`]; also if the disk cannot be written.
     pub fn open_to_continue(dir: &Path) -> Result<Self, LabError> {
         let (archive, version) = Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::advance(&archive.connection, version)
@@ -89,7 +90,8 @@ impl Archive {
 
     /// Reads the runs with their samples, in the order of sequence number and attempt.
     ///
-    /// # Errors The database cannot be read, is damaged, or has a document of a later version.
+    /// # Errors
+    /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn runs(&self) -> Result<Vec<RunRecord>, LabError> {
         let mut samples = self.samples()?;
         let seal = if self.is_sealed()? { "seal" } else { "NULL" };
@@ -126,7 +128,8 @@ impl Archive {
 
     /// Reads the measurements of each path before its first run; empty for archives without them.
     ///
-    /// # Errors The database cannot be read, is damaged, or has a document of a later version.
+    /// # Errors
+    /// The database cannot be read, is damaged, or has a document of a later version.
     pub fn path_records(&self) -> Result<Vec<PathRecord>, LabError> {
         if !self.has_column("path", "seal")? {
             return Ok(Vec::new());

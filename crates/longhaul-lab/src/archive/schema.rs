@@ -34,7 +34,8 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
 /// Returns the schema version of the database if this program can read it: the current or an
 /// earlier version. Writes nothing.
 ///
-/// # Errors A later version or another program wrote the database, or it is damaged.
+/// # Errors
+/// A later version or another program wrote the database, or it is damaged.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, LabError> {
     let pragma = |name: &str| -> Result<i64, LabError> {
         connection.pragma_query_value(None, name, |row| row.get(0)).map_err(failed("read", path))

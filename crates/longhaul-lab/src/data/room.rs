@@ -59,7 +59,8 @@ impl Room {
 /// largest source, plus 5 % for metadata and other writers. `scratch` is on the disk that receives
 /// the copies; `None` if the copies go to another host.
 ///
-/// # Errors The space is insufficient or unknown.
+/// # Errors
+/// The space is insufficient or unknown.
 pub fn check_room<'a>(
     sources: impl IntoIterator<Item = (&'a Source, u32)>,
     scratch: Option<&Path>,

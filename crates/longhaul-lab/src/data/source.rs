@@ -47,7 +47,8 @@ pub(super) enum Origin {
 impl Source {
     /// Describes the user's file or directory, copied from disk to disk.
     ///
-    /// # Errors The path cannot be read, is neither a file nor a directory, or is empty.
+    /// # Errors
+    /// The path cannot be read, is neither a file nor a directory, or is empty.
     pub fn own(path: &Path) -> Result<Self, LabError> {
         let path = fs::canonicalize(path).map_err(LabError::file("read the data", path))?;
         let tree = path.is_dir();
@@ -142,7 +143,8 @@ impl Source {
 
     /// Creates the data if they are missing. They get their final name when they are complete.
     ///
-    /// # Errors The disk or memory is full or cannot be written.
+    /// # Errors
+    /// The disk or memory is full or cannot be written.
     pub fn make(&self) -> Result<(), LabError> {
         if self.missing().get() == 0 {
             return Ok(());

@@ -80,18 +80,21 @@ pub trait Driver {
     /// Returns the server that must listen at the far end before the client starts. `None` means
     /// that the tool needs no server, for example over ssh to a far end with an sshd.
     ///
-    /// # Errors A file that the server needs, such as a key, could not be created.
+    /// # Errors
+    /// A file that the server needs, such as a key, could not be created.
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError>;
 
     /// Returns the command at the near end. Its wall-clock time is the time of the run.
     ///
-    /// # Errors A file that the client needs could not be created.
+    /// # Errors
+    /// A file that the client needs could not be created.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError>;
 
     /// Reads the figures from the output of client and server after the client succeeded. A tool
     /// that prints no rate keeps the default, because the runner times copies.
     ///
-    /// # Errors One line with the reason why the output has no figure.
+    /// # Errors
+    /// One line with the reason why the output has no figure.
     fn read(&self, _job: &Job<'_>, _output: RunOutput<'_>) -> Result<Reading, String> {
         Ok(Reading::default())
     }
@@ -169,7 +172,8 @@ pub struct DiskTask<'a> {
 impl<'a> Job<'a> {
     /// Returns the task of a memory-to-memory job.
     ///
-    /// # Errors The job has another task; a checked plan never causes this error.
+    /// # Errors
+    /// The job has another task; a checked plan never causes this error.
     pub fn memory(&self, tool: &'static str) -> Result<MemoryTask, LabError> {
         match self.task {
             Task::Memory(task) => Ok(task),
@@ -179,7 +183,8 @@ impl<'a> Job<'a> {
 
     /// Returns the task of a disk-to-disk job.
     ///
-    /// # Errors The job has another task; a checked plan never causes this error.
+    /// # Errors
+    /// The job has another task; a checked plan never causes this error.
     pub fn disk(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.task {
             Task::Disk(task) => Ok(task),
@@ -189,7 +194,8 @@ impl<'a> Job<'a> {
 
     /// Returns the task of a disk-to-disk job for a tool that copies only single files.
     ///
-    /// # Errors As for [`Job::disk`]; also if the source is a directory.
+    /// # Errors
+    /// As for [`Job::disk`]; also if the source is a directory.
     pub fn single_file(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.disk(tool)? {
             task if task.tree => Err(LabError::SingleFile { tool }),

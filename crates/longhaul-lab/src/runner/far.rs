@@ -110,7 +110,8 @@ impl FarDir {
 /// Checks that the far end of a real path has space for the copies of the largest of `sources`,
 /// each with its number of simultaneous clients. Other paths end on this host and need no check.
 ///
-/// # Errors The space is insufficient or unknown.
+/// # Errors
+/// The space is insufficient or unknown.
 pub fn check_far_room<'a>(
     network: &mut dyn Network,
     plan: &longhaul_core::plan::MatrixPlan,

@@ -40,7 +40,8 @@ pub(super) fn script(root: &str) -> String {
 impl Listing {
     /// Parses the output of [`script`] for `root`.
     ///
-    /// # Errors The first invalid line.
+    /// # Errors
+    /// The first invalid line.
     pub(super) fn parse(text: &str, root: &str) -> Result<Self, String> {
         let strange = |what: &str| format!("invalid line in a listing: '{}'", what.trim());
         let mut entries = BTreeMap::new();

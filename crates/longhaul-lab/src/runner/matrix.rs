@@ -65,7 +65,8 @@ pub struct Matrix<'a> {
 impl<'a> Matrix<'a> {
     /// Creates the data, and checks that a path can be opened before the first run.
     ///
-    /// # Errors No path can be opened, data cannot be created, or the archive cannot be written.
+    /// # Errors
+    /// No path can be opened, data cannot be created, or the archive cannot be written.
     pub fn prepare(
         setup: Setup<'a>,
         archive: &'a mut Archive,
@@ -98,8 +99,8 @@ impl<'a> Matrix<'a> {
     /// Runs every cell that the archive lacks, and the further passes that the plan's precision
     /// requires.
     ///
-    /// # Errors The archive cannot be read or written. The failure of a tool is an outcome, not an
-    /// error.
+    /// # Errors
+    /// The archive cannot be read or written. The failure of a tool is an outcome, not an error.
     pub fn run(&mut self, show: &mut dyn FnMut(Event<'_>)) -> Result<Ended, LabError> {
         let Setup { plan, drivers, sources, retry_failed, .. } = self.setup;
         let begun = Instant::now();

@@ -19,8 +19,9 @@ const TICK: Duration = Duration::from_millis(10);
 /// The script is aborted when `give_up` returns true. Ctrl-C at the terminal does not reach it,
 /// because cleanup must complete.
 ///
-/// # Errors The shell cannot be started, the script failed (with its last line of output), or it
-/// was aborted.
+/// # Errors
+/// The shell cannot be started, the script failed (with its last line of output), or it was
+/// aborted.
 pub fn run_script(
     mut shell: Command,
     script: &str,

@@ -56,7 +56,8 @@ impl LinkOptions {
 
     /// Returns the valid plan of the options; `read` reads the files that the options name.
     ///
-    /// # Errors The first invalid option.
+    /// # Errors
+    /// The first invalid option.
     pub fn plan(&self, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
         let mut plan = LinkPlan::symmetric(Duration::ZERO);
         if let Some(text) = self.both.get("mtu") {

@@ -54,8 +54,8 @@ impl<T: Trace> TraceFile<T> {
 
     /// Loads the content unless it is loaded.
     ///
-    /// # Errors The file cannot be read or parsed, or differs from the file that the document
-    /// names.
+    /// # Errors
+    /// The file cannot be read or parsed, or differs from the file that the document names.
     pub fn load(&mut self, option: &'static str, read: ReadFile) -> Result<(), LinkPlanError> {
         if self.content.is_some() {
             return Ok(());

@@ -241,8 +241,8 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(Limit::HostDrops, Some(end));
     }
-    // BBR paces at the rate that the path delivered. It ignores loss below 2 % (draft-ietf-ccwg-bbr,
-    // BBR.LossThresh); its first version ignores all loss.
+    // BBR paces at the rate that the path delivered. It ignores loss below 2 %
+    // (draft-ietf-ccwg-bbr, BBR.LossThresh); its first version ignores all loss.
     let models_the_path = facts.congestion.starts_with("bbr");
     match (models_the_path, lossy) {
         (true, _) if facts.settled => found(Limit::LinkRate, None),
