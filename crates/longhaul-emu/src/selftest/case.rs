@@ -8,8 +8,8 @@ use longhaul_core::stats::proportion_interval;
 /// 1 of 100 runs. With 95 % intervals almost every certificate would fail.
 pub(super) const FALSE_ALARM: f64 = 1e-4;
 
-/// The number of standard deviations that a normal variable exceeds with probability [`FALSE_ALARM`], on
-/// either side.
+/// The number of standard deviations that a normal variable exceeds, on either side, with
+/// probability [`FALSE_ALARM`].
 pub(super) const VERDICT_DEVIATIONS: f64 = 3.891;
 
 /// The number of standard deviations of the 95 % interval.
