@@ -315,7 +315,7 @@ mod tests {
         assert!(wider_low < low && high < wider_high);
     }
 
-    /// The 5 % and 1 % points of common tables.
+    /// Compares with the 5 % and 1 % points of common tables.
     #[test]
     fn chi_square_agrees_with_the_tables() {
         for (statistic, freedom, p) in

@@ -75,7 +75,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Binds to `address` with a receive buffer of about `buffer_bytes` and keeps at most `room`
+    /// Binds to `address` with a receive buffer of about `buffer_bytes`, and keeps at most `room`
     /// bytes of each arrival.
     ///
     /// # Errors

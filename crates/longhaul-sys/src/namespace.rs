@@ -210,7 +210,7 @@ impl InitHandle {
     }
 }
 
-/// The body of the first process. It runs in a forked child, so it must not allocate, lock or
+/// Runs the first process. It is a forked child, so it must not allocate, lock or
 /// panic.
 fn init(parent: RawFd) -> ! {
     // SAFETY: these are plain system calls on constants, this process and one byte of its stack.

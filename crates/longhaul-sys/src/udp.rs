@@ -132,7 +132,7 @@ pub fn send_from(
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    // SAFETY: the control space has room for either structure with its header, its length is their
+    // SAFETY: the control space fits either structure with its header, its length is their
     // CMSG_SPACE, and it is aligned for a header.
     unsafe {
         match from {

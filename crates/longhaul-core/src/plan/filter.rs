@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The examples of rsync(1), "PATTERN MATCHING RULES" and "FILTER RULES".
+    /// Tests the examples of rsync(1), "PATTERN MATCHING RULES" and "FILTER RULES".
     #[test]
     fn the_manuals_examples() {
         check("*.o", &["a.o", "x/y/a.o"], &["a.oo", "a.o/b"]);

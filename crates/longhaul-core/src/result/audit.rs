@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::text::is_hostile;
 
-    /// A record in which every text field is hostile.
+    /// Returns a record in which every text field is hostile.
     fn full() -> AuditRecord {
         let text = || Some("x\" result=ok\n\u{1b}[2J\u{202e}".to_owned());
         AuditRecord {

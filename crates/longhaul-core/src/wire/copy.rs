@@ -6,10 +6,10 @@
 //!                          <-              CopyReply (Ready, or Refused and closed)
 //!   data connections       ->
 //! source                                   sink
-//!   Entries, Entries, End  ->              (blocks meanwhile on the data connections)
-//!                          <-              Wanted, if the source asks
+//!   Entries, Entries, End  ->              (at the same time: blocks on the data connections)
+//!                          <-              Wanted, if the source waits for it
 //!                          <-              Progress, Resend, Failed
-//!                          <-              Finished: all entries are in place or have failed
+//!                          <-              Finished: all entries are complete or have failed
 //! ```
 
 use std::fmt;
@@ -327,7 +327,7 @@ pub enum SinkMessage {
         #[serde(default)]
         kept_bytes: Bytes,
     },
-    /// The wanted entries among those announced so far; sent only if the source asks.
+    /// The wanted entries among those announced so far; sent only if the source waits for this message.
     Wanted {
         /// The sink has decided on all entries with smaller ids.
         before: u64,

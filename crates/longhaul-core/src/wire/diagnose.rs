@@ -1,12 +1,13 @@
-//! The messages of a diagnosis: what its client has one end do by itself. The server answers each
-//! order in turn, and keeps its scratch directory until the channel closes.
+//! The messages of a diagnosis, in which the client orders the server to measure one end of a copy
+//! separately. The server answers each order before the next one, and keeps its scratch directory
+//! until the channel closes.
 //!
 //! ```text
 //! client                                     server
 //!   Open                     ->
 //!                            <-              Opened
 //!   Read, Write, Forget, Fresh, Look, Examine, in any order
-//!                            <-              the event that belongs to each, or Failed
+//!                            <-              the answer to each order, or Failed
 //! ```
 
 use serde::{Deserialize, Serialize};

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::link::{PacketShape, Treatment};
 
-    /// A departure at `at`, identified by its first segment, `mark`.
+    /// Returns a departure at `at`, identified by its first segment, `mark`.
     fn departure(parcel: ParcelId, at: u64, mark: u32) -> Departure {
         let at = LinkTime::from_nanos(at);
         let piece = Piece { segments: mark..mark + 1, at, treatment: Treatment::default() };

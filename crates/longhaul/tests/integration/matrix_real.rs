@@ -197,7 +197,7 @@ fn sleepers(seconds: &str) -> usize {
     lines.filter(|line| line == wanted.as_bytes()).count()
 }
 
-/// The tools run over emulated paths with a private sshd, and over real paths with the user's ssh.
+/// Tests tools over emulated paths with a private sshd, and over real paths with the user's ssh.
 #[test]
 fn failing_tools_are_ended_and_recorded() {
     let entries = "[disk]\nsize = \"1MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\

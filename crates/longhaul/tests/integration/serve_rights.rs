@@ -10,7 +10,7 @@ use crate::host::{PROGRAM, Server, TestHost, assert_code, text};
 /// The id of the user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A host with keys and files that users other than root can read.
+/// Creates a host with keys and files that users other than root can read.
 fn shared_host() -> TestHost {
     let host = TestHost::new();
     assert_code(&host.run(&["key"]), 0);

@@ -205,8 +205,8 @@ fn only_ecn_capable_packets_are_marked() {
 
 #[test]
 fn a_full_queue_drops_segments() {
-    // A datagram has 128 bytes, so 2 Mb/s are 1953 per second. The probe sends 40,000 per second for
-    // 0.25 s.
+    // A datagram has 128 bytes, so 2 Mb/s are 1953 per second. The probe sends 40,000 per second
+    // for 0.25 s.
     let options = ["--up-rate", "2M", "--up-queue", "16KiB"];
     let (report, link) = probe(&options, plan(10_000));
     assert!(report.lost > 5000, "{report:?}");

@@ -109,13 +109,13 @@ impl FromStr for Jitter {
 /// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reorder {
-    /// The share of segments that is held back.
+    /// The share of delayed segments.
     pub rate: Probability,
     /// The length of the hold.
     pub extent: Extent,
 }
 
-/// The extent for which a segment is held back.
+/// The length of the delay of a reordered segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {

@@ -282,7 +282,7 @@ mod tests {
     use crate::result::{EndFacts, HostLimits, UdpResult};
     use crate::units::{Bytes, Rate};
 
-    /// The facts of a flow without a limit; each test adds one.
+    /// Returns the facts of a flow without a limit; each test adds one.
     fn facts() -> TestFacts {
         let end = |autotuned| EndFacts {
             running_percent: 20.0,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::{LinkTime, PacketShape};
 use super::{Run, Treatment, plan, us};
 
-/// Any mixture of impairments that can be combined.
+/// Generates any mixture of impairments that can be combined.
 fn options() -> impl Strategy<Value = String> {
     mixture(
         &["", "--jitter 1ms", "--jitter 1ms:uniform:reorder"],
@@ -15,7 +15,7 @@ fn options() -> impl Strategy<Value = String> {
     )
 }
 
-/// Any mixture of impairments that preserve the order.
+/// Generates any mixture of impairments that preserve the order.
 fn ordered_options() -> impl Strategy<Value = String> {
     mixture(&["", "--jitter 1ms"], &[""])
 }

@@ -48,7 +48,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     });
 }
 
-/// The distribution functions of the jitter, in units of its spread.
+/// Returns the distribution function of uniform jitter, in units of its spread.
 fn uniform(x: f64) -> f64 {
     ((x + 1.0) / 2.0).clamp(0.0, 1.0)
 }

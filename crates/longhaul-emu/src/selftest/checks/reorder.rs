@@ -5,7 +5,7 @@ use longhaul_core::result::{Check, Unit};
 use super::super::case::{Case, Tallies};
 use super::super::lab::{Lab, Stream};
 
-/// Checks the share of datagrams held back and their reordering extent (RFC 4737).
+/// Checks the share of reordered datagrams and their reordering extent (RFC 4737).
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     const RATE: f64 = 1e-2;
     const EXTENT: u64 = 5;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..8 | checksum of the rest |
 //! | 8..16 | number, from 0 |
-//! | 16..24 | when it was sent, nanoseconds of `CLOCK_REALTIME` |
+//! | 16..24 | sending time, nanoseconds of `CLOCK_REALTIME` |
 //! | 24.. | filler |
 
 use rustix::time::{ClockId, clock_gettime};
