@@ -210,8 +210,7 @@ impl InitHandle {
     }
 }
 
-/// Runs the first process. It is a forked child, so it must not allocate, lock or
-/// panic.
+/// Runs the first process. It is a forked child, so it must not allocate, lock or panic.
 fn init(parent: RawFd) -> ! {
     // SAFETY: these are plain system calls on constants, this process and one byte of its stack.
     // The closed descriptors belong only to this process, because it does not share its file table.

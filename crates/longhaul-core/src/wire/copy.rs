@@ -327,7 +327,8 @@ pub enum SinkMessage {
         #[serde(default)]
         kept_bytes: Bytes,
     },
-    /// The wanted entries among those announced so far; sent only if the source waits for this message.
+    /// The wanted entries among those announced so far; sent only if the source waits for this
+    /// message.
     Wanted {
         /// The sink has decided on all entries with smaller ids.
         before: u64,

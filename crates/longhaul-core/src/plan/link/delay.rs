@@ -109,13 +109,13 @@ impl FromStr for Jitter {
 /// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reorder {
-    /// The share of delayed segments.
+    /// The share of segments that are delayed.
     pub rate: Probability,
-    /// The length of the hold.
+    /// The length of their delay.
     pub extent: Extent,
 }
 
-/// The length of the delay of a reordered segment.
+/// The length of a reordered segment's delay, in later segments or as a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {

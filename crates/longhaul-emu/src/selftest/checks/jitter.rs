@@ -57,7 +57,7 @@ fn normal(x: f64) -> f64 {
     normal_p(x)
 }
 
-/// Pareto with shape 3, mean 0 and standard deviation 1.
+/// Returns the distribution function of Pareto with shape 3, mean 0 and standard deviation 1.
 fn pareto(x: f64) -> f64 {
     // With scale m the mean is 1.5 m and the standard deviation m x sqrt(3) / 2.
     let scale = 2.0 / 3.0_f64.sqrt();
