@@ -43,7 +43,7 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Searches all of `programs`, and runs the first one with `argument` to get its version.
+/// Looks for all of `programs`, and runs the first one with `argument` to get its version.
 pub(super) fn detect(programs: &[&'static str], argument: &str) -> Detected {
     if let Some(program) = programs.iter().find(|program| find(program).is_none()) {
         return Detected::Missing { program };

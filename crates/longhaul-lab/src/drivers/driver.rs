@@ -65,8 +65,8 @@ pub trait Driver {
     /// Looks for the tool and all programs that it needs on this host.
     fn detect(&self) -> Detected;
 
-    /// Searches the programs for a real path, whose server programs are needed only at the far end;
-    /// see [`Driver::detect`].
+    /// Looks on this host for the programs that a real path needs here; its server programs are
+    /// needed only at the far end. See [`Driver::detect`].
     fn detect_near(&self) -> Detected {
         self.detect()
     }
