@@ -44,8 +44,8 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
 /// Returns the probability that the median lies between the `k`-th smallest and the `k`-th largest
 /// of `n`.
 fn coverage(n: usize, k: usize) -> f64 {
-    // The first k - 1 terms of the binomial distribution of n fair coins, computed with logarithms,
-    // because 2^-n underflows beyond n = 1074.
+    // The first k - 1 terms of the binomial distribution with probability 1/2, computed with
+    // logarithms, because 2^-n underflows for n > 1074.
     let mut term = -(n as f64) * std::f64::consts::LN_2;
     let mut below = 0.0;
     for i in 0..k {
@@ -55,8 +55,8 @@ fn coverage(n: usize, k: usize) -> f64 {
     1.0 - 2.0 * below
 }
 
-/// Returns the Clopper-Pearson interval (1934) of a probability after `hits` in `trials`: whatever
-/// the true probability, the interval contains it with at least this `confidence`.
+/// Returns the Clopper-Pearson interval (1934) of a probability after `hits` in `trials`: it
+/// contains the true probability with at least this `confidence`, for every true value.
 ///
 /// Returns `(0, 1)` for no trials.
 pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64) {
@@ -70,8 +70,9 @@ pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64
     (low, high)
 }
 
-/// Returns the value at which the distribution function reaches `p`, by bisection: the function is
-/// monotone, and this runs only a few times per measurement.
+/// Returns the value at which the distribution function reaches `p`, by bisection. Bisection
+/// suffices, because the function is monotone and the program calls it only a few times per
+/// measurement.
 fn beta_quantile(a: f64, b: f64, p: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
@@ -82,7 +83,7 @@ fn beta_quantile(a: f64, b: f64, p: f64) -> f64 {
 }
 
 /// Returns the probability of a chi-square statistic of at least `statistic` with `freedom` degrees
-/// of freedom if the hypothesis holds.
+/// of freedom, under the null hypothesis.
 pub fn chi_square_p(statistic: f64, freedom: u32) -> f64 {
     if freedom == 0 { 1.0 } else { upper_gamma(f64::from(freedom) / 2.0, statistic / 2.0) }
 }
@@ -94,11 +95,11 @@ pub fn normal_p(x: f64) -> f64 {
     if x < 0.0 { beyond } else { 1.0 - beyond }
 }
 
-/// Does Pearson's test of the hypothesis that events fall into cell `i` with probability
-/// `probabilities[i]`. Cells are merged from the end until each expects at least 5 events, as the
-/// approximation requires.
+/// Returns the p-value of Pearson's chi-square test of the hypothesis that events fall into cell
+/// `i` with probability `probabilities[i]`. Cells are merged from the end until each expects at
+/// least 5 events, as the approximation requires.
 ///
-/// Returns the probability of a deviation at least as large; `None` if fewer than two cells remain.
+/// Returns `None` if fewer than two cells remain.
 pub fn pearson_p(counts: &[u64], probabilities: &[f64]) -> Option<f64> {
     const LEAST_EXPECTED: f64 = 5.0;
     let total = counts.iter().sum::<u64>() as f64;
@@ -171,7 +172,7 @@ pub(super) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    // The fraction converges fast on one side of the mean; the other side follows by symmetry.
+    // The fraction converges fast on one side of the mean; symmetry gives the other side.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(b, a, 1.0 - x);
     }
@@ -216,7 +217,7 @@ pub(super) fn upper_gamma(a: f64, x: f64) -> f64 {
     front * fraction.value
 }
 
-/// A continued fraction, evaluated from the front (Lentz 1976).
+/// A continued fraction, evaluated by the modified Lentz method (Lentz 1976).
 struct Lentz {
     value: f64,
     c: f64,
@@ -314,7 +315,7 @@ mod tests {
         assert!(wider_low < low && high < wider_high);
     }
 
-    /// The 5 % and 1 % points of common tables.
+    /// Compares with the 5 % and 1 % points of common tables.
     #[test]
     fn chi_square_agrees_with_the_tables() {
         for (statistic, freedom, p) in

@@ -1,9 +1,9 @@
 //! The packet devices at the two ends of a link.
 //!
 //! The preferred device is a TUN device. If the user may not open one, the site gets one end of a
-//! veth pair and the emulator holds a packet socket on the other end, in a separate network
-//! namespace. That needs no device node and no permission beyond a user namespace. Both kinds pass
-//! super-packets unsplit and use the same frame: a virtio-net header, then the IP packet.
+//! veth pair, and the emulator opens a packet socket on the other end, in a separate network
+//! namespace. A pair needs no device node and no permission beyond a user namespace. Both kinds
+//! pass super-packets unsplit and use the same frame: a virtio-net header, then the IP packet.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -22,17 +22,17 @@ pub(crate) trait PacketDevice: fmt::Debug + Send + Sync {
     /// Returns a descriptor that is readable when a frame waits.
     fn readiness(&self) -> BorrowedFd<'_>;
 
-    /// Reads one frame into `buffer`, which has room for any frame, and returns its length.
+    /// Reads one frame into `buffer`, which must have space for any frame, and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` and `Interrupted` mean that no frame was read now. Any other error means that
-    /// the device is gone.
+    /// `WouldBlock` and `Interrupted` mean that no frame was read this time. Any other error means
+    /// that the device no longer exists.
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes one frame that consists of `slices`.
+    /// Writes one frame, the concatenation of `slices`.
     ///
     /// # Errors
-    /// The device refused the frame.
+    /// The device rejected the frame.
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Returns the number of frames that the device dropped unread, in addition to those that its
@@ -90,7 +90,7 @@ impl PacketDevice for Device {
     }
 }
 
-/// Creates the devices of one site, as TUN devices if possible.
+/// Creates the devices of a site, as TUN devices if possible.
 #[derive(Debug)]
 pub(crate) struct DeviceMaker {
     method: Method,
@@ -103,7 +103,7 @@ enum Method {
         /// The namespace of the emulator's ends of the pairs.
         emulator_side: NetworkNamespace,
         site: NetworkNamespace,
-        /// The error of opening the TUN device.
+        /// The error of the attempt to open the TUN device.
         closed: io::Error,
     },
 }
@@ -137,8 +137,8 @@ impl DeviceMaker {
     /// down.
     ///
     /// # Errors
-    /// Neither method works. The error is that of the TUN device, because an administrator can open
-    /// that to users.
+    /// Neither method works. The error is that of the TUN device, because an administrator can give
+    /// users access to it.
     pub(crate) fn make(&self, name: &str, mtu: u32) -> Result<Device, EmuError> {
         match &self.method {
             Method::Tun => Tun::create(name).map(Device::Tun).map_err(tun_error),
@@ -160,10 +160,11 @@ impl DeviceMaker {
     }
 }
 
-/// Opens a socket on the emulator's end of a pair. The calling thread is in that end's namespace.
+/// Opens a socket on the emulator's end of a pair. The calling thread must be in the namespace of
+/// that end.
 fn hold(name: &str) -> io::Result<PacketSocket> {
     let interface = Interface::named(name)?;
-    // Only the socket sends here.
+    // Only the socket may send here: IPv6 would add packets of the kernel.
     let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     let _ = std::fs::write(quiet, "1");
     // The interface comes up first: a socket on an interface that is down starts with a pending

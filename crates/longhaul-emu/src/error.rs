@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use longhaul_core::plan::TopologyError;
 use longhaul_core::units::Bytes;
 
-/// The reason why a link cannot be emulated.
+/// The reason why a topology cannot be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmuError {
     /// The plan is invalid.
@@ -20,7 +20,7 @@ pub enum EmuError {
          rate, a delay or a queue, or omit the rate"
     )]
     Memory {
-        /// The link that exceeds the limit.
+        /// The link at which the sum exceeds the limit.
         link: String,
         /// The bytes in flight and in queues when every link is full.
         needed: Bytes,
@@ -42,7 +42,7 @@ pub enum EmuError {
         needed: Bytes,
         /// The second number of `net.ipv4.tcp_mem`.
         limit: Bytes,
-        /// Three numbers for `net.ipv4.tcp_mem` that suffice.
+        /// Three values for `net.ipv4.tcp_mem` that suffice.
         remedy: String,
     },
     /// The user may not create namespaces.
@@ -78,13 +78,13 @@ pub enum EmuError {
         #[source]
         source: io::Error,
     },
-    /// A site's thread ended while it was needed.
+    /// A site's thread has ended although the site is in use.
     #[error("the thread of site {site} ended unexpectedly")]
     SiteGone {
         /// The name of the site.
         site: String,
     },
-    /// The first process of a site ended, and the kernel killed every process of the site.
+    /// The first process of a site ended, so the kernel killed every process of the site.
     #[error(
         "the process that holds site {site} ended{}, and every command of the site was killed; \
          start it again, and see the kernel's log if memory may have run out",

@@ -2,7 +2,7 @@
 //!
 //! - [`link`] is the model: a pure function from a time and a packet to pieces of it. It knows no
 //!   clock and no operating system, and is tested in virtual time.
-//! - `driver` moves real packets between two devices as the model says, on one thread.
+//! - `driver` moves real packets between two devices as the model decides, on one thread.
 //! - `site` is an emulated host: separate network, mount and PID namespaces in which commands run.
 //! - [`Topology`] combines many sites and the links between them. [`Wan`] is the smallest topology,
 //!   two sites and a link.

@@ -5,11 +5,11 @@ use std::fmt;
 use longhaul_core::plan::LinkPlan;
 use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning, ProcessorShare};
 
-/// The share of a round trip by which lateness may lengthen it in a valid run.
+/// The share of a round trip by which lateness may prolong it in a valid run.
 const ROUND_TRIP_SHARE: f64 = 0.05;
 
-/// The least bounds in ms for short round trips, which a busy machine can keep: of the lateness that
-/// 1 in 1000 packets exceeds, and of the median lateness.
+/// The least bounds in ms for short round trips, which a busy machine can meet: of the 99.9th
+/// percentile of lateness, and of the median lateness.
 const LEAST_RARE_MS: f64 = 1.0;
 const LEAST_MEDIAN_MS: f64 = 0.5;
 
@@ -17,17 +17,17 @@ fn round_trip_share_ms(plan: &LinkPlan, least_ms: f64) -> f64 {
     (plan.rtt().as_secs_f64() * 1e3 * ROUND_TRIP_SHARE).max(least_ms)
 }
 
-/// Returns the lateness in ms that only 1 in 1000 packets may exceed without a warning.
+/// Returns the bound in ms of the 99.9th percentile of lateness, above which there is a warning.
 pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
     round_trip_share_ms(plan, LEAST_RARE_MS)
 }
 
 /// The share of its time for which the emulator may wait for a processor, or a hypervisor may take
-/// processors, in a valid run. Shorter waits show up as lateness, if at all.
+/// processors, in a valid run. Shorter waits only matter if they cause lateness.
 const STARVED: f64 = 0.05;
 
-/// The least time that counts as either: the hypervisor's account has steps of 0.01 s, and one step
-/// says nothing about a short run.
+/// The least time that counts as waiting or as taken: the hypervisor's account has steps of 0.01 s,
+/// so a single step is meaningless in a short run.
 const LEAST_SECONDS: f64 = 0.05;
 
 /// Returns a warning if the machine, which has `processors` processors, gave the emulator too
@@ -75,15 +75,15 @@ pub struct Validity {
     /// The reasons why the figures do not count.
     pub faults: Vec<LinkFault>,
     /// The warnings of a run that counts nevertheless. The limits of windows belong to the host and
-    /// are the same for every tool. Rare lateness and a short wait for a processor have a fault
-    /// only if they affect the median, [`LinkFault::Late`].
+    /// are the same for every tool. Rare lateness and a short wait for a processor are faults only
+    /// if they affect the median ([`LinkFault::Late`]).
     pub notes: Vec<LinkWarning>,
 }
 
 /// A reason why figures over a link do not count.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LinkFault {
-    /// The median round trip was too long: the emulator lacked CPU.
+    /// The median round trip was too long, because the emulator lacked CPU.
     Late {
         /// The time by which the median round trip exceeded the plan, in ms.
         late_ms: f64,
@@ -97,9 +97,9 @@ pub enum LinkFault {
 impl Validity {
     /// Judges a report.
     ///
-    /// The median of the lateness decides here, not the slowest packet in a thousand as in the
-    /// warning: a flow that fills a window per round trip slows in proportion to the mean, and on a
-    /// machine whose cores are busy with the tools some packets are always late.
+    /// The criterion is the median of the lateness, not the 99.9th percentile of the warning: the
+    /// rate of a flow that fills one window per round trip depends on the mean, and on a machine
+    /// whose cores are busy with the tools some packets are always late.
     pub fn of(report: &LinkReport) -> Self {
         let late_ms = report.up.lateness.p50_ms + report.down.lateness.p50_ms;
         let bound_ms = round_trip_share_ms(&report.plan, LEAST_MEDIAN_MS);

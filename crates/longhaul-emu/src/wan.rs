@@ -54,7 +54,7 @@ impl Wan {
     }
 
     /// Waits until a program at `side` listens for connections or datagrams, for at most
-    /// `patience`. Returns whether one does.
+    /// `patience`. Returns whether a program listens.
     ///
     /// # Errors
     /// The thread of the site has ended.
@@ -62,7 +62,7 @@ impl Wan {
         self.topology.wait_for_listener(site(side), patience)
     }
 
-    /// As [`Topology::site_lives`].
+    /// Returns a descriptor per site; see [`Topology::site_lives`].
     pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.topology.site_lives()
     }

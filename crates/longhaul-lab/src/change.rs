@@ -1,4 +1,4 @@
-//! The difference between two matrices: the same rows over the same paths, earlier and later.
+//! The difference between two matrices with the same rows and paths: an earlier and a later one.
 
 use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
@@ -12,20 +12,20 @@ use crate::table::{CellFigure, Table};
 pub struct Change {
     /// The columns that both tables have.
     pub conditions: Vec<Condition>,
-    /// The rows that both tables have, in the order of the later one.
+    /// The rows that both tables have, in the order of the later table.
     pub rows: Vec<ChangedRow>,
     /// The rows that only the later table has.
     pub added: Vec<String>,
     /// The rows that only the earlier table has.
     pub gone: Vec<String>,
-    /// The facts that differ between the two, so that the comparison may be unfair.
+    /// The facts that differ between the two matrices and may make the comparison unfair.
     pub differences: Vec<String>,
 }
 
 /// One row in both tables.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedRow {
-    /// The name of the entry.
+    /// The name of the row.
     pub label: String,
     /// The kind of work.
     pub workload: Workload,

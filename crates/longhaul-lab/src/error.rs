@@ -9,12 +9,12 @@ use longhaul_core::units::Bytes;
 
 use crate::network::NetworkError;
 
-/// The reason why the laboratory could not do its work.
+/// An error of the laboratory.
 ///
-/// A tool that fails is not an error but a run with that outcome.
+/// The failure of a tool is not an error but a run with that outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A plan is not valid TOML, or has unknown or wrongly typed fields.
+    /// A plan is not valid TOML, or has fields that are unknown or of the wrong type.
     #[error("{place}: {message}")]
     PlanSyntax {
         /// The place of the error.
@@ -27,7 +27,7 @@ pub enum LabError {
     PlanFault {
         /// The place of the error.
         place: Place,
-        /// The error.
+        /// The fault of the plan.
         fault: MatrixFault,
     },
     /// A plan names an unknown tool.
@@ -60,7 +60,7 @@ pub enum LabError {
         /// The name of the workload.
         workload: String,
     },
-    /// A plan sets something for which the tool has no option.
+    /// A plan has a setting that the tool does not support.
     #[error("{place}: {tool} has no option for {setting}")]
     NoSetting {
         /// The place of the setting.
@@ -70,7 +70,7 @@ pub enum LabError {
         /// The requested setting.
         setting: &'static str,
     },
-    /// A plan uses a tool over a real path whose server needs more than a command.
+    /// A plan uses a tool over a real path, but the tool's server needs files besides its command.
     #[error(
         "{place}: {tool} cannot run over a real path because its server needs configuration files"
     )]
@@ -80,7 +80,7 @@ pub enum LabError {
         /// The name of the driver.
         tool: String,
     },
-    /// A matrix cannot be resumed with programs that differ from those it was started with.
+    /// A matrix cannot be resumed with other versions of the programs that started it.
     #[error(
         "{} was measured with a different version of {program}; to mix versions \
          anyway, add --mix",
@@ -100,7 +100,7 @@ pub enum LabError {
         /// The names of the entries.
         known: String,
     },
-    /// A file or directory could not be used.
+    /// An operation on a file or directory failed.
     #[error("cannot {operation} {}", path.display())]
     File {
         /// The operation, as a verb.
@@ -110,13 +110,13 @@ pub enum LabError {
         /// The system's error.
         source: io::Error,
     },
-    /// The data are neither a file nor a directory.
+    /// The data to copy are neither a file nor a directory.
     #[error("{} is neither a file nor a directory; only those can be copied", path.display())]
     NotCopyable {
         /// The given path.
         path: PathBuf,
     },
-    /// The data are empty.
+    /// The data to copy are empty.
     #[error("{} is empty; nothing to copy", path.display())]
     EmptyData {
         /// The given path.
@@ -131,7 +131,7 @@ pub enum LabError {
     NoRoom {
         /// A directory on the disk.
         path: PathBuf,
-        /// The bytes that an ordinary user may still write.
+        /// The bytes that an unprivileged user may still write.
         free: Bytes,
         /// The bytes that the experiment writes.
         needed: Bytes,
@@ -146,18 +146,18 @@ pub enum LabError {
         host: String,
         /// The directory that receives the copies.
         directory: String,
-        /// The bytes that an ordinary user may still write.
+        /// The bytes that an unprivileged user may still write.
         free: Bytes,
         /// The bytes that the experiment writes.
         needed: Bytes,
     },
-    /// No path could be opened, so nothing can be run.
+    /// No path could be opened.
     #[error("cannot open a network path")]
     Network {
         /// The network's error.
         source: NetworkError,
     },
-    /// The database of the archive could not be used.
+    /// An operation on the archive's database failed.
     #[error("cannot {operation} the archive {}", path.display())]
     Archive {
         /// The operation, as a verb.

@@ -1,4 +1,4 @@
-//! Facts of the host that are needed to interpret a figure.
+//! Facts about the host that are needed to interpret a figure.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn nearest_mount(mounts: &str, path: &Path) -> Option<String> {
             Some((point.replace("\\040", " "), kind))
         })
         .filter(|(point, _)| path.starts_with(point))
-        // The last of equal mount points: a later mount covers an earlier one.
+        // Of equal mount points the last one counts: a later mount covers an earlier one.
         .max_by_key(|(point, _)| point.len())
         .map(|(_, kind)| kind.to_owned())
 }
@@ -59,7 +59,7 @@ fn line(path: &str) -> Option<String> {
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the value after `name:` in a file of such lines.
+/// Returns the value after `name:` in a file of `name: value` lines.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use longhaul_core::plan::{Condition, Side};
 use serde_json::Value;
 
-/// The reason why a network could not open a path; the laboratory only passes it on.
+/// The error of a network that could not open a path; the laboratory only passes it on.
 pub type NetworkError = Box<dyn Error + Send + Sync>;
 
 /// A network that can open paths: the emulator, a real path, or in tests the loopback interface.
@@ -23,14 +23,14 @@ pub trait Network {
 
 /// An open path between two ends that can run commands.
 pub trait NetPath {
-    /// Starts `command` at an end as a child of this process. Its streams and process group are
-    /// already set.
+    /// Starts `command` at an end as a child of this process. The caller has set its streams and
+    /// process group.
     ///
     /// # Errors
     /// The process cannot be started.
     fn spawn(&mut self, side: Side, command: Command) -> Result<Child, NetworkError>;
 
-    /// Returns the name or address of this end for the other end.
+    /// Returns the name or address by which the other end reaches this end.
     fn host(&self, side: Side) -> &str;
 
     /// Returns the far end if it is another host; `None` if both ends share the files of this host.
@@ -38,14 +38,14 @@ pub trait NetPath {
         None
     }
 
-    /// Returns whether a server at the far end listens on a TCP port; `None` if the runner should
-    /// look into the network namespace of the process that it started.
+    /// Returns whether a server at the far end listens on a TCP port. With `None` the runner reads
+    /// the network namespace of the server process.
     fn far_listens(&mut self, _port: u16) -> Option<bool> {
         None
     }
 
-    /// Returns the bytes carried so far in the direction that carried more; `None` if the path does
-    /// not count.
+    /// Returns the bytes carried so far in the busier direction; `None` if the path does not count
+    /// bytes.
     fn carried_bytes(&self) -> Option<u64> {
         None
     }
@@ -53,7 +53,7 @@ pub trait NetPath {
     /// Checks that both ends can still run commands.
     ///
     /// # Errors
-    /// An end is gone, and with it every process that ran there.
+    /// An end no longer exists; its processes ended with it.
     fn check(&self) -> Result<(), NetworkError> {
         Ok(())
     }
@@ -64,14 +64,15 @@ pub trait NetPath {
 
 /// The far end of a real path: another host with its own files.
 pub trait FarHost {
-    /// Returns the name for the user's ssh: `user@host` or a name from the ssh configuration.
+    /// Returns the name of the host for ssh: `user@host` or a name from the user's ssh
+    /// configuration.
     fn ssh_name(&self) -> &str;
 
-    /// Returns the directory for copies; a relative one is below the login directory.
+    /// Returns the directory for copies; a relative path starts at the login directory.
     fn directory(&self) -> &str;
 
     /// Runs a sh(1) script on the host in the login directory and returns its output. `give_up` is
-    /// polled meanwhile and aborts the script.
+    /// polled during the run; `true` aborts the script.
     ///
     /// # Errors
     /// The host cannot be reached, the script failed (with its last line of output), or it was

@@ -31,14 +31,15 @@ pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<Matr
         place: at_offset(file, text, error.span().map_or(0, |span| span.start)),
         message: error.message().trim().replace('\n', "; "),
     };
-    // Result documents contain plans and accept unknown fields; a plan file does not, because an
+    // Result documents contain plans and accept unknown fields. A plan file rejects them: an
     // unknown field is a typing error.
     let mut unknown = None;
     let document = toml::Deserializer::parse(text).map_err(syntax)?;
     let plan: Result<MatrixPlan, _> = serde_ignored::deserialize(document, |path| {
         unknown.get_or_insert_with(|| steps_of(&path));
     });
-    // A mistyped name often causes a second error, that its value is missing.
+    // The unknown field is reported first: a mistyped name often causes a second error about a
+    // missing value.
     if let Some(steps) = unknown {
         let name = match steps.last() {
             Some(Step::Key(name)) => name.as_ref(),
@@ -70,7 +71,7 @@ fn steps_of(path: &serde_ignored::Path) -> Vec<Step> {
     steps
 }
 
-/// Checks a plan whose values are not from a text, for example from arguments.
+/// Checks a plan that does not come from a text, for example one made from arguments.
 ///
 /// # Errors
 /// The plan is invalid.
@@ -134,11 +135,11 @@ fn is_tree(row: &Row) -> bool {
     }
 }
 
-/// Keeps only the entries that match one of `wanted`: the row's name, the tool (`longhaul cp`), or
-/// the program (`longhaul`).
+/// Keeps only the entries that match an element of `wanted`: the row's name, the tool (`longhaul
+/// cp`), or the program (`longhaul`).
 ///
 /// # Errors
-/// One of `wanted` matches no entry.
+/// An element of `wanted` matches no entry.
 pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> {
     for name in wanted {
         if !plan.entries.iter().any(|entry| entry.is_called(name)) {
@@ -149,7 +150,7 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
         }
     }
     plan.entries.retain(|entry| wanted.iter().any(|name| entry.is_called(name)));
-    // Constraints on removed entries are removed too.
+    // Constraints on removed entries are removed, too.
     let named = |rule: &Rule| {
         let all = rule.tool.iter();
         rule.tool.is_empty() || all.clone().any(|n| plan.entries.iter().any(|e| e.is_called(n)))
@@ -161,9 +162,9 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
     Ok(())
 }
 
-/// Returns sixteen hexadecimal digits that differ between different plans.
+/// Returns a digest of the plan as sixteen hexadecimal digits.
 pub fn fingerprint(plan: &MatrixPlan) -> String {
-    // Serialization cannot fail: a plan consists of numbers, texts and lists of them.
+    // Serialization cannot fail: a plan consists of numbers, texts and lists of these.
     let text = serde_json::to_string(plan).unwrap_or_default();
     format!("{:016x}", XxHash3_128::oneshot(text.as_bytes()) as u64)
 }
@@ -181,7 +182,7 @@ pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
 }
 
 /// Returns the place of the value at `steps` in the plan `text`, or of its nearest parent in the
-/// text. A default has no place, so only the file is named.
+/// text. For a default value only the file is named.
 pub(super) fn place_of(file: &str, text: &str, steps: &[Step]) -> Place {
     let nowhere = || Place { file: file.to_owned(), line_column: None };
     let Ok(root) = DeTable::parse(text) else { return nowhere() };
@@ -231,7 +232,7 @@ fn find_value<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Spann
 }
 
 /// Looks up a key. A quantity may be written with or without its unit (`size` for `size_bytes`),
-/// and a list of workloads under the name of one.
+/// and a list of workloads under the singular name.
 fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
     let short = key.strip_suffix("_bytes").or_else(|| key.strip_suffix("_bps"));
     let plural = (key == "workload").then_some("workloads");

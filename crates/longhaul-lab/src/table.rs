@@ -11,33 +11,33 @@ use serde::Serialize;
 
 use crate::archive::Contents;
 
-/// The comparison of all entries.
+/// The aggregated results of all rows under all conditions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
     /// The columns of the table.
     pub conditions: Vec<Condition>,
     /// The rows, in the order of the plan.
     pub rows: Vec<Row>,
-    /// The notes that cells refer to by number, from 1.
+    /// The notes to which cells refer by number, from 1.
     pub notes: Vec<String>,
 }
 
-/// One entry of the plan.
+/// One row of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The name of the entry.
+    /// The name of the row.
     pub label: String,
     /// The name of the driver.
     pub tool: String,
     /// The kind of work.
     pub workload: Workload,
-    /// The plan's name of the work; rows with another name moved other data.
+    /// The plan's name of the work; rows with different names moved different data.
     pub work: String,
-    /// The guarantees of its transfers; `None` if none was run.
+    /// The guarantees of its transfers; `None` without a run.
     pub guarantees: Option<Guarantees>,
     /// The median time in seconds from the tool's end until its copies were on stable storage.
     pub sync_seconds: Option<f64>,
-    /// The row that the ratios of the cells refer to; `None` for the row of reference.
+    /// The row to which the ratios of the cells refer; `None` for the reference row.
     pub compared_with: Option<String>,
     /// One cell per condition.
     pub cells: Vec<CellFigure>,
@@ -45,7 +45,7 @@ pub struct Row {
     pub notes: Vec<usize>,
 }
 
-/// The result of one entry under one condition.
+/// The result of one row under one condition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellFigure {
     /// The state of the cell: measured, or the reason why there is no figure.
@@ -58,9 +58,8 @@ pub struct CellFigure {
     pub max_bps: Option<Rate>,
     /// The distribution-free 95 % confidence interval of the median; it needs six runs.
     pub interval_bps: Option<(Rate, Rate)>,
-    /// The ratio of this row's figure to that of the first row of its workload in the same pass:
-    /// the median of these ratios and its 95 % confidence interval. Drift from pass to pass affects
-    /// both rows equally.
+    /// The median of the ratios to the first row of its workload in the same pass, and its 95 %
+    /// confidence interval. Slow changes of the host affect both rows equally.
     pub ratio: Option<Ratio>,
     /// The number of valid runs.
     pub runs: usize,
@@ -91,7 +90,7 @@ pub enum CellState {
     Failed,
     /// The tool is not installed.
     NotInstalled,
-    /// The matrix has not reached the cell.
+    /// The cell has no run yet.
     NotRun,
 }
 
@@ -171,7 +170,7 @@ impl Table {
     }
 }
 
-/// The notes, each text once.
+/// The notes without duplicates.
 #[derive(Default)]
 struct Notes {
     texts: Vec<String>,
@@ -252,7 +251,7 @@ fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) ->
     Some(Ratio { median: median(&ratios)?, interval, passes: ratios.len() })
 }
 
-/// Returns the note that a row copies less than others with the same workload.
+/// Returns a note if a row copies less data than other rows with the same workload.
 fn smaller_size(plan: &MatrixPlan, row: &PlanRow) -> Option<String> {
     let bytes = |content: &Content| match content {
         Content::Files { files, size } => Some(Bytes::new(files * size.get())),

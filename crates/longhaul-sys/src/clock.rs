@@ -6,9 +6,9 @@ use std::time::Duration;
 /// The state of the kernel's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockState {
-    /// True if a program such as an NTP client synchronises it.
+    /// True if a program, such as an NTP client, synchronises the clock.
     pub synchronised: bool,
-    /// The largest error of the clock, as that program states it.
+    /// The largest error of the clock, as the synchronising program states it.
     pub max_error: Duration,
 }
 
@@ -17,7 +17,7 @@ pub struct ClockState {
 /// # Errors
 /// A sandbox forbids the call.
 pub fn state() -> io::Result<ClockState> {
-    // SAFETY: timex is plain data, and all zeroes is valid: mode 0 sets nothing.
+    // SAFETY: timex is plain data for which all zeroes is valid; mode 0 changes nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `clock` is valid for reading and writing across the call.
     if unsafe { libc::adjtimex(&raw mut clock) } < 0 {

@@ -1,7 +1,7 @@
-//! Reduces the rights of this process: its user, the files it may open, access to its memory.
+//! Reduces the rights of this process: its user, the files that it may open, access to its memory.
 //!
-//! Call these functions while the process has one thread; threads started later inherit the
-//! restrictions. None of them can be undone.
+//! A process must call these functions while it has one thread; threads started later inherit the
+//! restrictions. No restriction can be removed later.
 
 use std::ffi::CString;
 use std::io;
@@ -27,23 +27,23 @@ fn only_thread() -> io::Result<()> {
 /// A user and a group to which a process started as root can switch permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The user's name, which determines the supplementary groups; `None` for a number without an
-    /// entry.
+    /// The user's name, which determines the supplementary groups; `None` for a numeric id without
+    /// an entry.
     name: Option<CString>,
     uid: u32,
     gid: u32,
 }
 
-/// The reason why `USER[:GROUP]` is not an account to run as.
+/// The reason why a text is not a valid account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user '{0}'")]
     NoUser(String),
-    /// There is no such group.
+    /// The group does not exist.
     #[error("there is no group '{0}'")]
     NoGroup(String),
-    /// A user number without an entry has no group.
+    /// A numeric user id without an entry has no group.
     #[error("user {0} has no entry and therefore no group; add a group as USER:GROUP")]
     GroupMissing(u32),
     /// The account is root, which keeps all rights.
@@ -89,14 +89,14 @@ impl Account {
     /// privileges for programs executed later (`PR_SET_NO_NEW_PRIVS`).
     ///
     /// # Errors
-    /// The kernel refuses, root rights remain, or the process has other threads. The process must
-    /// exit then, because it may have lost only part of its rights.
+    /// The kernel refuses, rights of root remain, or the process has other threads. The process
+    /// must then exit, because it may have lost only some of its rights.
     pub fn assume(&self) -> io::Result<()> {
         only_thread()?;
         self.set_groups()?;
         let (uid, gid) = (self.uid, self.gid);
-        // SAFETY: these calls take only numbers. The C library's functions, not the bare system
-        // calls, change all threads (nptl(7)).
+        // SAFETY: the arguments are numbers. The functions of the C library change all threads
+        // (nptl(7)); the bare system calls would change only one.
         check(unsafe { libc::setresgid(gid, gid, gid) })?;
         // SAFETY: as above.
         check(unsafe { libc::setresuid(uid, uid, uid) })?;
@@ -137,7 +137,7 @@ impl Account {
         if !["CapPrm:", "CapEff:", "CapAmb:"].into_iter().all(none) {
             return left("a capability");
         }
-        // SAFETY: takes a number alone.
+        // SAFETY: the arguments are numbers.
         if unsafe { libc::setresuid(u32::MAX, 0, u32::MAX) } == 0 {
             return left("a saved user id");
         }
@@ -146,7 +146,7 @@ impl Account {
 }
 
 fn number(text: &str) -> Option<u32> {
-    // The calls interpret the largest number as "unchanged".
+    // The system calls interpret the largest number as "unchanged".
     text.parse().ok().filter(|number| *number != u32::MAX)
 }
 
@@ -154,10 +154,10 @@ fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The access rights of Linux 6.15. An older kernel enforces those that it knows.
+/// The access rights of Linux 6.15. An older kernel enforces the rights that it supports.
 const KNOWN: ABI = ABI::V7;
 
-/// The files that a process may open from now on. Each path includes everything beneath it. A path
+/// The files that a process may open from now on. Each path includes everything below it. A path
 /// that does not exist is ignored.
 #[derive(Debug, Clone, Default)]
 pub struct FileRules {
@@ -169,12 +169,12 @@ pub struct FileRules {
     pub devices: bool,
 }
 
-/// The extent to which the kernel enforces the rules.
+/// The part of the rules that the kernel enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confinement {
     /// The kernel enforces all rules.
     Full,
-    /// The kernel enforces the rules that it knows.
+    /// The kernel enforces only the rules that it supports.
     Partial,
 }
 
@@ -198,11 +198,12 @@ pub enum NotConfined {
 }
 
 /// Restricts this process to the files of `rules` by Landlock (landlock(7)): it cannot open,
-/// create, remove or execute other files by path. Open files stay usable, and metadata (stat, mode,
-/// owner, times) is not covered. The process cannot send signals to other processes.
+/// create, remove or execute other files by path. Open files stay usable, and operations on
+/// metadata (stat, mode, owner, times) are not restricted. The process cannot send signals to other
+/// processes.
 ///
 /// # Errors
-/// The kernel has no Landlock or refuses the rules; nothing is restricted then.
+/// The kernel has no Landlock or rejects the rules. In this case there is no restriction.
 pub fn confine_files(rules: &FileRules) -> Result<Confinement, NotConfined> {
     only_thread().map_err(|error| NotConfined::Refused(error.to_string()))?;
     match version()? {
@@ -258,12 +259,12 @@ fn allow(
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let Ok(file) = PathFd::new(path) else { return Ok(ruleset) };
-    // A rule for a file may only contain access rights of files.
+    // A rule for a file may contain only access rights of files.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
     ruleset.add_rule(PathBeneath::new(file, access))
 }
 
-/// Gives up all capabilities but those in `keep`, for good: no program that is run later gets more.
+/// Drops all capabilities except those in `keep`. Programs executed later cannot regain them.
 ///
 /// # Errors
 /// The kernel refuses, or the process has other threads.
@@ -277,8 +278,8 @@ pub fn keep_capabilities(keep: CapabilitySet) -> io::Result<()> {
     Ok(set_no_new_privs(true)?)
 }
 
-/// Prevents core files and access by other processes of the same user to the memory of this process
-/// and the keys in it (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).
+/// Prevents core files, and access by other processes of the same user to the memory of this
+/// process and the keys in it (`PR_SET_DUMPABLE`, `RLIMIT_CORE`).
 ///
 /// # Errors
 /// The kernel refuses.
@@ -315,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_keeps_its_user() {
-        // The test's thread is not the only one.
+        // The process of a test has other threads.
         let error = Account::find("nobody").unwrap().assume().unwrap_err();
         assert!(error.to_string().contains("threads, not one"), "{error}");
     }

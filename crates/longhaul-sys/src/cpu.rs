@@ -1,8 +1,8 @@
 //! CPUs: affinity, priority and CPU time of threads.
 //!
 //! CPU time is per thread, so that a server with several clients can attribute it. It includes time
-//! in the kernel on a thread's behalf (system time, and network soft interrupts that run on top of
-//! it), which is most of the time when bytes move.
+//! in the kernel on behalf of a thread (system time, and network soft interrupts that interrupt the
+//! thread), which dominates in data transfers.
 
 use std::io;
 use std::time::Duration;
@@ -19,8 +19,8 @@ impl ThreadClock {
     /// Returns the calling thread's clock.
     pub fn current() -> Self {
         let thread = rustix::thread::gettid().as_raw_nonzero().get();
-        // The id of a thread's CPU clock for clock_gettime(2): the complement of the thread id,
-        // shifted over CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
+        // The id of a thread's CPU clock for clock_gettime(2) is the complement of the thread id,
+        // shifted by 3, with CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED (linux/posix-timers.h).
         ThreadClock { clock: (!thread << 3) | 6 }
     }
 
@@ -35,7 +35,7 @@ impl ThreadClock {
     /// The thread has ended.
     pub fn elapsed(self) -> io::Result<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is valid for writing; an unknown clock gives an error.
+        // SAFETY: `time` is valid for writing; an unknown clock only returns an error.
         let code = unsafe { libc::clock_gettime(self.clock, &raw mut time) };
         if code != 0 {
             return Err(io::Error::last_os_error());
@@ -94,7 +94,7 @@ impl HostTimes {
     }
 
     /// Returns the time, summed over processors, in which this virtual machine had work but its
-    /// hypervisor ran others; zero on hardware.
+    /// hypervisor ran other guests; zero without a hypervisor.
     pub fn stolen(&self) -> Duration {
         Duration::from_secs(self.stolen) / rustix::param::clock_ticks_per_second() as u32
     }
@@ -119,11 +119,11 @@ impl HostTimes {
     }
 }
 
-/// Lowers the priority of the calling thread and of the threads it starts: niceness 10, and the
-/// idle class of I/O (ioprio_set(2)), which only some I/O schedulers observe.
+/// Lowers the priority of the calling thread and of the threads that it starts later: niceness 10,
+/// and the idle class of I/O (ioprio_set(2)), which only some I/O schedulers observe.
 ///
 /// # Errors
-/// The kernel refuses one of them.
+/// The kernel rejects one of the two.
 pub fn yield_to_others() -> io::Result<()> {
     const NICENESS: i32 = 10;
     // linux/ioprio.h: IOPRIO_WHO_PROCESS is 1, IOPRIO_CLASS_IDLE is 3, shifted by 13.
@@ -209,7 +209,8 @@ mod tests {
         assert!(clock.elapsed().is_ok());
         drop(finish);
         thread.join().unwrap();
-        // join returns when the thread has released its stack, shortly before it is gone.
+        // join returns when the thread has released its stack, shortly before the kernel removes
+        // the thread.
         let deadline = Instant::now() + Duration::from_secs(5);
         while clock.elapsed().is_ok() {
             assert!(Instant::now() < deadline, "the clock of an ended thread still runs");

@@ -16,17 +16,18 @@ use crate::socket_option::set;
 /// The most datagrams that one call receives.
 const BATCH: usize = 16;
 
-/// The most bytes of a datagram or a run of merged datagrams.
+/// The most bytes of a datagram, or of several that the kernel merged.
 const LARGEST: usize = 65_535;
 
-/// Space for a `timespec`, the merged size, the traffic class and their headers.
+/// Space for the control messages: a `timespec`, the merged size, the traffic class and their
+/// headers.
 const CONTROL_BYTES: usize = 128;
 
-/// Creates a socket that sends from any port to `to`, with these two ECN bits (RFC 3168). A larger
-/// send becomes a super-packet of datagrams of `segment_bytes` (`UDP_SEGMENT`).
+/// Creates a socket that sends from any port to `to` with these two ECN bits (RFC 3168). The kernel
+/// divides a larger send into datagrams of `segment_bytes` (`UDP_SEGMENT`).
 ///
 /// # Errors
-/// The kernel's error for the first option that it refuses.
+/// The kernel's error for the first option that it rejects.
 pub fn sender(to: SocketAddr, segment_bytes: u16, ecn: u8) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     let (level, class) = match to {
@@ -56,7 +57,7 @@ pub struct ReceivedDatagram<'a> {
     pub length: usize,
     /// The size of each datagram except the last, which may be shorter.
     pub segment_bytes: usize,
-    /// The time at which the network interface passed it to the kernel, in nanoseconds of
+    /// The time at which the network interface passed the datagram to the kernel, in nanoseconds of
     /// `CLOCK_REALTIME`.
     pub at_nanos: u64,
     /// The ECN bits.
@@ -74,11 +75,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Binds to `address` with a receive buffer of about `buffer_bytes` and keeps at most `room`
+    /// Binds to `address` with a receive buffer of about `buffer_bytes`, and keeps at most `room`
     /// bytes of each arrival.
     ///
     /// # Errors
-    /// The address is in use or unavailable, or the kernel refuses an option (merging needs Linux
+    /// The address is in use or unavailable, or the kernel rejects an option (merging needs Linux
     /// 5.0).
     pub fn bind(address: SocketAddr, buffer_bytes: usize, room: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -102,8 +103,8 @@ impl Receiver {
         })
     }
 
-    /// Receives up to one batch of waiting datagrams and passes each to `visit`. Returns the number
-    /// of arrivals; 0 if none waits.
+    /// Receives at most one batch of waiting datagrams and calls `visit` with each. Returns the
+    /// number of arrivals; 0 if no datagram waits.
     ///
     /// # Errors
     /// The kernel's error, except `WouldBlock`.

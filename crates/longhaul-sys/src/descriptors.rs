@@ -1,19 +1,20 @@
-//! How many file descriptors this process may have open; see `RLIMIT_NOFILE` in `getrlimit(2)`.
+//! The limit of open file descriptors of this process (`RLIMIT_NOFILE` in `getrlimit(2)`).
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit; `u64::MAX` where there is none.
+/// Returns the soft limit; `u64::MAX` means unlimited.
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Raises the soft limit to the hard limit, which needs no privilege, and returns it. Programs that
-/// use `select(2)` expect the soft limit of 1024, so do this only where none of those is started.
+/// use `select(2)` expect the soft limit of 1024, so a process that starts such programs should not
+/// call this.
 ///
 /// # Errors
-/// The kernel refuses; the limit is what it was.
+/// The kernel refuses; the limit is unchanged.
 pub fn raise_limit() -> io::Result<u64> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;

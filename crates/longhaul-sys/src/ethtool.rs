@@ -1,7 +1,7 @@
 //! The settings that a network driver reports: rings, offloads, interrupts, flow control.
 //!
-//! The ioctl of `include/uapi/linux/ethtool.h` is used instead of the netlink family: reading needs
-//! no privilege, and every kernel has it.
+//! The module uses the ioctl of `include/uapi/linux/ethtool.h` instead of the netlink family:
+//! reading needs no privilege, and every kernel has it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -45,8 +45,8 @@ pub fn rings(name: &str) -> io::Result<[u64; 4]> {
     Ok([rx, rx_max, tx, tx_max].map(u64::from))
 }
 
-/// Returns whether interrupts adapt to the traffic, and the microseconds that they wait for more
-/// packets.
+/// Returns whether interrupt coalescing is adaptive (1 or 0), and the delay of a receive interrupt
+/// in microseconds.
 ///
 /// # Errors
 /// As for [`offloads`].
@@ -57,8 +57,8 @@ pub fn coalescing(name: &str) -> io::Result<[u64; 2]> {
     Ok([numbers[9], numbers[0]].map(u64::from))
 }
 
-/// Returns whether flow control is on: whether the interface obeys pause frames, and whether it
-/// sends them.
+/// Returns the state of flow control: 1 if the interface obeys pause frames, and 1 if it sends
+/// them.
 ///
 /// # Errors
 /// As for [`offloads`].
@@ -72,7 +72,7 @@ fn value(name: &str, command: u32) -> io::Result<u32> {
     ask::<1>(name, command).map(|[value]| value)
 }
 
-/// The command and the numbers that the driver fills in.
+/// The command, followed by the numbers that the driver fills in.
 #[repr(C)]
 struct Question<const N: usize> {
     command: u32,
@@ -84,8 +84,8 @@ fn ask<const N: usize>(name: &str, command: u32) -> io::Result<[u32; N]> {
     let mut question = Question { command, numbers: [0; N] };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut question).cast();
-    // SAFETY: the kernel reads `request` and writes the structure of `command` behind it, which has
-    // the length of `question` by definition. Both live across the call.
+    // SAFETY: the kernel reads `request` and writes the structure of `command`, which has the size
+    // of `question` by definition. Both live across the call.
     let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }
 }

@@ -1,12 +1,12 @@
-//! Writeback of files, and their presence in the page cache.
+//! Writeback of files, and the part of them in the page cache.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Starts the writeback of dirty pages in `length` bytes of `file` at `offset` and does not wait
-/// (sync_file_range(2)). A length of 0 means up to the end. The data are not durable afterwards,
-/// but a later sync has less to do.
+/// Starts the writeback of dirty pages in `length` bytes of `file` at `offset` without waiting for
+/// it (sync_file_range(2)). A length of 0 means up to the end. The data are not durable afterwards,
+/// but a later sync is shorter.
 ///
 /// # Errors
 /// The call failed; some file systems do not support it.
@@ -14,7 +14,8 @@ pub fn begin_writeback(file: &File, offset: u64, length: u64) -> io::Result<()> 
     sync_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE)
 }
 
-/// Does the same and waits until the disk has accepted the data, which are not durable either.
+/// Starts the writeback like [`begin_writeback`] and waits until the disk has accepted the data.
+/// They are not durable afterwards.
 ///
 /// # Errors
 /// The call failed.
@@ -50,7 +51,7 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// Returns how many of the `length` bytes of `file` at `offset` are in the page cache, in whole
+/// Returns the number of bytes in the page cache, of `length` bytes of `file` at `offset`, in whole
 /// pages (cachestat(2), since Linux 6.5). Reads no data.
 ///
 /// # Errors
@@ -93,7 +94,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         match cached {
             Ok(cached) => assert_eq!(cached, 64 << 10),
-            // Before Linux 6.5.
+            // Linux before 6.5 lacks the call.
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
         }
     }

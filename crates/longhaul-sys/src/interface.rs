@@ -18,7 +18,7 @@ pub struct Interface {
 
 /// Creates a pair of Ethernet devices: `name` in the calling thread's network namespace, `peer` in
 /// that of `other`, both with MTU `mtu`. Device `name` has the Ethernet address `address` and no
-/// ARP: it sends all its frames to `address` as well.
+/// ARP: it also sends all its frames to `address`.
 ///
 /// # Errors
 /// `CAP_NET_ADMIN` over one of the namespaces is missing, a name is in use or too long, or the
@@ -97,8 +97,8 @@ impl Interface {
         self.netlink.request(request)
     }
 
-    /// Adds a route to host `to` through this interface, with source address `source` unless the
-    /// program chose another.
+    /// Adds a route to host `to` through this interface. Its packets have the source address
+    /// `source`, unless the program sets another one.
     ///
     /// # Errors
     /// The interface is down, `source` is not an address of this host, or `CAP_NET_ADMIN` is
@@ -129,7 +129,7 @@ impl Interface {
     }
 
     /// Sets the number of packets that can wait for a reader; a super-packet counts as one. On a
-    /// TUN device this is the ring that drops when it is full.
+    /// TUN device this is the length of the ring that drops packets when it is full.
     ///
     /// # Errors
     /// `CAP_NET_ADMIN` is missing.
@@ -154,7 +154,7 @@ impl Interface {
         self.set(0, libc::IFF_MULTICAST, None)
     }
 
-    /// Sets the flags in `mask` to those in `flags`, and one attribute.
+    /// Sets the interface flags in `mask` to their values in `flags`, and sets one attribute.
     fn set(
         &self,
         flags: libc::c_int,
@@ -185,7 +185,7 @@ pub(crate) fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
 pub(crate) fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: ifreq is plain data for which all zeroes is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // One byte is reserved for the terminator.
+    // One byte is reserved for the terminating zero.
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }

@@ -1,5 +1,5 @@
-//! Memory: [`AlignedBuffer`] for direct I/O, [`Mapping`] for large memory that costs nothing until
-//! it is used, and the amount that this process may use.
+//! Memory: [`AlignedBuffer`] for direct I/O, [`Mapping`] for large memory that is allocated on
+//! first use, and the amount that this process may use.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// The alignment in bytes of offsets, lengths and memory that every file system accepts for direct
-/// I/O: a page, which is at least as large as every logical block in use (open(2), O_DIRECT).
+/// The alignment in bytes that every file system accepts for direct I/O, of offsets, lengths and
+/// memory: a page, which is at least as large as every logical block in use (open(2), O_DIRECT).
 pub const DIRECT_ALIGN: usize = 4096;
-/// The size of a huge page on x86-64 and on arm64 with 4 KiB pages. Direct I/O pins memory by page:
-/// a block of 4 MiB has two huge pages instead of a thousand small ones.
+/// The size of a huge page on x86-64, and on arm64 with 4 KiB pages. Direct I/O pins memory by
+/// page: a block of 4 MiB has two huge pages instead of a thousand small ones.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A zeroed buffer aligned for direct I/O. A long buffer uses huge pages if the kernel has some.
+/// A zeroed buffer aligned for direct I/O. A long buffer uses huge pages if they are available.
 /// Pages are allocated at first use.
 #[derive(Debug)]
 pub struct AlignedBuffer {
@@ -37,7 +37,8 @@ impl AlignedBuffer {
             spare => mapping.as_ptr().align_offset(spare),
         };
         if spare > 0 {
-            // The few bytes beyond the last whole huge page would use another one.
+            // The few bytes beyond the last whole huge page would otherwise use a further huge
+            // page.
             mapping.keep_small(start + bytes / HUGE_PAGE * HUGE_PAGE..mapping.len());
         }
         AlignedBuffer { mapping, start, bytes }
@@ -58,10 +59,10 @@ impl DerefMut for AlignedBuffer {
     }
 }
 
-/// A private, zeroed mapping, with huge pages if the kernel has them; unmapped on drop.
+/// A private, zeroed mapping, with huge pages if they are available; unmapped on drop.
 ///
 /// Its pages are allocated at the first write, so it can be sized for the worst case. A forked
-/// child does not inherit it, which keeps the fork cheap and the pages uncopied.
+/// child does not inherit it, so that the fork is cheap and no pages are copied.
 #[derive(Debug)]
 pub struct Mapping {
     region: Arc<Region>,
@@ -73,7 +74,7 @@ pub struct Prefault {
     region: Arc<Region>,
 }
 
-/// The address range, unmapped when its last owner drops it.
+/// The address range. The last owner unmaps it on drop.
 #[derive(Debug)]
 struct Region {
     start: NonNull<u8>,
@@ -82,7 +83,8 @@ struct Region {
 
 // SAFETY: only the mapping can reach the contents of the range, like a boxed slice.
 unsafe impl Send for Region {}
-// SAFETY: a shared mapping is only read, and writing needs `&mut`; Prefault accesses no contents.
+// SAFETY: a shared mapping is only read, and writing needs `&mut`; Prefault does not access
+// contents.
 unsafe impl Sync for Region {}
 
 impl Mapping {
@@ -105,7 +107,7 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // Both are hints: without huge pages everything works, only slower.
+        // Both are hints: without huge pages everything works, but slower.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
             // SAFETY: the range is the new mapping, and neither hint changes its contents.
             unsafe { libc::madvise(start, length, advice) };
@@ -114,7 +116,7 @@ impl Mapping {
         Ok(Mapping { region: Arc::new(Region { start, length }) })
     }
 
-    /// Disables huge pages for `range`, of which little will be used.
+    /// Disables huge pages for `range`, of which only a small part will be used.
     pub(super) fn keep_small(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
         let end = range.end.min(self.region.length);
@@ -177,8 +179,8 @@ impl Drop for Region {
     }
 }
 
-/// Returns the bytes of memory that this process may use: those of the machine, or the strictest
-/// limit of its control groups if that is lower.
+/// Returns the bytes of memory that this process may use: those of the machine, or the lowest limit
+/// of its control groups, whichever is less.
 pub fn usable_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram as u64 * u64::from(info.mem_unit);

@@ -23,8 +23,8 @@ pub fn enter_user_namespace() -> io::Result<()> {
     let group = rustix::process::getegid().as_raw();
     // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }?;
-    // Otherwise the kernel rejects a group map from a process without CAP_SETGID in the parent
-    // namespace.
+    // Without this the kernel rejects a group map from a process that lacks CAP_SETGID in the
+    // parent namespace.
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
@@ -46,7 +46,7 @@ pub fn enter_site_namespaces() -> io::Result<()> {
     Ok(())
 }
 
-/// A network namespace without a name. It exists while this value or a socket in it exists.
+/// A network namespace without a name. It exists as long as this value or a socket in it.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     handle: OwnedFd,
@@ -93,9 +93,9 @@ impl AsFd for NetworkNamespace {
 /// The working directory becomes the root.
 ///
 /// # Errors
-/// `InvalidInput` if the calling process has more than one thread, is in that user namespace
-/// already, or is not above that PID namespace; `PermissionDenied` for another user's process;
-/// `ESRCH` if `process` has ended.
+/// `InvalidInput` if the calling process has more than one thread, is already in that user
+/// namespace, or its PID namespace is not an ancestor of the target; `PermissionDenied` for another
+/// user's process; `ESRCH` if `process` has ended.
 pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
     let mut kinds = ThreadNameSpaceType::NETWORK
         | ThreadNameSpaceType::MOUNT
@@ -109,8 +109,8 @@ pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
 
 /// The first process of a PID namespace. It only adopts and reaps orphans.
 ///
-/// When it ends, the kernel kills every process of its namespace. It ends with the thread that
-/// started it, however that ends.
+/// When it ends, the kernel kills every process of its namespace. It ends when the thread that
+/// started it ends for any reason.
 #[derive(Debug)]
 pub struct Init {
     pid: Pid,
@@ -121,7 +121,7 @@ pub struct Init {
 #[derive(Debug)]
 pub struct InitHandle {
     process: OwnedFd,
-    /// A socket whose other end only the first process holds. It reaches its end of file before the
+    /// A socket whose other end only the first process has. It reaches its end of file before the
     /// kernel kills the other processes of the namespace. `process` becomes readable only after
     /// each of them has been waited for.
     life: OwnedFd,
@@ -129,11 +129,12 @@ pub struct InitHandle {
 
 impl Init {
     /// Forks the first process of the PID namespace that the calling thread's children enter. If
-    /// permitted, the process mounts that namespace's `/proc` in the thread's mount namespace.
-    /// Containers may forbid the mount; then the processes inside see the outer `/proc`.
+    /// permitted, the process mounts the `/proc` of that namespace in the thread's mount namespace.
+    /// Containers may forbid the mount; then the processes inside see the `/proc` of the outer
+    /// namespace.
     ///
     /// # Errors
-    /// The fork failed, or the new process died at once.
+    /// The fork failed, or the new process ended at once.
     pub fn start() -> io::Result<Self> {
         let (mut ours, theirs) = UnixStream::pair()?;
         // SAFETY: the child of this multi-threaded process runs only `init`, which makes only
@@ -162,7 +163,7 @@ impl Init {
     }
 
     /// Reaps the process if it has ended, and returns whether it has. It ends after the last
-    /// process of its namespace; those that are our children must be waited for first.
+    /// process of its namespace, and children of this process among those must be waited for first.
     pub fn reaped(&self) -> bool {
         let options = rustix::process::WaitOptions::NOHANG;
         !matches!(rustix::process::waitpid(Some(self.pid), options), Ok(None))
@@ -188,14 +189,14 @@ impl InitHandle {
         self.life.as_fd()
     }
 
-    /// Returns whether the process has ended. Once a process of its namespace was killed because of
-    /// that, the answer is true.
+    /// Returns whether the process has ended. The result is true at the latest when the kernel has
+    /// killed another process of the namespace because of that end.
     pub fn has_ended(&self) -> bool {
         crate::poll::readable(self.life(), Duration::ZERO)
     }
 
     /// Waits for the exit status of the process for at most `limit`, without reaping it. Returns
-    /// `None` after the limit, and if the process was reaped already. The status exists once every
+    /// `None` after the limit, or if the process has been reaped. The status exists once every
     /// process of the namespace has been waited for.
     pub fn status(&self, limit: Duration) -> Option<ExitStatus> {
         if !crate::poll::readable(self.process(), limit) {
@@ -209,14 +210,15 @@ impl InitHandle {
     }
 }
 
-/// The body of the first process. It runs in a forked child: no allocation, no lock, no panic.
+/// Runs the first process. It is a forked child, so it must not allocate, lock or panic.
 fn init(parent: RawFd) -> ! {
-    // SAFETY: plain system calls on constants, this process and one byte of its stack. The closed
-    // descriptors belong to nobody else, because this process does not share its file table.
+    // SAFETY: these are plain system calls on constants, this process and one byte of its stack.
+    // The closed descriptors belong only to this process, because it does not share its file table.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_NAME, c"longhaul-site".as_ptr());
-        // A new session detaches the process from the terminal's keys and hangup.
+        // A new session detaches the process from the terminal, so that Ctrl-C and hangups do not
+        // reach it.
         libc::setsid();
         for signal in 1..32 {
             libc::signal(signal, libc::SIG_DFL);
@@ -230,13 +232,13 @@ fn init(parent: RawFd) -> ! {
             libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
             std::ptr::null(),
         );
-        // If the parent died before the death signal was set, nobody holds the other end and the
-        // write fails (without SIGPIPE: a first process ignores signals without a handler).
+        // If the parent died before the death signal was set, the other end of the socket is closed
+        // and the write fails (without SIGPIPE: a first process ignores signals without a handler).
         if libc::write(parent, c"".as_ptr().cast(), 1) != 1 {
             libc::_exit(1);
         }
-        // Devices and pipes of the parent must not stay open in this process, except the socket
-        // whose end of file shows the end of this process.
+        // The parent's devices and pipes must not stay open in this process. The exception is the
+        // socket whose end of file shows the end of this process.
         libc::dup2(parent, 0);
         libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0);
         loop {

@@ -1,7 +1,7 @@
 //! Requests and queries over `netlink(7)`, one at a time. The kernel acknowledges each request.
 //!
 //! Layouts: `include/uapi/linux/netlink.h` and `rtnetlink.h`. Unlike some older ioctls, every
-//! request is permitted to the root of the user namespace that owns the network namespace.
+//! request is permitted to root of the user namespace that owns the network namespace.
 
 use std::io::{self, Read, Write};
 
@@ -87,7 +87,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Creates a request of type `kind` (`RTM_...`) with `flags` in addition to the usual ones.
+    /// Creates a request of type `kind` (`RTM_...`). `flags` are added to the flags of every
+    /// request.
     pub(crate) fn new(kind: u16, flags: libc::c_int, structure: &[u8]) -> Self {
         let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
         let mut bytes = vec![0; 4];
@@ -113,7 +114,7 @@ impl Request {
     }
 }
 
-/// Attributes nested in an attribute, after a fixed structure.
+/// Attributes inside an attribute, after a fixed structure.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     bytes: Vec<u8>,
@@ -135,7 +136,7 @@ impl Attributes {
     }
 }
 
-/// Appends an attribute, padded to whole words.
+/// Appends an attribute, padded to a multiple of four bytes.
 fn append(bytes: &mut Vec<u8>, kind: u16, content: &[u8]) {
     bytes.extend((4 + content.len() as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
@@ -177,7 +178,7 @@ mod tests {
         let found: Vec<_> = attributes(bytes.bytes()).collect();
         assert_eq!(found, [(3, &b"wan0\0"[..]), (1, &[7])]);
         assert_eq!(attribute(bytes.bytes(), 1), Some(&[7][..]));
-        // Truncated, or with a length of zero.
+        // The attribute is truncated, or has a length of zero.
         assert_eq!(attributes(&bytes.bytes()[..7]).count(), 0);
         assert_eq!(attributes(&[0; 8]).count(), 0);
         assert!(next_message(&[9; 12]).is_none());

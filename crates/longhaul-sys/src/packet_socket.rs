@@ -41,10 +41,10 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 pub struct PacketSocket {
     socket: Socket,
     ring: Ring,
-    /// The slot of the next frame.
+    /// The slot of the next frame to read.
     next: AtomicUsize,
     dropped: AtomicU64,
-    /// The Ethernet address of the destination and source of all frames.
+    /// The Ethernet address that is both destination and source of all frames.
     address: [u8; 6],
 }
 
@@ -54,15 +54,15 @@ impl PacketSocket {
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_NET_RAW` over the namespace; the interface does not exist;
-    /// no memory for the ring.
+    /// the ring cannot be allocated.
     pub fn open(interface: u32, address: [u8; 6]) -> io::Result<Self> {
-        // Protocol 0: nothing is received before the ring exists.
+        // With protocol 0 the socket receives no frames before the ring exists.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
         socket.set_nonblocking(true)?;
         set(&socket, libc::PACKET_VNET_HDR, &1)?;
         set(&socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
         set(&socket, PACKET_IGNORE_OUTGOING, &1)?;
-        // Best effort: otherwise each frame takes the lock of a queueing discipline.
+        // Best effort: without this option each frame takes the lock of a queueing discipline.
         let _ = set(&socket, libc::PACKET_QDISC_BYPASS, &1);
         let _ = socket.set_send_buffer_size(4 << 20);
         let ring = Ring::map(&socket)?;
@@ -78,15 +78,15 @@ impl PacketSocket {
         Ok(PacketSocket { socket, ring, next, dropped, address })
     }
 
-    /// Reads one frame without its Ethernet header into `buffer`, which has room for [`MAX_FRAME`],
-    /// and returns its length.
+    /// Reads one frame without its Ethernet header into `buffer`, which must have space for
+    /// [`MAX_FRAME`], and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` if no frame waits; `NetworkDown` if the interface is gone.
+    /// `WouldBlock` if no frame waits; `NetworkDown` if the interface no longer exists.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let place = self.next.load(Ordering::Relaxed);
         let Some(frame) = self.ring.frame(place) else {
-            // An interface that was removed or is down is reported as an error of the socket.
+            // The socket's error reports an interface that was removed or is down.
             return Err(self.socket.take_error()?.unwrap_or(io::ErrorKind::WouldBlock.into()));
         };
         let length = frame.len().saturating_sub(ETHERNET).min(buffer.len());
@@ -105,8 +105,8 @@ impl PacketSocket {
         copied
     }
 
-    /// Sends one frame that consists of `slices`. The first slice contains at least the virtio-net
-    /// header.
+    /// Sends one frame, the concatenation of `slices`. The first slice contains at least the
+    /// virtio-net header.
     ///
     /// # Errors
     /// The frame is malformed, the interface is down, or the socket's buffer is full.
@@ -155,7 +155,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Returns a virtio-net header whose checksum range starts `by` bytes later.
+/// Returns the virtio-net header for a packet that starts `by` bytes later in the frame.
 fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
     const NEEDS_CSUM: u8 = 1;
     let mut moved: [u8; VNET_HEADER] = header.first_chunk().copied().unwrap_or_default();
@@ -163,7 +163,7 @@ fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
         let value = u16::from_ne_bytes([moved[at], moved[at + 1]]).wrapping_add_signed(by);
         moved[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     };
-    // `hdr_len`, if it is set, and `csum_start`.
+    // The offsets to move are `hdr_len` and `csum_start`, each if it is set.
     if header[2..4] != [0, 0] {
         shift(2);
     }
@@ -173,7 +173,7 @@ fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
     moved
 }
 
-/// The memory that the kernel writes frames to: slots with a `tpacket2_hdr` at their start.
+/// The memory into which the kernel writes frames: slots with a `tpacket2_hdr` at their start.
 #[derive(Debug)]
 struct Ring {
     start: NonNull<u8>,
@@ -227,17 +227,18 @@ impl Ring {
     }
 
     /// Returns the frame in slot `place`, starting with the virtio-net header; `None` while the
-    /// kernel owns the slot.
+    /// slot belongs to the kernel.
     fn frame(&self, place: usize) -> Option<&[u8]> {
         if self.status(place).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the slot is ours until it is released, so its header does not change.
+        // SAFETY: the slot belongs to the program until it is released, so its header does not
+        // change.
         let header = unsafe { self.header(place).as_ref() };
         let start = usize::from(header.tp_mac).saturating_sub(VNET_HEADER);
         let length = (header.tp_snaplen as usize + VNET_HEADER).min(PLACE.saturating_sub(start));
-        // SAFETY: start and length lie within the slot, whatever the header says, and the slot does
-        // not change while it is ours.
+        // SAFETY: start and length lie within the slot for any header, and the slot does not change
+        // while it belongs to the program.
         Some(unsafe {
             std::slice::from_raw_parts(self.header(place).as_ptr().cast::<u8>().add(start), length)
         })

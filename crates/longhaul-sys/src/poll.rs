@@ -6,19 +6,19 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Waits until `fd` is readable (or has a connection to accept), for at most `limit`. Returns false
-/// after the limit or a signal; the caller checks again in both cases.
+/// after the limit or a signal; the caller must check again in both cases.
 pub fn readable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::IN, limit)
 }
 
-/// Waits like [`readable`] until a pipe or socket accepts `PIPE_BUF` bytes, 4096 on Linux
-/// (pipe(7)), without blocking.
+/// Waits until a pipe or socket accepts `PIPE_BUF` bytes, 4096 on Linux (pipe(7)), without
+/// blocking. Limit and result are those of [`readable`].
 pub fn writable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::OUT, limit)
 }
 
-/// Returns whether the peer of a connected socket has closed or reset the connection. Bytes that came
-/// before may still be unread.
+/// Returns whether the peer of a connected socket has closed or reset the connection. Bytes
+/// received before that may still be unread.
 pub fn is_closed(socket: impl AsFd) -> bool {
     // POLLHUP and POLLERR are always reported (poll(2)).
     ready(socket, PollFlags::RDHUP, Duration::ZERO)

@@ -2,9 +2,9 @@
 
 use std::io;
 
-/// Runs the calling thread before all threads of ordinary priority; its children do not inherit
-/// this. Among real-time threads a larger `priority`, from 1 to 99, precedes. The kernel reserves 5
-/// % of each second for ordinary threads (`kernel.sched_rt_runtime_us`).
+/// Gives the calling thread priority over all threads of ordinary priority; its children do not
+/// inherit this. Real-time threads with a larger `priority`, 1 to 99, run first. The kernel
+/// reserves 5 % of each second for ordinary threads (`kernel.sched_rt_runtime_us`).
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE` in the initial user namespace.

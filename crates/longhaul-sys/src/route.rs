@@ -13,12 +13,12 @@ use crate::netlink::{Netlink, Request, attribute};
 pub struct Route {
     /// The outgoing interface.
     pub interface: String,
-    /// The MTU of the route in bytes, configured or learnt from the path; `None` for that of the
-    /// interface.
+    /// The MTU of the route in bytes, configured or learnt from the path; `None` if it is the
+    /// interface's MTU.
     pub mtu: Option<u32>,
 }
 
-/// Asks the kernel for the route to `to`.
+/// Queries the kernel for the route to `to`.
 ///
 /// # Errors
 /// There is no route.
@@ -80,7 +80,7 @@ pub fn queueing(name: &str) -> io::Result<Disciplines> {
         }
     }
     leaves.sort();
-    // An interface that is down has none.
+    // An interface that is down has no disciplines.
     Ok(Disciplines { root: root.ok_or(io::ErrorKind::NotFound)?, leaves })
 }
 

@@ -1,7 +1,8 @@
 //! The scheduling of one thread: its time on a processor and its time waiting for one.
 //!
-//! Both are exact to the microsecond, so that a loss of a few milliseconds is detectable: time in
-//! which a thread neither ran nor waited nor slept was taken from the processor itself.
+//! Both are exact to the microsecond, so that a loss of a few milliseconds is detectable: if a
+//! thread was neither running, waiting nor asleep, a hypervisor or the hardware had taken its
+//! processor.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use crate::cpu::ThreadClock;
 /// The scheduling of a thread since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadSchedule {
-    /// The time on a processor. It excludes time that a hypervisor took if the kernel knows it
+    /// The time on a processor, without time that a hypervisor took if the kernel knows it
     /// (`CONFIG_PARAVIRT_TIME_ACCOUNTING`).
     pub ran: Duration,
     /// The time in which the thread was ready but had no processor.
@@ -37,8 +38,9 @@ impl ScheduleGauge {
         Ok(ScheduleGauge { clock: ThreadClock::current(), table })
     }
 
-    /// Reads the totals, for the gauge's own thread. The scheduler updates the table's first number
-    /// only occasionally, so the time on a processor comes from the thread's clock.
+    /// Reads the totals. Only the gauge's own thread may call this. The scheduler updates the
+    /// table's first number only occasionally, so the time on a processor comes from the thread's
+    /// clock.
     ///
     /// # Errors
     /// The thread has ended, or the kernel has no such statistics.
@@ -88,7 +90,7 @@ mod tests {
         };
         let other = std::thread::spawn(work);
         let waited = [std::thread::spawn(work), other].map(|thread| thread.join().unwrap());
-        // Each thread needs 100 ms of one processor: the slower one waited for about as long.
+        // Each thread needs 100 ms of one processor, so the slower one waits for about as long.
         assert!(waited.iter().max() >= Some(&Duration::from_millis(50)), "{waited:?}");
     }
 }

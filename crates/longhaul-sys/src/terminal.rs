@@ -1,4 +1,4 @@
-//! The process group that the terminal's keys signal.
+//! The foreground process group of the terminal, to which the terminal's keys send signals.
 
 /// Returns whether this process is in the foreground of the terminal on its standard input, so that
 /// Ctrl-C reaches it and its children in the same process group.

@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The root of the file systems to read.
+/// The host to read, as a root directory with `sys` and `proc`.
 #[derive(Debug, Clone)]
 pub struct HostTopology {
     root: PathBuf,
@@ -31,7 +31,7 @@ impl HostTopology {
 
     /// Returns the node of the device of `interface`.
     pub fn node_of(&self, interface: &str) -> Option<u32> {
-        // -1 means none (drivers/base/node.c).
+        // -1 means no node (drivers/base/node.c).
         self.text(&format!("sys/class/net/{interface}/device/numa_node"))?.parse().ok()
     }
 

@@ -13,15 +13,15 @@ use std::os::unix::fs::OpenOptionsExt;
 /// The size of `struct virtio_net_hdr`, which precedes each packet, in bytes.
 pub const VNET_HEADER: usize = 10;
 
-/// The longest read: the header and the largest IP packet. A shorter buffer would truncate a packet
-/// without an error.
+/// The largest frame: the header and the largest IP packet. A shorter buffer would truncate a
+/// packet without an error.
 pub const MAX_FRAME: usize = VNET_HEADER + 65_535;
 
 /// The path of the TUN device node.
 pub const DEVICE: &str = "/dev/net/tun";
 
 /// The super-packets that `TUNSETOFFLOAD` enabled. Results record them, because a kernel without
-/// them moves far fewer bytes per system call.
+/// super-packets moves far fewer bytes per system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offloads {
     /// TCP super-packets over IPv4 and IPv6, including those with ECN.
@@ -30,7 +30,7 @@ pub struct Offloads {
     pub udp: bool,
 }
 
-/// An attached, non-blocking TUN queue. The device disappears with its last handle.
+/// An open, non-blocking TUN queue. The kernel removes the device with its last handle.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
@@ -70,7 +70,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Opens [`DEVICE`] without creating an interface, to test whether it is usable.
+/// Opens [`DEVICE`] without creating an interface, to test whether the device is usable.
 ///
 /// # Errors
 /// As for [`Tun::create`].
@@ -78,13 +78,13 @@ pub fn open() -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE)
 }
 
-/// Enables as many offloads as the kernel supports: an unknown bit fails the whole call, and both
+/// Enables as many offloads as the kernel supports. An unknown bit fails the whole call, and both
 /// USO bits must be set together.
 fn negotiate(fd: &OwnedFd) -> Offloads {
     // Since Linux 6.2; older headers lack the names.
     const TUN_F_USO4: libc::c_uint = 0x20;
     const TUN_F_USO6: libc::c_uint = 0x40;
-    // With ECN: otherwise the kernel splits super-packets that carry CWR.
+    // TCP offload includes ECN; without it the kernel splits super-packets that carry CWR.
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     let set = |mask: libc::c_uint| {
         // SAFETY: TUNSETOFFLOAD takes the mask by value and accesses no memory.

@@ -19,8 +19,8 @@ const MEMINFO_DROPS: usize = 8;
 /// The number of counters (`SK_MEMINFO_VARS`).
 const MEMINFO_VARS: usize = 9;
 
-/// Lets the kernel split sends into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at most
-/// 64 per send. The last may be shorter. 0 turns this off.
+/// Makes the kernel split sends into datagrams of `bytes` each (`UDP_SEGMENT`, Linux 4.18), at most
+/// 64 per send. The last may be shorter. 0 disables this.
 ///
 /// # Errors
 /// The kernel does not support the option.
@@ -28,7 +28,7 @@ pub fn segment_sends(socket: impl AsFd, bytes: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
 }
 
-/// Lets the kernel return several datagrams of one size at once (`UDP_GRO`, Linux 5.0);
+/// Makes the kernel return several datagrams of one size together (`UDP_GRO`, Linux 5.0);
 /// [`receive`] returns their size.
 ///
 /// # Errors
@@ -37,19 +37,19 @@ pub fn merge_receives(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Makes [`receive`] return how often the socket's buffer was full (`SO_RXQ_OVFL`).
+/// Makes [`receive`] return the drop counter of the socket (`SO_RXQ_OVFL`).
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel rejects the option.
 pub fn count_drops(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Makes a send fail with `ENOBUFS` if the interface's queue drops it, and enables errors from the
-/// network (`IP_RECVERR`); otherwise the kernel drops silently (ip(7)).
+/// Makes a send fail with `ENOBUFS` if the interface's queue drops the datagram, and enables errors
+/// from the network (`IP_RECVERR`). Without this option the kernel drops silently (ip(7)).
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel rejects the option.
 pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)
@@ -58,11 +58,11 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Makes [`receive_addressed`] return the local address that a datagram
-/// was sent to (`IP_PKTINFO`, `IPV6_RECVPKTINFO`).
+/// Makes [`receive_addressed`] return the destination address of a datagram (`IP_PKTINFO`,
+/// `IPV6_RECVPKTINFO`).
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel rejects the option.
 pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
@@ -81,11 +81,11 @@ pub fn force_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Returns how often the socket's buffer was full since it was created (`SO_MEMINFO`). One drop may
-/// affect several merged datagrams.
+/// Returns the drop counter of the socket since its creation (`SO_MEMINFO`). One drop may affect
+/// several merged datagrams.
 ///
 /// # Errors
-/// It is not a socket.
+/// The descriptor is not a socket.
 pub fn drops(socket: impl AsFd) -> io::Result<u32> {
     let mut counters = [0u32; MEMINFO_VARS];
     let mut length = size_of::<[u32; MEMINFO_VARS]>() as libc::socklen_t;
@@ -105,8 +105,8 @@ pub fn drops(socket: impl AsFd) -> io::Result<u32> {
 /// Space for one `in6_pktinfo` and its header.
 const SEND_CONTROL_WORDS: usize = 6;
 
-/// Sends a datagram to `to` from the local address `from` on a socket that is bound to all
-/// addresses. An answer needs this so that it comes from the address of the request.
+/// Sends a datagram to `to` from the local address `from`, on a socket that is bound to all
+/// addresses. An answer needs this so that its source is the destination of the request.
 ///
 /// # Errors
 /// `from` is not a local address, or any error of sendmsg(2).
@@ -132,7 +132,7 @@ pub fn send_from(
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    // SAFETY: the control space has room for either structure with its header, its length is their
+    // SAFETY: the control space fits either structure with its header, its length is their
     // CMSG_SPACE, and it is aligned for a header.
     unsafe {
         match from {
@@ -166,7 +166,7 @@ pub fn send_from(
 /// Makes `data` the only control message of `header`.
 ///
 /// # Safety
-/// `header.msg_control` is aligned for a `cmsghdr` and has room for one with a `T`.
+/// `header.msg_control` is aligned for a `cmsghdr` and has space for one with a `T`.
 unsafe fn put<T>(header: &mut libc::msghdr, level: libc::c_int, kind: libc::c_int, data: T) {
     // SAFETY: the caller guarantees the space; CMSG_FIRSTHDR is its start and not null for this
     // length.
@@ -190,16 +190,16 @@ pub struct Received {
     pub bytes: usize,
     /// The payload bytes of each datagram; the last may be shorter.
     pub segment_bytes: usize,
-    /// The number of times that the socket's buffer had been full when this arrived, as a 32-bit
-    /// counter; `None` while it never was, or without [`count_drops`].
+    /// The 32-bit drop counter of the socket when this datagram arrived; `None` before the first
+    /// drop, or without [`count_drops`].
     pub drops: Option<u32>,
 }
 
-/// Waits for datagrams on a connected socket for as long as its timeout allows.
+/// Waits for datagrams on a connected socket, up to the socket's timeout.
 ///
 /// # Errors
-/// The kernel's error: `WouldBlock` at the timeout, `ConnectionRefused` if the peer has no such
-/// socket.
+/// The kernel's error: `WouldBlock` at the timeout, `ConnectionRefused` if the peer has no socket
+/// at that port.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     let mut found = Received { bytes: 0, segment_bytes: 0, drops: None };
     found.bytes = message(socket, buffer, None, |level, kind, data| {
@@ -222,25 +222,24 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     Ok(found)
 }
 
-/// A datagram with both its addresses.
+/// A datagram with its source and destination addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addressed {
     /// The number of payload bytes in the buffer.
     pub bytes: usize,
     /// The source address.
     pub from: SocketAddr,
-    /// The local address that it was sent to; `None` without
-    /// [`tell_destination`].
+    /// The local destination address of the datagram; `None` without [`tell_destination`].
     pub to: Option<IpAddr>,
 }
 
-/// Waits for a datagram on an unconnected socket for as long as its timeout allows.
+/// Waits for a datagram on an unconnected socket, up to the socket's timeout.
 ///
 /// # Errors
 /// The kernel's error: `WouldBlock` at the timeout.
 pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Addressed> {
     let mut to = None;
-    // SAFETY: the closure reports the length that the kernel wrote, or fails.
+    // SAFETY: the closure returns the length that the kernel wrote, or fails.
     let (bytes, from) = unsafe {
         SockAddr::try_init(|storage, length| {
             let bytes = message(&socket, buffer, Some((storage, length)), |level, kind, data| {
@@ -248,8 +247,8 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
                     (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                         // The kernel stores this structure here (ip(7)).
                         let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                        // Not ipi_addr, which may be a broadcast address; this is the source
-                        // address for an answer.
+                        // `ipi_spec_dst` is the source address for an answer; `ipi_addr` may be a
+                        // broadcast address.
                         let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
                         to = Some(ip.into());
                     }
@@ -268,7 +267,7 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
     Ok(Addressed { bytes, from, to })
 }
 
-/// Does one `recvmsg(2)` and passes level, type and data of each control message to `control`.
+/// Does one `recvmsg(2)` and calls `control` with level, type and data of each control message.
 fn message(
     socket: impl AsFd,
     buffer: &mut [u8],

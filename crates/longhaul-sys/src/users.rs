@@ -4,11 +4,12 @@
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
-/// The largest record that is read; a group lists its members.
+/// The largest record to read; a group lists its members.
 const RECORD_LIMIT_BYTES: usize = 1 << 20;
 const RECORD_START_BYTES: usize = 4 << 10;
 
-/// Returns the name of the user with this id; `None` if there is none or it is not UTF-8.
+/// Returns the name of the user with this id; `None` if the user does not exist or the name is not
+/// UTF-8.
 pub fn user_name(uid: u32) -> Option<String> {
     // SAFETY: every pointer is valid for the call, and the buffer has the given length.
     record(|entry, buffer, found| unsafe {
@@ -27,7 +28,7 @@ pub fn user_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::passwd, _)| entry.pw_uid)
 }
 
-/// The part of a user's entry that is needed to run as that user.
+/// The parts of a user's entry that are needed to run as that user.
 pub(crate) struct Entry {
     pub(crate) name: CString,
     pub(crate) uid: u32,
@@ -64,7 +65,7 @@ pub fn group_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::group, _)| entry.gr_gid)
 }
 
-/// Calls `look` with a growing buffer until the record fits. The buffer holds the record's texts
+/// Calls `look` with a growing buffer until the record fits. The buffer contains the record's texts
 /// and lives as long as the record.
 fn record<T>(
     look: impl Fn(*mut T, &mut Vec<u8>, *mut *mut T) -> libc::c_int,

@@ -1,5 +1,5 @@
-//! A server under attack by clients that break the protocol, for 30 seconds. The clients are those
-//! of `examples/hostile`; `bench/hostile.sh` runs them longer.
+//! A server under attack by clients that violate the protocol, for 30 seconds. The clients are
+//! those of `examples/hostile`; `bench/hostile.sh` runs them for longer.
 
 #[path = "../examples/hostile/attack.rs"]
 mod attack;

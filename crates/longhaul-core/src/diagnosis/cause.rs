@@ -17,15 +17,15 @@ pub(super) struct Cause {
     pub(super) sentence: String,
 }
 
-/// The percentage of time from which a thread that runs or waits for its core is CPU-bound: it
-/// hardly waits for anything else.
+/// The percentage of time above which a thread is CPU-bound: the sum of running and waiting for its
+/// core. Such a thread waits for almost nothing else.
 pub(super) const CPU_BOUND_PERCENT: f64 = 80.0;
-/// The percentage of time from which a thread that waits for a core lacks CPU, whatever else it
-/// does: it sleeps only after it has caught up.
+/// The percentage of time in which a thread waits for a core above which it lacks CPU, even if it
+/// sleeps at other times: it sleeps only after it has caught up.
 pub(super) const WAITING_PERCENT: f64 = 40.0;
-/// The share of time from which throttling by a CPU quota is the limit.
+/// The share of time above which throttling by a CPU quota is the limit.
 pub(super) const THROTTLED: f64 = 0.2;
-/// The share of use from which a host's processors are fully loaded.
+/// The busy share above which a host's processors are fully loaded.
 pub(super) const HOST_FULL: f64 = 0.95;
 /// The mean file size in bytes below which the cost per file exceeds the cost of its bytes: at 64
 /// KiB a disk of 1 GB/s would have to create 15,000 files per second.
@@ -46,8 +46,8 @@ pub(super) fn round(diagnosis: &Diagnosis, step: DiagnosisStep) -> Option<&StepR
     diagnosis.step(step)?.median()
 }
 
-/// Returns the round nearest to the step's median that has a copy's account. A round that was cut
-/// short has none.
+/// Returns the round nearest to the step's median that has a copy's report of itself. A round that
+/// the time limit ended has none.
 pub(super) fn round_with_account(
     diagnosis: &Diagnosis,
     step: DiagnosisStep,

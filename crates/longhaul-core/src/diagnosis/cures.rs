@@ -1,5 +1,5 @@
-//! Remedies for a limit: the doctor's findings if there are any, and other changes that are known
-//! to help, each with the privilege it needs.
+//! Remedies for a limit: the doctor's findings, and other known changes, each with the privilege
+//! that it needs.
 
 use super::cause::{Cause, name_of};
 use crate::result::{Cure, CureKind, Diagnosis, End, Finding, Resource, Verdict};
@@ -83,7 +83,7 @@ pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
 
 /// The name of the doctor's rule.
 const SCALING: &str = "tcp_window_scaling";
-/// The value of an option that the user did not set.
+/// The displayed value of an option that the user did not set.
 const BY_ITSELF: &str = "cp's choice";
 const FASTER_LINK: &str = "a faster link, or a way around the slow one";
 const FASTER_DISK: &str = "a faster disk, or several as one (RAID 0, striped LVM)";
@@ -92,7 +92,7 @@ const LARGE_EXTENTS: &str =
 const MEND_PATH: &str =
     "find and mend what loses packets: optics, cables, a duplex mismatch, a policer";
 
-/// The source of remedies for one diagnosis.
+/// The facts from which the remedies of a diagnosis are made.
 struct Shelf<'a> {
     diagnosis: &'a Diagnosis,
 }
@@ -125,7 +125,7 @@ impl Shelf<'_> {
         self.cure(CureKind::NeedsHardware, end, what)
     }
 
-    /// Returns the doctor's findings at `end` that are not in order.
+    /// Returns the doctor's findings of these rules at `end` that are not in order.
     fn findings(&self, end: End, rules: &[&str]) -> Vec<Cure> {
         let Some(view) = self.diagnosis.ends.of(end) else { return Vec::new() };
         let found = rules.iter().filter_map(|rule| view.finding(rule));

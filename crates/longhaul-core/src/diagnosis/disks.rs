@@ -6,8 +6,8 @@ use super::cause::{
 use crate::result::{Diagnosis, DiagnosisStep, End, Resource, StepRound};
 use crate::units::Bytes;
 
-/// The factor by which overwriting is faster than writing new files if allocating space takes the
-/// time.
+/// The least ratio of the rates of overwriting and of writing new files that shows a limit by the
+/// allocation of space.
 const ALLOCATION: f64 = 1.6;
 
 /// Returns the limit of reading at the source or writing at the sink; `None` if it was not
@@ -17,7 +17,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
         End::Sender => (DiagnosisStep::Read, Resource::SourceDisk),
         End::Receiver => (DiagnosisStep::Write, Resource::SinkDisk),
     };
-    // A rate of zero over the whole time gives no information.
+    // A rate of zero means that nothing was completed in time, so it gives no information.
     let allows = diagnosis.rate(step).filter(|rate| rate.bps() > 0)?;
     let measured = round(diagnosis, step)?;
     let by_quota = throttled(measured, end) >= THROTTLED;

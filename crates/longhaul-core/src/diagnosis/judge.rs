@@ -5,12 +5,12 @@ use super::{cures, disks, path, whole};
 use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, Resource, StepReport};
 use crate::units::Rate;
 
-/// Fills in the limits of the copy and the answer.
+/// Fills in the limits of the copy and the sentence with the answer.
 pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     let causes = causes(&diagnosis);
     let limits = causes.iter().enumerate().map(|(at, cause)| {
-        // The next limit is a different resource: the same resource in two places is removed
-        // together.
+        // The next limit is a different resource: a remedy removes the same resource in both
+        // places.
         let next = causes[at + 1..].iter().find(|next| next.resource != cause.resource);
         let without_bps = next.map(|next| next.allows);
         let gain =
@@ -31,11 +31,11 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// Returns the limits, the tightest first, each resource of an end once.
+/// Returns the limits, the tightest first. A resource of an end is listed once.
 fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     let path = path::causes(diagnosis);
     if path.is_empty() {
-        // The disk may be slow, but the path, which was not measured, may be slower.
+        // Without a measurement of the path, a slow disk cannot be called the limit.
         return path;
     }
     let mut parts: Vec<Cause> = disks::cause(diagnosis, End::Sender)
@@ -88,7 +88,7 @@ fn sentence(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// The smallest gain that is reported; shorter steps vary by more.
+/// The smallest reported gain; shorter steps vary by more.
 const WORTH_TELLING: f64 = 1.15;
 
 fn article(resource: Resource) -> String {
@@ -102,9 +102,9 @@ fn article(resource: Resource) -> String {
     }
 }
 
-/// The highest target rate.
+/// The upper bound of the target rate.
 const MOST: Rate = Rate::from_bps(100_000_000_000);
-/// The lowest target rate.
+/// The lower bound of the target rate.
 const LEAST: Rate = Rate::from_bps(10_000_000_000);
 
 /// Returns the rate that the path's settings should allow: the rate of the slower disk, limited to

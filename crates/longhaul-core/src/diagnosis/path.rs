@@ -17,20 +17,20 @@ use crate::units::Rate;
 
 /// The relative rate below which an encrypted copy is limited by encryption.
 const SEALING_COSTS: f64 = 0.75;
-/// The share of a thread's time from which encryption or decryption is most of its work.
+/// The share of a thread's time above which encryption or decryption is most of its work.
 const SEALING_SHARE: f64 = 0.5;
-/// The percentage of a core from which other programs are the limit.
+/// The percentage of a core that other programs use above which they are the limit.
 const OTHERS_PERCENT: f64 = 40.0;
-/// The percentage of segments retransmitted during the steady part of a test from which every
+/// The percentage of segments retransmitted during the steady part of a test above which every
 /// congestion control slows down: BBR treats 2 % in a round as congestion (draft-ietf-ccwg-bbr,
 /// BBR.LossThresh), and its first version loses rate by each retransmission and repair.
 const LOSSY_PERCENT: f64 = 0.3;
-/// The factor within which tests are equally fast, which shows a link's rate whatever they lose.
+/// The largest ratio of two tests that count as equally fast. Equally fast tests show a link's
+/// rate, even with different losses.
 const AS_FAST: f64 = 1.15;
-/// The share of a core's memory copy rate from which a thread does nothing but move memory.
+/// The share of a core's memory copy rate above which a thread is limited by memory bandwidth.
 const MEMORY_BOUND: f64 = 0.4;
-/// The share of time or bytes from which a copy's windows or losses are reported
-/// (`copy/verdict.rs`).
+/// The share of time or bytes above which a copy reports its windows or losses (`copy/verdict.rs`).
 const HELD: f64 = 0.5;
 const LOSSY: f64 = 5e-4;
 
@@ -57,8 +57,8 @@ pub(super) fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
     causes
 }
 
-/// Returns the limit that most tests name, with one vote per round of both steps: a single round
-/// may have met other load on a shared host.
+/// Returns the limit that most tests name. Each round of both steps has one vote, because a single
+/// round may be disturbed by other load on a shared host.
 fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let tests = tests(diagnosis);
     let lossy = is_lossy(&tests);
@@ -75,9 +75,9 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
         let same = |other: &&Cause| (other.resource, other.end) == (one.resource, one.end);
         named.iter().filter(same).count()
     };
-    // A busy host causes a queue too, so in a tie the other limit is more informative.
+    // A busy host causes a queue, too, so in a tie the other limit is more informative.
     let weight = |one: &Cause| (votes(one), one.resource != Resource::LinkRate);
-    // Among equals the first, which is from a test over several connections.
+    // Of equal weights the first test wins, which used several connections.
     let found = named.iter().rev().max_by_key(|one| weight(one)).cloned();
     let steps = [DiagnosisStep::Memory, DiagnosisStep::MemoryOne];
     let (step, allows) = steps.into_iter().find_map(|step| Some((step, diagnosis.rate(step)?)))?;
@@ -85,8 +85,8 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     Some(Cause { allows, step, ..found })
 }
 
-/// Returns, of two ends that both lack processor time, the one whose threads wait less for a core
-/// during a copy.
+/// Returns the end whose threads wait less for a core during a copy, of two ends that both lack
+/// processor time.
 fn less_short_of_cores(diagnosis: &Diagnosis) -> Option<End> {
     let copies = [DiagnosisStep::Protected, DiagnosisStep::Whole]
         .map(|step| round_with_account(diagnosis, step));
@@ -226,7 +226,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     if sealed.bps() as f64 >= SEALING_COSTS * test.bps() as f64 {
         return None;
     }
-    // An end that lacks a core for encryption lacks it for everything.
+    // If other programs use the core, encryption is not the limit: all work of the thread waits.
     let reason = round(diagnosis, DiagnosisStep::Memory).and_then(|round| round.reason.as_deref());
     let others = |end| {
         reason.is_some_and(|reason| reason.facts.end(end).core_others_percent >= OTHERS_PERCENT)
@@ -246,7 +246,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     let (measured, copy) = round_with_account(diagnosis, DiagnosisStep::Protected)?;
     let (end, share) = busiest_end(copy, measured)?;
     let held_by_quota = throttled(measured, end) >= THROTTLED;
-    // A quota belongs to the group of the process, whatever else runs on the core.
+    // A quota applies to the control group of the process, independent of the core's other load.
     if others(end) && !held_by_quota {
         return None;
     }
@@ -295,15 +295,15 @@ fn busiest_end(copy: &CopyEvidence, round: &StepRound) -> Option<(End, f64)> {
     };
     let ends = [End::Sender, End::Receiver].into_iter().filter(|end| bound(*end));
     let with_share = ends.map(|end| (end, throttled(round, end), share(end).unwrap_or(0.0)));
-    // A quota affects one end. If both ends are fully loaded, the one that spends more on
+    // A quota applies to one end. If both ends are fully loaded, the end that spends more time on
     // encryption counts.
     let weight = |held: f64, share: f64| held + share;
     let most = with_share.max_by(|a, b| weight(a.1, a.2).total_cmp(&weight(b.1, b.2)));
     most.map(|(end, _, share)| (end, share))
 }
 
-/// Returns an end whose threads wait for a core during most of a copy from memory to memory, which
-/// otherwise looks like a slow link.
+/// Returns an end whose threads wait for a core during most of a copy from memory to memory;
+/// without this check the limit would look like a slow link.
 fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     let step = DiagnosisStep::Protected;
     let (round, copy) = round_with_account(diagnosis, step)?;
@@ -318,8 +318,8 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, by_quota: false, sentence })
 }
 
-/// Returns the limit of the path that a copy from memory to memory, or the whole copy, reports if
-/// no test could run.
+/// Returns the limit that a copy from memory to memory, or the whole copy, names for the path if no
+/// test could run.
 fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
     let steps = [DiagnosisStep::Protected, DiagnosisStep::Whole];
     let (step, (round, copy)) =

@@ -6,8 +6,8 @@ use super::cause::{
 use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Resource};
 use crate::units::{Bytes, Rate};
 
-/// The share of its slowest part's rate from which a whole copy is as fast as that part; short
-/// steps vary.
+/// The least share of the rate of its slowest part at which a whole copy counts as equally fast;
+/// short steps vary.
 const NEAR: f64 = 0.6;
 
 /// Returns the limit that the whole copy's report names if it is much slower than `parts`.
@@ -30,7 +30,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         );
         return of(Resource::SmallFiles, None, sentence);
     }
-    // Rounds that were all cut short report no limit.
+    // Rounds that the time limit ended report no limit.
     let (_, copy) = round_with_account(diagnosis, step)?;
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
@@ -55,8 +55,8 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     if let Some(part) = known(named) {
         return Some(Cause { allows, step, ..part.clone() });
     }
-    // A limit per connection affects a copy more, because it starts with fewer connections than the
-    // tests.
+    // A limit per connection affects a copy more than a test: the copy starts with fewer
+    // connections.
     let of_each = [
         Resource::ReceiverWindow,
         Resource::SenderWindow,
@@ -94,7 +94,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     of(Resource::Contention, None, sentence)
 }
 
-/// Returns the step and rate of the whole copy, or of the slowest partial copy.
+/// Returns the whole copy with its rate, or else the slowest partial copy.
 fn slowest_copy(diagnosis: &Diagnosis) -> Option<(DiagnosisStep, Rate)> {
     let rate = |step| Some((step, diagnosis.rate(step)?));
     let halves = [DiagnosisStep::ReadSend, DiagnosisStep::SendWrite].into_iter().filter_map(rate);

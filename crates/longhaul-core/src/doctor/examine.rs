@@ -4,8 +4,8 @@ use super::rule::{Answer, unknown};
 use super::{Cause, HostFacts, Judge, PciFacts, RULES, Rule, Seen, Target, Unseen};
 use crate::result::{Finding, HostSummary, Measurement};
 
-/// Applies every rule to `facts` and to the results `measured`, if there are any. The findings are
-/// in the order of the rules. An unseen fact that several rules need is reported once.
+/// Applies every rule to `facts` and to the measurements. The findings are in the order of the
+/// rules. If several rules need the same unseen fact, it is reported once.
 pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> Vec<Finding> {
     let mut findings = Findings::default();
     for rule in RULES {
@@ -89,7 +89,7 @@ impl Findings {
     }
 }
 
-/// Returns the privilege that makes a denied fact readable.
+/// Returns the privilege that makes an unreadable fact readable.
 fn granted_by(unseen: &Unseen) -> &'static str {
     match unseen.what.as_str() {
         what if what.starts_with("nftables") => "reading it needs CAP_NET_ADMIN, which root has",

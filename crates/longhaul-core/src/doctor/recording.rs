@@ -18,7 +18,7 @@ pub struct Recording {
     entries: BTreeMap<(String, String), Entry>,
 }
 
-/// An answer.
+/// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// The text.
@@ -30,8 +30,8 @@ pub enum Entry {
 }
 
 impl Recording {
-    /// Returns the answer to the question for `name` of `kind`; `None` means that it does not
-    /// exist.
+    /// Returns the answer to the question `name` of `kind`; `None` means that the host has no such
+    /// object.
     pub fn get(&self, kind: &str, name: &str) -> Option<&Entry> {
         self.entries.get(&(kind.to_owned(), name.to_owned()))
     }
@@ -65,10 +65,10 @@ impl fmt::Display for Recording {
     }
 }
 
-/// The reason why a text is not a recording of a host.
+/// The reason why a text is not a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// The first line is wrong.
+    /// The first line does not identify a recording.
     #[error("not a host recording: the first line is not '{HEAD}'")]
     NotOne,
     /// A line is neither a question nor part of an answer.
@@ -90,7 +90,7 @@ impl FromStr for Recording {
         let mut recording = Recording::default();
         while let Some((at, line)) = lines.next() {
             let bad = RecordingError::Line { line: at + 1 };
-            // Recordings written by hand may have comments.
+            // Hand-written recordings may have comments.
             if line.starts_with('#') || line.is_empty() {
                 continue;
             }

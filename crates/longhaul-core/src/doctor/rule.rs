@@ -16,7 +16,7 @@ pub struct Rule {
     pub judge: Judge,
 }
 
-/// The subject of a rule, with the function that judges it.
+/// The function that judges a subject, by the kind of subject.
 #[derive(Debug, Clone, Copy)]
 pub enum Judge {
     /// Applies once to the host.
@@ -36,7 +36,7 @@ pub enum Judge {
 /// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
 pub type Answer = Seen<Option<Judgement>>;
 
-/// The judgement of a rule about a subject.
+/// The judgement of a subject by a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     verdict: Verdict,
@@ -49,22 +49,22 @@ pub struct Judgement {
 /// The result of a rule that does not apply.
 pub(super) const NOTHING: Answer = Ok(None);
 
-/// The subject is in order.
+/// Returns the judgement that the subject is in order.
 pub(super) fn fine(seen: impl Into<String>) -> Judgement {
     Judgement::new(Verdict::Ok, seen)
 }
 
-/// The subject could be improved.
+/// Returns the judgement that the subject could be improved.
 pub(super) fn advice(seen: impl Into<String>) -> Judgement {
     Judgement::new(Verdict::Advice, seen)
 }
 
-/// The subject keeps transfers from the target.
+/// Returns the judgement that the subject prevents transfers at the target rate.
 pub(super) fn problem(seen: impl Into<String>) -> Judgement {
     Judgement::new(Verdict::Problem, seen)
 }
 
-/// The subject does not report its state.
+/// Returns the judgement that the subject does not report its state.
 pub(super) fn unknown(seen: impl Into<String>) -> Judgement {
     Judgement::new(Verdict::Unseen, seen)
 }
@@ -93,7 +93,7 @@ impl Judgement {
         self
     }
 
-    /// Adds a shell command that fixes it.
+    /// Adds a shell command that corrects the state.
     pub(super) fn run(mut self, command: impl Into<String>) -> Self {
         self.commands.push(command.into());
         self
@@ -120,7 +120,7 @@ impl Judgement {
             seen,
             wanted,
             why,
-            // A subject in order needs no remedy.
+            // A subject that is in order needs no remedy.
             commands: if verdict == Verdict::Ok { Vec::new() } else { commands },
         }
     }

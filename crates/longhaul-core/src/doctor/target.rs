@@ -33,7 +33,7 @@ impl Target {
         self.rate.bdp(self.rtt)
     }
 
-    /// Returns the share of the rate for each of `sharers` devices.
+    /// Returns the part of the rate that one of `sharers` devices must carry.
     pub fn share(&self, sharers: u32) -> Rate {
         Rate::from_bps(self.rate.bps() / u64::from(sharers.max(1)))
     }
@@ -43,7 +43,7 @@ impl Target {
         self.rate.bps() >= gigabits * 1_000_000_000
     }
 
-    /// Returns the target for a report.
+    /// Returns the target as the report's type.
     pub fn to_report(&self) -> DoctorTarget {
         DoctorTarget {
             rate_bps: self.rate,

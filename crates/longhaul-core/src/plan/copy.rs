@@ -22,7 +22,7 @@ pub enum Location {
     },
     /// `lh://host[:port]/path`, a `longhaul serve --root DIR`.
     Server {
-        /// `host[:port]`.
+        /// The `host[:port]` of the server.
         address: String,
         /// The path below the server's root; `/dev/null` discards everything.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum Location {
     Standard,
 }
 
-/// The reason why a text is not a location.
+/// The reason why a text is not a valid location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
     /// The text is empty.
@@ -57,8 +57,8 @@ pub enum LocationError {
 impl FromStr for Location {
     type Err = LocationError;
 
-    /// Parses a location like scp: a colon before the first slash means `host:path`. A local file
-    /// with a colon in its name is written `./a:b`.
+    /// Parses a location as scp does: a colon before the first slash means `host:path`. A local
+    /// file with a colon in its name is written `./a:b`.
     fn from_str(text: &str) -> Result<Self, LocationError> {
         match text {
             "" => return Err(LocationError::Empty),
@@ -115,7 +115,7 @@ pub enum Protection {
 }
 
 impl Protection {
-    /// Returns whether the receiver verifies each block before it counts as written.
+    /// Returns whether the receiver verifies each block before it writes the block.
     pub fn verifies(self) -> bool {
         self != Protection::Bare
     }
@@ -128,7 +128,7 @@ pub enum Verify {
     /// Blocks are verified on arrival, before they are written.
     #[default]
     InFlight,
-    /// Also as the disk returns them, before the file gets its name.
+    /// Blocks are also verified as the disk returns them, before the file gets its name.
     Reread,
 }
 
@@ -148,13 +148,13 @@ impl FromStr for Verify {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DirectIo {
-    /// Used if the file system supports it and it is faster, which each end tries with the first
-    /// blocks.
+    /// Direct I/O is used if the file system supports it and it is faster. Each end measures this
+    /// with the first blocks.
     #[default]
     Auto,
-    /// Used whenever the file system supports it.
+    /// Direct I/O is used whenever the file system supports it.
     Always,
-    /// Never used.
+    /// Direct I/O is never used.
     Never,
 }
 
@@ -174,8 +174,8 @@ impl FromStr for DirectIo {
 /// The options on which both ends of a copy must agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOptions {
-    /// The number of TCP connections that carry blocks (`-P`), 1 to 128; `None` chooses it by
-    /// measurement.
+    /// The number of TCP connections that carry blocks (`-P`), 1 to 128; `None` lets the program
+    /// measure and choose.
     pub streams: Option<u32>,
     /// The size of a block: the unit of reading, verifying and writing.
     pub block_bytes: Bytes,
@@ -202,8 +202,8 @@ pub struct CopyOptions {
     /// The kind of verification (`--verify`).
     #[serde(default)]
     pub verify: Verify,
-    /// The timeout in ms without a byte or a message of progress (`--give-up`); `None` is the default
-    /// of that option. A server has a separate limit.
+    /// The timeout in ms without progress, that is, without a byte or a message (`--give-up`);
+    /// `None` is the default of that option. A server has a separate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub give_up_ms: Option<u64>,
     /// Options for links, owners, filters, deletion and digests.
@@ -214,8 +214,8 @@ pub struct CopyOptions {
     pub sample: Option<Sample>,
 }
 
-/// A part of the files to copy: files in the order of the walk up to a number of bytes or files;
-/// the last file is cut.
+/// The part of the files to copy: files in the order of the walk up to a number of bytes or files.
+/// The last file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// The most bytes.
@@ -262,9 +262,9 @@ impl Default for CopyOptions {
 impl CopyOptions {
     /// Returns the block size for a copy over `streams` connections and at most `rate_bps`.
     ///
-    /// Disks move 4 MiB at a time faster than 1 MiB and with less CPU time (`docs/design/disk.md`).
-    /// However, a lost connection loses its block, which takes time to resend on a slow path, and
-    /// many streams with large blocks need much memory.
+    /// Disks are faster with 4 MiB at a time than with 1 MiB, and need less CPU time
+    /// (`docs/design/disk.md`). However, a lost connection loses its block, which takes time to
+    /// resend on a slow path, and many streams with large blocks need much memory.
     pub fn block(streams: Option<u32>, rate_bps: Option<Rate>) -> Bytes {
         let slow = rate_bps.is_some_and(|rate| rate <= SLOW);
         let many = streams.is_some_and(|streams| streams > MANY_STREAMS);
@@ -274,7 +274,7 @@ impl CopyOptions {
 
 /// The rate at which a block of 4 MiB takes a thirtieth of a second.
 const SLOW: Rate = Rate::from_bps(1_000_000_000);
-/// The number of streams for which two blocks of 4 MiB each fit into an end's memory.
+/// The largest number of streams for which two blocks of 4 MiB each fit into memory.
 const MANY_STREAMS: u32 = 16;
 
 /// A complete copy.
@@ -286,8 +286,8 @@ pub struct CopyPlan {
     pub target: Location,
     /// The options.
     pub options: CopyOptions,
-    /// If set, only these paths of the only source, which is a directory, relative to it
-    /// (`--files-from`).
+    /// The paths to copy, relative to the only source, which is a directory (`--files-from`);
+    /// `None` copies all paths.
     pub names: Option<Vec<PathBuf>>,
     /// The size of a [`Location::Zero`] source.
     pub zero_bytes: Option<Bytes>,

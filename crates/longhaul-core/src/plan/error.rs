@@ -6,7 +6,7 @@ pub enum PlanError {
     /// A number is out of range.
     #[error("{field} is {value}, but must be {accepted}")]
     OutOfRange {
-        /// The field as the user knows it.
+        /// The field, by the name that the user knows.
         field: &'static str,
         /// The given value.
         value: String,
@@ -24,9 +24,9 @@ pub enum PlanError {
     /// An option needs another one.
     #[error("{one} needs {other}")]
     Needs {
-        /// The option that was given.
+        /// The given option.
         one: &'static str,
-        /// The option that it needs.
+        /// The missing option.
         other: &'static str,
     },
 }

@@ -16,7 +16,7 @@ pub(super) const RULES_LIMIT: usize = 10_000;
 /// The longest pattern: the longest path (`PATH_MAX`, linux/limits.h).
 pub(super) const PATTERN_LIMIT_BYTES: usize = 4096;
 
-/// A rule as it was given.
+/// A rule as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterRule {
     /// True if matching paths are copied.
@@ -39,7 +39,7 @@ pub enum FilterError {
     TooMany,
 }
 
-/// Rules in the given order, while they are collected from options and files.
+/// The rules in the given order, collected from options and files.
 #[derive(Debug, Clone, Default)]
 pub struct FilterList {
     rules: Vec<FilterRule>,
@@ -121,8 +121,8 @@ impl Filters {
         }
     }
 
-    /// Returns whether the rules exclude `path`, relative to the target. The walk handles excluded
-    /// parent directories.
+    /// Returns whether the rules exclude `path`, relative to the target. The caller must also
+    /// exclude the contents of an excluded directory.
     pub fn leaves_out(&self, path: &[u8], is_dir: bool) -> bool {
         let first = self.rules.iter().find(|(_, pattern)| pattern.matches(path, is_dir));
         first.is_some_and(|(include, _)| !include)
@@ -135,7 +135,7 @@ pub(super) struct Pattern {
     tokens: Vec<Token>,
     dir_only: bool,
     place: Place,
-    /// True if it ends with `/***`: the directory itself matches too.
+    /// True if the pattern ends with `/***`: it matches the directory itself, too.
     with_directory: bool,
 }
 
@@ -150,7 +150,7 @@ enum Token {
     Star,
     /// `**`: any bytes.
     StarStar,
-    /// A class without an end, which matches nothing.
+    /// A class without a closing bracket, which matches nothing.
     Never,
 }
 
@@ -167,11 +167,11 @@ enum Place {
     Anchored,
     /// The last component.
     Name,
-    /// The last components, as many as the pattern has.
+    /// As many last components as the pattern has.
     Tail(usize),
     /// The whole path with a leading slash: the pattern begins with `**`.
     Rooted,
-    /// The path from any component on: there is a `**` inside the pattern.
+    /// Any part of the path that starts at a component: the pattern contains `**`.
     AnyStart,
 }
 
@@ -236,8 +236,8 @@ impl Pattern {
         }
     }
 
-    /// Runs the tokens as a finite automaton over `text`, tracking all positions in the pattern
-    /// that the bytes so far can have reached.
+    /// Runs the tokens as a finite automaton over `text`: it tracks all positions in the pattern
+    /// that the bytes so far can reach.
     fn matches_all(&self, text: &[u8]) -> bool {
         let tokens = &self.tokens;
         let skip_stars = |reached: &mut [bool]| {
@@ -315,7 +315,7 @@ fn tokens(mut text: &[u8]) -> Vec<Token> {
     tokens
 }
 
-/// Parses a class after its opening bracket. Returns it with the rest of the text.
+/// Parses a class after its opening bracket. Returns the class and the rest of the text.
 fn class(text: &[u8]) -> Option<(Class, &[u8])> {
     let (negated, mut text) = match text {
         [b'!' | b'^', rest @ ..] => (true, rest),
@@ -326,7 +326,7 @@ fn class(text: &[u8]) -> Option<(Class, &[u8])> {
     loop {
         match text {
             [] => return None,
-            // As the first character it is a member, not the end.
+            // As the first character the bracket is a member of the class, not its end.
             [b']', rest @ ..] if !first => return Some((Class { negated, ranges }, rest)),
             [b'[', b':', rest @ ..] => {
                 let end = rest.windows(2).position(|window| window == b":]")?;
@@ -425,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The examples of rsync(1), "PATTERN MATCHING RULES" and "FILTER RULES".
+    /// Tests the examples of rsync(1), "PATTERN MATCHING RULES" and "FILTER RULES".
     #[test]
     fn the_manuals_examples() {
         check("*.o", &["a.o", "x/y/a.o"], &["a.oo", "a.o/b"]);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::error::PlanError;
 use super::seconds;
 
-/// The measurements of a path measurement.
+/// The parameters of a path measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathPlan {
     /// The number of round trips per packet size.
@@ -16,16 +16,16 @@ pub struct PathPlan {
     /// The interval between round trips.
     #[serde(rename = "echo_interval_seconds", with = "seconds")]
     pub echo_interval: Duration,
-    /// The duration of the loss measurement, in both directions at once.
+    /// The duration of the loss measurement, which measures both directions at the same time.
     #[serde(rename = "probe_seconds", with = "seconds")]
     pub probe_time: Duration,
     /// The interval between loss probes; `None` means 1 ms, or an interval that leaves 90 % of the
     /// capacity free.
     #[serde(rename = "probe_interval_seconds", with = "maybe_seconds")]
     pub probe_interval: Option<Duration>,
-    /// The size of a loss probe in bytes, with its IP header.
+    /// The size of a loss probe in bytes, including its IP header.
     pub probe_bytes: u32,
-    /// The largest number of hops to look for.
+    /// The largest number of hops to probe.
     pub most_hops: u8,
     /// The parts to skip.
     pub skip: Vec<PathPart>,
@@ -48,7 +48,7 @@ pub enum PathPart {
 }
 
 impl PathPart {
-    /// All parts in order of measurement: each may use the results of earlier ones.
+    /// All parts in order of measurement. A part may use the results of earlier parts.
     pub const ALL: [PathPart; 5] =
         [PathPart::Mtu, PathPart::Rtt, PathPart::Hops, PathPart::Capacity, PathPart::Loss];
 }
@@ -95,7 +95,7 @@ impl PathPlan {
         PathPart::ALL.into_iter().filter(|part| self.wants(*part))
     }
 
-    /// Returns the stream of loss probes with distance `interval`.
+    /// Returns the stream of loss probes with the given interval.
     pub fn stream(&self, interval: Duration) -> StreamSpec {
         let interval = self.probe_interval.unwrap_or(interval).max(Duration::from_nanos(1));
         let datagrams = self.probe_time.as_nanos().div_ceil(interval.as_nanos());
@@ -142,7 +142,7 @@ pub struct StreamSpec {
     pub datagrams: u64,
     /// The interval between datagrams in ns.
     pub interval_ns: u64,
-    /// The bytes of each datagram, with its IP header.
+    /// The bytes of each datagram, including its IP header.
     pub packet_bytes: u32,
 }
 
@@ -178,14 +178,14 @@ impl StreamSpec {
     }
 }
 
-/// Several trains of packets that are sent back to back.
+/// Trains of packets that are sent back to back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainSpec {
     /// The number of trains.
     pub trains: u8,
     /// The packets per train.
     pub packets: u32,
-    /// The bytes of each packet, with its IP header.
+    /// The bytes of each packet, including its IP header.
     pub packet_bytes: u32,
     /// The pause between trains in ns.
     pub gap_ns: u64,

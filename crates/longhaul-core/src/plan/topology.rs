@@ -11,7 +11,7 @@ use super::{LinkPlan, LinkPlanError, Side};
 /// A plan can be built only if [`TopologyPlan::validate`] accepts it; the emulator validates again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopologyPlan {
-    /// The name of the topology while it is up.
+    /// The name of the running topology.
     pub name: String,
     /// The names of the sites.
     pub sites: Vec<String>,
@@ -74,7 +74,7 @@ pub enum TopologyFault {
         /// The number of links.
         links: usize,
     },
-    /// A name that programs would not accept.
+    /// A name that some programs would reject.
     #[error(
         "'{name}' cannot be a name: use 1 to {} letters, digits and hyphens, with a letter or a \
          digit first and last",
@@ -84,7 +84,7 @@ pub enum TopologyFault {
         /// The given name.
         name: String,
     },
-    /// A name with another meaning inside of sites.
+    /// A name that is reserved inside of sites.
     #[error("a site cannot have the reserved name '{name}'")]
     Reserved {
         /// The given name.
@@ -98,7 +98,7 @@ pub enum TopologyFault {
         /// The name.
         name: String,
     },
-    /// Two sites whose names give the same environment variable.
+    /// Two sites with the same environment variable for their addresses.
     #[error("'{name}' and '{other}' would share the environment variable {variable}")]
     Variable {
         /// The first name.

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::filter::FilterRule;
 use crate::wire::FilePath;
 
-/// The attributes of a tree that are copied in addition to file contents, and the treatment of
-/// existing files.
+/// The attributes that a copy of a tree preserves in addition to file contents, and its treatment
+/// of existing files.
 ///
-/// Every field has a default, so that requests of earlier versions are understood.
+/// Every field has a default, so that requests of earlier versions are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeOptions {
@@ -46,16 +46,17 @@ pub enum OwnerMode {
     /// Files belong to the user who copies.
     #[default]
     Ignore,
-    /// By name if the sink knows the name, otherwise by number.
+    /// Owner and group are set by name if the sink knows the name, otherwise by number.
     Names,
-    /// By number.
+    /// Owner and group are set by number.
     Numbers,
 }
 
 /// The options of `--delete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DeleteOptions {
-    /// Delete nothing if more entries than this would be deleted (`--max-delete`).
+    /// The largest number of entries to delete; if there are more, none is deleted
+    /// (`--max-delete`).
     pub limit: Option<u64>,
 }
 

@@ -8,8 +8,8 @@ use crate::units::{Bytes, Rate};
 /// The schema of [`AuditRecord`].
 pub const AUDIT_SCHEMA: &str = "longhaul.audit/1";
 
-/// One event of a server. A field that does not apply is absent. Text of others is escaped: hostile
-/// characters are `%XX`.
+/// One event of a server. A field that does not apply is absent. Text from clients is escaped:
+/// hostile characters are `%XX`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AuditRecord {
     /// [`AUDIT_SCHEMA`].
@@ -18,10 +18,10 @@ pub struct AuditRecord {
     pub time: String,
     /// The kind of event.
     pub event: AuditEvent,
-    /// The session, 32 hexadecimal digits. Both ends know it.
+    /// The id of the session, 32 hexadecimal digits, known to client and server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The client's address and port; the server's, where it starts.
+    /// The client's address and port; in a `start` event those of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The fingerprint of the client's key.
@@ -30,7 +30,7 @@ pub struct AuditRecord {
     /// The comment of the key in the list of authorised keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// True if the key is in that list.
+    /// True if the key is in the list of authorised keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorised: Option<bool>,
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
@@ -45,37 +45,37 @@ pub struct AuditRecord {
     /// The number of further paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_paths: Option<u64>,
-    /// The other server.
+    /// The other server of a third-party copy or test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<String>,
-    /// Payload moved.
+    /// The payload bytes moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
-    /// Files in place at the sink.
+    /// The files with their final names at the sink.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<u64>,
     /// Files that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<u64>,
-    /// The wait for a turn.
+    /// The time in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_seconds: Option<f64>,
     /// The duration of the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The duration of the session, from the connection on.
+    /// The duration of the session since its connection was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_seconds: Option<f64>,
-    /// The mean rate of the bytes that this session moved.
+    /// The mean rate of the payload bytes of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<Rate>,
     /// The limiting factor of a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The end: `ok`, `partial`, `refused`, `revoked`, `lost`, `failed` or `interrupted`.
+    /// The outcome: `ok`, `partial`, `refused`, `revoked`, `lost`, `failed` or `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The error, or the reason of a refusal.
+    /// The error, or the reason for a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The number of lines, keys or sessions that the event counts.
@@ -93,23 +93,24 @@ pub enum AuditEvent {
     Stop,
     /// A session has begun.
     Session,
-    /// The transfer of a session has ended, and with it the session.
+    /// The transfer and the session have ended.
     Transfer,
     /// A client was refused or lost after its handshake and before its session began.
     Refused,
     /// A handshake failed.
     Handshake,
-    /// A connection was closed before its client was known.
+    /// A connection was closed before its client sent a valid hello.
     Dropped,
-    /// `count` lines were left out because they came too fast; `error` names their kind.
+    /// `count` lines were omitted because they came too fast; `error` names their kind.
     Suppressed,
     /// `count` lines were lost because the log could not be written.
     Lost,
-    /// A client whose key is listed was not taken as its owner; `error` says why.
+    /// A client with an authorised key did not get the rights of its owner; `error` states the
+    /// reason.
     KeyDenied,
     /// The list of authorised keys was read again and has `count` keys.
     Keys,
-    /// The list of authorised keys cannot be used; the old one stays in force.
+    /// The list of authorised keys cannot be used; the previous list stays valid.
     KeysKept,
     /// An event of a later version.
     #[default]
@@ -118,7 +119,7 @@ pub enum AuditEvent {
 }
 
 impl AuditEvent {
-    /// Its name in the document.
+    /// Returns the name in documents.
     pub fn name(self) -> &'static str {
         match self {
             AuditEvent::Start => "start",
@@ -139,8 +140,8 @@ impl AuditEvent {
 }
 
 impl AuditRecord {
-    /// The record as text: its event, then `name=value` with a space between two; text of others is
-    /// in double quotes. The time is left to the writer.
+    /// Returns the record as text: its event, then `name=value` pairs separated by spaces. Text
+    /// from clients is in double quotes. The time is omitted, because the writer adds it.
     pub fn text(&self) -> String {
         let mut line = Line(self.event.name().to_owned());
         line.word("session", self.session.as_ref());
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
     use crate::text::is_hostile;
 
-    /// A record in which every field is set to something hostile, where it is text.
+    /// Returns a record in which every text field is hostile.
     fn full() -> AuditRecord {
         let text = || Some("x\" result=ok\n\u{1b}[2J\u{202e}".to_owned());
         AuditRecord {

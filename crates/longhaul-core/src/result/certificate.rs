@@ -12,7 +12,7 @@ pub enum Unit {
     Ms,
     /// Bits per second.
     Bps,
-    /// A share of something, from 0 to 1.
+    /// A share, from 0 to 1.
     Share,
     /// A number of segments or other events.
     Count,
@@ -44,15 +44,16 @@ pub enum CheckVerdict {
     NotDone,
 }
 
-/// The timing of a machine alone: on each processor a thread of real-time priority slept for a
-/// millisecond at a time and measured how late it woke.
+/// The timing of a machine without the emulator: on each processor a thread of real-time priority
+/// slept for a millisecond at a time and measured how late it woke.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineTiming {
-    /// True if the threads had real-time priority; otherwise the figures include other programs.
+    /// True if the threads had real-time priority; otherwise the figures include the effects of
+    /// other programs.
     pub realtime: bool,
     /// The duration of the measurement in seconds.
     pub seconds: f64,
-    /// The number of processors that were watched.
+    /// The number of measured processors.
     pub processors: u32,
     /// The number of wake-ups.
     pub wakings: u64,
@@ -64,7 +65,8 @@ pub struct MachineTiming {
     pub p999_ms: f64,
     /// The largest lateness in ms.
     pub max_ms: f64,
-    /// The share of all processors' time that the hypervisor took, 0 to 1; zero on hardware.
+    /// The share of all processors' time that the hypervisor took, 0 to 1; zero without a
+    /// hypervisor.
     pub withheld_share: f64,
 }
 
@@ -75,7 +77,7 @@ pub struct Check {
     pub name: String,
     /// `ipv4` or `ipv6`.
     pub family: String,
-    /// The link options, as `longhaul wan run` takes them.
+    /// The link options, in the form of `longhaul wan run`.
     pub options: String,
     /// The unit of the figures.
     pub unit: Unit,
@@ -93,12 +95,11 @@ pub struct Check {
     pub criterion: String,
     /// The verdict.
     pub verdict: CheckVerdict,
-    /// The reason of a verdict other than pass; empty for a pass.
+    /// The reason for a verdict other than pass; empty for a pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// True if the figure is out of range but the machine without the emulator was as bad in the
-    /// same seconds, so that the figure says nothing about the emulator; `verdict` is then
-    /// [`CheckVerdict::NotDone`].
+    /// True if the figure is out of range but a bare timer was as late in the same seconds, so that
+    /// the figure does not describe the emulator; `verdict` is then [`CheckVerdict::NotDone`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spoiled_by_host: bool,
     /// The timing of a bare timer in the same seconds, for checks of delay and rate.
@@ -107,7 +108,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Returns the verdict in words.
+    /// Returns the verdict as text.
     pub fn outcome(&self) -> &'static str {
         match self.verdict {
             _ if self.spoiled_by_host => "invalid, host",
@@ -137,7 +138,7 @@ pub struct Certificate {
     pub seed: u64,
     /// The duration in seconds.
     pub seconds: f64,
-    /// The largest probability that at least one check of a correct emulator fails.
+    /// The upper bound of the probability that any check of a correct emulator fails.
     pub false_alarm: f64,
     /// The checks in order of execution.
     pub checks: Vec<Check>,

@@ -18,7 +18,7 @@ pub struct CopyResult {
     pub schema: String,
     /// The totals.
     pub summary: CopySummary,
-    /// The limit and the waits of the stages in one sentence, which the program words.
+    /// The limit and the waits of the stages in one sentence.
     pub verdict: String,
     /// The limit; `None` if none stands out.
     #[serde(default)]
@@ -48,27 +48,27 @@ pub struct CopyResult {
 /// The totals of a copy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopySummary {
-    /// `bytes` without `resumed_bytes`, over `seconds`.
+    /// The rate: `bytes` without `resumed_bytes`, divided by `seconds`.
     pub throughput_bps: Rate,
     /// The bytes of complete files at the sink.
     pub bytes: Bytes,
-    /// The bytes among them of earlier attempts; the rate excludes them.
+    /// The part of `bytes` that earlier attempts wrote; the rate excludes it.
     #[serde(default)]
     pub resumed_bytes: Bytes,
     /// The number of complete files at the sink.
     pub files: u64,
-    /// The time from the opening of the session to the sink's final report.
+    /// The time from the opening of the session to the sink's final report, in seconds.
     pub seconds: f64,
     /// True if the sink verified every block before it wrote the block.
     pub verified: bool,
-    /// The kind of verification, if any; with `Reread` the bytes on the disk were compared too.
+    /// The kind of verification; with `Reread` the bytes on the disk were compared, too.
     #[serde(default)]
     pub verification: Option<Verify>,
     /// True if the data connections were encrypted.
     pub encrypted: bool,
     /// True if every file was synced before it got its name.
     pub durable: bool,
-    /// The number of TCP connections at the end.
+    /// The number of TCP connections when the copy ended.
     pub streams: u32,
     /// The number of reconnections.
     #[serde(default)]
@@ -77,12 +77,12 @@ pub struct CopySummary {
     pub resent_blocks: u64,
     /// The number of retransmitted TCP segments.
     pub retransmits: Option<u64>,
-    /// The lowest smoothed round-trip time of the streams at the end, in ms.
+    /// The lowest smoothed round-trip time of the streams when the copy ended, in ms.
     pub rtt_ms: Option<f64>,
-    /// True if nothing was changed; `actions` contains the planned changes.
+    /// True if the run changed nothing; `actions` contains the planned changes.
     #[serde(default)]
     pub dry_run: bool,
-    /// The number of unchanged files, which were up to date.
+    /// The number of files that were up to date.
     #[serde(default)]
     pub unchanged_files: u64,
     /// The number of deleted files and directories.
@@ -105,7 +105,7 @@ pub enum CopyLimit {
     Sealing,
     /// The source's socket buffers (`net.ipv4.tcp_wmem`).
     SendWindow,
-    /// The rate of the path, or the share that other traffic leaves.
+    /// The rate of the path, or the share of it that other traffic leaves.
     Path,
     /// Lost segments.
     Loss,
@@ -115,7 +115,7 @@ pub enum CopyLimit {
     SinkCpu,
     /// Writing or syncing the sink's files.
     SinkDisk,
-    /// The processors of the host that runs both ends.
+    /// The processors of the host on which both ends run.
     Cpu,
     /// The requested limit (`--bwlimit`).
     Rate,
@@ -146,9 +146,9 @@ pub struct PathReport {
     /// The path before the first byte; `None` in documents of the first versions.
     #[serde(default)]
     pub before: Option<PathBefore>,
-    /// The number of data connections at the end.
+    /// The number of data connections when the copy ended.
     pub streams: u32,
-    /// Their congestion control at the end.
+    /// The congestion control of the data connections when the copy ended.
     pub congestion: Option<String>,
     /// The changes during the copy with their reasons, in order.
     pub steps: Vec<String>,
@@ -159,7 +159,7 @@ pub struct PathReport {
     pub loss: f64,
     /// The share of the time with data to send in which the peer's window was full.
     pub receive_window_limited: f64,
-    /// The share of that time in which the send buffer was full.
+    /// The share of the time with data to send in which the send buffer was full.
     pub send_buffer_limited: f64,
 }
 
@@ -206,7 +206,7 @@ pub struct TransferEnd {
     pub cpu_seconds: f64,
     /// The largest resident set of the process so far.
     pub peak_memory_bytes: Bytes,
-    /// The share of the host's processor time that all programs used meanwhile, 0 to 1.
+    /// The share of the host's processor time that all programs used during the copy, 0 to 1.
     #[serde(default)]
     pub host_busy: Option<f64>,
     /// The bytes read or written with direct I/O.
@@ -224,13 +224,14 @@ pub struct BusyThread {
     pub role: ThreadRole,
     /// The share of time in which the thread ran.
     pub running_percent: f64,
-    /// The share of time in which the thread waited for a core; 0 if the kernel does not count it.
+    /// The share of time in which the thread waited for a core; 0 if the kernel provides no such
+    /// statistic.
     pub waiting_percent: f64,
 }
 
 impl BusyThread {
-    /// Returns the share of time in which the thread ran or waited for a core. Near 100 it waits for
-    /// nothing else.
+    /// Returns the share of time in which the thread ran or waited for a core. A thread near 100
+    /// waits for nothing else.
     pub fn load_percent(&self) -> f64 {
         self.running_percent + self.waiting_percent
     }
@@ -257,7 +258,7 @@ pub enum ThreadRole {
 }
 
 impl ThreadRole {
-    /// Returns the adjective before "thread".
+    /// Returns the adjective that precedes "thread" in a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
             ThreadRole::Walk => "walking",
@@ -271,14 +272,13 @@ impl ThreadRole {
     }
 }
 
-/// The load of the stages of one end, from 0 to 1: at 1 all threads of the stage worked all the
-/// time; otherwise they waited for other stages for the rest of it. `None` if the end lacks the
-/// stage.
+/// The load of the stages of one end, from 0 to 1. At 1 all threads of the stage worked all the
+/// time; below 1 they waited for other stages during the rest. `None` if the end lacks the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StageTimes {
     /// Reading files.
     pub read: Option<f64>,
-    /// Sending: hashing or sealing, and waiting for the socket to take it.
+    /// Sending: hashing or sealing, and waiting for space in the socket.
     pub send: Option<f64>,
     /// The part of `send` that is hashing or sealing.
     #[serde(default)]
@@ -311,7 +311,7 @@ pub enum Kept {
     Owner,
     /// The group.
     Group,
-    /// Permission bits, among them set-user-id and set-group-id.
+    /// Permission bits, including set-user-id and set-group-id.
     Mode,
     /// Modification time.
     Times,
@@ -322,7 +322,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// Returns the name for a sentence.
+    /// Returns the name for use in a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
             Kept::Owner => "owner",
@@ -342,9 +342,9 @@ pub struct NotKept {
     pub what: Kept,
     /// The number of files and directories.
     pub count: u64,
-    /// The path of the first one.
+    /// The path of the first affected entry.
     pub example: String,
-    /// The reason for the first one.
+    /// The reason for the first affected entry.
     pub reason: String,
 }
 
@@ -353,7 +353,7 @@ pub struct NotKept {
 pub struct Action {
     /// The kind of change.
     pub what: ActionKind,
-    /// The path at the sink; that of a directory ends with a slash.
+    /// The path at the sink; the path of a directory ends with a slash.
     pub path: FilePath,
     /// The size of a file to write.
     #[serde(default)]

@@ -17,9 +17,9 @@ pub struct Diagnosis {
     pub schema: String,
     /// The version of longhaul.
     pub version: String,
-    /// The source as it was given.
+    /// The source as the user wrote it.
     pub source: String,
-    /// The target as it was given.
+    /// The target as the user wrote it.
     pub target: String,
     /// The lowest round-trip time between the ends in ms; `None` if no connection measured it.
     pub rtt_ms: Option<f64>,
@@ -30,11 +30,11 @@ pub struct Diagnosis {
     pub steps: Vec<StepReport>,
     /// The hosts of source and sink, as far as they could be examined.
     pub ends: Ends,
-    /// The limits of the copy, the tightest first; the others would be the next limits.
+    /// The limits of the copy, the tightest first. Each further one would be the next limit.
     pub limits: Vec<Bottleneck>,
     /// The answer as one sentence.
     pub sentence: String,
-    /// The parts that could not be measured or examined.
+    /// The parts that could not be measured or examined, with reasons.
     pub gaps: Vec<Gap>,
     /// The duration of the diagnosis in seconds.
     pub seconds: f64,
@@ -172,8 +172,7 @@ impl StepReport {
 pub struct StepRound {
     /// The number of the round, from 1.
     pub number: u32,
-    /// The goodput after ramp-up: the start of a copy, in which TCP increases its window, is
-    /// omitted.
+    /// The goodput after ramp-up. The start of a copy, while TCP increases its window, is omitted.
     pub throughput_bps: Rate,
     /// The number of bytes moved.
     pub bytes: Bytes,
@@ -191,17 +190,17 @@ pub struct StepRound {
     /// The load of the sink's host during the round.
     #[serde(default)]
     pub sink_host: Option<HostUse>,
-    /// The reason for the rate of a test.
+    /// The reason for the rate, in a test.
     #[serde(default)]
     pub reason: Option<Box<Reason>>,
     /// The percentage of segments retransmitted in the second half of a test, which excludes losses
     /// of the first burst at a full queue.
     #[serde(default)]
     pub late_loss_percent: Option<f64>,
-    /// The report of a copy.
+    /// The report of the copy, in a step that copies.
     #[serde(default)]
     pub copy: Option<Box<CopyEvidence>>,
-    /// The report of an end that read or wrote separately.
+    /// The report of an end that read or wrote separately, in such a step.
     #[serde(default)]
     pub alone: Option<AloneReport>,
 }
@@ -235,7 +234,7 @@ pub struct AloneReport {
     /// The rate of overwriting allocated blocks, for large files only.
     #[serde(default)]
     pub overwrite_bps: Option<Rate>,
-    /// The method by which the page cache was avoided.
+    /// The method that kept the page cache out of the measurement.
     pub how: String,
 }
 
@@ -246,11 +245,11 @@ pub struct HostUse {
     pub busy: f64,
     /// The share that the hypervisor took.
     pub stolen: f64,
-    /// The number of the processor with most interrupts.
+    /// The number of the processor with the most interrupts.
     pub interrupts_core: u32,
     /// The share of that processor's time in interrupts.
     pub interrupts: f64,
-    /// The share in which the CPU quota of its control group throttled the process.
+    /// The share of time in which the CPU quota of its control group throttled the process.
     pub throttled: f64,
 }
 
@@ -299,7 +298,7 @@ pub struct EndView {
     pub memory_copy_bps: Option<Rate>,
     /// The rate at which one core encrypts.
     pub seal_bps: Option<Rate>,
-    /// The findings of `longhaul doctor` for the rate of the next limit, limited to those that
+    /// The findings of `longhaul doctor` for the rate of the next limit, restricted to those that
     /// concern a limit.
     #[serde(default)]
     pub findings: Vec<Finding>,
@@ -340,7 +339,7 @@ pub enum Resource {
     ReceiverWindow,
     /// The congestion window, kept small by loss.
     Loss,
-    /// The congestion window, for another reason.
+    /// The congestion window, for another reason than loss.
     CongestionWindow,
     /// The slowest link of the path.
     LinkRate,
@@ -348,7 +347,7 @@ pub enum Resource {
     TcpMemory,
     /// Packets dropped by a host.
     HostDrops,
-    /// Contention: the parts are fast, but slow each other down together.
+    /// Contention: each part is fast separately, but all together slow each other down.
     Contention,
 }
 
@@ -376,22 +375,22 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A limit of the copy, or one that would be next.
+/// A limit of the copy: the present one or a later one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// The resource.
     pub resource: Resource,
-    /// The end of the resource, if it belongs to one.
+    /// The end that has the resource, if it belongs to one end.
     pub end: Option<End>,
     /// The step that shows the limit.
     #[serde(rename = "rung")]
     pub step: DiagnosisStep,
     /// The rate that the resource allows.
     pub allows_bps: Rate,
-    /// The rate that a copy would reach without this limit, which the next limit allows; `None` for
-    /// the last limit.
+    /// The rate that the next limit would allow if this limit were removed; `None` for the last
+    /// limit.
     pub without_bps: Option<Rate>,
-    /// That rate divided by the present one; `None` for the last limit.
+    /// `without_bps` divided by the present rate; `None` for the last limit.
     pub gain: Option<f64>,
     /// The reason with its numbers, without a final period.
     pub sentence: String,
@@ -403,11 +402,11 @@ pub struct Bottleneck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CureKind {
-    /// Any user can do it, and omitting it undoes it.
+    /// Any user can make the change and undo it.
     Safe,
-    /// It changes the host and needs root.
+    /// The change affects the host and needs root.
     NeedsRoot,
-    /// It needs new or rebuilt hardware.
+    /// The change needs new or rebuilt hardware.
     NeedsHardware,
 }
 
@@ -430,13 +429,13 @@ pub struct Cure {
     pub host: String,
     /// The change, as text.
     pub what: String,
-    /// The present value; empty if there is none.
+    /// The present value; empty if not applicable.
     #[serde(default)]
     pub present: String,
-    /// The proposed value; empty if there is none.
+    /// The proposed value; empty if not applicable.
     #[serde(default)]
     pub proposed: String,
-    /// A shell command; empty if there is none.
+    /// A shell command; empty if no command makes the change.
     #[serde(default)]
     pub command: String,
 }

@@ -13,7 +13,7 @@ pub struct DoctorReport {
     pub schema: String,
     /// The version of longhaul.
     pub version: String,
-    /// The host as named on the command line; `None` for the local host.
+    /// The host as the user named it; `None` for the local host.
     #[serde(default)]
     pub host: Option<String>,
     /// A short description of the host.
@@ -50,11 +50,11 @@ pub struct HostSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetSource {
-    /// Given on the command line.
+    /// The user gave the figure on the command line.
     Asked,
     /// The rate of the interface.
     Interface,
-    /// The time that a connection to the host took to open.
+    /// A connection to the host took this time to open.
     Measured,
     /// Assumed by default.
     Assumed,
@@ -84,7 +84,7 @@ pub struct DoctorTarget {
     pub rtt_from: TargetSource,
     /// The bandwidth-delay product: `rate x RTT / 8`.
     pub bdp_bytes: Bytes,
-    /// The host at the other end, if one was named.
+    /// The host at the other end, if the user named one.
     #[serde(default)]
     pub to: Option<String>,
     /// The port of `longhaul serve` on both hosts.
@@ -95,13 +95,13 @@ pub struct DoctorTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It keeps transfers from the target or makes them incorrect.
+    /// The subject prevents transfers at the target rate, or makes their data incorrect.
     Problem,
-    /// It could be improved.
+    /// The subject could be improved.
     Advice,
-    /// It could not be read, or is not reported.
+    /// The subject could not be read, or does not report its state.
     Unseen,
-    /// It is in order.
+    /// The subject is in order.
     Ok,
 }
 
@@ -161,14 +161,14 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The value read; for [`Verdict::Unseen`] the unreadable item and the reason.
     pub seen: String,
-    /// The wanted value; empty if there is none.
+    /// The wanted value; empty if the rule has none.
     #[serde(default)]
     pub wanted: String,
     /// The reason, with its arithmetic.
     #[serde(default)]
     pub why: String,
-    /// The shell commands that fix it, one line each; for [`Verdict::Unseen`] those that make it
-    /// readable.
+    /// The shell commands that correct the state, one line each; for [`Verdict::Unseen`] the
+    /// commands that make the subject readable.
     #[serde(default)]
     pub commands: Vec<String>,
 }
@@ -185,7 +185,7 @@ pub struct Measurement {
     pub throughput_bps: Option<Rate>,
     /// The duration in seconds.
     pub seconds: f64,
-    /// The method, or the reason of the failure.
+    /// The method, or the reason for the failure.
     pub note: String,
 }
 

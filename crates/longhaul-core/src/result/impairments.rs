@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A number of segments and their IP bytes, with a header each.
+/// A number of segments and their IP bytes, with headers for each segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segments {
     /// The number of segments.
@@ -27,10 +27,10 @@ impl std::ops::Add for Segments {
     }
 }
 
-/// The effects of one direction of a link on segments, as planned.
+/// The planned effects of one direction of a link on segments.
 ///
-/// Every offered segment is either dropped for one of the reasons or delivered. Marks, damage and
-/// reordering apply to delivered segments; a duplicate is an additional one.
+/// Every offered segment is either delivered or dropped for one of the reasons. Marks, damage and
+/// reordering apply to delivered segments; a duplicate is an additional segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Impairments {
@@ -50,8 +50,8 @@ pub struct Impairments {
     pub corrupted_silent: Segments,
     /// Delivered a second time.
     pub duplicated: Segments,
-    /// Held back, or overtaken by a segment that was offered later. A segment counts once, when it
-    /// is the late one (RFC 4737, section 3).
+    /// Delivered out of order: a segment with a lower number than one that arrived before (RFC
+    /// 4737, section 3).
     pub reordered: Segments,
     /// Cross traffic that passed the queue: packets of the link's MTU.
     pub cross_sent: Segments,

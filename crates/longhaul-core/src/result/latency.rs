@@ -29,11 +29,11 @@ pub struct LatencyQuantiles {
 }
 
 impl LatencyQuantiles {
-    /// Computes the quantiles of these times in ms, in any order; `None` if there are none.
+    /// Computes the quantiles of `times_ms`, in any order; `None` if it is empty.
     pub fn of(mut times_ms: Vec<f64>) -> Option<Self> {
         times_ms.sort_by(f64::total_cmp);
         let (first, last) = (*times_ms.first()?, *times_ms.last()?);
-        // The least value that is not below `part` of all values.
+        // The smallest value that at least a share `part` of all values does not exceed.
         let quantile = |part: f64| {
             let rank = (part * times_ms.len() as f64).ceil() as usize;
             times_ms[rank.clamp(1, times_ms.len()) - 1]

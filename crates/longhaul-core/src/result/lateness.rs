@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The lateness of all packets of a direction relative to their due times.
+/// The lateness of all packets of a direction: departure time minus due time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// The median in ms.
@@ -18,12 +18,12 @@ pub struct Lateness {
     /// The number of packets per bucket, in ascending order; empty buckets are omitted.
     #[serde(default)]
     pub histogram: Vec<LatenessBucket>,
-    /// The causes of lateness above the threshold from which it is examined.
+    /// The causes of lateness above the threshold at which a packet is examined.
     #[serde(default)]
     pub causes: LatenessCauses,
 }
 
-/// The packets that were later than the previous bucket's bound and at most `at_most_ms`.
+/// A bucket: the packets that were later than the previous bound and at most `at_most_ms` late.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatenessBucket {
     /// The upper bound of the bucket in ms.
@@ -54,7 +54,7 @@ impl Lateness {
         for (nanos, count) in counts {
             packets[Self::BOUNDS.partition_point(|bound| *bound < nanos)] += count;
         }
-        // JSON has no infinity; no packet can be a minute late.
+        // JSON has no infinity, so a minute is the last bound; no packet is that late.
         let bounds = Self::BOUNDS.into_iter().chain([60_000_000_000]);
         let buckets = bounds.zip(packets).filter(|(_, packets)| *packets > 0);
         buckets
@@ -63,22 +63,22 @@ impl Lateness {
     }
 }
 
-/// The cause for which a packet waited after its due time.
+/// The cause of a packet's wait after its due time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatenessCause {
     /// The emulator's thread was ready but had no processor.
     Processor,
-    /// The thread neither ran nor waited nor slept: a hypervisor took its processor, or hardware
-    /// did (system management mode, interrupts that the kernel counts separately).
+    /// The thread was neither running, waiting nor asleep: a hypervisor took its processor, or the
+    /// hardware did (system management mode, interrupts that the kernel counts separately).
     Host,
     /// The thread slept and woke later than requested.
     Timer,
-    /// A write took long; it includes the receiver's share of the kernel's work.
+    /// A write took long, including the receiver's processing in the kernel.
     Write,
     /// A read took long.
     Read,
-    /// Packets before it: the thread worked at its usual speed.
+    /// Packets ahead in the queue, while the thread worked at its usual speed.
     Backlog,
 }
 
@@ -107,7 +107,7 @@ impl LatenessCause {
     }
 }
 
-/// Describes the state of a packet: "80 % waiting for a processor".
+/// Describes the state of a late packet, for example "waiting for a processor".
 impl fmt::Display for LatenessCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -131,7 +131,7 @@ pub struct MainCause {
 }
 
 impl MainCause {
-    /// Returns the part of a warning's sentence that names the cause; empty if it is unknown.
+    /// Returns the clause of a warning that names the cause; empty if the cause is unknown.
     pub(super) fn because(main: Option<&MainCause>) -> String {
         main.map_or_else(String::new, |MainCause { cause, share }| {
             format!(", {:.0} % of it {cause}", share * 100.0)
@@ -144,13 +144,13 @@ impl MainCause {
     }
 }
 
-/// The time of late packets between due time and departure by cause, summed over the packets: 100
-/// packets that one stall of 5 ms delayed count 500 ms.
+/// The waiting time of late packets by cause, summed over the packets: a stall of 5 ms that delays
+/// 100 packets counts 500 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatenessCauses {
-    /// The lateness in ms from which packets are examined; 0 in documents without causes.
+    /// The lateness in ms above which packets are examined; 0 in documents without causes.
     pub over_ms: f64,
-    /// The number of packets that were that late.
+    /// The number of packets above this lateness.
     pub packets: u64,
     /// [`LatenessCause::Processor`].
     pub processor_ms: f64,
@@ -203,7 +203,7 @@ impl LatenessCauses {
         all.into_iter().max_by(|a, b| a.share.total_cmp(&b.share)).filter(|main| main.share > 0.0)
     }
 
-    /// Returns each cause with its share, the largest first, without those below 1 %: "62 % behind
+    /// Returns each cause with its share, the largest first, without shares below 1 %: "62 % behind
     /// other packets, 30 % waiting for a processor".
     pub fn summary(&self) -> String {
         let mut parts: Vec<(f64, LatenessCause)> =

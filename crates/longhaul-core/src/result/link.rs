@@ -8,20 +8,20 @@ use super::{Impairments, Lateness, MainCause, Segments};
 use crate::plan::{LinkPlan, Side};
 use crate::units::{Bytes, format_span};
 
-/// Traffic counted in three ways: packets as the kernel delivers them (a super-packet is one), the
-/// segments that they represent, and the IP bytes of these segments.
+/// Traffic, counted in three ways: packets as the kernel delivers them (a super-packet is one),
+/// segments, and the IP bytes of the segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Packets and super-packets.
+    /// The number of packets, in which a super-packet counts once.
     pub packets: u64,
-    /// Packets as they would cross a wire.
+    /// The number of segments, as they would cross a wire.
     pub segments: u64,
-    /// IP bytes with one header per segment.
+    /// The IP bytes, with one header per segment.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// Returns whether nothing passed.
+    /// Returns whether all counts are zero.
     pub fn is_none(&self) -> bool {
         *self == Traffic::default()
     }
@@ -53,11 +53,11 @@ impl std::ops::Add for Traffic {
 /// Unplanned drops, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounts {
-    /// The queue before the link's rate was full. Only in documents from before [`Impairments`]
-    /// existed, which counts these since.
+    /// The queue before the link's rate was full. Only old documents have this count;
+    /// [`Impairments`] replaces it.
     #[serde(default, skip_serializing_if = "Traffic::is_none")]
     pub queue_full: Traffic,
-    /// The emulator's memory was full, so that the link could not be emulated.
+    /// The memory limit of the emulator was reached, so it could not emulate the link.
     pub memory_full: Traffic,
     /// The receiving interface refused the packet.
     pub refused: Traffic,
@@ -79,7 +79,8 @@ pub struct ProcessorShare {
     pub busy_seconds: f64,
     /// The seconds in which the thread was ready but had no processor.
     pub waited_seconds: f64,
-    /// The seconds that the hypervisor took, over all processors of the machine; zero on hardware.
+    /// The seconds that the hypervisor took, over all processors of the machine; zero without a
+    /// hypervisor.
     pub stolen_seconds: f64,
 }
 
@@ -90,8 +91,8 @@ pub struct DirectionReport {
     pub from: Side,
     /// The traffic taken from the sender.
     pub entered: Traffic,
-    /// The traffic given to the receiver; a packet is one write, which may be a part of one that
-    /// entered.
+    /// The traffic given to the receiver. Here a packet is one write, which may be a part of a
+    /// packet that entered.
     pub delivered: Traffic,
     /// The planned impairments of segments.
     #[serde(default)]
@@ -100,8 +101,8 @@ pub struct DirectionReport {
     pub dropped: DropCounts,
     /// The traffic still in flight when the report was made.
     pub queued: Traffic,
-    /// The part of `queued` that waits for the link's rate, including cross traffic, as the rate
-    /// counts bytes.
+    /// The part of `queued` that waits for the link's rate, including cross traffic. The bytes are
+    /// counted in the layer of the rate.
     #[serde(default)]
     pub waiting_bytes: Bytes,
     /// The packets that the sender's interface dropped before the emulator read them.
@@ -113,12 +114,13 @@ pub struct DirectionReport {
 }
 
 impl DirectionReport {
-    /// Returns everything that did not arrive, except drops of the sender's interface.
+    /// Returns all segments that did not arrive, except drops of the sender's interface.
     pub fn not_delivered(&self) -> Segments {
         self.impairments.dropped() + self.dropped.total().into()
     }
 
-    /// Returns whether every segment and byte that entered or was duplicated is accounted for.
+    /// Returns whether every segment and byte that entered or was duplicated has been counted as
+    /// delivered, dropped or queued.
     pub fn is_conserved(&self) -> bool {
         let seen = Segments::from(self.entered) + self.impairments.duplicated;
         seen == Segments::from(self.delivered + self.queued) + self.not_delivered()
@@ -158,7 +160,7 @@ pub enum LinkWarning {
         /// The number of packets.
         packets: u64,
     },
-    /// More bytes were in flight than the emulator may hold.
+    /// The packets in flight exceeded the memory limit of the emulator.
     #[error(
         "the emulator dropped {packets} packets from {from} because its memory was full; lower \
          the rate or the delay"
@@ -177,7 +179,7 @@ pub enum LinkWarning {
         /// The number of packets.
         packets: u64,
     },
-    /// The counters do not add up: a defect of the emulator.
+    /// The counters contradict each other, which is a defect of the emulator.
     #[error("packets from {from} are unaccounted for; please report this as a defect")]
     NotConserved {
         /// The sending end.
@@ -196,7 +198,7 @@ pub enum LinkWarning {
         /// The seconds for which the link was up.
         seconds: f64,
     },
-    /// The TCP windows could not be set as large as the plan's rate needs.
+    /// The TCP windows are smaller than the plan's rate requires.
     #[error(
         "TCP windows are {granted}, below the {wanted} that this rate and round trip need, \
          because of the host's net.ipv4.tcp_mem; raise it or lower the rate"
@@ -207,7 +209,7 @@ pub enum LinkWarning {
         /// The window of each site.
         granted: Bytes,
     },
-    /// The TCP windows could not be set at all.
+    /// The TCP windows could not be set.
     #[error(
         "TCP windows at {site} keep the kernel's defaults because /proc/sys is read-only here; \
          long paths will be slow"
@@ -276,7 +278,7 @@ pub struct SiteReport {
     pub name: String,
     /// The IPv4 address, on all of its interfaces.
     pub ipv4: Ipv4Addr,
-    /// The IPv6 address; `None` if no link of the site supports the smallest IPv6 packet.
+    /// The IPv6 address; `None` if no link of the site can carry the smallest IPv6 packet.
     pub ipv6: Option<Ipv6Addr>,
     /// The most bytes that a TCP socket of the site may buffer in each direction.
     pub window_bytes: Bytes,
@@ -295,7 +297,7 @@ pub struct TopologyLinkReport {
     pub link: LinkReport,
 }
 
-/// The report of a topology so far, or until it was taken down.
+/// The report of a topology: so far if it runs, otherwise until its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopologyReport {
     /// [`TopologyReport::SCHEMA`].

@@ -13,14 +13,14 @@ const HEADER: &str = "# longhaul manifest 1: BLAKE3";
 const COVERS: &str = "# covers ";
 const DIGEST_BYTES: usize = 32;
 
-/// The digests of a copy's files, as text beside them.
+/// The digests of a copy's files, as a text file beside the files.
 ///
 /// Each file is a line in the format of `b3sum`, in the order of paths. Lines that begin with `#`
 /// are specific to longhaul. `docs/design/results.md` describes the format.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Manifest {
-    /// The directories, relative to the manifest's own, that contain only listed files; an empty
-    /// path means the manifest's directory.
+    /// The directories that contain only listed files, relative to the manifest's directory; an
+    /// empty path means the manifest's directory itself.
     pub covers: Vec<Vec<u8>>,
     /// The files.
     pub files: Vec<ManifestFile>,
@@ -38,7 +38,7 @@ pub struct ManifestFile {
 /// The reason why a text is not a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// The first line is wrong.
+    /// The first line does not identify a manifest of this version.
     #[error("it does not begin with '{HEADER}'")]
     Header,
     /// A line is invalid.
@@ -128,8 +128,8 @@ pub fn digest_from_hex(text: &str) -> Option<[u8; DIGEST_BYTES]> {
     Some(digest)
 }
 
-/// Returns a path with `\\`, `\n` and `\r` for the bytes that would break a line, as sha256sum(1)
-/// and b3sum write it, and whether any were replaced.
+/// Returns a path with `\\`, `\n` and `\r` for the bytes that would break a line, in the format of
+/// sha256sum(1) and b3sum, and whether it was changed.
 fn escaped(path: &[u8]) -> (bool, Vec<u8>) {
     let mut text = Vec::with_capacity(path.len());
     for byte in path {

@@ -1,4 +1,4 @@
-//! Results: what happened. Renderers only display them.
+//! Results: the outcome of runs. Renderers only display them.
 //!
 //! Names end in their units (`_bps`, `_bytes`, `_seconds`, `_ms`), and each document that outlives
 //! a process states its schema, such as `"longhaul.test/1"`. `docs/design/results.md` describes all

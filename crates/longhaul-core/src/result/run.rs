@@ -8,8 +8,8 @@ use crate::units::{Bytes, Rate};
 
 /// One run of one tool over one path: the document `longhaul.run/1`.
 ///
-/// It is complete: the exact commands, their output, the counters of the path, and whether the
-/// figure is valid. Later versions may add fields; readers of version 1 ignore them.
+/// The document is complete: it has the exact commands, their output, the counters of the path, and
+/// the validity of the figure. Later versions may add fields; readers of version 1 ignore these.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The version of this document.
@@ -36,7 +36,7 @@ pub struct RunRecord {
     /// The figure in the table. Memory: the tool's measurement without the omitted seconds. Disk:
     /// bytes divided by the wall-clock time of the command. `None` if the run failed.
     pub throughput_bps: Option<Rate>,
-    /// The rate that the tool reports, if it does.
+    /// The rate that the tool reports; `None` if it reports none.
     pub tool_throughput_bps: Option<Rate>,
     /// The bytes copied (disk) or counted by the tool (memory).
     pub bytes: Option<Bytes>,
@@ -48,7 +48,7 @@ pub struct RunRecord {
     pub guarantees: Guarantees,
     /// The treatment of this host's page cache before a disk run.
     pub caches: Option<Caches>,
-    /// True if the page cache of the far end was kept, as on another host.
+    /// True if the page cache of the far end was kept, because it is another host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub far_caches_kept: bool,
     /// The start time of the run, RFC 3339 in UTC.
@@ -105,8 +105,8 @@ pub struct WorkDone {
     pub file_bytes: Option<Bytes>,
 }
 
-/// The CPU seconds, user and system, of the commands at the two ends, including children that they
-/// waited for. Work of the kernel that belongs to no process, and the emulator's CPU time, are not
+/// The CPU seconds, user and system, of the commands at the two ends and of the children that they
+/// waited for. Kernel work that belongs to no process, and the emulator's CPU time, are not
 /// included.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuSeconds {
@@ -128,8 +128,8 @@ impl CpuSeconds {
 pub struct RunSample {
     /// The end of the interval in seconds after the start of the command.
     pub seconds: f64,
-    /// The mean rate since the previous sample in the direction that carried more, including IP and
-    /// TCP headers and retransmissions.
+    /// The mean rate since the previous sample in the busier direction, including IP and TCP
+    /// headers and retransmissions.
     pub throughput_bps: Rate,
 }
 
@@ -138,7 +138,7 @@ pub struct RunSample {
 pub struct HostLoad {
     /// The share that was not idle, including the run's own work.
     pub busy_share: f64,
-    /// The share that the hypervisor took for others.
+    /// The share that the hypervisor took for other guests.
     pub steal_share: f64,
 }
 
@@ -222,8 +222,8 @@ mod tests {
 
     use super::*;
 
-    /// Written by the first version; never edited. A reader that fails on it breaks the promise
-    /// that archives stay readable.
+    /// The text was written by the first version and must never be edited: a reader that rejects it
+    /// cannot read old archives.
     const FIXTURE: &str = r#"{
         "schema": "longhaul.run/1", "sequence": 7, "repeat": 1, "tool": "scp", "label": "scp",
         "options": [], "workload": "disk", "condition": {"rtt_ms": 90.0, "rate_bps": null},

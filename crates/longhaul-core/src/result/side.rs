@@ -22,29 +22,29 @@ pub struct TcpSample {
     pub retransmits: u64,
     /// The rate at which the receiver most recently acknowledged data.
     pub delivery_rate_bps: Rate,
-    /// True if the sending program, not the path, limited that rate.
+    /// True if the sending program, and not the path, limited that rate.
     pub app_limited: bool,
     /// The bytes in the send queue that have not been sent.
     pub notsent_bytes: Bytes,
     /// The time with data in flight or to send, in ms.
     pub busy_ms: f64,
-    /// The part of `busy_ms` in which the receiver's window held the sender back.
+    /// The part of `busy_ms` in which the receiver's window limited the sender.
     pub rwnd_limited_ms: f64,
-    /// The part of `busy_ms` in which the send buffer held the sender back.
+    /// The part of `busy_ms` in which the send buffer limited the sender.
     pub sndbuf_limited_ms: f64,
-    /// The part of `busy_ms` in which samples show that the receiver's window held the sender back,
-    /// in addition to the kernel's count.
+    /// The part of `busy_ms` in which, by the samples, the receiver's window limited the sender, in
+    /// addition to the kernel's count.
     #[serde(default)]
     pub rwnd_full_ms: f64,
-    /// The part of `busy_ms` in which samples show that a full send buffer held the sender back, in
+    /// The part of `busy_ms` in which, by the samples, a full send buffer limited the sender, in
     /// addition to the kernel's count.
     #[serde(default)]
     pub sndbuf_full_ms: f64,
-    /// The part of `busy_ms` in which samples show a full congestion window.
+    /// The part of `busy_ms` in which, by the samples, the congestion window was full.
     #[serde(default)]
     pub cwnd_limited_ms: f64,
-    /// The part of `busy_ms` in which samples show that neither a window nor a lack of data held
-    /// the sender back.
+    /// The part of `busy_ms` in which, by the samples, neither a window nor a lack of data limited
+    /// the sender.
     #[serde(default)]
     pub paced_ms: f64,
     /// The mean of the smoothed round-trip time over the interval, in ms.
@@ -64,7 +64,7 @@ pub struct ThreadSample {
     /// The share of time in which the thread ran.
     pub running_percent: f64,
     /// The share of time in which the thread was ready but waited for a core; `None` if the kernel
-    /// has no such statistics.
+    /// provides no such statistic.
     pub waiting_percent: Option<f64>,
     /// The core that the thread last ran on.
     pub core: u32,
@@ -74,8 +74,8 @@ pub struct ThreadSample {
     pub core_interrupts_percent: f64,
     /// The share of that core that the hypervisor took.
     pub core_stolen_percent: f64,
-    /// The socket buffer in the kernel's bytes: `SO_SNDBUF` at the sender, `SO_RCVBUF` at the
-    /// receiver.
+    /// The size of the socket buffer including the kernel's overhead: `SO_SNDBUF` at the sender,
+    /// `SO_RCVBUF` at the receiver.
     pub buffer_bytes: Bytes,
     /// The mean fill level of the buffer.
     pub buffer_full_percent: f64,
@@ -83,22 +83,22 @@ pub struct ThreadSample {
     pub drops: u64,
 }
 
-/// The host of one end in one interval, outside the test's own threads.
+/// The host of one end in one interval, including other programs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostSample {
     /// The use of all cores together, in percent of all.
     pub cores_busy_percent: f64,
-    /// The core with most interrupts, including soft interrupts.
+    /// The core with the most interrupts, including soft interrupts.
     pub interrupts_core: u32,
     /// The share of that core in interrupts.
     pub interrupts_percent: f64,
     /// The kernel's memory for TCP, of the whole host.
     pub tcp_memory_bytes: Bytes,
-    /// The memory from which the kernel limits buffers (`net.ipv4.tcp_mem`); 0 if unknown.
+    /// The threshold from which the kernel limits buffers (`net.ipv4.tcp_mem`); 0 if unknown.
     pub tcp_memory_pressure_bytes: Bytes,
     /// The share of time in which the kernel limited buffers.
     pub tcp_memory_pressure_percent: f64,
-    /// The packets that TCP dropped for lack of space, and data that it pruned.
+    /// The packets that TCP dropped for lack of space, including pruned data.
     pub tcp_drops: u64,
     /// The packets that UDP sockets dropped for lack of space.
     pub udp_drops: u64,
@@ -161,8 +161,8 @@ pub struct SideStreamSample {
 /// A whole test at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideResult {
-    /// Seconds from the end of the omitted time to the last byte; at the receiver to the end of
-    /// data.
+    /// The seconds from the end of the omitted time to the last byte; at the receiver to the end of
+    /// the stream.
     pub seconds: f64,
     /// The CPU seconds used for the test in [`seconds`](Self::seconds).
     pub cpu_seconds: f64,
@@ -211,7 +211,7 @@ pub struct SideStream {
     /// This end's address and port.
     #[serde(default)]
     pub address: Option<String>,
-    /// The CPUs that the stream's thread was bound to; `None` if it was not bound.
+    /// The CPUs to which the stream's thread was bound; `None` if it was not bound.
     #[serde(default)]
     pub cpus: Option<CpuList>,
     /// True if the connection is still multipath, in an MPTCP test. It falls back to plain TCP if

@@ -5,27 +5,27 @@ use serde::{Deserialize, Serialize};
 /// One end's datagram counters of one stream, for an interval or a whole test.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct UdpCounts {
-    /// At the sender the datagrams that the kernel accepted; at the receiver those that arrived in
-    /// time and for the first time.
+    /// The number of datagrams. At the sender those that the kernel accepted; at the receiver those
+    /// that arrived in time and for the first time.
     pub datagrams: u64,
-    /// The number of datagrams that should exist according to their numbers; the sender also counts
-    /// those that its host dropped.
+    /// The number of datagrams by their sequence numbers; the sender includes those that its host
+    /// dropped.
     pub expected: u64,
-    /// The datagrams that arrived too late to count; they count neither as received nor as lost.
+    /// The datagrams that arrived too late; they count neither as received nor as lost.
     pub late: u64,
     /// The duplicates.
     pub duplicated: u64,
     /// The datagrams that arrived after one with a higher number; they count as received.
     pub reordered: u64,
     /// The datagrams that this host dropped: at the sender because the interface's queue was full,
-    /// at the receiver because the socket's buffer was.
+    /// at the receiver because the socket's buffer was full.
     pub host_dropped: u64,
     /// The final interarrival jitter in ms (RFC 3550, section 6.4.1), at the receiver only.
     pub jitter_ms: f64,
 }
 
 impl UdpCounts {
-    /// Returns the counters since `earlier`. The jitter, which is an average itself, stays.
+    /// Returns the counters since `earlier`. The jitter is a moving average and is not changed.
     #[must_use]
     pub fn since(&self, earlier: &UdpCounts) -> Self {
         UdpCounts {
@@ -57,22 +57,22 @@ pub struct UdpResult {
     pub duplicated: u64,
     /// The datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// Dropped by the sender's host, before the path.
+    /// The datagrams that the sender's host dropped before the path.
     pub sender_dropped: u64,
-    /// Dropped by the receiver's host, after the path.
+    /// The datagrams that the receiver's host dropped after the path.
     pub receiver_dropped: u64,
     /// The interarrival jitter in ms (RFC 3550); for several streams the mean.
     pub jitter_ms: f64,
 }
 
 impl UdpResult {
-    /// Combines the counters of both ends. Without the sender's, its drops count as lost.
+    /// Combines the counters of both ends. If the sender's are missing, its drops count as lost.
     pub fn join(sender: Option<&UdpCounts>, receiver: &UdpCounts) -> Self {
         let sender_dropped = sender.map_or(0, |s| s.host_dropped);
         let arrived = receiver.datagrams.saturating_add(receiver.late);
         let missing = receiver.expected.saturating_sub(arrived);
-        // A drop is known only when it happens, so within one interval it may belong to numbers of
-        // the previous one.
+        // A drop is counted when it happens, so it may belong to datagram numbers of the previous
+        // interval.
         let lost = missing.saturating_sub(sender_dropped).saturating_sub(receiver.host_dropped);
         UdpResult {
             sent: receiver.expected,

@@ -25,7 +25,7 @@ impl fmt::Display for End {
     }
 }
 
-/// The reasons why a result may be misleading: a closed list. [`Warning`] adds the sentences.
+/// The reasons why a result may be misleading. [`Warning`] adds the sentences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WarningKind {
@@ -52,18 +52,18 @@ pub enum WarningKind {
         /// The receiver's count.
         received_bytes: Bytes,
     },
-    /// The test was far slower than its requested rate.
+    /// The goodput was far below the requested rate.
     PacingMissed {
         /// The requested rate.
         requested_bps: Rate,
         /// The goodput.
         throughput_bps: Rate,
     },
-    /// The test ended before the omitted time had passed, so nothing counts.
+    /// The test ended within the omitted time, so it has no result.
     AllOmitted,
     /// The receiving kernel discarded the bytes without copying them, as requested.
     ReceiveNotCopied,
-    /// A host dropped datagrams, which the path did not lose.
+    /// A host, not the path, dropped datagrams.
     HostDropped {
         /// The end concerned.
         end: End,
@@ -154,7 +154,7 @@ impl WarningKind {
     }
 }
 
-/// A [`WarningKind`] with its sentences, as in documents.
+/// A [`WarningKind`] with its sentences, as documents contain it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Warning {
     /// The kind with its figures; its fields are inlined.

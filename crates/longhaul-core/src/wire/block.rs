@@ -21,8 +21,8 @@ const KIND_PACK: u32 = 2;
 ///  0  8  file: the entry's id (zero for a pack)
 ///  8  8  offset in the file; the number of files of a pack
 /// 16  4  length of the payload
-/// 20  4  kind: 0 a block follows, 1 the end of this connection's blocks (all else zero),
-///        2 a pack: its table of files, then their bytes one after the other
+/// 20  4  kind: 0 a block follows, 1 the end of this connection's blocks (other fields zero),
+///        2 a pack: a table of files follows, then the bytes of the files in order
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockHeader {

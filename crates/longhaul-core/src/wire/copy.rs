@@ -6,10 +6,10 @@
 //!                          <-              CopyReply (Ready, or Refused and closed)
 //!   data connections       ->
 //! source                                   sink
-//!   Entries, Entries, End  ->              (blocks meanwhile on the data connections)
-//!                          <-              Wanted, if the source asks
+//!   Entries, Entries, End  ->              (at the same time: blocks on the data connections)
+//!                          <-              Wanted, if the source waits for it
 //!                          <-              Progress, Resend, Failed
-//!                          <-              Finished: all entries are in place or have failed
+//!                          <-              Finished: all entries are complete or have failed
 //! ```
 
 use std::fmt;
@@ -50,9 +50,10 @@ pub enum CopyRequest {
     Send {
         /// The paths that the server sends.
         paths: Vec<FilePath>,
-        /// True if the source waits for [`SinkMessage::Wanted`] before it reads a file.
+        /// True if the source must wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
-        /// True if [`Names`] follow: the entries to send of the directory, which is the only path.
+        /// True if [`Names`] follow: the entries to send from the directory, which is the only
+        /// path.
         #[serde(default)]
         listed: bool,
         /// The identity of the copy. The source skips directories that contain its journal.
@@ -66,9 +67,9 @@ pub enum CopyRequest {
     Forward {
         /// The paths that the server sends.
         paths: Vec<FilePath>,
-        /// True if the source waits for [`SinkMessage::Wanted`] before it reads a file.
+        /// True if the source must wait for [`SinkMessage::Wanted`] before it reads a file.
         asks: bool,
-        /// As for [`CopyRequest::Send`].
+        /// See [`CopyRequest::Send`].
         #[serde(default)]
         listed: bool,
         /// The identity of the copy. The source skips directories that contain its journal.
@@ -79,14 +80,14 @@ pub enum CopyRequest {
         /// The sink.
         to: Introduction,
     },
-    /// Copies nothing: the server compares files with a manifest, both beneath its root, and sends
+    /// Copies no files: the server compares files with a manifest, both within its root, and sends
     /// [`CheckMessage`]s after it is ready.
     Check {
         /// The manifest.
         manifest: FilePath,
         /// The directory of the files; by default that of the manifest.
         dir: Option<FilePath>,
-        /// Milliseconds without progress after which an end stops; a client that sends it knows
+        /// The timeout in milliseconds without progress. A client that sends it understands
         /// [`CheckMessage::Progress`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         give_up_ms: Option<u64>,
@@ -97,16 +98,16 @@ pub enum CopyRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckMessage {
-    /// The check continues.
+    /// The check continues; sent so that the client does not time out.
     Alive,
-    /// It has read more.
+    /// More bytes have been read.
     Progress {
         /// Bytes read so far.
         checked_bytes: Bytes,
     },
-    /// Recorded files with different bytes.
+    /// Listed files with different contents.
     Changed(Vec<FilePath>),
-    /// Recorded files that are missing.
+    /// Listed files that are missing.
     Missing(Vec<FilePath>),
     /// Files that the manifest does not list.
     Extra(Vec<FilePath>),
@@ -145,11 +146,11 @@ pub const NAMES_LIMIT_BYTES: usize = 256 << 20;
 /// The addresses and the key by which one server reaches the other, sent by the client of both.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    /// The sink's addresses for data connections; empty if the client opens them to the source and
-    /// forwards the bytes.
+    /// The sink's addresses for data connections. If there are none, the client connects to the
+    /// source and forwards the bytes.
     pub addresses: Vec<SocketAddr>,
-    /// The keying material of the client's session with the sink. It authenticates data connections
-    /// of that session and gives no other right.
+    /// The keying material of the client's session with the sink. It only authenticates data
+    /// connections of that session.
     keying: [u8; 32],
 }
 
@@ -157,8 +158,7 @@ pub struct Introduction {
 pub const ADDRESSES_LIMIT: usize = 16;
 
 impl Introduction {
-    /// Creates the introduction to a sink at `addresses`, of which it contains the first
-    /// [`ADDRESSES_LIMIT`].
+    /// Creates the introduction to a sink at the first [`ADDRESSES_LIMIT`] of `addresses`.
     pub fn new(addresses: &[SocketAddr], keying: [u8; 32]) -> Self {
         let addresses = addresses.iter().take(ADDRESSES_LIMIT).copied().collect();
         Introduction { addresses, keying }
@@ -176,14 +176,14 @@ impl fmt::Debug for Introduction {
     }
 }
 
-/// The identity of a copy, equal for repetitions of the same command, so that an interrupted copy
-/// can resume: 32 lower-case hexadecimal digits.
+/// The identity of a copy: 32 lower-case hexadecimal digits. It is the same when the same command
+/// runs again, so that an interrupted copy can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CopyKey(String);
 
 impl CopyKey {
-    /// Creates the key with this number.
+    /// Creates the key from a number.
     pub fn new(number: u128) -> Self {
         CopyKey(format!("{number:032x}"))
     }
@@ -213,11 +213,11 @@ impl From<CopyKey> for String {
     }
 }
 
-/// The entries at the top level of a copy, which determine the meaning of the target's name.
+/// The entries at the top level of a copy. They determine the interpretation of the target's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Top {
-    /// One file or directory, which can get a new name.
+    /// One file or directory, which can get another name.
     One,
     /// Several entries; the target must be a directory.
     Several,
@@ -261,7 +261,7 @@ pub enum SourceMessage {
         /// The reason, as a clause that follows the path.
         reason: String,
     },
-    /// An entry that is skipped by design: a device, a socket, a loop of links.
+    /// An entry that is skipped by design, such as a device, a socket or a loop of links.
     Skipped {
         /// The path at the source.
         path: FilePath,
@@ -275,14 +275,14 @@ pub enum SourceMessage {
         /// The total bytes of the stream.
         size_bytes: Bytes,
     },
-    /// All entries are announced.
+    /// The last entry has been announced.
     End {
         /// The total number of entries.
         entries: u64,
     },
     /// The source's report; sent after the sink has finished.
     Report(Box<SourceReport>),
-    /// A sign of life.
+    /// A message that shows that the source is alive.
     Alive {
         /// The load of the stages since the previous message.
         stages: StageTimes,
@@ -294,7 +294,7 @@ pub enum SourceMessage {
     },
     /// The source stops the copy.
     Abort {
-        /// True if the connection failed: the copy can resume over another one.
+        /// True if the connection failed, so that the copy can resume over a new one.
         again: bool,
     },
 }
@@ -303,7 +303,7 @@ pub enum SourceMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SinkMessage {
-    /// The progress, sent several times per second, also as a sign of life.
+    /// The progress, sent several times per second. It also shows that the sink is alive.
     Progress {
         /// The bytes written to files, including those of earlier attempts.
         written_bytes: Bytes,
@@ -313,36 +313,38 @@ pub enum SinkMessage {
         /// The load of the stages since the previous message.
         #[serde(default)]
         stages: StageTimes,
-        /// The entries completed since the previous message; the source may forget them.
+        /// The entries completed since the previous message; the source may release them.
         done: Vec<u64>,
-        /// The number of written blocks at the start of the [`EntryKind::Stream`], without gaps; the
-        /// source may forget them.
+        /// The number of blocks of the [`EntryKind::Stream`] that are written without a gap; the
+        /// source may release them.
         #[serde(default)]
         stream_blocks: u64,
-        /// Bytes that it has read from its disk to compare them: progress while none are written.
+        /// The bytes that the sink has read from its disk for comparison, which is progress without
+        /// writes.
         #[serde(default)]
         checked_bytes: Bytes,
-        /// The bytes that the journal returns to a later attempt, at least.
+        /// A lower bound of the bytes that a later attempt can take from the journal.
         #[serde(default)]
         kept_bytes: Bytes,
     },
-    /// The wanted entries among those announced so far; sent only if the source asks.
+    /// The wanted entries among those announced so far; sent only if the source waits for this
+    /// message.
     Wanted {
         /// The sink has decided on all entries with smaller ids.
         before: u64,
-        /// The entries of which the sink wants nothing, or only some blocks.
+        /// The entries that the sink wants only in part or not at all.
         held: Vec<Held>,
     },
-    /// Limits the rate of all connections together from now on; `None` removes the limit.
+    /// A limit for the rate of all connections together; `None` removes the limit.
     Limit {
         /// The limit.
         rate_bps: Option<Rate>,
     },
-    /// Creations, replacements and deletions, made or planned.
+    /// Creations, replacements and deletions, done or planned.
     Actions(Vec<Action>),
     /// The digests of complete files.
     Digests(Vec<DigestOf>),
-    /// Requests a block again that failed its check.
+    /// Requests a block that failed verification again.
     Resend {
         /// The id of the file's entry.
         id: u64,
@@ -362,13 +364,13 @@ pub enum SinkMessage {
     Abort {
         /// The reason as one sentence.
         reason: String,
-        /// True if the connection failed: the copy can resume over another one.
+        /// True if the connection failed, so that the copy can resume over a new one.
         again: bool,
         /// The class of the reason, if the sink refuses to continue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<RefusalKind>,
     },
-    /// Every announced entry is in place or has failed.
+    /// Every announced entry has its final name or has failed.
     Finished(SinkReport),
 }
 
@@ -377,8 +379,8 @@ pub enum SinkMessage {
 pub struct Held {
     /// The id of the file's entry.
     pub id: u64,
-    /// The blocks at the sink, as first block and count; `None` if the file stays unchanged and no
-    /// block is wanted.
+    /// The blocks at the sink as pairs of first block and count; `None` if no block of the file is
+    /// wanted.
     pub blocks: Option<Vec<(u64, u64)>>,
 }
 
@@ -403,12 +405,12 @@ pub struct SinkReport {
     pub files: u64,
     /// The bytes in these files.
     pub bytes: Bytes,
-    /// The bytes among them that an earlier attempt had written.
+    /// The part of these bytes that an earlier attempt wrote.
     #[serde(default)]
     pub resumed_bytes: Bytes,
     /// The number of blocks that failed their check and were sent again.
     pub resent_blocks: u64,
-    /// True if every file was synced before it got its name, and its directory afterwards.
+    /// True if every file was synced before it got its name, and its directory after that.
     pub durable: bool,
     /// The CPU time and memory of the process.
     pub end: TransferEnd,
@@ -417,7 +419,7 @@ pub struct SinkReport {
     /// The attributes of complete files that could not be preserved.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
-    /// The number of unchanged files, which were up to date.
+    /// The number of files that were up to date.
     #[serde(default)]
     pub unchanged_files: u64,
     /// The number of deleted files and directories.

@@ -10,20 +10,21 @@ const MARK: u64 = 1 << 63;
 /// The header of a datagram, big-endian:
 ///
 /// ```text
-///  0  8  tag: which stream; derived from the session's secret
+///  0  8  tag of the stream; derived from the session's secret
 ///  8  8  number, from 0; the top bit marks the end of data
-/// 16  8  time of sending, in ns since the stream began
+/// 16  8  sending time, in ns since the start of the stream
 /// ```
 ///
 /// The number of an end mark is the count of all datagrams before it. A receiver's report has the
-/// same form: `number` is the count of received datagrams, and the mark means that it saw the end.
+/// same form: `number` is the count of received datagrams, and the top bit means that the receiver
+/// got an end mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramHeader {
     /// The tag of the stream, which only the two ends know.
     pub tag: u64,
     /// The number of the datagram; below 2^63.
     pub number: u64,
-    /// True for the end of data; in a report, true if the end was seen.
+    /// True for the end of data; in a report, true if an end mark arrived.
     pub end: bool,
     /// The sending time in ns on the sender's clock; zero in a report.
     pub time_ns: u64,

@@ -1,12 +1,13 @@
-//! The messages of a diagnosis: what its client has one end do by itself. The server answers each
-//! order in turn, and keeps its scratch directory until the channel closes.
+//! The messages of a diagnosis, in which the client orders the server to measure one end of a copy
+//! separately. The server answers each order before the next one, and keeps its scratch directory
+//! until the channel closes.
 //!
 //! ```text
 //! client                                     server
 //!   Open                     ->
 //!                            <-              Opened
 //!   Read, Write, Forget, Fresh, Look, Examine, in any order
-//!                            <-              the event that belongs to each, or Failed
+//!                            <-              the answer to each order, or Failed
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub const DIAGNOSE_LIMIT_SECONDS: f64 = 60.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnoseOrder {
-    /// The first order: states which end this is.
+    /// The first order. Its paths state which end the server is.
     Open {
         /// The paths to read here; empty at a sink.
         sources: Vec<FilePath>,
@@ -57,7 +58,7 @@ pub enum DiagnoseOrder {
     },
     /// Remove the copied files and create an empty directory.
     Fresh,
-    /// Report the load of the processors since the last such order.
+    /// Report the load of the processors since the previous such order.
     Look,
     /// Examine the host for this target.
     Examine {
@@ -74,11 +75,11 @@ pub enum DiagnoseOrder {
 pub enum DiagnoseEvent {
     /// The answer to [`DiagnoseOrder::Open`].
     Opened {
-        /// The examination of its host.
+        /// The facts about the server's host.
         view: Box<EndView>,
         /// The files to copy, at a source.
         sample: Option<SampleReport>,
-        /// The reason why nothing can be read or written here.
+        /// The reason why the server can neither read nor write.
         failure: Option<String>,
     },
     /// The answer to [`DiagnoseOrder::Read`] and [`DiagnoseOrder::Write`].
@@ -87,7 +88,7 @@ pub enum DiagnoseEvent {
     Forgotten,
     /// The answer to [`DiagnoseOrder::Fresh`].
     Fresh {
-        /// The directory, as a copy's target names it.
+        /// The path of the directory, in the form of a copy's target.
         path: FilePath,
     },
     /// The answer to [`DiagnoseOrder::Look`].

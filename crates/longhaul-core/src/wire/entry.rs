@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::FilePath;
 use crate::units::Bytes;
 
-/// The most bytes of extended attributes, names and values, of an entry. With base64 and the rest
-/// of a full batch it stays below the frame limit; ext4 allows 4 KiB, XFS 64 KiB per attribute.
+/// The most bytes of names and values of an entry's extended attributes. With base64 and the rest
+/// of a full batch the message stays below the frame limit; ext4 allows 4 KiB, XFS 64 KiB per
+/// attribute.
 pub const XATTRS_LIMIT_BYTES: usize = 256 << 10;
 
-/// The path of the entry that describes the target directory itself if the contents of a directory
-/// are copied; it has that directory's attributes.
+/// The path of the entry that describes the target directory itself, sent if the contents of a
+/// directory are copied. The entry has the attributes of that directory.
 pub const TOP_DIRECTORY: &str = ".";
 
 /// An entry, announced before its blocks.
@@ -40,8 +41,8 @@ pub struct Entry {
     /// The extended attributes, if they are to be preserved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
-    /// If both ends can be on one host: numbers of the file, and of the file that a symbolic link
-    /// leads to, by which the sink recognises them.
+    /// Numbers that identify the file, and the target of a symbolic link, if both ends can be on
+    /// one host. The sink recognises files by these numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<u64>,
 }
@@ -75,7 +76,7 @@ pub enum EntryKind {
         size_bytes: Bytes,
     },
     /// A byte stream of unknown length, such as standard input; `SourceMessage::Length` reports its
-    /// end. A copy has at most one, and its blocks come in order.
+    /// end. A copy has at most one stream, and its blocks are in order.
     Stream,
     /// A directory; announced before its contents.
     Directory,
@@ -104,9 +105,9 @@ pub enum EntryKind {
 /// The device of a special file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceNumber {
-    /// The number of the driver.
+    /// The major number, which selects the driver.
     pub major: u32,
-    /// The number of the device.
+    /// The minor number, which selects the device.
     pub minor: u32,
 }
 
@@ -117,16 +118,16 @@ pub struct Owner {
     pub uid: u32,
     /// The group id.
     pub gid: u32,
-    /// The user's name, if there is one and names are requested.
+    /// The user's name, if the host has one and names are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The group's name, if there is one and names are requested.
+    /// The group's name, if the host has one and names are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
 
-/// An extended attribute. Access control lists are the attributes `system.posix_acl_access` and
-/// `system.posix_acl_default` of the kernel.
+/// An extended attribute. Access control lists are the kernel's attributes
+/// `system.posix_acl_access` and `system.posix_acl_default`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
     /// The name, including its namespace.

@@ -6,15 +6,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::text::escape_name;
 
-/// A file path as in the file system: any bytes except NUL.
+/// A path in a file system: any bytes except NUL.
 ///
-/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control and format characters and for `%`,
-/// so that every name can be represented and most stay readable.
+/// In JSON it is text with `%XX` for bytes that are not UTF-8, for control and format characters
+/// and for `%`. Every name can be represented, and most stay readable.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FilePath(Vec<u8>);
 
 impl FilePath {
-    /// Creates a path from bytes; `None` if one of them is NUL.
+    /// Creates a path from bytes; `None` if they contain NUL.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Option<Self> {
         let bytes = bytes.into();
         (!bytes.contains(&0)).then_some(FilePath(bytes))
@@ -25,7 +25,7 @@ impl FilePath {
         &self.0
     }
 
-    /// Returns whether this is a plain relative path: no empty, `.` or `..` component and no
+    /// Returns whether this is a plain relative path: it has no empty, `.` or `..` component and no
     /// leading or trailing slash. A peer may create only such paths.
     pub fn is_plain_relative(&self) -> bool {
         self.0
@@ -65,7 +65,7 @@ impl fmt::Debug for FilePath {
 }
 
 impl fmt::Display for FilePath {
-    /// Formats the path for messages: readable, and harmless on a terminal.
+    /// Formats the path for messages. Characters that could control a terminal are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.escaped())
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The largest control message, 1 MiB. File lists are sent in batches well below it.
 pub const FRAME_LIMIT_BYTES: usize = 1 << 20;
 
-/// The memory allocated for a message before its bytes arrive; most messages are shorter.
+/// The memory allocated for a message before its bytes arrive. Most messages are shorter.
 const FIRST_BYTES: usize = 16 << 10;
 
 /// The reason why a control message could not be read or written.
@@ -39,7 +39,7 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result
         return Err(FrameError::TooLong(length));
     }
     body[..4].copy_from_slice(&(length as u32).to_be_bytes());
-    // One write, so that a message is one TLS record and, if it fits, one segment.
+    // A single write makes the message one TLS record and, if it fits, one segment.
     writer.write_all(&body)?;
     Ok(())
 }
@@ -47,7 +47,8 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, message: &T) -> Result
 /// Reads one message.
 ///
 /// # Errors
-/// [`FrameError::Closed`] at a clean end; otherwise the channel failed or the message is invalid.
+/// [`FrameError::Closed`] if the peer closed the channel between messages; otherwise the channel
+/// failed or the message is invalid.
 pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut length = [0; 4];
     let mut have = 0;
@@ -64,7 +65,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     if length > FRAME_LIMIT_BYTES {
         return Err(FrameError::TooLong(length));
     }
-    // Memory is allocated as bytes arrive, because a length alone costs a peer nothing.
+    // Memory is allocated as bytes arrive, because a peer can claim any length.
     let mut body = Vec::with_capacity(length.min(FIRST_BYTES));
     reader.take(length as u64).read_to_end(&mut body)?;
     if body.len() < length {

@@ -40,7 +40,7 @@ pub struct DataHello {
 /// The reason why the first bytes of a data connection were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
-    /// The magic number is missing.
+    /// The magic number is wrong.
     #[error("not a longhaul data connection")]
     Magic,
     /// A reserved field is not zero.

@@ -1,8 +1,9 @@
 //! The wire protocol: frames of the control channel, their messages, and the first bytes of a data
 //! connection. `docs/design/wire.md` is the specification.
 //!
-//! Everything here is sans-I/O or reads from a `Read`. Every length is bounded before memory is
-//! allocated, because a peer is hostile until it is authenticated.
+//! The code does no I/O, except that frames are read from a `Read` and written to a `Write`. Every
+//! length is bounded before memory is allocated, because a peer is hostile until it is
+//! authenticated.
 
 mod block;
 pub mod copy;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the wire protocol. A peer of another version is refused with both versions named;
-/// for that purpose [`AnyHello`] and [`Welcome::Refused`] never change.
+/// The version of the wire protocol. A peer of another version is refused with an error that names
+/// both versions. To make this possible, [`AnyHello`] and [`Welcome::Refused`] never change.
 pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The service that a client requests when it opens a control channel.
@@ -36,8 +36,7 @@ pub struct Hello {
     pub service: Service,
 }
 
-/// A [`Hello`] of any version, which a server reads before it knows whether it understands the
-/// rest.
+/// A [`Hello`] of any version. The server reads it first, because it may not understand the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct AnyHello {
     /// The client's protocol version.
@@ -63,13 +62,14 @@ impl AnyHello {
     }
 }
 
-/// The first message of a server that was started over ssh, before the client's [`Hello`]: the
-/// address for data connections, and the secret that authenticates them, which ssh protects.
+/// The first message of a server that was started over ssh, sent before the client's [`Hello`]: the
+/// address for data connections, and the secret that authenticates them. The ssh channel protects
+/// the secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarReady {
     /// The TCP port for data connections.
     pub port: u16,
-    /// The address at which ssh reached it, if ssh reports it.
+    /// The address at which ssh reached the server, if ssh reports it.
     pub address: Option<IpAddr>,
     /// The random keying material of the session.
     pub secret: [u8; 32],
@@ -83,17 +83,17 @@ pub enum Welcome {
     Ready {
         /// The server's program version.
         version: String,
-        /// The announced keys; the first versions send none.
+        /// The announced keys; the first versions send `None`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         host_keys: Option<HostKeys>,
     },
-    /// Other clients are first. Sent when the position changes and every few seconds, until another
-    /// answer follows.
+    /// Other clients are ahead in the queue. Sent when the position changes and every few seconds,
+    /// until another answer follows.
     Queued {
         /// The position in the queue, from 1.
         place: u32,
     },
-    /// The server refuses the service; the channel is closed after this.
+    /// The server refuses the service and then closes the channel.
     Refused {
         /// The class of the reason, which decides the client's exit code.
         kind: RefusalKind,
@@ -102,7 +102,7 @@ pub enum Welcome {
     },
 }
 
-/// The keys of a server besides the one that it presented. Keys are text, as in `known_hosts`.
+/// The server's keys other than the one that it presented. Keys are text, as in `known_hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostKeys {
     /// The keys that it will present later.
@@ -118,7 +118,8 @@ pub struct HostKeys {
 pub struct HostKey {
     /// The key.
     pub key: String,
-    /// Its signature for this session, 64 bytes in base64; `docs/design/wire.md` defines the signed bytes.
+    /// The key's signature for this session, 64 bytes in base64; `docs/design/wire.md` defines the
+    /// signed bytes.
     pub proof: String,
 }
 
@@ -136,7 +137,7 @@ pub enum RefusalKind {
     Invalid,
     /// A file or directory at the server is unusable.
     Files,
-    /// Another server that it should send to is unreachable.
+    /// The other server, to which the server should connect, is unreachable.
     Unreachable,
 }
 

@@ -7,8 +7,8 @@ use crate::path::{Arrival, Clock};
 use crate::plan::{StreamSpec, TrainSpec};
 use crate::result::{Hops, MtuProof, ProbeFigures, SentProbes, TcpSegments};
 
-/// The messages of a path measurement's client on the control channel: `Begin`, then any of the others,
-/// each after the answer to the previous one, and `Finished`.
+/// The messages of a path measurement's client on the control channel: `Begin`, then any of the
+/// others, each after the answer to the previous one, and finally `Finished`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathOrder {
@@ -19,7 +19,7 @@ pub enum PathOrder {
     },
     /// Data may arrive on the flow.
     Start,
-    /// Stop the current operation early; it is answered nevertheless.
+    /// Stop the current operation early. The server still answers it.
     Stop,
     /// Determine the hops to the client.
     Hops {
@@ -59,8 +59,8 @@ pub enum PathEvent {
     Accepted {
         /// The state of the server's clock.
         clock: Clock,
-        /// Derived from the session's secret and the boot id of the host. Equal values mean that
-        /// both ends run on one kernel, and so on one clock.
+        /// A value derived from the session's secret and the boot id of the host. Equal values mean
+        /// that both ends run on the same kernel, and so have the same clock.
         boot: Option<[u8; 16]>,
     },
     /// The server refuses the measurement; the session ends.
@@ -82,9 +82,10 @@ pub enum PathEvent {
     Tcp(TcpSegments),
     /// The answer to `Send`, after the stream ended.
     Sent(SentProbes),
-    /// The answer to `SendTrains`, after the trains ended: the time that each took to leave.
+    /// The answer to `SendTrains`, after the trains ended, with the sending time of each train.
     SentTrains {
-        /// The packets that the kernel accepted and the seconds this took, per train.
+        /// The number of packets that the kernel accepted and the sending time in seconds, per
+        /// train.
         trains: Vec<(u32, f64)>,
     },
     /// The answer to `Count`.

@@ -19,17 +19,17 @@ pub enum ProbeKind {
 /// The header of a probe, big-endian:
 ///
 /// ```text
-///  0  8  tag: which flow; derived from the session's secret
+///  0  8  tag of the flow; derived from the session's secret
 ///  8  1  kind: 0 request, 1 answer, 2 of a stream, 3 of a train
 ///  9  1  train, from 0; zero in the other kinds
-/// 10  2  bytes of payload that the answer is to have, no more than the request's own
-/// 12  4  number: the lower half, of a stream's
-/// 16  8  time of sending in ns, by the sender's clock of the day
-/// 24  8  in an answer: when the request arrived
-/// 32  8  in an answer: when it was sent; in a stream the whole number
+/// 10  2  payload bytes of the answer, at most those of the request
+/// 12  4  number; in a stream its lower 32 bits
+/// 16  8  sending time in ns, by the sender's `CLOCK_REALTIME`
+/// 24  8  in an answer: the arrival time of the request
+/// 32  8  in an answer: its sending time; in a stream the whole number
 /// ```
 ///
-/// An answer repeats the request's number and time of sending.
+/// An answer repeats the number and the sending time of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeHeader {
     /// The tag of the flow, which only the two ends know.
@@ -70,7 +70,7 @@ impl ProbeHeader {
         bytes
     }
 
-    /// Parses the header of `datagram`; `None` if there is none. The caller compares the tag.
+    /// Parses the header of `datagram`; `None` if it is invalid. The caller compares the tag.
     pub fn decode(datagram: &[u8]) -> Option<Self> {
         let bytes: &[u8; PROBE_BYTES] = datagram.first_chunk()?;
         let field = |at: usize| {

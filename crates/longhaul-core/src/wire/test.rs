@@ -14,15 +14,15 @@ use crate::result::{SideResult, SideSample, TestResult, TestSample};
 pub enum TestOrder {
     /// The plan to run.
     Plan(Box<TestPlan>),
-    /// The client accepts data connections at this port of the address that the control channel
-    /// comes from.
+    /// The client accepts data connections at this port. The address is that of the client's
+    /// control channel.
     Listening {
         /// The TCP port, or the UDP port of a test over UDP.
         port: u16,
     },
-    /// Start: the sender may send.
+    /// The sender may start.
     Start,
-    /// Stop early: the sender ends its streams as at the end of the time.
+    /// Stop early: the sender ends its streams as at the end of the test's duration.
     Stop,
     /// The client has the result; the session ends.
     Finished,
@@ -66,9 +66,9 @@ pub const TARGET_LIMIT_BYTES: usize = 255 + 8;
 pub enum ThirdOrder {
     /// Run a test as the client of another server.
     Run {
-        /// `HOST:PORT` of the other server, as the requested server resolves it.
+        /// The `HOST:PORT` of the other server, which the requested server resolves.
         target: String,
-        /// The plan, seen from the requested server.
+        /// The plan, in which the requested server is the client.
         plan: Box<TestPlan>,
     },
     /// Stop early and cleanly.

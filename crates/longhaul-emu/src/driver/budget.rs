@@ -3,10 +3,11 @@
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::units::{Bytes, Rate};
 
-/// The rate that the budget assumes for a link without a rate: more than one thread forwards.
+/// The rate that the budget assumes for a link without a rate; it is more than one thread can
+/// forward.
 pub(crate) const UNLIMITED: Rate = Rate::from_bps(40_000_000_000);
 
-/// Memory for slots that are larger than their packets, and for the first packets.
+/// Memory for the unused parts of slots, and for the first packets.
 const SPARE: Bytes = Bytes::mib(64);
 
 /// Returns the memory budget for packets that leave from `side`: packets in flight at the link's

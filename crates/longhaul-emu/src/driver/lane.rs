@@ -29,19 +29,19 @@ pub(crate) struct Lane {
     model: LinkModel,
     store: Store,
     schedule: Schedule,
-    /// The model's answer for the packet read last.
+    /// The pieces of the packet read last, as the model returned them.
     pieces: Vec<Piece>,
     entered: Traffic,
     delivered: Traffic,
     dropped: DropCounts,
     /// The time at which the packet read last entered.
     entered_at: LinkTime,
-    /// The expected duration of the next departure.
+    /// The expected duration of a departure.
     departure_cost: Duration,
     /// Lateness of departures in nanoseconds.
     lateness: Histogram<u64>,
     causes: LatenessCauses,
-    /// True once the source is gone because its interface was deleted.
+    /// True once the source no longer exists because its interface was deleted.
     closed: bool,
 }
 
@@ -81,7 +81,7 @@ impl Lane {
         self.store.reserve()
     }
 
-    /// Returns the device to wait on for packets, or `None` if it is gone.
+    /// Returns the device to wait on for packets, or `None` if the device no longer exists.
     pub(super) fn source(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.source.readiness())
     }
@@ -93,8 +93,8 @@ impl Lane {
         self.schedule.next().map(|at| at.before(self.departure_cost / 2))
     }
 
-    /// Reads one packet, if one waits, and schedules or drops it. Returns the expected duration of
-    /// its departure.
+    /// Reads a waiting packet, if there is one, and schedules or drops it. Returns the expected
+    /// duration of its departure.
     ///
     /// The packet is assumed to have entered `waited` ago.
     pub(super) fn admit(
@@ -145,7 +145,7 @@ impl Lane {
         }
     }
 
-    /// Writes one piece, if one is due.
+    /// Writes a piece that is due, if there is one.
     pub(super) fn release(
         &mut self,
         clock: impl Fn() -> LinkTime,
@@ -179,7 +179,7 @@ impl Lane {
     }
 
     /// Updates the expected duration of a departure, a moving mean over some dozens of departures.
-    /// An interrupted departure is ignored because it does not predict the next one.
+    /// An interrupted departure is ignored, because it does not predict later ones.
     fn learn_cost(&mut self, took: Duration) {
         const WEIGHT: u32 = 32;
         const LONGEST: Duration = Duration::from_micros(100);

@@ -15,8 +15,8 @@ pub(super) struct Outbox<T> {
     waker: Arc<Waker>,
 }
 
-/// The receiving end of a mailbox. A busy thread polls it at almost no cost; a sleeping thread is
-/// woken by the descriptor.
+/// The receiving end of a mailbox. A busy thread polls it at almost no cost. The descriptor wakes a
+/// sleeping thread.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
     letters: Receiver<T>,
@@ -45,7 +45,7 @@ impl<T> fmt::Debug for Outbox<T> {
 }
 
 impl<T> Outbox<T> {
-    /// Sends a message. Returns false if the receiver is gone.
+    /// Sends a message. Returns false if the receiver has been dropped.
     pub(super) fn send(&self, message: T) -> bool {
         let sent = self.letters.send(message).is_ok();
         self.waker.rung.store(true, Ordering::Release);
@@ -56,7 +56,7 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Returns the messages that have arrived, if any may have since the last call.
+    /// Returns the messages that have arrived since the last call.
     pub(super) fn take(&self) -> impl Iterator<Item = T> {
         let rung = self.waker.rung.load(Ordering::Relaxed)
             && self.waker.rung.swap(false, Ordering::Acquire);

@@ -1,11 +1,11 @@
-//! Moves packets between devices as the link model says.
+//! Moves packets between devices as the link model decides.
 //!
-//! A [`Lane`] is one direction. It reads a packet from the sender's device, asks the model, keeps
-//! the packet in its `Store` until the last piece is due, and writes the pieces to the receiver's
-//! device. [`Driver`] runs any number of lanes, usually the two of a link, on one thread. The
-//! thread takes requests from a mailbox: report the counters, or change a lane's model. A `Warmer`
-//! touches memory ahead of the thread. A `Timeline` records the thread's recent long steps, so that
-//! lateness can be attributed to its causes.
+//! A [`Lane`] is one direction. It reads a packet from the sender's device, queries the model,
+//! keeps the packet in its `Store` until the last piece is due, and writes the pieces to the
+//! receiver's device. [`Driver`] runs any number of lanes, usually the two of a link, on one
+//! thread. The thread takes requests from a mailbox: report the counters, or change a lane's model.
+//! A `Warmer` touches memory ahead of the thread. A `Timeline` records the thread's recent long
+//! steps, so that lateness can be attributed to its causes.
 //!
 //! Invariants:
 //!

@@ -9,13 +9,13 @@ use longhaul_sys::tun::MAX_FRAME;
 
 use super::warmer::Reserve;
 
-/// Slot sizes in bytes: acknowledgements and small requests, packets of an MTU of 1500 and of 9000,
-/// and the super-packets of slower flows. The last size takes every frame and is a multiple of
-/// [`UNIT`].
+/// The slot sizes in bytes: for acknowledgements and small requests, for packets of an MTU of 1500
+/// and of 9000, and for the super-packets of slower flows. The last size fits every frame and is a
+/// multiple of [`UNIT`].
 const SLOTS: [usize; 7] =
     [256, 2 << 10, 9 << 10, 16 << 10, 32 << 10, 48 << 10, MAX_FRAME.next_multiple_of(UNIT)];
 
-/// The slot class that takes any frame.
+/// The slot class that fits any frame.
 const LARGEST: usize = SLOTS.len() - 1;
 
 /// The unit of slot sizes: one cache line.
@@ -24,19 +24,20 @@ const UNIT: usize = 64;
 /// The bytes carved into slots of one size at a time. A larger slot is carved singly.
 const CARVING: usize = 128 << 10;
 
-/// The bytes touched at the start: two huge pages, so that the first packets do not wait for the
-/// kernel to clear pages.
+/// The bytes touched at the start: two huge pages, so that the first packets do not wait until the
+/// kernel has cleared pages.
 const WARM: usize = 4 << 20;
 
-/// The limits of the memory that is touched beyond the carved part, which is half as much again.
-/// Two pools at the lower limit stay far below the 32 MiB that a link without delay may touch.
+/// The limits of the memory that is touched ahead of use, which is half as much as the memory in
+/// use. Two pools at the lower limit stay far below 32 MiB, the most that a link without delay may
+/// touch.
 const AHEAD: std::ops::RangeInclusive<usize> = (6 << 20)..=(48 << 20);
 
 /// Memory for packets in flight: slots of a few sizes within a byte budget.
 ///
-/// The slot freed last is handed out first, while it is still in the processor's cache. A ring over
-/// the whole capacity would cause two cache misses per packet; here a short delay touches only the
-/// memory that its packets need.
+/// The slot freed last is reused first, while it is still in the processor's cache. A ring over the
+/// whole capacity would cause two cache misses per packet. With this order a link with a short
+/// delay touches only the memory that its packets need.
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Mapping,
@@ -58,8 +59,8 @@ impl Pool {
     /// Creates a pool that touches at most `budget`, which [`Pool::set_budget`] can raise to
     /// `most`.
     pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
-        // Under strict overcommit the mapping may fail for `most`; then the pool maps `budget`
-        // only.
+        // Under strict overcommit the mapping of `most` bytes may fail. Then the pool maps only
+        // `budget` bytes.
         let size = |bytes: Bytes| (bytes.get() as usize).clamp(WARM, 1 << 38);
         let memory = Mapping::reserve(size(most)).or_else(|_| Mapping::reserve(size(budget)))?;
         let reserve = Reserve::new(memory.prefault(), WARM);
@@ -79,16 +80,16 @@ impl Pool {
         self.budget = (budget.get() as usize).clamp(WARM, self.memory.len());
     }
 
-    /// Returns a slot that takes any frame, or `None` if the budget is used up.
+    /// Returns a slot that fits any frame, or `None` if the budget is used up.
     pub(super) fn take_largest(&mut self) -> Option<Slot> {
         self.take_class(LARGEST)
     }
 
-    /// Returns a slot that fits a frame of `length` bytes closely, if moving the frame from its
+    /// Returns a slot that closely fits a frame of `length` bytes, if moving the frame out of its
     /// largest-class slot is worth a copy.
     ///
-    /// Small frames are always moved. Large frames cost more to copy and are moved only if memory
-    /// is short: half of the budget is carved.
+    /// Small frames are always moved. Large frames cost more to copy, so they are moved only if
+    /// memory is short: if half of the budget is carved.
     pub(super) fn take_smaller(&mut self, length: usize) -> Option<Slot> {
         const ALWAYS: usize = 16 << 10;
         let class = SLOTS.iter().position(|size| length <= *size)?;
@@ -107,7 +108,7 @@ impl Pool {
         Some(Slot { class: class as u8, place })
     }
 
-    /// Takes a slot back.
+    /// Returns a slot to the pool.
     pub(super) fn give(&mut self, slot: Slot) {
         self.free[usize::from(slot.class)].push(slot.place);
     }
@@ -130,7 +131,7 @@ impl Pool {
         self.memory.copy_within(start..start + length, to.span().0);
     }
 
-    /// Returns the highest amount of memory handed out so far.
+    /// Returns the largest amount of memory in use so far.
     pub(super) fn touched(&self) -> Bytes {
         Bytes::new(self.carved as u64)
     }
@@ -139,7 +140,7 @@ impl Pool {
         let size = SLOTS[class];
         let room = self.budget.saturating_sub(self.carved);
         let count = (CARVING / size).max(1).min(room / size);
-        // The slots are pushed in reverse so that the first one is handed out first.
+        // The slots are pushed in reverse order, so that the first one is used first.
         let start = self.carved;
         let places = (0..count).rev().map(|i| ((start + i * size) / UNIT) as u32);
         self.free[class].extend(places);

@@ -21,10 +21,10 @@ use crate::link::{LinkModel, LinkTime};
 /// The number of pieces that leave in one direction before the other direction's turn.
 const BATCH: usize = 8;
 
-/// The lowest real-time priority: it only has to precede ordinary threads.
+/// The lowest real-time priority. It only has to exceed the priority of ordinary threads.
 const PRIORITY: i32 = 1;
 
-/// A thread that moves packets over some lanes. Callers name a lane by its index.
+/// A thread that moves packets over some lanes, which callers identify by index.
 #[derive(Debug)]
 pub(crate) struct Driver {
     requests: Outbox<Request>,
@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     _warmer: Warmer,
 }
 
-/// The counters of a driver's lanes at one moment.
+/// The counters of a driver's lanes at one time.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// The reports in the order of the lanes given to the driver.
@@ -55,18 +55,18 @@ impl Driver {
         let (requests, inbox) = mailbox()?;
         let warmer = Warmer::start(lanes.iter().map(Lane::reserve).collect())?;
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
-            // The default timer slack of 50 us would delay every departure by as much.
+            // The default timer slack of 50 us would delay every departure by up to 50 us.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-            // Real-time priority, where permitted: when all processors are busy, as during a fast
-            // transfer, an ordinary thread waits for tens of milliseconds at a time.
+            // The thread gets real-time priority if permitted: when all processors are busy, as
+            // during a fast transfer, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
             run(&mut lanes, &inbox, realtime);
         })?;
         Ok(Driver { requests, thread: Some(thread), _warmer: warmer })
     }
 
-    /// Returns the counters so far, all taken at one moment between two packets. Returns `None` if
-    /// the thread has ended, which happens only after a panic.
+    /// Returns the counters so far, all taken at one time between two packets. Returns `None` if
+    /// the thread has ended, which only a panic causes.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let (reply, answer) = channel();
         self.requests.send(Request::Tell(reply));
@@ -104,12 +104,12 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
     let strain = Strain::begin();
     let mut timeline = Timeline::begin(clock());
     // The time at which the next packet may enter. Each entry costs the thread a departure later.
-    // Entering at full speed while nothing is due would build a burst that cannot leave at the
-    // speed at which it came. A link without a rate is as fast as packets enter and leave in turns.
+    // If packets entered at full speed while none is due, they would form a burst that cannot leave
+    // at the same speed. On a link without a rate, packets therefore enter and leave in turns.
     let mut open_at = LinkTime::default();
     let mut turn = 0;
     let mut sleeper = Sleeper::default();
-    // How long the packet that ended a sleep waited for the thread to wake up.
+    // The time that the packet that ended a sleep waited for the thread to wake up.
     let mut waited = Duration::ZERO;
     loop {
         for request in inbox.take() {
@@ -117,7 +117,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
                 Request::Tell(reply) => {
                     let now = clock();
                     let lanes = lanes.iter().map(|lane| lane.report(now)).collect();
-                    // If the requester is gone, nobody needs the answer.
+                    // If the requester no longer exists, the answer is not needed.
                     let _ = reply.send(Snapshot { lanes, processor: strain.share() });
                 }
                 Request::Set { lane, budget, change } => {
@@ -128,7 +128,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
                 Request::Stop => return,
             }
         }
-        // Departures go first: they have a due time, while arrivals can wait in their device.
+        // Departures precede arrivals: they have a due time, while arrivals can wait in their
+        // device.
         let mut busy = false;
         for lane in &mut *lanes {
             busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
@@ -139,8 +140,8 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
         if busy || clock() < open_at {
             continue;
         }
-        // One packet, from the direction whose turn was longer ago: a full device must not delay
-        // the acknowledgements of the other direction.
+        // The thread reads one packet, from the direction that was read less recently: a full
+        // device must not delay the acknowledgements of the other direction.
         for _ in 0..lanes.len() {
             turn = (turn + 1) % lanes.len();
             if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited), &mut timeline)
@@ -161,7 +162,7 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
 
 /// Measures the processor time of the calling thread.
 ///
-/// A figure that the kernel does not provide is zero. Then the warning based on it is missing, but
+/// A figure that the kernel does not provide is zero. The warning based on it is then missing, but
 /// lateness still shows the effects of a starved thread.
 #[derive(Debug)]
 pub(super) struct Strain {

@@ -17,16 +17,16 @@ pub(super) struct Departure {
 /// The pieces in flight in order of departure. Pieces due at the same time keep the order of
 /// arrival.
 ///
-/// Adding a piece that is due last takes constant time, and on a link that keeps order every piece
-/// is. Only a piece that overtakes others goes to a heap.
+/// Adding a piece that is due last takes constant time. Without jitter and reordering every piece
+/// is due last. Only a piece that overtakes others is stored in a heap.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     in_order: VecDeque<Departure>,
     overtaking: BinaryHeap<Reverse<Overtaker>>,
     /// The number of overtaking pieces so far, which orders those due at the same time.
     overtakers: u64,
-    /// Held pieces in the order of their release. Each is also due at its own time, and these times
-    /// increase.
+    /// The held pieces in the order of their release. Each also has a latest departure time, and
+    /// these times increase.
     held: VecDeque<Departure>,
 }
 
@@ -45,7 +45,7 @@ impl Schedule {
         }
     }
 
-    /// Makes the piece held longest leave at `at`, among those that are not due by then anyway.
+    /// Makes the piece that was held first leave at `at`, unless it is due by then.
     pub(super) fn release(&mut self, at: LinkTime) {
         self.place_held_until(at);
         if let Some(mut departure) = self.held.pop_front() {
@@ -54,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// Moves the held pieces that are due by `at` to their place among the others.
+    /// Moves the held pieces that are due by `at` to the other pieces.
     fn place_held_until(&mut self, at: LinkTime) {
         while self.held.front().is_some_and(|held| held.piece.at <= at) {
             if let Some(departure) = self.held.pop_front() {
@@ -88,8 +88,8 @@ impl Schedule {
     pub(super) fn take_due(&mut self, now: LinkTime) -> Option<Departure> {
         let next = self.next().filter(|next| *next <= now)?;
         self.place_held_until(next);
-        // An in-order piece that is due at the same time came first: when the overtaking piece was
-        // added, a later one was at the end, so this one was already there.
+        // At equal times the in-order piece comes first: it was already in the queue when the
+        // overtaking piece was added, because a piece at the end of the queue was later.
         if self.in_order.front().is_some_and(|departure| departure.piece.at == next) {
             return self.in_order.pop_front();
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::link::{PacketShape, Treatment};
 
-    /// A departure at `at`, recognisable by the first of its segments.
+    /// Returns a departure at `at`, identified by its first segment, `mark`.
     fn departure(parcel: ParcelId, at: u64, mark: u32) -> Departure {
         let at = LinkTime::from_nanos(at);
         let piece = Piece { segments: mark..mark + 1, at, treatment: Treatment::default() };

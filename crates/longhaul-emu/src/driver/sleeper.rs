@@ -8,41 +8,40 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::timeline::Timeline;
 use crate::link::LinkTime;
 
-/// Waits for the time of a departure, or for a packet.
+/// Waits until the time of a departure, or until a packet arrives.
 ///
-/// The kernel's timer wakes a thread some time after the requested moment: about 5 us on a busy
+/// The kernel's timer wakes a thread some time after the requested time: about 5 us on a busy
 /// processor, 100 us on a virtual processor that was idle. The sleeper learns this delay, requests
-/// an earlier moment and spins for the rest. It spins for at most an eighth of a wait, so that a
-/// packet every few microseconds does not keep the processor from the programs at the ends of the
-/// link.
+/// an earlier time and spins for the rest. It spins for at most an eighth of a wait, so that a
+/// packet every few microseconds leaves the processor to the programs at the ends of the link.
 #[derive(Debug, Default)]
 pub(super) struct Sleeper {
     /// The timer's delay, as a moving mean.
     overshoot: Duration,
     /// The deviation from that mean, as a moving mean.
     deviation: Duration,
-    /// The last departure that the thread slept for. The thread spins for the remaining time until
-    /// then.
+    /// The time of the last departure for which the thread slept. Until then the thread only spins.
     slept_for: LinkTime,
-    /// The time at which the thread last gave up the processor.
+    /// The time at which the thread last released the processor.
     rested_at: LinkTime,
 }
 
-/// The longest time that a real-time thread holds the processor, and its rest after that: 8 %,
-/// spread evenly. The kernel reserves 5 % for ordinary threads. If they did not get it, the kernel
-/// takes it in one interval of 50 ms (the fair server of kernel/sched/deadline.c;
-/// `sched_rt_runtime_us` before Linux 6.12), and packets would be that late.
+/// The longest time that a real-time thread uses the processor without rest, and the length of the
+/// rest. The rest is 8 %, spread evenly. The kernel reserves 5 % for ordinary threads. If these do
+/// not get it, the kernel takes it in one interval of 50 ms (the fair server of
+/// kernel/sched/deadline.c; `sched_rt_runtime_us` before Linux 6.12), which delays packets by as
+/// much.
 const STINT: Duration = Duration::from_micros(2500);
 const REST: Duration = Duration::from_micros(200);
 
 impl Sleeper {
-    /// Waits until `due`, if there is one, but not after one of `sources` becomes readable. The
-    /// wait may end early. Returns the estimated time for which a source that ended the wait was
-    /// already readable.
+    /// Waits until `due`, if given, or until one of `sources` becomes readable, whichever is first.
+    /// The wait may end early. Returns the estimated time for which the source that ended the wait
+    /// had been readable.
     ///
     /// The estimate is half of the timer's delay: a source filled by another processor wakes the
     /// thread as the timer does, a source filled by the thread's own processor takes almost no
-    /// time, and the kernel does not report which case it was.
+    /// time, and the kernel does not report the case.
     pub(super) fn wait<'a>(
         &mut self,
         due: Option<LinkTime>,
@@ -74,8 +73,8 @@ impl Sleeper {
         if woke.since(now) >= REST {
             self.rested_at = woke;
         }
-        // Only a wake-up by the timer measures the timer. An interrupted wait is treated as a short
-        // one.
+        // Only a wake-up by the timer measures the timer's delay. An interrupted wait counts as a
+        // short one.
         match (woken_by, due, sleep) {
             (Ok(0), Some(due), Some(sleep)) => {
                 self.slept_for = due;
@@ -87,7 +86,7 @@ impl Sleeper {
         }
     }
 
-    /// Rests if the thread has not rested for [`STINT`]; for a thread with real-time priority.
+    /// Rests if a real-time thread has not rested for [`STINT`].
     pub(super) fn rest(&mut self, clock: impl Fn() -> LinkTime, timeline: &mut Timeline) {
         let now = clock();
         if now.since(self.rested_at) > STINT {
@@ -98,7 +97,7 @@ impl Sleeper {
         }
     }
 
-    /// Returns how much of the time `left` to sleep; `None` means spin.
+    /// Returns the part of `left` to sleep; `None` means that the thread should spin.
     fn sleep_within(&self, left: Duration) -> Option<Duration> {
         /// The least time to enter and leave the kernel.
         const SHORTEST: Duration = Duration::from_micros(5);
@@ -110,8 +109,8 @@ impl Sleeper {
 
     fn learn(&mut self, overshoot: Duration) {
         const WEIGHT: u32 = 8;
-        /// A longer delay means that the processor did other work, which no earlier request
-        /// compensates.
+        /// A longer delay means that the processor did other work. An earlier request would not
+        /// compensate for it.
         const LONGEST: Duration = Duration::from_micros(250);
         let overshoot = overshoot.min(LONGEST);
         let deviation = overshoot.abs_diff(self.overshoot);

@@ -1,4 +1,4 @@
-//! The packets in flight: each is stored once, however many pieces of it are to leave.
+//! The packets in flight: each is stored once, independent of the number of its pieces.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::link::PacketShape;
 #[derive(Debug)]
 pub(super) struct Store {
     pool: Pool,
-    /// The slot that the next packet is read into; its length is known only afterwards.
+    /// The slot into which the next packet is read; the packet's length is known only after the
+    /// read.
     landing: Slot,
     parcels: Vec<Option<Parcel>>,
     vacant: Vec<u32>,
@@ -52,8 +53,8 @@ impl Store {
         self.pool.bytes(&self.landing, length)
     }
 
-    /// Keeps the frame read last until [`Store::leave`] has been called for each of its `pieces`.
-    /// Returns `None` if there is no memory for it.
+    /// Stores the frame read last until [`Store::leave`] has been called for each of its `pieces`.
+    /// Returns `None` if there is no memory for the frame.
     pub(super) fn keep(
         &mut self,
         length: usize,
@@ -65,7 +66,7 @@ impl Store {
                 self.pool.copy(&self.landing, &slot, length);
                 slot
             }
-            // The frame stays in place, and the next one is read into another slot.
+            // The frame stays in place, and the next frame is read into another slot.
             None => std::mem::replace(&mut self.landing, self.pool.take_largest()?),
         };
         let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces });
@@ -113,7 +114,7 @@ impl Store {
         self.pool.reserve()
     }
 
-    /// Returns the highest amount of memory that packets used so far.
+    /// Returns the largest amount of memory that packets have used so far.
     pub(super) fn touched(&self) -> Bytes {
         self.pool.touched()
     }

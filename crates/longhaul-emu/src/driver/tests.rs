@@ -1,4 +1,5 @@
-//! The driver over socket pairs, which keep frames apart as devices do, in real time.
+//! The driver over socket pairs, which preserve the boundaries of frames as devices do, in real
+//! time.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +32,7 @@ impl PacketDevice for OwnedFd {
     }
 }
 
-/// The host's end of a device, and the emulator's.
+/// Returns the host's end of a device, and the emulator's.
 fn device() -> (UnixDatagram, Arc<OwnedFd>) {
     let (host, emulator) = UnixDatagram::pair().unwrap();
     emulator.set_nonblocking(true).unwrap();
@@ -119,7 +120,7 @@ fn a_lane_whose_device_is_gone_lets_the_others_run() {
     ];
     let driver = Driver::start(lanes).unwrap();
     let frame = Sample { payload: 100, ..Sample::TCP }.frame();
-    // Either of the two lanes that read this device may take it.
+    // Either of the two lanes that read this device may read the packet.
     for _ in 0..8 {
         near.send(&frame).unwrap();
     }

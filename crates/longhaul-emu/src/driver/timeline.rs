@@ -34,17 +34,18 @@ impl Step {
     }
 }
 
-/// A longer step is recorded. A normal step takes 1 to 20 us, or 50 us with cold caches.
+/// The least duration of a recorded step. A normal step takes 1 to 20 us, or 50 us with cold
+/// caches.
 const LONG: Duration = Duration::from_micros(100);
 
-/// The lateness above which a packet is explained: the usual error of an idle round trip.
+/// The lateness above which a packet's causes are recorded: the usual error of an idle round trip.
 pub(super) const LATE: Duration = Duration::from_micros(250);
 
-/// The number of long steps that are kept: more than a packet is likely to have waited through.
+/// The number of long steps that are kept; few packets wait through more.
 const REMEMBERED: usize = 256;
 
-/// The greatest age of the counts that a long step is compared with. What the thread waits during
-/// that age without a long step, some microseconds per wake-up, would be added to the step.
+/// The greatest age of the counts with which a long step is compared. Waiting during that age
+/// outside of long steps, some microseconds per wake-up, is wrongly added to the step.
 const STALE: Duration = Duration::from_millis(1);
 
 /// The recent long steps of the driver's thread, used to attribute the lateness of a packet to
@@ -54,9 +55,10 @@ const STALE: Duration = Duration::from_millis(1);
 /// the time that preceding packets took.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    /// `None` if the kernel provides no counts; then a long step is attributed to itself only.
+    /// `None` if the kernel provides no counts; then the whole duration of a long step has the
+    /// cause of that step.
     gauge: Option<ScheduleGauge>,
-    /// The counts at `since`, and how long the thread has slept after it.
+    /// The counts at `since`, and the time that the thread has slept since then.
     counts: ThreadSchedule,
     since: LinkTime,
     slept: Duration,
@@ -72,12 +74,12 @@ struct LongStep {
     to: LinkTime,
     waited: Duration,
     withheld: Duration,
-    /// The cause of the rest.
+    /// The cause of the remaining time.
     cause: LatenessCause,
 }
 
 impl Timeline {
-    /// Starts a timeline for the calling thread at the link's time `at`.
+    /// Starts a timeline for the calling thread at time `at` of the link.
     pub(super) fn begin(at: LinkTime) -> Self {
         let gauge = ScheduleGauge::current().ok();
         let counts = gauge.as_ref().and_then(|gauge| gauge.read().ok()).unwrap_or_default();
@@ -104,8 +106,8 @@ impl Timeline {
         }
     }
 
-    /// Records a sleep from `from` until the thread `woke`. `until` is the requested wake-up time,
-    /// if there was one.
+    /// Records a sleep from `from` to `woke`. `until` is the requested wake-up time, if the sleep
+    /// had one.
     pub(super) fn slept(&mut self, from: LinkTime, until: Option<LinkTime>, woke: LinkTime) {
         let meant = until.map_or(woke, |until| until.min(woke));
         self.slept += meant.since(from);
@@ -145,7 +147,7 @@ impl Timeline {
         self.long.push_back(LongStep { from, to, waited, withheld, cause: step.cause() });
     }
 
-    /// Adds to `causes` the reasons for which a packet that was due at `due` left at `left`.
+    /// Adds to `causes` the reasons why a packet that was due at `due` left at `left`.
     pub(super) fn explain(&self, due: LinkTime, left: LinkTime, causes: &mut LatenessCauses) {
         let late = left.since(due);
         if late <= LATE {
@@ -168,9 +170,9 @@ impl Timeline {
     }
 }
 
-/// Returns two parts of a step of `length`, which ends a period `awake` without sleep: the part in
-/// which the thread waited for a processor, and the part in which it neither ran nor waited. Before
-/// the step the thread ran all the time, or the step before would have been long.
+/// Splits a step of `length` that ends a period `awake` without sleep. Returns the part in which
+/// the thread waited for a processor, and the part in which it neither ran nor waited. Before the
+/// step the thread ran all the time; otherwise the previous step would have been long.
 fn part(
     counted: ThreadSchedule,
     awake: Duration,
@@ -227,7 +229,7 @@ mod tests {
         // Half of the long write, then normal work.
         assert_eq!(explain(2500, 3100), (1, [250, 125, 0, 125, 0, 100]));
         assert_eq!(explain(900, 4500), (1, [600, 250, 400, 250, 0, 2100]));
-        // The packet left during the long write, whose middle counts.
+        // The packet left during the long write; its departure is the middle of the write.
         assert_eq!(explain(1900, 2500), (1, [250, 125, 0, 125, 0, 100]));
     }
 

@@ -1,9 +1,9 @@
 //! Touches the memory of the pools before packets need it.
 //!
-//! The kernel clears a page when it is first touched, a huge page of 2 MiB at a time, and the host
-//! of a virtual machine may have to find the memory first. If the link's thread waits for that
-//! while it reads a packet, everything due meanwhile is late by milliseconds. A thread of ordinary
-//! priority therefore stays some megabytes ahead of the memory in use.
+//! The kernel clears a page at the first access, a huge page of 2 MiB at a time, and the host of a
+//! virtual machine may have to find the memory first. If the link's thread waits for this while it
+//! reads a packet, all packets that are due are late by milliseconds. A thread of ordinary priority
+//! therefore touches memory some megabytes ahead of its use.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use longhaul_sys::memory::Prefault;
 /// The bytes touched at a time: one huge page.
 const STEP: usize = 2 << 20;
 
-/// The memory that a pool wants touched, shared with the thread that touches it.
+/// The amount of memory that a pool needs soon, shared with the thread that touches it.
 #[derive(Debug)]
 pub(super) struct Reserve {
     memory: Prefault,
     wanted: AtomicUsize,
-    /// Written only by the thread that touches.
+    /// The bytes touched so far, written only by the thread that touches memory.
     touched: AtomicUsize,
     warmer: OnceLock<Thread>,
 }
@@ -53,7 +53,8 @@ impl Reserve {
         if touched >= self.wanted.load(Ordering::Relaxed) {
             return false;
         }
-        // If the kernel cannot do it or has no memory, the first write does it.
+        // If the kernel does not support the call or has no memory, the first write allocates the
+        // page.
         let _ = self.memory.touch(touched..touched + STEP);
         self.touched.store(touched + STEP, Ordering::Relaxed);
         true

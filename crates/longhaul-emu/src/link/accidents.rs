@@ -1,4 +1,4 @@
-//! The stage of marks, damage and duplicates of single segments.
+//! The stage for marks, damage and duplicates of single segments.
 
 use longhaul_core::plan::{LinkPlan, Side};
 
@@ -13,7 +13,7 @@ pub(super) struct Accidents {
     corrupt: Chance,
     corrupt_silent: Chance,
     duplicate: Chance,
-    /// Selects the bit to damage.
+    /// The random numbers that select the bit to damage.
     bits: Stream,
 }
 
@@ -70,7 +70,7 @@ impl Accidents {
         }
         while let Some(number) = self.duplicate.take(&numbers) {
             if let Some(at) = batch.isolate(number) {
-                // The duplicate is intact.
+                // The duplicate is not damaged.
                 let mark_ce = batch.pieces[at].treatment.mark_ce;
                 let treatment = Treatment { mark_ce, duplicate: true, ..Treatment::default() };
                 let duplicate = Piece { treatment, ..batch.pieces[at].clone() };

@@ -66,13 +66,13 @@ impl Manager {
 ///
 /// CoDel decides when a segment reaches the head of the queue. In a queue that is served in order,
 /// that time depends only on earlier segments, so the decision can be made when the segment
-/// arrives. One input is unknown then: whether less than a packet will be behind the segment. The
-/// caller compensates with a target that is at least a packet's transmission time.
+/// arrives. One input is unknown at that time: whether less than a packet will follow the segment.
+/// The caller compensates with a target that is at least a packet's transmission time.
 #[derive(Debug, Clone)]
 pub(super) struct Codel {
     target: Duration,
     interval: Duration,
-    /// The time at which the wait will have been above the target for an interval.
+    /// The time at which the wait will have been above the target for one interval.
     first_above: Option<LinkTime>,
     dropping: bool,
     drop_next: LinkTime,
@@ -123,8 +123,7 @@ impl Codel {
             self.dropping = true;
             self.advance = false;
             let delta = self.count - self.last_count;
-            // After a recent dropping state, the rate of dropping continues at about its last
-            // value.
+            // After a recent dropping state, dropping continues at about its last rate.
             let recent = head.since(self.drop_next) < self.interval * 16;
             self.count = if delta > 1 && recent { delta } else { 1 };
             self.last_count = self.count;
@@ -157,8 +156,8 @@ impl Codel {
 /// PIE (RFC 8033, sections 4 and 5), called once per arriving segment.
 ///
 /// The controller of PIE runs every 15 ms. Between two arrivals the queue only shrinks, so the
-/// missed runs are made up when the next segment arrives, each with the wait at its time. The wait
-/// is known exactly, not estimated from a departure rate.
+/// controller runs for all missed times when the next segment arrives, each time with the wait at
+/// that time. The wait is known exactly and is not estimated from a departure rate.
 #[derive(Debug, Clone)]
 pub(super) struct Pie {
     target: Duration,
@@ -212,7 +211,7 @@ impl Pie {
         if calm || small {
             return Management::Pass;
         }
-        // Drops are spread: neither too soon nor too long after another (section 5.4).
+        // Drops are spread evenly over time (section 5.4).
         self.accumulated += self.drop_probability;
         if self.accumulated < 0.85 {
             return Management::Pass;
@@ -234,7 +233,7 @@ impl Pie {
             self.next_update = self.next_update + UPDATE;
             let at_rest = self.drop_probability == 0.0 && self.wait_before.is_zero();
             if at_rest && free_at <= self.next_update && self.burst_allowance == MAX_BURST {
-                // The state is constant from here on, however long the link stays idle.
+                // From here on the state does not change during idle time.
                 let phase = now.since(self.next_update).as_nanos() % UPDATE.as_nanos();
                 if self.next_update <= now {
                     self.next_update = now + (UPDATE - Duration::from_nanos(phase as u64));
@@ -259,7 +258,7 @@ impl Pie {
             p if p < 1e-1 => 2.0,
             _ => 1.0,
         };
-        // Large probabilities do not jump (section 5.5).
+        // Large probabilities increase in bounded steps (section 5.5).
         if self.drop_probability >= 0.1 {
             step = step.min(0.02);
         }
@@ -267,7 +266,7 @@ impl Pie {
         if wait.is_zero() && before.is_zero() {
             probability *= 0.98;
         }
-        // A queue that is far too long (section 5.3).
+        // The queue is far too long (section 5.3).
         if wait > Duration::from_millis(250) {
             probability += 0.02;
         }
@@ -299,7 +298,8 @@ mod tests {
     #[test]
     fn drops_begin_after_an_interval_and_come_faster_by_the_control_law() {
         let mut codel = Codel::new(MS(5), MS(100));
-        // 100 ms above the target, then after another 100, 100/sqrt(2), 100/sqrt(3) ... ms.
+        // Drops occur after 100 ms above the target, then after another 100, 100/sqrt(2),
+        // 100/sqrt(3) ... ms.
         assert_eq!(drops(&mut codel, 0..450, 20), [100, 200, 271, 329, 379, 424]);
         assert_eq!(drops(&mut codel, 450..1000, 4), [0; 0]);
         // Dropping starts again after an interval, at the rate it had reached.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// Offers segments every 0.1 ms for `span` ms from `start` ms on, each with a wait of `wait`
-    /// ms; returns the number of segments not passed.
+    /// ms. Returns the number of segments that were dropped or marked.
     fn stopped(pie: &mut Pie, start: u64, span: u64, wait: u64, ecn_capable: bool) -> u64 {
         let mut count = 0;
         for i in 0..span * 10 {

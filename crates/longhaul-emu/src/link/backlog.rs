@@ -7,7 +7,7 @@ use longhaul_core::units::Bytes;
 use super::LinkTime;
 use super::capacity::{Capacity, Progress, bytes_of};
 
-/// The bytes that a bottleneck accepted at one capacity, sent in order from a given time on.
+/// The bytes that a bottleneck accepted at one capacity, sent in order from a start time on.
 #[derive(Debug, Clone)]
 pub(super) struct Phase {
     pub(super) capacity: Capacity,
@@ -17,7 +17,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// Creates a phase that has accepted nothing and sends from `start` on.
+    /// Creates a phase that has accepted no bytes and sends from `start` on.
     pub(super) fn starting(capacity: Capacity, start: LinkTime) -> Self {
         Phase { progress: capacity.begin(start), capacity, start }
     }
@@ -31,14 +31,14 @@ impl Phase {
         }
     }
 
-    /// Forgets everything that was accepted, and sends from `start` on.
+    /// Discards all accepted bytes, and sends from `start` on.
     pub(super) fn restart(&mut self, start: LinkTime) {
         *self = Phase::starting(self.capacity.clone(), start);
     }
 }
 
 /// The phases of earlier plans whose bytes have not all been sent. Their segments keep their times,
-/// so the next plan's segments are sent after them.
+/// so the segments of the next plan are sent after them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Backlog {
     phases: Vec<Ending>,
@@ -70,7 +70,7 @@ impl Backlog {
 
     /// Returns the time at which the last phase ends; the origin if there are none.
     pub(super) fn end(&self) -> LinkTime {
-        // An outage can end a phase before the one that it follows.
+        // An outage can end a phase before the phase that precedes it.
         self.phases.iter().map(|ending| ending.end).max().unwrap_or_default()
     }
 

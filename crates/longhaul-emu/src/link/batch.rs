@@ -1,4 +1,4 @@
-//! The packet in progress: a batch of segments that every stage changes in turn.
+//! The packet in progress: a batch of segments that the stages change in turn.
 
 use std::mem;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! The capacity of a bottleneck: when bytes have been sent at a fixed rate, at a rate that changes
-//! in steps, or with Mahimahi's opportunities.
+//! The capacity of a bottleneck: computes the time by which bytes have been sent at a fixed rate,
+//! at a rate that changes in steps, or with Mahimahi's opportunities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,16 @@ pub(super) enum Capacity {
 pub(super) struct Progress {
     /// The time by which all accepted bytes have been sent, rounded down to a nanosecond.
     pub(super) free_at: LinkTime,
-    /// The remainder of that rounding, in [`UNIT`]s divided by the rate, so that the mean rate is
-    /// exact over any number of packets. With opportunities, the unused bytes of the last one.
+    /// The remainder of the rounding of `free_at`, in [`UNIT`]s divided by the rate, so that the
+    /// mean rate is exact over any number of packets. With opportunities, the unused bytes of the
+    /// last one.
     rest: u64,
     /// With opportunities, the index of the last one used.
     opportunity: u64,
 }
 
-/// One byte in bits x 10^9: a rate in bit/s is then the amount sent per nanosecond.
+/// One byte in units of 10^-9 bit, so that a rate in bit/s is the number of units sent per
+/// nanosecond.
 const UNIT: u64 = 8_000_000_000;
 
 impl Capacity {
@@ -87,7 +89,7 @@ impl Capacity {
             Capacity::Steps(rates) => {
                 rates.done(progress.free_at) - rates.done(now) + u128::from(progress.rest)
             }
-            // What the opportunity at `now` carries has been sent by now.
+            // The bytes of the opportunity at `now` count as sent.
             Capacity::Opportunities(all) => all.carried(progress, now + Duration::from_nanos(1)),
         }
     }
@@ -179,8 +181,8 @@ impl StepRates {
 
     fn after(&self, progress: Progress, bytes: u64) -> Progress {
         let target = self.done(progress.free_at) + units_of(bytes) + u128::from(progress.rest);
-        // The earliest time at which this amount could be sent: before a pause that follows, not
-        // after it.
+        // The result is the earliest time at which this amount could be sent: the start of a
+        // following pause, not its end.
         let (cycles, target) = match self.period {
             Some((_, work)) => {
                 let cycles = target.saturating_sub(1) / work;
@@ -277,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Returns the times at which `packets` have been sent that enter at `now` after the others.
+    /// Returns the times at which `packets`, which all enter at `now`, have been sent.
     fn sent(capacity: &Capacity, now: LinkTime, packets: &[u64]) -> Vec<f64> {
         let mut progress = capacity.begin(now);
         let send = |bytes: &u64| {

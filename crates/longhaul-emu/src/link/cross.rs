@@ -58,8 +58,8 @@ impl Cross {
         Some((at, 1 + self.bursts.failures(burst, self.end), burst))
     }
 
-    /// Skips the bursts before `time`. Poisson traffic has no memory, so the later bursts are as
-    /// likely as without the gap.
+    /// Skips the bursts before `time`. Poisson traffic is memoryless, so this does not change the
+    /// statistics of later bursts.
     pub(super) fn skip_to(&mut self, time: LinkTime) {
         let time = time.as_nanos() as f64;
         if self.next < time {

@@ -44,13 +44,13 @@ impl Delay {
         self.trace.is_none() && self.jitter.is_none()
     }
 
-    /// Returns the departure of segments sent at `sent` with the constant delay.
+    /// Returns the departure time of segments sent at `sent` with the constant delay.
     pub(super) fn depart(&mut self, sent: LinkTime) -> LinkTime {
         self.last = self.last.max(sent + self.constant);
         self.last
     }
 
-    /// Replaces the times at which pieces were sent by the times at which they leave.
+    /// Adds the delay to the times of all pieces.
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         if self.jitter.is_some() {
             batch.replace_pieces(|batch, piece| self.vary(batch, &piece));
@@ -128,7 +128,7 @@ impl Variation {
         let (u, v) = self.stream.units(number);
         let added = match &self.spread {
             Distribution::Uniform(width) => (2.0 * u - 1.0) * width,
-            // Box and Muller, 1958.
+            // The method of Box and Muller (1958).
             Distribution::Normal(deviation) => (-2.0 * u.ln()).sqrt() * (TAU * v).cos() * deviation,
             Distribution::Pareto(deviation) => {
                 let late = (u.powf(-1.0 / PARETO_SHAPE) - PARETO_MEAN) / PARETO_DEVIATION;
@@ -168,7 +168,8 @@ mod tests {
     }
 
     /// Compares quantiles with those of the distribution. The standard error of a quantile is
-    /// sqrt(q(1-q)/n) over the density there; the tolerance is about four standard errors.
+    /// sqrt(q(1-q)/n) divided by the density at the quantile; the tolerance is about four standard
+    /// errors.
     fn assert_quantiles(sorted: &[f64], expected: &[(f64, f64, f64)]) {
         for (q, value, tolerance) in expected {
             let found = sorted[(q * sorted.len() as f64) as usize];

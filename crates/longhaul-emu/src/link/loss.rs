@@ -24,8 +24,9 @@ enum Source {
     Trace(Arc<LossTrace>),
 }
 
-/// A two-state loss model: the good state passes every segment, the bad state passes none. Each
-/// state ends after a segment with a fixed probability, so that the lengths of both are geometric.
+/// A two-state loss model: the good state delivers every segment, the bad state loses every
+/// segment. Each state ends after a segment with a fixed probability, so the lengths of both are
+/// geometric.
 #[derive(Debug, Clone)]
 struct GilbertElliott {
     gaps: Stream,
@@ -55,7 +56,7 @@ impl Losses {
         Some(losses)
     }
 
-    /// Drops the lost segments of a packet that has entered whole.
+    /// Drops the lost segments of a packet whose segments are all present.
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         let mut rest = batch.numbers.clone();
         while let Some(lost) = self.first_in(&rest) {
@@ -66,7 +67,7 @@ impl Losses {
         }
     }
 
-    /// Returns the first run of lost segments that overlaps `segments`, limited to them.
+    /// Returns the first run of lost segments that overlaps `segments`, cut to this range.
     fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
         while self.next.end <= segments.start {
             self.next = self.run_from(self.next.end);
@@ -101,8 +102,8 @@ impl GilbertElliott {
         GilbertElliott { gaps, bursts, to_bad, to_good }
     }
 
-    /// Returns the burst after a good segment number `from`. The link starts in the good state,
-    /// whose remaining length does not depend on how long it has lasted.
+    /// Returns the burst after a good segment with number `from`. The link starts in the good
+    /// state, whose remaining length is independent of its past length.
     fn run_from(&self, from: u64) -> Range<u64> {
         let start = from.saturating_add(1).saturating_add(self.gaps.failures(from, self.to_bad));
         let start = start.min(u64::MAX - 1);

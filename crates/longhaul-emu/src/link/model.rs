@@ -17,12 +17,12 @@ use super::{LinkTime, PacketShape, Piece, Treatment};
 pub struct LinkModel {
     from: Side,
     delay: Delay,
-    /// `None` if the direction only delays, by the same time for all segments.
+    /// `None` if the direction only delays, with the same delay for all segments.
     stages: Option<Box<Stages>>,
-    /// The number of the next segment, from 0. Every random decision belongs to a segment number,
-    /// so the grouping of segments into packets does not matter.
+    /// The number of the next segment, from 0. Every random decision depends on a segment number,
+    /// so it is independent of the division into packets.
     number: u64,
-    /// The bytes that earlier plans have accepted, while the plan has no rate.
+    /// The bytes that earlier plans have accepted, if the present plan has no rate.
     backlog: Backlog,
     counts: Impairments,
     /// Empty buffers for the pieces of the packet in progress.
@@ -48,9 +48,10 @@ impl LinkModel {
 
     /// Applies `plan` to packets offered from `now` on.
     ///
-    /// Packets offered before keep their times, later packets do not leave before them, and the
-    /// bytes that wait for the old rate are sent first, at the old rate. Stages that are equal in
-    /// both plans keep their state, and no random number is used twice. The seed must be the same.
+    /// Packets offered before keep their departure times, and later packets do not leave before
+    /// them. The bytes that wait for the old rate are sent first, at the old rate. Stages that are
+    /// equal in both plans keep their state, and no random number is used twice. The seed must be
+    /// the same.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
         let mut before = self.stages.take();
         if let Some(waiting) = before.as_mut().and_then(|old| old.end(now, &mut self.counts)) {
@@ -70,7 +71,7 @@ impl LinkModel {
     }
 
     /// Offers a packet that enters the link at `now`. Appends the pieces that leave to `pieces`, in
-    /// the order of their segments. A segment in no piece was dropped.
+    /// the order of their segments. The link drops every segment that no piece contains.
     pub fn offer(&mut self, now: LinkTime, packet: &PacketShape, pieces: &mut Vec<Piece>) {
         let count = packet.segments();
         let numbers = self.number..self.number + u64::from(count);
@@ -94,8 +95,8 @@ impl LinkModel {
         &self.counts
     }
 
-    /// Returns the bytes that wait for the rate or are being sent at `now`, as the rate counts
-    /// them, and the time until the last of them leaves the queue. Cross traffic is included up to
+    /// Returns the bytes that wait for the rate or are being sent at `now`, in the layer of the
+    /// rate, and the time until the last of them leaves the queue. Cross traffic is included up to
     /// the last offer or change.
     pub fn queue(&self, now: LinkTime) -> (Bytes, Duration) {
         let stages = self.stages.as_ref().and_then(|stages| stages.depth(now));
@@ -185,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Returns offers at irregular times and of irregular sizes, the same on every call.
+    /// Returns offers at irregular times and of irregular sizes; the same offers on every call.
     fn uneven_offers(count: u64) -> Vec<(u64, u64)> {
         let mut now = 0;
         (0..count)
@@ -224,7 +225,7 @@ mod tests {
         let mut dropped = 0;
         for ((now, bytes), arrival) in offers.iter().zip(arrivals(&mut model, &offers)) {
             match arrival {
-                // The wait plus the transmission time of the packet.
+                // The delay is the wait plus the transmission time of the packet.
                 Some(at) => {
                     assert!((at - now) * rate / 8_000_000_000 <= queue.max(*bytes));
                 }

@@ -13,19 +13,19 @@ pub(super) struct Outages {
     plan: Vec<Outage>,
     /// The first outage that ends after the last time queried.
     next: Option<(LinkTime, LinkTime)>,
-    /// The end of an outage that has ended since the last call of [`Outages::carrier`].
+    /// The end of an outage that ended since the previous call of [`Outages::carrier`].
     ended: Option<LinkTime>,
 }
 
 impl Outages {
-    /// Creates the outages of `plan`, seen from `now`; `None` if there are none.
+    /// Creates the outages of `plan` from `now` on; `None` if the plan has none.
     pub(super) fn new(plan: &[Outage], now: LinkTime) -> Option<Self> {
         let mut outages = Outages { plan: plan.to_vec(), next: None, ended: None };
         outages.next = outages.first_after(now);
         (!plan.is_empty()).then_some(outages)
     }
 
-    /// Drops the whole packet if the link is down, and states when it goes down and came up.
+    /// Drops the whole packet if the link is down, and records the changes of the link's state.
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         batch.carrier = self.carrier(batch.now);
         if batch.carrier.is_down {
@@ -34,7 +34,7 @@ impl Outages {
         }
     }
 
-    /// Drops the segments that would be sent after the link has gone down; they are still queued
+    /// Drops the segments that would be sent after the link has gone down: they are still queued
     /// then.
     pub(super) fn cut_waiting(&self, batch: &mut Batch) {
         let (packet, counts) = (batch.packet, &mut *batch.counts);

@@ -46,8 +46,8 @@ pub struct PacketShape {
     pub header_bytes: u32,
     /// The payload bytes of all segments together.
     pub payload_bytes: u32,
-    /// The payload bytes of each segment except the last, which has the rest; 0 only if the payload
-    /// is empty.
+    /// The payload bytes of each segment except the last, which has the remaining bytes; 0 only if
+    /// the payload is empty.
     pub segment_bytes: u32,
     /// True if the sender supports congestion marks (RFC 3168: ECT(0), ECT(1) or CE).
     pub ecn_capable: bool,
@@ -95,8 +95,8 @@ impl PacketShape {
 
 /// Adjacent segments of a packet that leave the link together with the same treatment.
 ///
-/// The pieces of one offer overlap only if one of them is a duplicate. A segment in no piece was
-/// dropped.
+/// The pieces of one offer overlap only if one of them is a duplicate. The link drops every segment
+/// that no piece contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The segments of the packet, counted from 0; empty only for [`Piece::release`].
@@ -108,8 +108,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Creates a marker without segments: of the held pieces that are due after `at`, the one held
-    /// longest leaves at `at`, in its turn among the pieces.
+    /// Creates a marker without segments: the piece that was held first, of those due after `at`,
+    /// leaves at `at`. The position of the marker among the pieces determines the order.
     pub fn release(at: LinkTime) -> Self {
         Piece { segments: 0..0, at, treatment: Treatment::default() }
     }
@@ -132,10 +132,10 @@ pub struct Treatment {
     pub mark_ce: bool,
     /// The bit to change, if any.
     pub corruption: Option<Corruption>,
-    /// True for a second copy of segments that another piece delivers.
+    /// True for a duplicate of segments that another piece delivers.
     pub duplicate: bool,
     /// True for a segment that is held until enough later segments have left. Later offers release
-    /// held segments with [`Piece::release`], in the order in which they were held.
+    /// held segments with [`Piece::release`], in the order of their arrival.
     pub held: bool,
 }
 
@@ -146,7 +146,7 @@ impl Treatment {
     }
 }
 
-/// Damage to one segment; a piece with damage has one segment. `bit` is uniform over 64 bits; the
+/// Damage to one segment; a damaged piece has one segment. `bit` is uniform over 64 bits; the
 /// driver reduces it to a bit of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corruption {

@@ -1,7 +1,8 @@
-//! The queue stage, before a link's rate: decides which segments are admitted and when each has been sent.
+//! The queue stage, before a link's rate: decides which segments are admitted and computes when
+//! each has been sent.
 //!
-//! No packet waits here. In a queue that is served in order, the sending time of a segment depends
-//! only on earlier segments, so it is computed when the segment arrives.
+//! No packet waits in this stage. In a queue that is served in order, the sending time of a segment
+//! depends only on earlier segments, so it is computed when the segment arrives.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(super) struct Queue {
     random_cross: Stream,
 }
 
-/// A segment that arrives, as the rate counts it.
+/// An arriving segment, with its bytes in the layer of the rate.
 struct Arrival {
     now: LinkTime,
     bytes: u64,
@@ -52,8 +53,9 @@ enum Fate {
     Managed,
 }
 
-/// A super-packet that takes longer to send leaves segment by segment; 64 KB take as long at 1
-/// Gb/s. A faster one leaves in one piece when its last bit has been sent.
+/// A super-packet whose transmission takes longer than this time leaves segment by segment; 64 KB
+/// take this long at 1 Gb/s. A faster super-packet leaves in one piece when its last bit has been
+/// sent.
 const SMOOTH_BEYOND: Duration = Duration::from_micros(500);
 
 impl Queue {
@@ -80,21 +82,22 @@ impl Queue {
         })
     }
 
-    /// Sends after the bytes that earlier plans have accepted.
+    /// Makes this queue send after the bytes that earlier plans have accepted.
     pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
         self.phase.restart(earlier.end().max(now));
         self.earlier = earlier;
     }
 
-    /// Returns the bytes that wait at `now`, when a plan ends whose next outage starts at `cut_at`.
+    /// Returns the bytes that wait at `now`, when the plan ends; its next outage would start at
+    /// `cut_at`.
     pub(super) fn backlog(&self, now: LinkTime, cut_at: Option<LinkTime>) -> Backlog {
         let mut backlog = self.earlier.clone();
         backlog.push(self.phase.clone(), cut_at, now);
         backlog
     }
 
-    /// Takes over from the queue of a plan that ends at `now`: unchanged parts keep their state.
-    /// `same_outages` is true if both plans have the same outages, and none since the last offer.
+    /// Takes over the state of unchanged parts from the queue of a plan that ends at `now`.
+    /// `same_outages` is true if both plans have the same outages, with none since the last offer.
     pub(super) fn follow(&mut self, before: Queue, same_outages: bool) {
         if same_outages && before.phase.capacity == self.phase.capacity {
             (self.phase, self.earlier) = (before.phase, before.earlier);
@@ -112,8 +115,8 @@ impl Queue {
         }
     }
 
-    /// Replaces the pieces that arrive by those that are admitted, with the times at which they
-    /// have been sent.
+    /// Replaces the arriving pieces by the admitted pieces, with the times at which they have been
+    /// sent.
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         self.advance(batch.now, batch.carrier, batch.counts);
         if batch.carrier.is_down {
@@ -129,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Discards what an outage discarded, and passes the cross traffic that arrived until `now`.
+    /// Discards the bytes lost in an outage, and adds the cross traffic that arrived until `now`.
     pub(super) fn advance(&mut self, now: LinkTime, carrier: Carrier, counts: &mut Impairments) {
         if let Some(up_at) = carrier.up_at {
             self.flush(up_at);
@@ -167,8 +170,8 @@ impl Queue {
         }
     }
 
-    /// Admits adjacent segments together, if they all fit and are sent within a short time. Returns
-    /// the time at which they have been sent.
+    /// Admits adjacent segments together, if there is space for all and their transmission is
+    /// short. Returns the time at which they have been sent.
     fn offer_together(&mut self, batch: &Batch, segments: Range<u32>) -> Option<LinkTime> {
         if self.manager.is_some() {
             return None;
@@ -191,7 +194,7 @@ impl Queue {
 
     fn pass_cross_traffic(&mut self, now: LinkTime, counts: &mut Impairments) {
         let Some(mut cross) = self.cross.take() else { return };
-        // A queue of bounded length is not affected by older traffic.
+        // Older traffic does not affect a queue of bounded length.
         let memory = Duration::from_secs(1) + self.free_at().since(now);
         cross
             .skip_to(LinkTime::from_nanos(now.as_nanos().saturating_sub(memory.as_nanos() as u64)));
@@ -209,7 +212,7 @@ impl Queue {
         self.cross = Some(cross);
     }
 
-    /// Discards everything that waits, and cross traffic that arrived before `now`.
+    /// Discards all waiting bytes, and cross traffic that arrived before `now`.
     fn flush(&mut self, now: LinkTime) {
         self.phase.restart(self.earlier.end().max(now));
         if let Some(cross) = &mut self.cross {
@@ -217,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// Returns the bytes that wait at `now` or are being sent, as the rate counts them, and the
+    /// Returns the bytes that wait at `now` or are being sent, in the layer of the rate, and the
     /// time until the last of them leaves the queue. The next outage starts at `cut_at`.
     pub(super) fn depth(&self, now: LinkTime, cut_at: Option<LinkTime>) -> (Bytes, Duration) {
         self.backlog(now, cut_at).depth(now)
@@ -254,7 +257,7 @@ impl Queue {
         self.manager.as_mut().map_or(Management::Pass, |manager| manager.decide(&arriving))
     }
 
-    /// Returns the progress with `bytes` more that arrive at `now`.
+    /// Returns the progress after `bytes` more that arrive at `now`.
     fn sent(&self, now: LinkTime, bytes: u64) -> Progress {
         let Phase { capacity, progress, .. } = &self.phase;
         let from = if self.is_idle(now) { capacity.begin(now) } else { *progress };
@@ -276,9 +279,9 @@ impl Queue {
             || self.free_at() == now && !matches!(self.phase.capacity, Capacity::Opportunities(_))
     }
 
-    /// Returns whether the queue has room at `now` for `bytes`, after which its progress is `sent`.
-    /// A segment that finds the link idle is accepted whatever its size; otherwise a short queue
-    /// would block it forever.
+    /// Returns whether the queue has space at `now` for `bytes`, after which its progress is
+    /// `sent`. An idle link accepts a segment of any size; otherwise a short queue would block it
+    /// forever.
     fn fits(&self, now: LinkTime, bytes: u64, sent: Progress) -> bool {
         match self.limit {
             QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
@@ -294,7 +297,7 @@ impl Queue {
     }
 }
 
-/// Adds a segment to the last piece if it leaves at the same time, or as a new piece.
+/// Adds a segment to the last piece if it leaves at the same time, otherwise as a new piece.
 fn append(pieces: &mut Vec<Piece>, segment: u32, at: LinkTime, mark_ce: bool) {
     match pieces.last_mut() {
         Some(last)

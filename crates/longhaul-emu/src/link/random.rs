@@ -12,7 +12,8 @@ use std::ops::Range;
 use longhaul_core::plan::Side;
 use longhaul_core::plan::link::Probability;
 
-/// The purpose of a stream of random numbers. Changing a number changes what a seed produces.
+/// The purpose of a stream of random numbers. Changing a number changes the decisions of every
+/// seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     LossGap = 0,
@@ -69,7 +70,7 @@ impl Stream {
         if p >= 1.0 {
             return 0;
         }
-        // `as` saturates: beyond 2^64 segments no event occurs.
+        // `as` saturates, so the event does not occur within 2^64 segments.
         (self.unit(index).ln() / (-p).ln_1p()) as u64
     }
 
@@ -106,8 +107,8 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 
 /// A random event that affects each segment independently with the same probability.
 ///
-/// The generator draws the number of the next affected segment instead of deciding for each one, so
-/// that a packet without an event costs one comparison.
+/// The generator draws the number of the next affected segment instead of deciding on each segment,
+/// so that a packet without an event costs one comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Chance {
     stream: Stream,
@@ -126,13 +127,13 @@ impl Chance {
         chance
     }
 
-    /// Returns the first affected segment in `segments` that was not returned before.
+    /// Returns the first affected segment in `segments` that has not been returned before.
     pub(super) fn take(&mut self, segments: &Range<u64>) -> Option<u64> {
         while self.next < segments.end {
             let hit = self.next;
             let after = hit + 1;
-            // The draw after a segment is indexed by its number, so that no draw depends on how
-            // many were made.
+            // The segment's number is the index of the draw, so that a draw does not depend on the
+            // number of earlier draws.
             self.next = after.saturating_add(self.stream.failures(after, self.p));
             if hit >= segments.start {
                 return Some(hit);
@@ -144,7 +145,7 @@ impl Chance {
 
 /// Returns a random seed below 2^32, which is short enough to type.
 pub fn random_seed() -> u64 {
-    // The standard library keys its hashers with random numbers of the system.
+    // The standard library takes the keys of its hashers from the system's random numbers.
     RandomState::new().hash_one(std::process::id()) >> 32
 }
 

@@ -16,13 +16,14 @@ pub(super) struct Reordering {
     extent: Extent,
     /// The number of segments that have passed in order.
     passed: u64,
-    /// The held segments in order: the value of `passed` at which each leaves, and its latest time.
+    /// The held segments in order, as pairs: the value of `passed` at which the segment leaves, and
+    /// its latest time.
     held: VecDeque<(u64, LinkTime)>,
 }
 
 /// The longest time that a segment waits for later segments. It is shorter than TCP's shortest
-/// timeout (200 ms, `TCP_RTO_MIN` in include/net/tcp.h), so that the end of a transfer is late but
-/// is not taken for lost.
+/// timeout (200 ms, `TCP_RTO_MIN` in include/net/tcp.h), so that the last segments of a transfer
+/// are late but cause no timeout.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Reordering {
@@ -74,18 +75,18 @@ impl Reordering {
         });
     }
 
-    /// Lets `piece` pass: adds its first segments and the releases of held segments to `pieces`,
-    /// and leaves the rest in `piece`.
+    /// Passes the first segments of `piece` to `pieces`, up to the next release of a held segment,
+    /// and adds the release. Leaves the rest in `piece`.
     fn release(&mut self, piece: &mut Piece, pieces: &mut Vec<Piece>) {
         while let Some((turn, latest)) = self.held.front().copied() {
-            // A held segment whose time has run out leaves without a release.
+            // A held segment leaves at its latest time without a release.
             if latest > piece.at {
                 let before = turn - self.passed;
                 if before > u64::from(piece.count()) {
                     break;
                 }
                 let end = piece.segments.start + before as u32;
-                // Two segments held at the same place both leave here.
+                // Two segments held for the same number of segments leave here together.
                 if before > 0 {
                     let segments = piece.segments.start..end;
                     pieces.push(Piece { segments, ..piece.clone() });

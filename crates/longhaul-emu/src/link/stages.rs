@@ -17,7 +17,7 @@ use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
 
-/// The stages that segments of a direction pass besides the delay, in this order: outage, loss,
+/// The stages of a direction except the delay. Segments pass them in this order: outage, loss,
 /// queue and rate, marks and damage, (delay and jitter), reordering. docs/design/emulator-time.md
 /// gives the reasons.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ impl Stages {
             && self.reordering.is_none()
     }
 
-    /// Passes a packet through all stages; `delay` is the one before the last.
+    /// Passes a packet through all stages. The stage `delay` is the last but one.
     pub(super) fn apply(&mut self, batch: &mut Batch, delay: &mut Delay) {
         if let Some(outages) = &mut self.outages {
             outages.apply(batch);
@@ -97,7 +97,7 @@ impl Stages {
         Some(queue.backlog(now, self.carrier.down_at))
     }
 
-    /// Takes over from stages that have ended: unchanged stages keep their state.
+    /// Takes over the state of unchanged stages from stages that have ended.
     pub(super) fn follow(&mut self, before: Stages) {
         if self.plan.loss == before.plan.loss {
             self.losses = before.losses;
@@ -117,7 +117,7 @@ impl Stages {
         }
     }
 
-    /// Sends after the bytes that earlier plans have accepted.
+    /// Makes the queue send after the bytes that earlier plans have accepted.
     pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
         if let Some(queue) = &mut self.queue {
             queue.wait_for(earlier, now);

@@ -4,8 +4,8 @@ use longhaul_sys::tun::VNET_HEADER;
 
 use crate::link::PacketShape;
 
-/// The longest IP header with extensions that is parsed. IPv4 ends at 60 bytes. IPv6 has no limit,
-/// but no stack sends more than a few short extensions.
+/// The longest IP header with extensions that is parsed. An IPv4 header has at most 60 bytes. An
+/// IPv6 header has no limit, but stacks send only few and short extensions.
 const MAX_NETWORK: usize = 256;
 
 /// The longest TCP header: 15 words.
@@ -17,7 +17,7 @@ pub(super) const MAX_HEADERS: usize = MAX_NETWORK + MAX_TRANSPORT;
 /// The Internet protocol of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Network {
-    /// Neither, or malformed.
+    /// Neither IPv4 nor IPv6, or malformed.
     Unknown,
     V4,
     V6,
@@ -52,7 +52,7 @@ pub(super) struct Layout {
 
 /// Returns the shape of the packet in `frame`.
 ///
-/// A frame that is too short or inconsistent to be a super-packet counts as one segment.
+/// A frame that is too short, or inconsistent with a super-packet, counts as one segment.
 pub(crate) fn shape(frame: &[u8]) -> PacketShape {
     let Some((vnet, packet)) = VnetHeader::split(frame) else { return PacketShape::single(0) };
     let layout = Layout::of(&vnet, packet);
@@ -132,8 +132,8 @@ impl Layout {
     }
 
     /// Returns the payload bytes per segment if the packet is a super-packet that the kernel would
-    /// segment. All its headers must agree, as the kernel requires when the packet is written
-    /// again.
+    /// segment. All its headers must agree, because the kernel checks them when the packet is
+    /// written again.
     fn segment_size(&self, vnet: &VnetHeader, packet: &[u8]) -> Option<usize> {
         let fits = match (vnet.gso_type & !GSO_ECN, self.network, self.transport) {
             (GSO_TCPV4, Network::V4, Transport::Tcp) | (GSO_TCPV6, Network::V6, Transport::Tcp) => {
@@ -156,7 +156,8 @@ struct IpHeader {
     network: Network,
     transport_at: usize,
     end: usize,
-    /// `None` for a fragment, in which the transport header or part of its data may be missing.
+    /// The protocol of the payload; `None` for a fragment, which may lack the transport header or a
+    /// part of its data.
     protocol: Option<u8>,
 }
 
@@ -197,7 +198,8 @@ fn ipv6(packet: &[u8]) -> Option<IpHeader> {
         let length = match (protocol, extension) {
             (HOP_BY_HOP | ROUTING | DESTINATION, Some(bytes)) => (usize::from(bytes[1]) + 1) * 8,
             (AUTHENTICATION, Some(bytes)) => (usize::from(bytes[1]) + 2) * 4,
-            // A fragment header with offset 0 and no more fragments marks a whole packet.
+            // A fragment header with offset 0 and without the more-fragments flag belongs to a
+            // whole packet.
             (FRAGMENT, Some(bytes)) if bytes[2] == 0 && bytes[3] & 0xf9 == 0 => 8,
             (HOP_BY_HOP | ROUTING | DESTINATION | AUTHENTICATION | FRAGMENT, _) => {
                 return opaque(at);
@@ -244,20 +246,21 @@ pub(super) const GSO_NONE: u8 = 0;
 pub(super) const GSO_TCPV4: u8 = 1;
 pub(super) const GSO_TCPV6: u8 = 4;
 pub(super) const GSO_UDP_L4: u8 = 5;
-/// Set in addition to the type if a TCP super-packet carries CWR; not a type itself.
+/// A flag in addition to the type: the TCP super-packet carries CWR.
 pub(super) const GSO_ECN: u8 = 0x80;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VnetHeader {
     pub(super) flags: u8,
     pub(super) gso_type: u8,
-    /// Not reliable when read: the kernel stores the length of its linear buffer.
+    /// The header length. It is unreliable when read: the kernel stores the length of its linear
+    /// buffer.
     pub(super) hdr_len: u16,
     /// The payload bytes per segment.
     pub(super) gso_size: u16,
     /// The start of the checksummed range, from the start of the packet.
     pub(super) csum_start: u16,
-    /// The offset of the checksum field from there.
+    /// The offset of the checksum field from `csum_start`.
     pub(super) csum_offset: u16,
 }
 

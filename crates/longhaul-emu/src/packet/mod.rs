@@ -1,5 +1,5 @@
-//! The packets that the driver moves: their division into segments, and the writing of some of
-//! them.
+//! The packets that the driver moves: their division into segments, and the frames of some of their
+//! segments.
 //!
 //! A frame is a virtio-net header and an IP packet, as a device with segmentation offload provides
 //! it. A *super-packet* stands for many TCP segments or UDP datagrams with one set of headers.
@@ -8,8 +8,8 @@
 //! payload, which is never copied. The rules are those of the kernel's segmentation
 //! (`tcp_gso_segment` in net/ipv4/tcp_offload.c, `__udp_gso_segment` in net/ipv4/udp_offload.c).
 //!
-//! No frame is trusted: a malformed frame, or one of an unknown kind, counts as one segment and is
-//! written as it was read, except for a changed bit if the link corrupts it.
+//! No frame is trusted: a malformed frame, or a frame of an unknown protocol, counts as one segment
+//! and is written as it was read, except for a changed bit if the link corrupts it.
 
 mod checksum;
 mod layout;
@@ -25,8 +25,8 @@ use crate::link::{Corruption, Treatment};
 pub(crate) use layout::shape;
 pub(crate) use split::cut;
 
-/// Reads `frame` and writes segments of it with every treatment. For tests and the fuzz target,
-/// which cannot reach frames otherwise.
+/// Reads `frame` and writes segments of it with every treatment. It gives tests and the fuzz target
+/// access to the parser.
 ///
 /// # Panics
 /// A panic on any frame is a defect.

@@ -8,9 +8,10 @@ use super::layout::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_C
 pub(crate) struct Sample {
     pub(crate) v6: bool,
     pub(crate) udp: bool,
-    /// Bytes of options, in IPv4 a multiple of 4 and in IPv6 of 8 (a hop-by-hop header).
+    /// The bytes of options: in IPv4 a multiple of 4, in IPv6 a hop-by-hop header with a multiple
+    /// of 8.
     pub(crate) network_options: usize,
-    /// Bytes of TCP options, a multiple of 4.
+    /// The bytes of TCP options, a multiple of 4.
     pub(crate) transport_options: usize,
     pub(crate) payload: usize,
     /// The segment size; 0 for a packet that is not a super-packet.

@@ -1,7 +1,7 @@
-//! Builds one writable part of a frame, and damages it if the link does.
+//! Builds one part of a frame to write, and damages it if required.
 //!
-//! The frame stays unchanged, because a duplicate of the segment may still be written from it. A
-//! damaged part is written with one replaced byte.
+//! The frame itself is not changed, because a duplicate of the segment may be written from it
+//! later. A damaged part is written with one replaced byte.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -25,8 +25,8 @@ pub(crate) struct Part<'a> {
     after: &'a [u8],
 }
 
-/// Returns the segments `segments` of the packet in `frame` with the link's treatment. A packet
-/// that is not a super-packet has exactly one segment.
+/// Returns the segments `segments` of the packet in `frame` with the given treatment. A packet that
+/// is not a super-packet has exactly one segment.
 pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatment) -> Part<'a> {
     let Some((mut vnet, packet)) = VnetHeader::split(frame) else {
         return Part::new(&[], &[], frame);
@@ -87,7 +87,7 @@ impl<'a> Part<'a> {
         &mut self.headers[VNET_HEADER..self.header_length]
     }
 
-    /// Returns the slices that the frame is written from.
+    /// Returns the slices to write, whose concatenation is the frame.
     pub(crate) fn slices(&self) -> [IoSlice<'_>; 4] {
         [
             IoSlice::new(&self.headers[..self.header_length]),
@@ -102,7 +102,7 @@ impl<'a> Part<'a> {
 struct Run {
     /// The number of the first segment.
     first: u32,
-    /// The offset of its payload in the payload of the packet.
+    /// The offset of the run's payload in the payload of the packet.
     offset: u32,
     is_last: bool,
     /// The payload bytes of the packet that are not in the run.
@@ -176,11 +176,11 @@ fn read(field: &[u8]) -> u16 {
 }
 
 /// Changes one bit of the payload of `part`, which is one segment. `partial` means that its
-/// checksum is still to be completed.
+/// checksum must still be completed.
 ///
-/// A segment without payload gets one bit of its checksum changed if the damage is to be detected,
-/// and stays intact otherwise, because an application could not notice. A segment of an unknown
-/// protocol gets a bit changed in either case.
+/// In a segment without payload, one bit of the checksum is changed if the damage must be
+/// detectable. Otherwise the segment is not changed, because an application could not notice. In a
+/// segment of an unknown protocol one bit is changed in either case.
 fn damage(
     part: &mut Part<'_>,
     vnet: &mut VnetHeader,
@@ -193,7 +193,7 @@ fn damage(
         Corruption::Silent { bit } => (bit, true),
     };
     if !silent {
-        // A receiver does not check a partial checksum.
+        // A receiver does not verify a partial checksum.
         if partial {
             complete(part, layout);
         }
@@ -238,8 +238,8 @@ fn complete(part: &mut Part<'_>, layout: &Layout) {
     }
 }
 
-/// Adjusts a complete checksum to a payload whose byte `at` was `old` and has changed by `mask`. A
-/// wrong checksum stays wrong.
+/// Adjusts a complete checksum to a payload whose byte `at` was `old` and has changed by `mask`. An
+/// incorrect checksum stays incorrect.
 fn adjust(headers: &mut [u8], field: usize, layout: &Layout, (at, old): (usize, u8), mask: u8) {
     let Some(field) = headers.get_mut(field..field + 2) else { return };
     let stored_sum = u16::from_be_bytes([field[0], field[1]]);
@@ -252,7 +252,7 @@ fn adjust(headers: &mut [u8], field: usize, layout: &Layout, (at, old): (usize, 
     field.copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns the checksum as it is stored: in UDP 0 means no checksum, so all ones replace it (RFC
+/// Returns the stored form of a checksum: in UDP 0 means no checksum, so all ones replace it (RFC
 /// 768).
 fn stored(sum: u16, layout: &Layout) -> u16 {
     match (layout.transport, sum) {

@@ -1,4 +1,4 @@
-//! Frames cut and put together again.
+//! Tests that cut frames and reassemble them.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ fn word(packet: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
-/// The transport checksum of a packet as a receiver in software finds it: 0 is right.
+/// Returns the transport checksum of a packet as a receiver in software computes it: 0 is correct.
 fn verify(packet: &[u8], sample: &Sample) -> u16 {
     let transport = &packet[sample.transport_at()..];
     let pseudo = pseudo_sum(packet, sample.protocol(), transport.len());
@@ -40,7 +40,8 @@ fn kinds() -> Vec<Sample> {
     kinds
 }
 
-/// Checks that `part` is what the kernel itself would make of the segments `run` of `sample`.
+/// Checks that `part` is the packet that the kernel would build from the segments `run` of
+/// `sample`.
 fn assert_is_run(part: &[u8], sample: &Sample, run: &Range<u32>, what: &str) {
     let (vnet, packet) = split(part);
     let whole = sample.frame();
@@ -211,7 +212,7 @@ fn silent_damage_keeps_a_complete_checksum_right_and_a_wrong_one_wrong() {
         let sample = Sample { payload: 501, ..kind };
         let detected = Corruption::Detected { bit: 0 };
         let treatment = Treatment { corruption: Some(detected), ..Treatment::default() };
-        // A frame whose checksum is complete, and the same with a bit changed.
+        // A frame with a complete checksum, and the same frame with a changed bit.
         let wrong = written(&sample.frame(), 0..1, treatment);
         let mut right = wrong.clone();
         right[VNET_HEADER + sample.payload_at()] ^= 1;

@@ -1,4 +1,4 @@
-//! The privileges that a link needs, and the diagnosis when one is missing.
+//! The privileges that a link needs, and the diagnosis of a missing privilege.
 
 mod namespaces;
 mod tun;
@@ -28,12 +28,12 @@ impl Diagnosis {
 }
 
 /// Acquires the privileges to create links. Root has them; any other user enters a user namespace
-/// in which the process keeps its identity and holds every capability.
+/// in which the process keeps its identity and has every capability.
 ///
-/// Call this first in a command that creates a link, while the process has one thread.
+/// A command that creates a link must call this first, while the process has one thread.
 ///
 /// # Errors
-/// The user may not create namespaces; the error names the command that permits it.
+/// The user may not create namespaces; the error has the command that permits it.
 pub fn acquire_privileges() -> Result<(), EmuError> {
     if !has_capabilities() {
         namespace::enter_user_namespace().map_err(namespaces_error)?;
@@ -47,13 +47,13 @@ fn has_capabilities() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Returns the error with its cause when namespaces cannot be created.
+/// Returns the error, with its cause, for namespaces that cannot be created.
 pub(crate) fn namespaces_error(source: io::Error) -> EmuError {
     let Diagnosis { reason, remedy } = namespaces::diagnose(&source, &namespaces::System::read());
     EmuError::Namespaces { reason, remedy, source }
 }
 
-/// Returns the error with its cause when neither a TUN device nor a packet socket is available.
+/// Returns the error, with its cause, if neither a TUN device nor a packet socket is available.
 pub(crate) fn tun_error(source: io::Error) -> EmuError {
     let Diagnosis { reason, remedy } = tun::diagnose(&source, &tun::Node::read());
     EmuError::Tun { reason, remedy, source }

@@ -1,5 +1,4 @@
-//! Diagnoses why namespaces cannot be created: several systems restrict them, each by a different
-//! switch.
+//! Diagnoses why namespaces cannot be created: distributions restrict them by different settings.
 
 use std::fs;
 use std::io;
@@ -12,9 +11,10 @@ use super::Diagnosis;
 #[derive(Debug, Clone, Default)]
 pub(super) struct System {
     /// AppArmor (Ubuntu since 23.10) restricts user namespaces: programs without a profile get a
-    /// user namespace in which they hold no capability.
+    /// user namespace without capabilities.
     apparmor_restricts: bool,
-    /// Debian's switch, also in hardened kernels, forbids user namespaces to users.
+    /// Debian's setting, also in hardened kernels, that forbids user namespaces to unprivileged
+    /// users.
     users_excluded: bool,
     /// The limits `user.max_*_namespaces` by name, for the kinds that a site needs (namespaces(7)).
     limits: Vec<(&'static str, u64)>,

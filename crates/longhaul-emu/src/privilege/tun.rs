@@ -37,7 +37,7 @@ pub(super) fn diagnose(error: &io::Error, node: &Node) -> Diagnosis {
             "this user may not look into /dev/net",
             "run it with sudo, or allow access: sudo chmod 0755 /dev/net",
         ),
-        // The mode permits opening the node, so a control group's device list denies it.
+        // The mode permits opening the node, so the device list of a control group denies it.
         (Some(Errno::PERM), Some(mode)) if mode & 0o006 == 0o006 => Diagnosis::new(
             "the device is closed to this container, or CAP_NET_ADMIN is missing",
             "give the container --device /dev/net/tun --cap-add NET_ADMIN, or run it with sudo",

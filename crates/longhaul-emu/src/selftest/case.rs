@@ -3,13 +3,13 @@
 use longhaul_core::result::{Check, CheckVerdict, MachineTiming, Unit};
 use longhaul_core::stats::proportion_interval;
 
-/// The probability that one check of a correct emulator fails by chance. All checks of a
-/// certificate together (fewer than 100) then fail by chance in less than 1 of 100 runs, by
-/// Bonferroni's inequality. With 95 % intervals almost every certificate would fail.
+/// The probability that one check of a correct emulator fails by chance. By Bonferroni's
+/// inequality, one of the fewer than 100 checks of a certificate then fails by chance in less than
+/// 1 of 100 runs. With 95 % intervals almost every certificate would fail.
 pub(super) const FALSE_ALARM: f64 = 1e-4;
 
-/// The number of standard deviations that a normal variable exceeds with probability [`FALSE_ALARM`], on
-/// either side.
+/// The number of standard deviations that a normal variable exceeds, on either side, with
+/// probability [`FALSE_ALARM`].
 pub(super) const VERDICT_DEVIATIONS: f64 = 3.891;
 
 /// The number of standard deviations of the 95 % interval.
@@ -66,7 +66,7 @@ impl Case {
         }
     }
 
-    /// Returns the check as not done, with the reason.
+    /// Returns the check as inconclusive, with the reason.
     pub(super) fn not_done(&self, reason: impl Into<String>) -> Check {
         Check { reason: reason.into(), ..self.check(CheckVerdict::NotDone) }
     }
@@ -98,8 +98,8 @@ impl Case {
         .judged()
     }
 
-    /// Checks a mean: the configured value must lie within [`VERDICT_DEVIATIONS`] standard errors of
-    /// it.
+    /// Checks a mean: the configured value must lie within [`VERDICT_DEVIATIONS`] standard errors
+    /// of the measured mean.
     pub(super) fn mean(&self, configured: f64, mean: f64, error: f64, samples: u64) -> Check {
         let off = (mean - configured).abs() / error;
         let reason = if off <= VERDICT_DEVIATIONS {
@@ -164,8 +164,8 @@ impl Case {
     }
 }
 
-/// Runs checks of times, and runs them again if one fails or the host disturbs it. One disturbance
-/// says nothing about the emulator; two mean that the machine is unsuitable.
+/// Runs checks of times, and repeats them if one fails or the host disturbs it. One disturbance
+/// does not describe the emulator; two mean that the machine is unsuitable.
 pub(super) fn twice(mut make: impl FnMut() -> Vec<Check>) -> Vec<Check> {
     let first = make();
     let is_bad = |check: &Check| check.verdict == CheckVerdict::Fail || check.spoiled_by_host;
@@ -180,7 +180,7 @@ fn withheld(machine: &MachineTiming) -> String {
     format!("its hypervisor took {:.0} % of its processors' time", machine.withheld_share * 100.0)
 }
 
-/// Turns a measured check into a judged one.
+/// Operations that add a verdict to a measured check.
 pub(super) trait Judged {
     /// Marks the check as failed if it has a reason.
     fn judged(self) -> Check;
@@ -190,11 +190,11 @@ pub(super) trait Judged {
 
     /// Judges a check of lateness, which may be at most `allowed_ms` at `quantile`, against the
     /// lateness of a bare timer on the `machine` in the same seconds. If the timer was as late, or
-    /// the hypervisor took more than [`WITHHELD`], a failure says nothing about the emulator.
+    /// the hypervisor took more than [`WITHHELD`], a failure does not describe the emulator.
     fn beside(self, machine: MachineTiming, quantile: f64, allowed_ms: f64) -> Check;
 
     /// Judges a check that needs the whole `machine`. If the hypervisor took more than [`WITHHELD`]
-    /// of the processor time, a failure says nothing about the emulator.
+    /// of the processor time, a failure does not describe the emulator.
     fn given(self, machine: MachineTiming) -> Check;
 }
 
@@ -263,8 +263,8 @@ mod tests {
         assert!(disagreed.reason.contains("the emulator 900"), "{}", disagreed.reason);
     }
 
-    /// The promise of [`FALSE_ALARM`]: a correct emulator fails about once in 10,000 checks. With a
-    /// thousand fixed draws none fails, while a twentieth leaves its 95 % interval.
+    /// Checks [`FALSE_ALARM`]: a correct emulator fails about once in 10,000 checks. With a
+    /// thousand fixed draws none fails, while a twentieth is outside of its 95 % interval.
     #[test]
     fn luck_seldom_fails_a_right_emulator() {
         let mut state = 1_u64;

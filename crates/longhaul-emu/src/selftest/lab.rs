@@ -23,7 +23,7 @@ pub(super) struct Lab<'a> {
     pub(super) seed: u64,
     /// The number of links so far.
     pub(super) links: u64,
-    /// The end of a process that held a site. No further link is built then.
+    /// The error that a process that held a site was killed. After that no link is built.
     pub(super) killed: Option<EmuError>,
 }
 
@@ -139,8 +139,8 @@ impl Lab<'_> {
         }
     }
 
-    /// Sends several streams at once over a link with these options. If the machine was too slow
-    /// for the probe, it tries once more at a quarter of the speed.
+    /// Sends several streams at the same time over a link with these options. If the machine was
+    /// too slow for the probe, sends again at a quarter of the speed.
     pub(super) fn send_all(
         &mut self,
         options: &str,
@@ -170,7 +170,7 @@ impl Lab<'_> {
             return Err(unmeasured(killed));
         }
         let mut plan = parse(options)?;
-        // No two links share a seed, so that their checks are independent.
+        // Every link has its own seed, so that the checks are independent.
         self.links += 1;
         plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
@@ -183,7 +183,7 @@ impl Lab<'_> {
         let finish = |pairs: Vec<Pair>| pairs.into_iter().map(Pair::finish).collect();
         let probes = pairs.and_then(finish).map_err(|error| match wan.check_sites() {
             Ok(()) => unmeasured(&error),
-            // The kernel has killed the probe with its site.
+            // The kernel has killed the probe together with its site.
             Err(killed) => unmeasured(self.killed.insert(killed)),
         })?;
         let link = wan.finish().map_err(|error| unmeasured(&error))?;
@@ -191,7 +191,7 @@ impl Lab<'_> {
     }
 }
 
-/// Parses options as `longhaul wan run` takes them; reads no file.
+/// Parses options in the form of `longhaul wan run`; reads no files.
 fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
     let mut given = LinkOptions::default();
     let words: Vec<&str> = options.split_whitespace().collect();
@@ -210,8 +210,8 @@ struct Pair {
     output: BufReader<ChildStdout>,
 }
 
-/// The process of one end. It is killed and reaped when dropped: a site that was killed ends only when
-/// all its processes are reaped.
+/// The process of one end, killed and reaped on drop. A killed site ends only after all its
+/// processes have been reaped.
 struct End(Child);
 
 impl Drop for End {

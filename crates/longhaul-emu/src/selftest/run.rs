@@ -24,14 +24,14 @@ pub struct Settings {
 }
 
 /// Checks the emulator on this machine in less than two minutes. `probe` builds the command that
-/// runs one end of a probe: the calling program with the plan. Each check is passed to `each` when
-/// it is finished.
+/// runs one end of a probe: the calling program with the plan as its argument. `each` is called
+/// with every completed check.
 ///
 /// The process must have the privileges of [`crate::acquire_privileges`].
 ///
 /// # Errors
-/// No link can be built on this machine, or a process that held a site was killed. Other failures are
-/// part of the certificate.
+/// No link can be built on this machine, or a process that held a site was killed. Other failures
+/// are part of the certificate.
 pub fn run(
     settings: &Settings,
     probe: &dyn Fn(&ProbePlan) -> Command,

@@ -9,14 +9,14 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use super::{Host, network};
 
 /// The directory in which the files are created before they are bound to their places. It only has
-/// to exist: a tmpfs covers it for a moment, and only in this thread's namespace.
+/// to exist: a tmpfs covers it briefly, in this thread's namespace only.
 const STAGING: &str = "/tmp";
 
-/// Without a `nameserver` line the resolver asks the local host, where no server listens.
+/// Without a `nameserver` line the resolver queries the local host, where no server listens.
 const RESOLV: &str = "# No name server is reachable from an emulated site.\n";
 
-/// Prefers IPv4 to IPv6 where a program requests neither (gai.conf(5), RFC 6724 section 10.3), so
-/// that figures do not depend on the host's IPv6.
+/// Prefers IPv4 to IPv6 if a program requests neither (gai.conf(5), RFC 6724 section 10.3), so that
+/// figures do not depend on the IPv6 support of the host.
 const PREFERENCE: &str = "precedence ::ffff:0:0/96  100\n";
 
 /// Gives the calling thread's mount namespace an `/etc/hosts` with every site, and an
@@ -29,7 +29,7 @@ pub(super) fn install(sites: &[Host]) -> io::Result<()> {
     let installed = bind("hosts", &hosts(sites, network::speaks_ipv6()))
         .and_then(|()| bind("resolv.conf", RESOLV))
         .and_then(|()| bind("gai.conf", PREFERENCE));
-    // The bound files keep the unmounted file system alive.
+    // The bound files keep the unmounted file system in memory.
     rustix::mount::unmount(STAGING, UnmountFlags::DETACH)?;
     installed
 }
@@ -49,7 +49,7 @@ fn hosts(sites: &[Host], ipv6: bool) -> String {
 
 fn bind(name: &str, content: &str) -> io::Result<()> {
     let target = Path::new("/etc").join(name);
-    // A system without the file needs none, and a bind mount could not create it.
+    // A system without the file does not need it, and a bind mount could not create it.
     if !target.exists() {
         return Ok(());
     }

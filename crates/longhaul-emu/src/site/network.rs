@@ -9,21 +9,21 @@ use longhaul_sys::interface::Interface;
 
 use super::SiteSpec;
 
-/// The number of super-packets that a device queues for the emulator before it drops. The default
-/// of 500 is half a millisecond of acknowledgements; an entry costs eight bytes.
+/// The number of super-packets that a device queues for the emulator before it drops packets. The
+/// default of 500 is half a millisecond of acknowledgements; an entry needs eight bytes.
 const RING: u32 = 8192;
 
-/// The sysctls for interfaces created from now on (ip-sysctl.rst). Links carry only the packets of
+/// The sysctls for interfaces created later (ip-sysctl.rst). Links should carry only the packets of
 /// commands and none of the kernel's own: no link-local address (`addr_gen_mode` 1), no duplicate
-/// address detection, no router solicitation. Best effort: if a sysctl cannot be set, links work
-/// and carry a few more packets.
+/// address detection, no router solicitation. Best effort: without a sysctl, links work and carry a
+/// few more packets.
 const QUIET: [(&str, &str); 6] = [
     ("ipv6/conf/default/disable_ipv6", "0"),
     ("ipv6/conf/default/addr_gen_mode", "1"),
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
-    // Routes follow delays, which may differ by direction, so replies may arrive on another
+    // Routes depend on delays, which may differ by direction, so replies may arrive on another
     // interface.
     ("ipv4/conf/default/rp_filter", "0"),
 ];
@@ -33,14 +33,14 @@ pub(super) fn prepare() {
     for (switch, value) in QUIET {
         let _ = set(switch, value);
     }
-    // The stricter of `all` and the interface's own value applies.
+    // The stricter of the value of `all` and the value of the interface applies.
     let _ = set("ipv4/conf/all/rp_filter", "0");
     // Figures must not depend on metrics that an earlier connection stored for the path.
     let _ = set("ipv4/tcp_no_metrics_save", "1");
 }
 
 /// Enables forwarding. The interfaces must exist already; otherwise each joins the multicast group
-/// of routers and announces it.
+/// of routers and sends a report about it.
 pub(super) fn forward() -> io::Result<()> {
     set("ipv4/ip_forward", "1")?;
     if speaks_ipv6() {
@@ -80,7 +80,7 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// Allows `ping` without privileges. In a user namespace only mapped groups can be named.
+/// Permits `ping` without privileges. In a user namespace only mapped groups can be named.
 pub(super) fn open_ping() {
     const SWITCH: &str = "ipv4/ping_group_range";
     let own = rustix::process::getegid().as_raw();

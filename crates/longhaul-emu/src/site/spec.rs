@@ -11,7 +11,7 @@ use super::Windows;
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) ipv4: Ipv4Addr,
-    /// `None` if no link of the site supports the smallest IPv6 packet.
+    /// The IPv6 address; `None` if no link of the site can carry the smallest IPv6 packet.
     pub(crate) ipv6: Option<Ipv6Addr>,
 }
 
@@ -22,11 +22,11 @@ pub(crate) struct InterfaceSpec {
     pub(crate) mtu: u32,
 }
 
-/// The interface through which a site reaches an address.
+/// The interface that leads to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RouteSpec {
     pub(crate) to: IpAddr,
-    /// Index into [`SiteSpec::interfaces`].
+    /// The index into [`SiteSpec::interfaces`].
     pub(crate) interface: usize,
 }
 

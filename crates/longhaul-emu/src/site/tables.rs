@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 
-/// The namespace's tables, opened before `/proc` shows another PID namespace in which the site's
-/// thread has no entry.
+/// The tables of the namespace. They are opened before `/proc` shows another PID namespace, in
+/// which the site's thread has no entry.
 #[derive(Debug)]
 pub(super) struct Tables {
     devices: File,
@@ -24,7 +24,7 @@ impl Tables {
     /// # Errors
     /// The table cannot be read.
     pub(super) fn device_drops(&self, name: &str) -> io::Result<u64> {
-        // If a program in the site deleted the interface, its counters are gone.
+        // If a program in the site deleted the interface, its counters no longer exist.
         Ok(device_drops(&reread(&self.devices)?, name).unwrap_or(0))
     }
 

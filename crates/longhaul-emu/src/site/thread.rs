@@ -17,7 +17,7 @@ use crate::device::Device;
 #[derive(Debug)]
 pub(crate) struct Site {
     spec: SiteSpec,
-    /// `None` once the thread has been asked to end.
+    /// The channel to the thread; `None` once the thread has been requested to end.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
@@ -30,7 +30,7 @@ enum Request {
     HasListener(Sender<bool>),
 }
 
-/// The parts that the thread returns when the site is ready.
+/// The parts of the site that its thread returns at the start.
 struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
@@ -65,14 +65,14 @@ impl Site {
         &self.spec
     }
 
-    /// Returns the first process of the site, in whose namespaces its commands run.
+    /// Returns the handle of the site's first process, in whose namespaces its commands run.
     pub(crate) fn init(&self) -> &InitHandle {
         &self.init
     }
 
     /// Checks that the first process of the site runs.
     pub(crate) fn check(&self) -> Result<(), EmuError> {
-        /// The time that the kernel may take to end the other processes of the site.
+        /// The time limit for the kernel to end the other processes of the site.
         const LIMIT: Duration = Duration::from_secs(5);
         if !self.init.has_ended() {
             return Ok(());
@@ -89,8 +89,8 @@ impl Site {
         })
     }
 
-    /// Returns the packets that one interface of the site dropped because the emulator did not read
-    /// them in time.
+    /// Returns the number of packets that an interface of the site dropped because the emulator did
+    /// not read them in time.
     pub(crate) fn device_drops(&self, interface: usize) -> Result<u64, EmuError> {
         let step = |source| EmuError::Site {
             operation: "read the interface's counters",
@@ -144,7 +144,7 @@ fn live(
     );
     if outcome.send(ready).is_ok() {
         for request in inbox {
-            // If the requester is gone, nobody needs the answer.
+            // If the requester no longer exists, the answer is not needed.
             match request {
                 Request::Spawn(mut command, reply) => {
                     command.envs(spec.environment());
@@ -159,9 +159,9 @@ fn live(
         }
     }
     init.kill();
-    // The exit of the first process shows that every process of the site is gone. It waits for our
-    // children that nobody has reaped yet; they are dead and hold no resources, so the wait is
-    // limited.
+    // The exit of the first process shows that every process of the site has ended. It waits for
+    // children that this process has not reaped yet. These have ended and hold no resources, so the
+    // wait is limited.
     let deadline = Instant::now() + Duration::from_secs(1);
     while !init.reaped() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));

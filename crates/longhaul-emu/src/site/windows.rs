@@ -1,9 +1,9 @@
 //! TCP windows for the bandwidth-delay products of a site's paths.
 //!
-//! `tcp_rmem` and `tcp_wmem` belong to each network namespace and start at the kernel's defaults (6
+//! `tcp_rmem` and `tcp_wmem` belong to a network namespace and start at the kernel's defaults (6
 //! and 4 MiB). `tcp_mem` belongs to the whole host: once all sockets of the host together exceed
 //! its second number, every flow's window stays small until they are closed. The windows set here
-//! leave room for a sender and a receiver that both fill theirs.
+//! leave memory for a sender and a receiver that both fill theirs.
 
 use std::fs;
 use std::io;
@@ -32,23 +32,22 @@ impl PathNeed {
 
     /// Returns the window that fills the path without losses.
     fn window(&self) -> u64 {
-        // A sender keeps the unacknowledged data and as much again to send. A receiver uses up to
-        // half of its buffer for bookkeeping (tcp_adv_win_scale).
+        // A sender buffers the unacknowledged data and as much again to send. A receiver uses up to
+        // half of its buffer for overhead (tcp_adv_win_scale).
         self.products(2)
     }
 
-    /// Returns the window that fills a path with a rate in spite of losses: for a round trip after
-    /// a loss, nothing is acknowledged while as much again is sent.
+    /// Returns the window that fills a path with a rate even with losses: for a round trip after a
+    /// loss no data are acknowledged, while as much again is sent.
     fn roomy_window(&self) -> u64 {
         if self.is_promised() { self.products(4) } else { self.window() }
     }
 
     /// Returns `count` bandwidth-delay products plus a minimum.
     fn products(&self, count: u64) -> u64 {
-        /// The kernel's default for a receiver, below which a smaller window saves nothing.
+        /// The kernel's default for a receiver. A smaller window would save no memory.
         const SMALLEST: u64 = 6 << 20;
-        /// The 16 bits of the window field, scaled by at most 2^14 (RFC 7323); below the range of
-        /// an int.
+        /// The largest window: 16 bits, scaled by at most 2^14 (RFC 7323). It fits an int.
         const LARGEST: u64 = 65_535 << 14;
         let [there, back] = self.rates.map(|rate| rate.unwrap_or(UNLIMITED));
         let product = there.max(back).bdp(self.rtt).get();
@@ -68,8 +67,8 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Returns a warning if these windows are too small for one flow to fill a path of `need`. A
-    /// path without a rate produces no warning.
+    /// Returns a warning if a single flow with these windows cannot fill a path of `need`. A path
+    /// without a rate causes no warning.
     pub(crate) fn warning(self, need: &PathNeed) -> Option<LinkWarning> {
         let wanted = Bytes::new(need.window());
         (need.is_promised() && self.largest < wanted)
@@ -77,8 +76,8 @@ impl Windows {
     }
 }
 
-/// Returns the windows for a site with these paths, on a host whose TCP limits windows at
-/// `pressure`.
+/// Returns the windows for a site with these paths, on a host on which TCP limits windows from
+/// `pressure` on.
 pub(crate) fn plan_windows(needs: impl IntoIterator<Item = PathNeed>, pressure: Bytes) -> Windows {
     let wanted = needs.into_iter().map(|need| need.roomy_window()).max().unwrap_or_default();
     // Two sockets with two fifths each stay below the pressure limit. The windows are never below

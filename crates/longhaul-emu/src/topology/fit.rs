@@ -2,7 +2,7 @@
 //!
 //! A link with a rate must sustain it. Its data in flight are in memory twice: in the emulator, and
 //! in the sender's socket until they are acknowledged. A link without a rate is as fast as the
-//! machine allows, and its memory use is not checked.
+//! machine permits, and its memory use is not checked.
 
 use longhaul_core::plan::{Side, TopologyPlan};
 use longhaul_core::units::Bytes;
@@ -25,8 +25,8 @@ fn check(
     pressure: Option<Bytes>,
 ) -> Result<(), EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
-    // Half of the memory is for sockets and programs. One direction may use half of the other half,
-    // so that it cannot starve the opposite direction.
+    // Half of the memory is for sockets and programs. One direction may use half of the rest, so
+    // that memory remains for the opposite direction.
     let [half, quarter] = [2, 4].map(|part| memory.get() / part);
     let mut sum = 0u64;
     for (link, side) in lanes {
@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_promise_that_memory_cannot_hold_is_refused() {
-        // 1 GB per round trip: half of it on the way there, and a full product in the queue.
+        // 1 GB per round trip: half of it in flight towards the receiver, and a full product in the
+        // queue.
         let rate = Some(10_000_000_000);
         assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);
         let memory = refusal(rate, Bytes::gib(4), Bytes::gib(1)).unwrap();

@@ -30,10 +30,10 @@ pub(super) struct RunningLink {
     /// The near and the far end.
     pub(super) ends: [End; 2],
     offloads: Offloads,
-    /// Warnings that hold from the start.
+    /// Warnings that hold from the start of the link.
     warnings: Vec<LinkWarning>,
     started: Instant,
-    /// The driver; its lanes are those from near and from far.
+    /// The driver; its lanes are the directions from near and from far.
     driver: Driver,
 }
 

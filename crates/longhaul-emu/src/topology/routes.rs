@@ -25,7 +25,7 @@ struct Edge {
     rtt: Duration,
 }
 
-/// The first hop from every site to every other site.
+/// The first hop from every site towards every other site.
 #[derive(Debug)]
 pub(super) struct Routes {
     edges: Vec<Edge>,
@@ -97,8 +97,8 @@ impl Routes {
 
 /// Returns the first hop of every site towards `to`.
 fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
-    // Dijkstra's algorithm from the destination. The neighbours of the destination keep their
-    // direct link whatever its delay. A distance is a time and a number of links.
+    // Dijkstra's algorithm, from the destination. The neighbours of the destination use their
+    // direct link, independent of its delay. A distance is a time and a number of links.
     let mut known: Vec<Option<((Duration, u32), Hop)>> = vec![None; sites];
     let mut settled = vec![false; sites];
     settled[to] = true;
@@ -126,9 +126,9 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
     known.into_iter().map(|known| known.map(|(_, hop)| hop)).collect()
 }
 
-/// Returns the hosts of a topology. Their networks are reserved for benchmarks and not used by any
-/// host's own network: 198.18.0.0/15 (RFC 2544) and 2001:2::/48 (RFC 5180). The n-th site has the
-/// n-th address of each.
+/// Returns the hosts of a topology. The n-th site has the n-th address of two networks that are
+/// reserved for benchmarks, so that no host's own network uses them: 198.18.0.0/15 (RFC 2544) and
+/// 2001:2::/48 (RFC 5180).
 pub(super) fn hosts(plan: &TopologyPlan) -> Vec<Host> {
     let numbered = plan.sites.iter().zip(1u16..);
     numbered

@@ -18,14 +18,14 @@ use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, pla
 
 /// Running sites and links.
 ///
-/// Commands run in a site through [`Topology::spawn`] and find every other site by name.
+/// Commands run in a site through [`Topology::spawn`] and resolve every other site by name.
 /// [`Topology::finish`] removes everything and returns a report; dropping the value removes
-/// everything without a report. Either way every process in a site is killed.
+/// everything without a report. In both cases every process in a site is killed.
 #[derive(Debug)]
 pub struct Topology {
     plan: TopologyPlan,
     started: Instant,
-    // Fields drop in this order: packets stop first, then the sites' processes end.
+    // Fields drop in this order: first the links stop, then the sites' processes end.
     links: Vec<RunningLink>,
     sites: Vec<Site>,
 }
@@ -43,7 +43,7 @@ impl Topology {
     /// # Errors
     /// The plan is invalid or needs more memory than the machine has, a privilege or a device is
     /// missing ([`EmuError`] names it and its remedy), or a step of the set-up failed. In all cases
-    /// nothing is left behind.
+    /// everything created so far is removed.
     pub fn start(plan: &TopologyPlan) -> Result<Topology, EmuError> {
         plan.validate()?;
         // The report contains the seed, so that the run can be repeated.
@@ -81,7 +81,7 @@ impl Topology {
         Ok(Topology { plan: plan.clone(), started: Instant::now(), links, sites })
     }
 
-    /// Returns the plan, with the links as they are now.
+    /// Returns the plan, with the present state of the links.
     pub fn plan(&self) -> &TopologyPlan {
         &self.plan
     }
@@ -99,7 +99,7 @@ impl Topology {
         self.sites[site].spawn(command)
     }
 
-    /// Returns the process in whose namespaces the commands of a site (by index) run, for
+    /// Returns the first process of a site (by index), in whose namespaces its commands run, for
     /// [`longhaul_sys::namespace::join`].
     pub fn site_process(&self, site: usize) -> BorrowedFd<'_> {
         self.sites[site].init().process()
@@ -125,7 +125,7 @@ impl Topology {
     }
 
     /// Waits until a program at a site (by index) listens for connections or datagrams, for at most
-    /// `patience`. Returns whether one does.
+    /// `patience`. Returns whether a program listens.
     ///
     /// # Errors
     /// The thread of the site has ended.
@@ -141,7 +141,7 @@ impl Topology {
     }
 
     /// Applies another plan to packets that enter a link (by index) from now on. The MTU and the
-    /// routes stay as they are.
+    /// routes do not change.
     ///
     /// # Errors
     /// The plan is invalid or needs more memory than the machine has; the link is unchanged.
@@ -202,8 +202,8 @@ fn draft(plan: &TopologyPlan, routes: &Routes) -> Draft {
     let hosts = hosts(plan);
     let routes_v6 = Routes::plan(plan, SiteSpec::MIN_MTU_V6);
     let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
-    // The links that end at each site, in the order of the plan, which is also the order of its
-    // interfaces.
+    // The links that end at each site, in the order of the plan, which is also the order of the
+    // site's interfaces.
     let mut own: Vec<Vec<usize>> = vec![Vec::new(); hosts.len()];
     let mut ends = Vec::new();
     for (index, link) in plan.links.iter().enumerate() {

@@ -28,23 +28,24 @@ pub struct Archive {
     connection: rusqlite::Connection,
 }
 
-/// The facts about a matrix that hold for all its runs.
+/// The facts that are the same for all runs of a matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The plan as it was run, with command-line overrides.
     pub plan: MatrixPlan,
     /// The time of the first start, RFC 3339 in UTC.
     pub started_at: String,
-    /// The version of the longhaul that ran it.
+    /// The version of the longhaul program that ran the matrix.
     pub program_version: String,
-    /// A digest of the longhaul program that ran it; `None` in archives that do not record it.
+    /// A digest of the longhaul program that ran the matrix; `None` if the archive does not record
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_digest: Option<String>,
     /// The description of the network.
     pub network: String,
     /// The data that disk entries copied.
     pub data: Option<Data>,
-    /// Facts about the host.
+    /// Facts about the host: name and value.
     pub facts: Vec<Fact>,
 }
 
@@ -71,7 +72,7 @@ pub struct Tool {
     /// The path of the program; `None` if it is not installed or the archive does not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// A digest of that file.
+    /// A digest of the program file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -83,10 +84,11 @@ pub struct Contents {
     pub header: Header,
     /// The tools of the plan.
     pub tools: Vec<Tool>,
-    /// The runs in order of their numbers. Their output is shortened; the documents have all of it.
+    /// The runs in order of their numbers. Long output is cut here and complete in the JSON
+    /// documents.
     pub runs: Vec<RunRecord>,
     /// The measurements of each path before its first run, in the order of measurement.
     pub path_records: Vec<PathRecord>,
-    /// The certificate of the emulator on this machine, if one is attached.
+    /// The certificate of the emulator on this machine, if the archive has one.
     pub certificate: Option<Certificate>,
 }

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 /// The measurement of a path before its first run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// The path, by its heading in tables.
+    /// The name of the path in table headings.
     pub path: String,
     /// The time of measurement, RFC 3339 in UTC.
     pub measured_at: String,
     /// The result of `longhaul path`; `None` if it failed.
     pub found: Option<Box<PathResult>>,
-    /// The reason of the failure.
+    /// The reason for the failure, if the measurement failed.
     pub failure: Option<String>,
 }
 
 impl PathRecord {
-    /// Returns the lowest round-trip times of small and of full-size packets.
+    /// Returns the lowest round-trip times in ms of small and of full-size packets.
     pub fn rtt_ms(&self) -> [Option<f64>; 2] {
         let rtt = self.found.as_ref().and_then(|found| found.rtt.as_ref());
         let least = |trips: &Option<longhaul_core::result::RoundTrips>| {
@@ -26,7 +26,7 @@ impl PathRecord {
         [rtt.and_then(|rtt| least(&rtt.small)), rtt.and_then(|rtt| least(&rtt.full))]
     }
 
-    /// Returns the path MTU from near to far and from far to near.
+    /// Returns the path MTU in bytes from near to far and from far to near.
     pub fn mtu_bytes(&self) -> [Option<u32>; 2] {
         let found = self.found.as_ref();
         [

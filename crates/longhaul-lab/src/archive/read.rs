@@ -12,7 +12,7 @@ use super::schema::failed;
 use super::{Archive, Contents, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 
-/// A run's sequence and attempt.
+/// The key of a run: its sequence number and attempt.
 type Place = (u32, u32);
 
 impl Archive {
@@ -28,7 +28,7 @@ impl Archive {
     /// the current one in one transaction.
     ///
     /// # Errors
-    /// Those of [`Archive::open`], or the disk cannot be written.
+    /// As for [`Archive::open`]; also if the disk cannot be written.
     pub fn open_to_continue(dir: &Path) -> Result<Self, LabError> {
         let (archive, version) = Self::open_with(dir, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::advance(&archive.connection, version)
@@ -88,7 +88,7 @@ impl Archive {
         Ok(Contents { header, tools, runs, path_records, certificate })
     }
 
-    /// Reads the runs with their samples, in the order of places and attempts.
+    /// Reads the runs with their samples, in the order of sequence number and attempt.
     ///
     /// # Errors
     /// The database cannot be read, is damaged, or has a document of a later version.
@@ -126,8 +126,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Reads the measurements of each path before its first run; empty for archives that do not record
-    /// it.
+    /// Reads the measurements of each path before its first run; empty for archives without them.
     ///
     /// # Errors
     /// The database cannot be read, is damaged, or has a document of a later version.

@@ -9,14 +9,14 @@ use crate::LabError;
 /// The file name of the database in an archive's directory.
 pub const FILE_NAME: &str = "matrix.sqlite";
 
-/// The `user_version` that this version writes.
+/// The `user_version` of the databases that this program writes.
 pub(super) const VERSION: i64 = 5;
 
-/// The `application_id` by which file(1) recognises the database: "LHmx".
+/// The `application_id` by which file(1) recognises the database: "LHmx" in ASCII.
 const APPLICATION_ID: i64 = 0x4c48_6d78;
 
 /// The migrations up to [`VERSION`]; the first one creates version 1. A published migration is
-/// never edited; a change is a further migration.
+/// never edited: each change adds a migration.
 const STEPS: [&str; VERSION as usize] = [
     include_str!("schema-1.sql"),
     include_str!("schema-2.sql"),
@@ -31,11 +31,11 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     advance(connection, 0)
 }
 
-/// Returns the schema version of a database that this longhaul can read: its own or an earlier one.
-/// Writes nothing.
+/// Returns the schema version of the database if this program can read it: the current or an
+/// earlier version. Writes nothing.
 ///
 /// # Errors
-/// A later version wrote the database, another program did, or it is damaged.
+/// A later version or another program wrote the database, or it is damaged.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, LabError> {
     let pragma = |name: &str| -> Result<i64, LabError> {
         connection.pragma_query_value(None, name, |row| row.get(0)).map_err(failed("read", path))
@@ -50,7 +50,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, LabErro
     if found < 1 {
         return Err(LabError::damaged(path, "it has no schema"));
     }
-    // quick_check reads every page and the order of every table, but not the contents of indexes.
+    // quick_check reads every page and checks the order of rows, but not the contents of indexes.
     let said: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(failed("check", path))?;
@@ -65,12 +65,12 @@ pub(super) fn advance(connection: &Connection, from: i64) -> rusqlite::Result<()
     let steps = steps.concat();
     let all = format!("BEGIN IMMEDIATE;\n{steps}\nPRAGMA user_version = {VERSION};\nCOMMIT;");
     connection.execute_batch(&all).inspect_err(|_| {
-        // The migration's error is the one to report.
+        // The error of the migration is returned; an error of the rollback adds nothing.
         let _ = connection.execute_batch("ROLLBACK");
     })
 }
 
-/// Wraps SQLite's error with the operation and the file, and marks a damaged file as such.
+/// Wraps an SQLite error with the operation and the file, and marks a damaged file as damaged.
 pub(super) fn failed(
     operation: &'static str,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Seals: digests of archived documents, stored beside them. SQLite detects a damaged page only if
-//! its structure is broken, not a changed digit within a text.
+//! Seals: digests of archived documents, stored beside the documents. SQLite detects a page with a
+//! broken structure, but not a changed digit in a text.
 
 use std::hash::Hasher;
 
@@ -11,7 +11,7 @@ pub(super) fn of_text(text: &str) -> String {
     of_run(text, &[])
 }
 
-/// Returns the seal of a run: of its document in the database and its samples.
+/// Returns the seal of a run: a digest of its document in the database and of its samples.
 pub(super) fn of_run(json: &str, samples: &[RunSample]) -> String {
     let mut hasher = XxHash3_64::with_seed(0);
     hasher.write(json.as_bytes());
@@ -36,7 +36,7 @@ mod tests {
         for other in [of_run("{\"a\": 2}", &[sample(10)]), of_run("{\"a\": 1}", &[sample(11)])] {
             assert_ne!(seal, other);
         }
-        // Archives store this digest; another function would make all of them look damaged. The
+        // Archives store this digest; with another function all archives would appear damaged. The
         // specification of XXH3 gives 2d06800538d394c2 for the empty text.
         assert_eq!(of_text(""), "2d06800538d394c2");
     }

@@ -12,7 +12,8 @@ use super::{Archive, FILE_NAME, Header, PathRecord, Tool, schema, seal};
 use crate::LabError;
 use crate::plan::fingerprint;
 
-/// The bytes of a command's error output in the database; the run's document has all of it.
+/// The bytes of a command's standard error that the database keeps; the JSON document has all of
+/// it.
 const TAIL: usize = 2048;
 
 impl Archive {
@@ -23,7 +24,7 @@ impl Archive {
     pub fn create(dir: &Path, header: &Header) -> Result<Self, LabError> {
         fs::create_dir_all(dir.join("runs")).map_err(LabError::file("create", dir))?;
         let path = dir.join(FILE_NAME);
-        // An existing file with this name is never overwritten, damaged or not.
+        // An existing file with this name is never overwritten, even if it is damaged.
         File::create_new(&path).map_err(LabError::file("create", &path))?;
         let connection = Connection::open(&path).map_err(failed("create", &path))?;
         schema::create(&connection).map_err(failed("create", &path))?;
@@ -211,14 +212,14 @@ impl Archive {
 
 /// The counters of a run's link, both directions together.
 struct LinkCounters {
-    /// The segments that did not arrive, lost by the plan or by accident.
+    /// The segments that did not arrive, for any reason.
     lost_segments: Option<i64>,
     /// The lateness in ms of the worse direction.
     late_p999_ms: Option<f64>,
 }
 
 impl LinkCounters {
-    /// Returns empty counters for a path that is not an emulated link.
+    /// Returns the counters of the run's link; they are empty if the path is not emulated.
     fn of(run: &RunRecord) -> Self {
         let report = LinkReport::deserialize(&run.path).ok();
         LinkCounters {
@@ -235,7 +236,7 @@ impl LinkCounters {
 }
 
 /// Returns the run without its output, except for the end of standard error, and without its
-/// samples, which have a table.
+/// samples, which have their own table.
 fn cut(run: &RunRecord) -> RunRecord {
     let shorter = |output: &ToolOutput| {
         let from = output.stderr.ceil_char_boundary(output.stderr.len().saturating_sub(TAIL));
@@ -263,7 +264,7 @@ fn document_name(run: &RunRecord) -> String {
     format!("{:04}-{}-{rtt}{attempt}.json", run.sequence, plain(&run.tool))
 }
 
-/// Serialization cannot fail: headers and runs consist of numbers, texts and lists of them.
+/// Serialization cannot fail: headers and runs consist of numbers, texts and lists of these.
 fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ pub(super) fn file(path: &Path, size: Bytes, number: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes a directory of such files, whose names sort in the order of `sizes`.
+/// Writes a directory of incompressible files, whose names sort in the order of `sizes`.
 pub(super) fn tree(dir: &Path, sizes: impl Iterator<Item = Bytes>) -> io::Result<()> {
     fs::create_dir(dir)?;
     for (number, size) in (1..).zip(sizes) {
@@ -24,7 +24,7 @@ pub(super) fn tree(dir: &Path, sizes: impl Iterator<Item = Bytes>) -> io::Result
     Ok(())
 }
 
-/// Copies the user's file or directory without links and devices.
+/// Copies the user's file or directory, except for links and devices.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let data = fs::symlink_metadata(from)?;
     if data.is_file() {
@@ -39,11 +39,11 @@ pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes `size` bytes of SplitMix64 (Steele, Lea and Flood, 2014). They are incompressible and the
-/// same on every machine.
+/// Writes `size` bytes of SplitMix64 (Steele, Lea and Flood, 2014), which are incompressible and
+/// the same on every machine.
 fn fill(mut file: &File, size: u64, number: u64) -> io::Result<()> {
-    // The seed is arbitrary but fixed, so that data of one size are always the same. The files of a
-    // tree differ, so that none can be deduplicated.
+    // The seed is fixed, so data of one size are always the same. The files of a tree differ, so
+    // that no tool can deduplicate them.
     let mut state: u64 = 0x10_9a01 ^ number.rotate_left(32);
     let mut block = vec![0_u8; size.next_multiple_of(8).clamp(8, 1 << 20) as usize];
     let mut left = size;
@@ -58,7 +58,7 @@ fn fill(mut file: &File, size: u64, number: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Does one step of SplitMix64.
+/// Returns the next value of SplitMix64.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

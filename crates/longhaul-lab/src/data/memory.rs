@@ -6,8 +6,7 @@ use tempfile::TempDir;
 
 use crate::LabError;
 
-/// The directory in which Linux provides a memory file system writable by every user
-/// (shm_overview(7)).
+/// The mount point of a memory file system that every user can write (shm_overview(7)).
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A directory in memory for workloads that read or write there. It is removed on drop.

@@ -14,17 +14,17 @@ use crate::LabError;
 /// The space that a matrix needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Room {
-    /// The disk space in use at once: created data and the largest copy.
+    /// The disk space in use at one time: created data and the largest copy.
     pub disk: Bytes,
-    /// The memory in use at once: created data and the largest copy.
+    /// The memory in use at one time: created data and the largest copy.
     pub memory: Bytes,
     /// The disk space at the far end of a real path for the largest copy; zero for emulated paths.
     pub far: Bytes,
 }
 
 impl Room {
-    /// Computes the space for `sources`, each with the number of clients that copy it at once. With
-    /// `real` the copies go to the far end of a real path, otherwise to this host.
+    /// Computes the space for `sources`, each with its number of simultaneous clients. With `real`
+    /// the copies go to the far end of a real path, otherwise to this host.
     pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>, real: bool) -> Self {
         let mut made: BTreeMap<&Path, (Store, u64)> = BTreeMap::new();
         let mut largest = [0_u64; 2];
@@ -46,8 +46,7 @@ impl Room {
         }
     }
 
-    /// Returns the memory that the host can provide now, as the kernel estimates it
-    /// (proc_meminfo(5)).
+    /// Returns the memory that the host can provide now: `MemAvailable` of proc_meminfo(5).
     pub fn available_memory() -> Option<Bytes> {
         let text = fs::read_to_string("/proc/meminfo").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -57,8 +56,8 @@ impl Room {
 }
 
 /// Checks that the disks have space for the data still to be created and for the copies of the
-/// largest source, with 5 % to spare for metadata and other writers. `scratch` is on the disk that
-/// receives the copies; `None` if the copies go to another host.
+/// largest source, plus 5 % for metadata and other writers. `scratch` is on the disk that receives
+/// the copies; `None` if the copies go to another host.
 ///
 /// # Errors
 /// The space is insufficient or unknown.

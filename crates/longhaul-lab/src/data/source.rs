@@ -24,9 +24,9 @@ pub struct Source {
     pub files: u64,
     /// The size of each file, if all files have the same size.
     pub file_bytes: Option<Bytes>,
-    /// The kind of storage that holds the source.
+    /// The storage that holds the source: disk or memory.
     pub store: Store,
-    /// The kind of storage that receives the copies.
+    /// The storage that receives the copies: disk or memory.
     pub to: Store,
     pub(super) origin: Origin,
 }
@@ -48,7 +48,7 @@ impl Source {
     /// Describes the user's file or directory, copied from disk to disk.
     ///
     /// # Errors
-    /// It cannot be read, is neither a file nor a directory, or is empty.
+    /// The path cannot be read, is neither a file nor a directory, or is empty.
     pub fn own(path: &Path) -> Result<Self, LabError> {
         let path = fs::canonicalize(path).map_err(LabError::file("read the data", path))?;
         let tree = path.is_dir();
@@ -141,7 +141,7 @@ impl Source {
         Bytes::new(if self.origin == Origin::Own || there { 0 } else { self.bytes.get() })
     }
 
-    /// Creates the data if they are missing. They get their final name only when they are complete.
+    /// Creates the data if they are missing. They get their final name when they are complete.
     ///
     /// # Errors
     /// The disk or memory is full or cannot be written.
@@ -149,8 +149,8 @@ impl Source {
         if self.missing().get() == 0 {
             return Ok(());
         }
-        // The partial file has the process id in its name, so that two matrices can create the same
-        // data.
+        // The name of the partial file contains the process id, so that two matrices can create the
+        // same data at the same time.
         let part = self.path.with_extension(format!("part-{}", std::process::id()));
         let written = match &self.origin {
             Origin::Own => Ok(()),

@@ -33,7 +33,8 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
-/// Returns the full path of a program, or its bare name; starting that reports that it is missing.
+/// Returns the full path of a program, or its bare name: an attempt to start that name reports that
+/// the program is missing.
 pub(super) fn program(name: &str) -> PathBuf {
     find(name).unwrap_or_else(|| PathBuf::from(name))
 }
@@ -42,7 +43,7 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Looks for all of `programs`, and runs the first one with `argument` for its version.
+/// Looks for all of `programs`, and runs the first one with `argument` to get its version.
 pub(super) fn detect(programs: &[&'static str], argument: &str) -> Detected {
     if let Some(program) = programs.iter().find(|program| find(program).is_none()) {
         return Detected::Missing { program };
@@ -61,7 +62,7 @@ pub(super) fn version(program: &Path, argument: &str) -> String {
         Err(_) => return "unknown".to_owned(),
     };
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
-    // The version goes into a table of facts: rsync pads its line and adds its protocol version.
+    // Removes padding and line breaks: rsync pads its line and adds its protocol version.
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,4 +1,4 @@
-//! The trait that every tool driver implements, and the jobs that drivers get.
+//! The trait that every tool driver implements, and the jobs that drivers receive.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ pub trait Driver {
     fn name(&self) -> &'static str;
 
     /// Returns the kind of work: [`Workload::Memory`], or [`Workload::Disk`] for a tool that copies
-    /// files, wherever they are.
+    /// files on disk or in memory.
     fn workload(&self) -> Workload;
 
     /// Returns whether the tool supports this kind of work.
@@ -48,8 +48,8 @@ pub trait Driver {
         None
     }
 
-    /// Returns whether the tool works over a real path: it copies over the user's own ssh, or its
-    /// server needs only a command and no files.
+    /// Returns whether the tool works over a real path: either it copies over the user's own ssh,
+    /// or its server is a single command that needs no files.
     fn goes_far(&self) -> bool {
         false
     }
@@ -65,8 +65,8 @@ pub trait Driver {
     /// Looks for the tool and all programs that it needs on this host.
     fn detect(&self) -> Detected;
 
-    /// Like [`Driver::detect`] for a real path, whose server programs are needed only at the far
-    /// end.
+    /// Looks on this host for the programs that a real path needs here; its server programs are
+    /// needed only at the far end. See [`Driver::detect`].
     fn detect_near(&self) -> Detected {
         self.detect()
     }
@@ -77,21 +77,21 @@ pub trait Driver {
         detect::find(self.name().split(' ').next()?)
     }
 
-    /// Returns the server that must listen at the far end before the client starts, or `None` if
-    /// the tool needs none, for example over ssh to a far end with its own sshd.
+    /// Returns the server that must listen at the far end before the client starts. `None` means
+    /// that the tool needs no server, for example over ssh to a far end with an sshd.
     ///
     /// # Errors
     /// A file that the server needs, such as a key, could not be created.
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError>;
 
-    /// Returns the command at the near end, whose wall-clock time is the time of the run.
+    /// Returns the command at the near end. Its wall-clock time is the time of the run.
     ///
     /// # Errors
     /// A file that the client needs could not be created.
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError>;
 
-    /// Reads the output of client and server after the client succeeded. The runner times copies,
-    /// so a copying tool that prints no rate can keep this default.
+    /// Reads the figures from the output of client and server after the client succeeded. A tool
+    /// that prints no rate keeps the default, because the runner times copies.
     ///
     /// # Errors
     /// One line with the reason why the output has no figure.
@@ -99,7 +99,7 @@ pub trait Driver {
         Ok(Reading::default())
     }
 
-    /// Returns the reason why the client failed, from its output.
+    /// Returns the reason for the client's failure, from its output.
     fn failure(&self, output: &ToolOutput) -> Option<String> {
         output.last_line().map(str::to_owned)
     }
@@ -108,7 +108,7 @@ pub trait Driver {
 /// The protocol limits of a tool on a long path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pace {
-    /// The most data in flight that the protocol allows; `None` means no limit.
+    /// The most bytes in flight that the protocol allows; `None` means no limit.
     pub window: Option<Bytes>,
     /// The number of round trips per file.
     pub trips_per_file: u32,
@@ -151,9 +151,9 @@ pub enum Task<'a> {
 /// A memory-to-memory test of a given duration.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryTask {
-    /// The seconds that count.
+    /// The measured duration in seconds.
     pub seconds: u32,
-    /// The seconds before them, which do not count.
+    /// The seconds before the measurement, which are omitted.
     pub omit_seconds: u32,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Job<'a> {
     /// Returns the task of a memory-to-memory job.
     ///
     /// # Errors
-    /// The job is another one; a checked plan never causes this.
+    /// The job has another task; a checked plan never causes this error.
     pub fn memory(&self, tool: &'static str) -> Result<MemoryTask, LabError> {
         match self.task {
             Task::Memory(task) => Ok(task),
@@ -184,7 +184,7 @@ impl<'a> Job<'a> {
     /// Returns the task of a disk-to-disk job.
     ///
     /// # Errors
-    /// The job is another one; a checked plan never causes this.
+    /// The job has another task; a checked plan never causes this error.
     pub fn disk(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.task {
             Task::Disk(task) => Ok(task),
@@ -192,10 +192,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Like [`Job::disk`], for a tool that copies only single files.
+    /// Returns the task of a disk-to-disk job for a tool that copies only single files.
     ///
     /// # Errors
-    /// As for [`Job::disk`], or the source is a directory.
+    /// As for [`Job::disk`]; also if the source is a directory.
     pub fn single_file(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.disk(tool)? {
             task if task.tree => Err(LabError::SingleFile { tool }),
@@ -209,10 +209,10 @@ impl<'a> Job<'a> {
 pub struct Server {
     /// The command, which stays in the foreground.
     pub command: Command,
-    /// The TCP port that it listens on when it is ready.
+    /// The TCP port on which the ready server listens.
     pub port: u16,
-    /// An empty directory outside the job's private one that was created for the server and must be
-    /// removed.
+    /// An empty directory that was created for the server outside the job's private directory and
+    /// must be removed.
     pub made: Option<PathBuf>,
 }
 
@@ -228,15 +228,16 @@ impl Server {
 pub struct RunOutput<'a> {
     /// The output of the client at the near end.
     pub client: &'a ToolOutput,
-    /// The output of the server at the far end, if there was one; it was stopped after the client.
+    /// The output of the server at the far end, if the tool has one. The server was stopped after
+    /// the client.
     pub server: Option<&'a ToolOutput>,
 }
 
 /// The figures that a tool prints.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Reading {
-    /// The rate that the tool prints. It is the figure of a memory run; for a disk run it is only
-    /// recorded.
+    /// The rate that the tool prints. It is the figure of a memory run; the figure of a disk run
+    /// comes from the wall clock.
     pub throughput: Option<Rate>,
     /// The number of bytes that the tool prints.
     pub bytes: Option<Bytes>,
@@ -269,7 +270,7 @@ pub(super) mod tests {
         then(&Job { options, ..job(task) })
     }
 
-    /// Calls `then` with such a job over a real path to `me@dtn`.
+    /// Calls `then` with the same job over a real path to `me@dtn`.
     pub(in crate::drivers) fn real_job<T>(tree: bool, then: impl FnOnce(&Job<'_>) -> T) -> T {
         let task = Task::Disk(DiskTask {
             source: Path::new("/data/a b"),

@@ -57,7 +57,7 @@ impl Driver for GlobusUrlCopy {
         if rustix::process::geteuid().is_root() {
             command.args(["-anonymous-user", "root", "-allow-root"]);
         }
-        // Globus resolves the host's name, which may be missing in a namespace's hosts file.
+        // Globus resolves the host's own name, which the namespace's hosts file may lack.
         command.env("GLOBUS_HOSTNAME", job.far);
         Ok(Some(Server::new(command, PORT)))
     }
@@ -75,7 +75,8 @@ impl Driver for GlobusUrlCopy {
     }
 }
 
-/// Returns a path as part of a URL: slashes and the characters that RFC 3986 calls unreserved stay.
+/// Returns a path as part of a URL; slashes and the unreserved characters of RFC 3986 are not
+/// escaped.
 pub(super) fn url_path(path: &Path) -> String {
     let mut url = String::new();
     for &byte in path.as_os_str().as_encoded_bytes() {

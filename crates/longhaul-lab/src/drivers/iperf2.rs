@@ -12,8 +12,8 @@ use crate::LabError;
 const NAME: &str = "iperf";
 const PORT: u16 = 5001;
 
-/// iperf 2, measured by its server's intervals: the client's intervals count bytes written, not
-/// bytes that arrived.
+/// iperf 2, measured by its server's intervals: the client counts bytes written, not bytes
+/// received.
 pub(super) struct Iperf2;
 
 impl Driver for Iperf2 {
@@ -87,7 +87,7 @@ fn bytes_between(csv: &str, from: f64, to: f64) -> u64 {
         let (begun, ended) = fields.get(6)?.split_once('-')?;
         let (begun, ended): (f64, f64) = (begun.parse().ok()?, ended.parse().ok()?);
         let counts = begun >= from - 0.01 && begun < to - 0.01 && ended - begun < 1.5;
-        // The stream number -1 is the sum of the others.
+        // The rows of stream -1 are the sums of all streams.
         (counts && *fields.get(5)? != "-1").then_some(fields.get(7)?.parse().ok()?)
     };
     csv.lines().filter_map(bytes).sum()

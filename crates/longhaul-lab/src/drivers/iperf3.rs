@@ -76,7 +76,7 @@ impl Driver for Iperf3 {
     }
 
     fn failure(&self, output: &ToolOutput) -> Option<String> {
-        // With -J the error message is JSON on standard output, too.
+        // With -J the error message is JSON on standard output as well.
         let said =
             detect::json(output).ok().and_then(|doc| doc["error"].as_str().map(str::to_owned));
         said.or_else(|| output.last_line().map(str::to_owned))

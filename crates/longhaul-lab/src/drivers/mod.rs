@@ -1,12 +1,12 @@
 //! Drivers: one small file or one row of a table per tool, behind one trait.
 //!
 //! A driver finds the tool and its version, builds the commands of the far server and the near
-//! client, reads their output, and states the guarantees of the tool's transfers. It starts nothing
-//! except helpers that write keys: the [`runner`](crate::runner) starts, times and stops the
-//! commands of all tools in the same way.
+//! client, reads their output, and states the guarantees of the tool's transfers. It starts no
+//! process except programs that create keys: the [`runner`](crate::runner) starts, times and stops
+//! the commands of all tools in the same way.
 //!
-//! A new tool is a new file here and a line in [`all`], or a row of a table: of `ssh_tools.rs` if it
-//! copies over ssh, of [`optional`] if few hosts have it.
+//! A new tool is a new file here and a line in [`all`], or a row of a table: of `ssh_tools.rs` if
+//! it copies over ssh, of [`optional`] if few hosts have it.
 
 mod detect;
 mod driver;

@@ -71,8 +71,8 @@ impl Driver for Nuttcp {
             else {
                 continue;
             };
-            // Half a second of tolerance, because an interval is a little longer or shorter than a
-            // second.
+            // The tolerance of half a second allows for intervals that are not exactly one second
+            // long.
             if time > f64::from(omit) - 0.5 {
                 counted += seconds;
                 bits += rate * 1e6 * seconds;

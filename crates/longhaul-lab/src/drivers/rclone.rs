@@ -30,7 +30,7 @@ impl Driver for Rclone {
         Pace { trips_per_file: 4, ..Pace::SSH }
     }
 
-    /// rclone runs md5sum or sha1sum at the far end after each file unless told otherwise.
+    /// rclone runs md5sum or sha1sum at the far end after each file unless an option disables it.
     fn guarantees(&self, options: &[String]) -> Guarantees {
         let verified = !options.iter().any(|option| option == "--ignore-checksum");
         Guarantees { encrypted: true, verified, synced: false }

@@ -13,8 +13,8 @@ use crate::LabError;
 const NAME: &str = "wget through squid";
 const PORT: u16 = 3128;
 
-/// wget from a squid in front of nginx, both at the far end: repeated requests of many clients are
-/// served from the cache's memory, as for calibration data (Frontier).
+/// wget from a squid in front of nginx, both at the far end. The memory of the cache serves
+/// repeated requests of many clients, as for calibration data (Frontier).
 pub(super) struct WgetSquid;
 
 impl Driver for WgetSquid {
@@ -46,7 +46,7 @@ impl Driver for WgetSquid {
         let origin = nginx::server(job, NAME)?;
         let file = job.private.join("squid.conf");
         sshd::write(&file, &configuration())?;
-        // One command starts both: nginx first, which squid needs only at the first request.
+        // One command starts both servers, nginx first: squid needs it only at the first request.
         let words = |command: &Command| {
             let all = std::iter::once(command.get_program()).chain(command.get_args());
             all.map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")

@@ -1,5 +1,5 @@
-//! Drivers of the tools that copy over ssh, as a table: scp, sftp, tar and rsync, to a private sshd or
-//! over a real path.
+//! Drivers of the tools that copy over ssh, as a table: scp, sftp, tar and rsync, to a private sshd
+//! or over a real path.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::LabError;
 /// A tool that copies over ssh.
 pub(super) struct SshTool {
     name: &'static str,
-    /// The program beside ssh.
+    /// The program needed in addition to ssh.
     program: &'static str,
     /// The program that prints the version; scp and sftp print none.
     version: Version,
@@ -159,7 +159,7 @@ fn sftp(job: &Job<'_>) -> Result<Command, LabError> {
         let path = path.to_string_lossy();
         format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
     });
-    // A directory is copied into an existing one.
+    // A directory is copied into an existing directory.
     let lines = if task.tree {
         format!("mkdir {destination}\nput -R {source}/. {destination}\n")
     } else {
@@ -172,14 +172,14 @@ fn sftp(job: &Job<'_>) -> Result<Command, LabError> {
     Ok(command)
 }
 
-/// Returns the command of tar at both ends of one ssh connection: no round trip per file, and one
-/// stream. The options are those of the packing tar.
+/// Returns a pipeline of two tars over one ssh connection: one stream, and no round trip per file.
+/// The options apply to the tar that packs.
 fn tar(job: &Job<'_>) -> Result<Command, LabError> {
     let task = job.disk("tar over ssh")?;
     let words = |path: &Path| quote(&path.to_string_lossy());
     let parent = task.source.parent().unwrap_or(task.source);
     let name = task.source.file_name().unwrap_or_default().to_string_lossy();
-    // Flags r and h: the transformation applies to names and hard link targets, not to symbolic
+    // Flags r and h apply the transformation to names and hard link targets, but not to symbolic
     // link targets.
     let copy = task.destination.file_name().unwrap_or_default().to_string_lossy();
     let unpack = format!(
@@ -221,7 +221,7 @@ fn for_rsync(word: String) -> String {
 }
 
 /// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`. If the format
-/// changes, only rsync's own figure is missing, which is recorded beside the measured one.
+/// changes, only the figure that rsync prints is missing; the measured figure remains.
 pub(super) fn statistics(text: &str) -> Reading {
     let number = |text: &str| text.replace(',', "").parse::<f64>().ok();
     for line in text.lines() {

@@ -1,8 +1,8 @@
 //! A private sshd at the far end with temporary keys, for tools that run over ssh.
 //!
 //! The ssh configuration of host and user is neither read nor written, and the keys are removed
-//! with the job's private directory. On a real path it is the opposite: the far end's own sshd is
-//! used, with the user's configuration, agent and jump hosts.
+//! with the job's private directory. A real path uses the far end's existing sshd, and the user's
+//! configuration, agent and jump hosts.
 
 use std::fs;
 use std::io;
@@ -12,9 +12,10 @@ use std::process::{Command, Stdio};
 use super::{Job, Server, detect};
 use crate::LabError;
 
-/// The port is arbitrary: the far end is a separate network namespace.
+/// The port of the private sshd. Any port is free, because the far end has a separate network
+/// namespace.
 pub(super) const PORT: u16 = 2222;
-/// The alias under which the client stores the host key, whatever the far end is called.
+/// The alias under which the client stores the host key, independent of the far end's name.
 const ALIAS: &str = "longhaul-far";
 /// The directory for privilege separation of an sshd started by root. On Debian only the system's
 /// sshd service creates it.
@@ -48,13 +49,14 @@ pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     Ok(Server { command, port: PORT, made })
 }
 
-/// Options for every ssh: nobody can answer a prompt.
+/// Options of every ssh command: a prompt would wait forever.
 const QUIET: [&str; 2] = ["BatchMode=yes", "LogLevel=ERROR"];
-/// Options for ssh over a real path: timeouts for an unreachable host.
+/// Options of ssh over a real path: timeouts for an unreachable host.
 const PATIENCE: [&str; 2] = ["ConnectTimeout=15", "ServerAliveInterval=5"];
 
-/// Returns the arguments with which `ssh` and `scp` reach that server only, without the port
-/// option, whose letter differs. On a real path the user's own configuration applies.
+/// Returns the arguments with which `ssh` and `scp` connect to the private sshd only. The port
+/// option is not included: it is `-p` for ssh and `-P` for scp. On a real path the user's
+/// configuration applies.
 pub(super) fn client_options(job: &Job<'_>) -> Vec<String> {
     let worded = |words: &[&str]| -> Vec<String> {
         words.iter().flat_map(|word| ["-o".to_owned(), (*word).to_owned()]).collect()
@@ -87,7 +89,7 @@ pub(super) fn destination_host(job: &Job<'_>) -> Result<String, LabError> {
     }
 }
 
-/// Like [`destination_host`], for use before a colon and a path: an IPv6 address gets brackets.
+/// Returns [`destination_host`] for use before a colon and a path: an IPv6 address gets brackets.
 pub(super) fn destination_files(job: &Job<'_>) -> Result<String, LabError> {
     let name = destination_host(job)?;
     let (user, host) = name.rsplit_once('@').map_or(("", &*name), |(user, host)| (user, host));
@@ -95,7 +97,7 @@ pub(super) fn destination_files(job: &Job<'_>) -> Result<String, LabError> {
     Ok(if host.contains(':') { format!("{user}{at}[{host}]") } else { name })
 }
 
-/// Returns the user that the server accepts: the one that started it.
+/// Returns the user that the server accepts: the user that started it.
 pub(super) fn user() -> Result<String, LabError> {
     Ok(helper("id", &["-un"])?.trim().to_owned())
 }

@@ -55,8 +55,8 @@ impl Driver for Xrdcp {
         );
         sshd::write(&file, &text)?;
         let mut command = if rustix::process::geteuid().is_root() {
-            // xrootd refuses to run as root. As another user mapped to root in a user namespace it
-            // can still write where the matrix can.
+            // xrootd refuses to run as root. As another user, mapped to root in a user namespace,
+            // it has the same access to files as the matrix.
             let mut command = Command::new(detect::program("unshare"));
             command.args(["--user", "--map-user=1000", "--map-group=1000", "--"]);
             command.arg(detect::program("xrootd"));

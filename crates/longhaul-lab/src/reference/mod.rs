@@ -1,7 +1,7 @@
-//! Published figures of other groups with their sources, shown beside measured ones.
+//! Published figures of other groups with their sources, shown beside measured figures.
 //!
-//! They come from other machines and paths: they show what experts reached at the time, and are
-//! excluded from medians and ratios.
+//! The figures come from other machines and paths. They show the state of the art at their time,
+//! and are excluded from medians and ratios.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Returns all published figures, in the order of their sources.
 pub fn published() -> &'static Published {
     static ALL: LazyLock<Published> = LazyLock::new(|| {
-        // The text is a constant of the program that a test parses.
+        // The text is a constant of the program; a test parses it.
         toml::from_str(include_str!("published.toml")).unwrap_or_default()
     });
     &ALL
@@ -74,10 +74,10 @@ pub struct Figure {
     /// The number of simultaneous clients or streams.
     #[serde(default)]
     pub count: Option<u32>,
-    /// The throughput of one of them running alone, in Gb/s.
+    /// The throughput of a single client or stream, in Gb/s.
     #[serde(default)]
     pub single_gbps: Option<f64>,
-    /// The joint throughput divided by `count` times the throughput of one.
+    /// The joint throughput divided by `count` times the single throughput.
     #[serde(default)]
     pub scale_factor: Option<f64>,
     /// The size of the data set in GB.
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Gb/s must equal the printed figure in its unit.
+    /// Checks that figures in Gb/s equal the printed figures in their units.
     #[test]
     fn units_were_converted_exactly() {
         for figure in &published().figures {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(beside("bbftp", Workload::Disk, 100), [0.264, 0.264]);
     }
 
-    /// Decreases and factors must match the sources' rounding or truncation.
+    /// Checks decreases and factors against the sources' rounded or truncated values.
     #[test]
     fn derived_columns_agree_with_their_figures() {
         for figure in &published().figures {

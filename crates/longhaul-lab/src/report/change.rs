@@ -5,7 +5,7 @@ use longhaul_core::plan::Condition;
 use super::text::{align, gbps, join};
 use crate::change::{Change, ChangedCell};
 
-/// Renders a change as text: in each cell the later median and its ratio to the earlier one.
+/// Renders a change as text: each cell has the later median and its ratio to the earlier median.
 pub fn change_text(change: &Change) -> String {
     let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
     head.extend(change.conditions.iter().map(Condition::label));

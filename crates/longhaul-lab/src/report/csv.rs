@@ -99,8 +99,8 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Text that no spreadsheet takes for a formula: an apostrophe goes before a character that would
-/// begin one.
+/// Returns a text that no spreadsheet interprets as a formula: an apostrophe precedes a first
+/// character that would begin one.
 fn text(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     format!("{guard}{}", escape(text))

@@ -31,7 +31,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
         path_records: &contents.path_records,
         runs: &contents.runs,
     };
-    // Serialization cannot fail: the document consists of numbers, texts and lists of them.
+    // Serialization cannot fail: the document consists of numbers, texts and lists of these.
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text

@@ -1,5 +1,5 @@
 //! Renders a [`Table`](crate::table::Table) as text for the terminal, as Markdown, as JSON, and as
-//! one self-contained HTML file with plots; and the runs as CSV.
+//! one self-contained HTML file with plots; renders the runs as CSV.
 //!
 //! The same archive gives the same bytes. Only [`figures`] computes: it aggregates runs for the
 //! charts.
@@ -33,7 +33,7 @@ mod tests {
     use crate::archive::Contents;
     use crate::table::Table;
 
-    /// Every renderer of a matrix.
+    /// Returns the output of every renderer of a matrix.
     fn rendered(contents: &Contents) -> [String; 5] {
         let table = Table::fold(contents);
         [
@@ -62,7 +62,7 @@ mod tests {
         };
         let pairs = rendered(&contents(hostile)).into_iter().zip(rendered(&contents(plain)));
         for ((found, expected), name) in pairs.zip(["text", "markdown", "html", "csv", "json"]) {
-            // The program escapes the characters of JSON when it prints them.
+            // The program escapes control characters in JSON when it prints the document.
             if name != "json" {
                 let left = found.chars().find(|c| *c != '\n' && is_hostile(*c));
                 assert_eq!(left, None, "{name}");

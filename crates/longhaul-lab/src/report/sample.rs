@@ -42,7 +42,8 @@ pub(crate) fn contents() -> Contents {
             }
         }
     }
-    // scp failed twice at 180 ms and once at 90 ms; the path of iperf3 was late once at 0 ms.
+    // scp failed twice at 180 ms and once at 90 ms; the emulator's path for iperf3 was late once at
+    // 0 ms.
     for run in &mut runs {
         let at = (run.tool.as_str(), run.condition.rtt.as_millis(), run.repeat);
         if matches!(at, ("scp", 180, _) | ("scp", 90, 1)) {

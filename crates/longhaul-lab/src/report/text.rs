@@ -24,7 +24,7 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     join(&lines)
 }
 
-/// Lines, of which none begins another by what a tool printed.
+/// Joins lines after escaping control characters, so that the output of a tool cannot add a line.
 pub(super) fn join(lines: &[String]) -> String {
     let lines: Vec<_> = lines.iter().map(|line| escape(line)).collect();
     lines.join("\n")
@@ -93,7 +93,7 @@ pub(super) fn references(notes: &[usize]) -> String {
     notes.iter().map(|number| format!("[{number}]")).collect()
 }
 
-/// Formats a rate in Gb/s with three significant digits, so that columns are easy to compare.
+/// Formats a rate in Gb/s with three significant digits.
 pub(super) fn gbps(rate: Rate) -> String {
     let value = rate.bps() as f64 / 1e9;
     match value {
@@ -114,7 +114,7 @@ pub(super) fn guarantees(row: &Row) -> String {
     }
 }
 
-/// Returns for example `encrypted, verified`.
+/// Returns the guarantees as words, for example `encrypted, verified`.
 pub(super) fn guarantees_in_words(guarantees: Guarantees) -> String {
     let Guarantees { encrypted, verified, synced } = guarantees;
     let all = [(encrypted, "encrypted"), (verified, "verified"), (synced, "synced")];

@@ -29,7 +29,7 @@ pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, 
     Ok(report)
 }
 
-/// Writes a file atomically, so that a reader never sees half of it.
+/// Writes a file atomically, so that no reader sees a partial file.
 fn save(path: &Path, text: &str) -> Result<(), LabError> {
     let part = path.with_extension("part");
     fs::write(&part, text)

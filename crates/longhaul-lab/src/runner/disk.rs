@@ -10,12 +10,12 @@ use rustix::fs::{Advice, fadvise, sync, syncfs};
 
 use crate::LabError;
 
-/// Empties the page cache: no dirty pages of earlier runs remain, and no file of the source is in
-/// memory.
+/// Empties the page cache: writes the dirty pages of earlier runs and drops the pages of the
+/// source.
 pub(super) fn cool(source: &Path, tree: bool) -> Caches {
     sync();
-    // Only clean pages can be dropped, hence the sync. 1 drops the page cache, 3 also directory
-    // entries and inodes (Documentation/admin-guide/sysctl/vm.rst).
+    // The kernel drops only clean pages, so a sync comes first. 1 drops the page cache, 3 also
+    // directory entries and inodes (Documentation/admin-guide/sysctl/vm.rst).
     match fs::write("/proc/sys/vm/drop_caches", if tree { "3" } else { "1" }) {
         Ok(()) => Caches::Dropped,
         Err(_) => {
@@ -25,8 +25,8 @@ pub(super) fn cool(source: &Path, tree: bool) -> Caches {
     }
 }
 
-/// Advises the kernel to drop the pages of a file. Best effort: a file that cannot be opened fails
-/// the copy itself.
+/// Advises the kernel to drop the pages of a file. An error is ignored: if the file cannot be
+/// opened, the copy itself fails.
 fn advise(path: &Path) {
     if let Ok(entries) = fs::read_dir(path) {
         entries.flatten().for_each(|entry| advise(&entry.path()));
@@ -35,7 +35,7 @@ fn advise(path: &Path) {
     }
 }
 
-/// Writes the destination's file system to stable storage and returns the time this took.
+/// Syncs the destination's file system and returns the duration of the sync.
 pub(super) fn settle(dir: &Path) -> io::Result<Duration> {
     let handle = File::open(dir)?;
     let begun = Instant::now();
@@ -43,7 +43,7 @@ pub(super) fn settle(dir: &Path) -> io::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Creates `dir` or empties it.
+/// Creates `dir`, or removes its contents.
 pub(super) fn empty(dir: &Path) -> Result<(), LabError> {
     remove(dir)?;
     fs::create_dir_all(dir).map_err(LabError::file("create", dir))

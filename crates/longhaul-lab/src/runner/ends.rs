@@ -20,8 +20,8 @@ use crate::network::NetPath;
 /// The interval at which the path's counters are read.
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Starts server and clients over an open path, times the clients and reads their figure. Copies go
-/// to `landing`.
+/// Starts server and clients over an open path, measures their time and reads the clients' figures.
+/// Copies go to `landing`.
 pub(super) fn run(
     run: &Run<'_>,
     path: &mut dyn NetPath,
@@ -49,7 +49,7 @@ pub(super) fn run(
         private,
     };
     let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
-    // A row has at least one client.
+    // A row has at least one client, so this branch is never taken.
     let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
     let mut ends = Ends { run, path, landing, record };
     let done = match run.driver.server(first)? {
@@ -68,7 +68,7 @@ struct Ends<'a> {
     record: &'a mut RunRecord,
 }
 
-/// The output of all clients, and the time until the last of them ended.
+/// The output of all clients, and the time until the last client ended.
 type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
@@ -93,7 +93,8 @@ impl Ends<'_> {
             done.map_err(|trouble| with_server_words(trouble, self.record.far_output.as_ref()))
         });
         if let Some(made) = made {
-            // remove_dir keeps the directory if another process has created something in it.
+            // remove_dir fails, and keeps the directory, if another process has created something
+            // in it.
             let _ = fs::remove_dir(made);
         }
         done
@@ -115,7 +116,8 @@ impl Ends<'_> {
         let mut waited = Ok(Waited::Ended(Duration::ZERO));
         let mut watch = Watch::new(self.path, begun);
         for client in &clients {
-            // The clients are waited for in turn, so the last wait ends when the last client ends.
+            // The loop waits for one client after the other, so the last wait ends when the last
+            // client ends.
             waited = client.wait(self.run.limit, self.run.stop, &mut || watch.look());
             if !matches!(waited, Ok(Waited::Ended(_))) {
                 break;
@@ -146,7 +148,8 @@ impl Ends<'_> {
         }
     }
 
-    /// Stops the clients. The output of the first that failed, or else of the first, is kept.
+    /// Stops the clients and returns their output. The record keeps the output of the first client
+    /// that failed, or else of the first client.
     fn finish(&mut self, clients: Vec<Process>) -> Vec<ToolOutput> {
         let finished: Vec<Finished> = clients.into_iter().map(Process::finish).collect();
         for one in &finished {
@@ -175,7 +178,7 @@ impl Ends<'_> {
     }
 }
 
-/// Samples the bytes that the path carries, and checks that it exists.
+/// Samples the bytes that the path carries, and checks that the path still exists.
 struct Watch<'a> {
     path: &'a dyn NetPath,
     begun: Instant,
@@ -189,7 +192,7 @@ impl<'a> Watch<'a> {
         Watch { path, begun, last: begun, carried: path.carried_bytes(), samples: Vec::new() }
     }
 
-    /// Takes a sample if one is due. Returns false if the path is gone.
+    /// Takes a sample if one is due. Returns false if the path no longer exists.
     fn look(&mut self) -> bool {
         let now = Instant::now();
         if now - self.last < SAMPLE {
@@ -210,7 +213,8 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Adds the server's last line to a failure: a client often knows only that the server is gone.
+/// Adds the server's last line to a failure, because a client often reports only that its
+/// connection ended.
 fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
     let words = server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty()));
     match (trouble, words) {

@@ -11,18 +11,18 @@ use crate::data::{Room, Source};
 use crate::drivers::{Driver, Pace};
 
 /// The time to open and close a path, start a server, drop caches and compare the copy, as measured
-/// by bench/matrix.sh.
+/// with bench/matrix.sh.
 const OVERHEAD: Duration = Duration::from_millis(1000);
-/// The assumed rate of a copy before one was measured.
+/// The assumed rate of a copy before the first measurement.
 const FIRST_GUESS: Rate = Rate::from_bps(2_000_000_000);
-/// The assumed time per small file in addition to its bytes: half of that of the slowest tool
+/// The assumed time per small file in addition to its bytes: half of the time of the slowest tool
 /// measured on a path without delay.
 const PER_FILE: Duration = Duration::from_micros(200);
 
 /// The estimated cost of a matrix before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// The runs of the plan's own passes, without tools that are not installed.
+    /// The runs of all passes of the plan, without tools that are not installed.
     pub runs: usize,
     /// The time for these runs.
     pub time: Duration,
@@ -50,7 +50,7 @@ impl Cost {
     }
 }
 
-/// Estimates the duration of runs, first from the plan and then also from completed runs.
+/// Estimates the duration of runs from the plan, and corrects the estimate with completed runs.
 pub(super) struct Estimate {
     limit: Option<Duration>,
     cool_down: Duration,
@@ -61,7 +61,7 @@ pub(super) struct Estimate {
     begun: Instant,
 }
 
-/// The properties of a row's source that determine the estimate.
+/// The properties of a row's source that determine its duration.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     bytes: u64,
@@ -104,7 +104,7 @@ impl Estimate {
         self.seen.insert((cell.row, cell.condition), self.begun.elapsed());
     }
 
-    /// Returns the time for all of `cells`.
+    /// Returns the estimated time for all of `cells`.
     pub(super) fn of(&self, cells: &[Cell]) -> Duration {
         cells.iter().map(|cell| self.of_one(cell)).sum()
     }
@@ -116,8 +116,8 @@ impl Estimate {
         }
     }
 
-    /// Returns the duration of a run by the plan, scaled by the error of the estimate if the same
-    /// row was measured over another path.
+    /// Returns the estimated duration of a run. If the row was measured over another path, the
+    /// estimate is scaled by the error there.
     fn guess(&self, cell: &Cell) -> Duration {
         let plain = self.by_plan(cell.row, cell.condition);
         if self.timed(cell.row).is_some() {
@@ -137,7 +137,7 @@ impl Estimate {
         let time = self.timed(row).unwrap_or_else(|| {
             let Size { bytes, files, pace } = self.sizes[row];
             let rate = path.rate.map_or(FIRST_GUESS, |rate| rate.min(FIRST_GUESS));
-            // Two round trips to connect, plus the cost of slow start.
+            // Two round trips to connect, and eight for slow start.
             let begin = path.rtt * 10;
             let streams = u64::from(self.rows[row].streams.unwrap_or(1) * self.rows[row].clients);
             let bytes_at_once = pace.window.filter(|_| !path.rtt.is_zero());
@@ -154,7 +154,7 @@ impl Estimate {
         time + OVERHEAD + self.cool_down
     }
 
-    /// Returns the duration of a timed test.
+    /// Returns the duration of a timed test; `None` for a copy.
     fn timed(&self, row: usize) -> Option<Duration> {
         match self.rows[row].work.content {
             Content::Timed { seconds, omit_seconds } => {

@@ -7,10 +7,10 @@ use longhaul_core::result::RunRecord;
 
 use super::Cell;
 
-/// An event of a running matrix, for the program that displays it.
+/// An event of a running matrix, for display.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The data file is being created.
+    /// The data for copies are being created.
     MakingData,
     /// A tool of the plan is not installed; its rows stay empty.
     NotInstalled {
@@ -35,7 +35,7 @@ pub enum Event<'a> {
         /// The progress of the matrix.
         progress: Progress,
     },
-    /// A run ended, successfully or not, and is stored.
+    /// A run ended, successfully or not, and was stored.
     Finished {
         /// The run.
         run: &'a RunRecord,

@@ -1,8 +1,8 @@
 //! Copies at the far end of a real path: one directory per run, created and removed by sh(1)
 //! scripts over ssh, and the check of free space.
 //!
-//! Invariants: only the directory that mktemp(1) created for the run is removed; processes that
-//! still use it after the run are killed first. The scripts need GNU coreutils and find.
+//! Invariants: a script removes only the directory that mktemp(1) created for the run, and first
+//! kills the processes that still use it. The scripts need GNU coreutils and find.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,12 +19,11 @@ use crate::LabError;
 use crate::data::{Source, with_margin};
 use crate::network::{FarHost, Network, NetworkError};
 
-/// The directory in which Linux provides a memory file system writable by every user
-/// (shm_overview(7)).
+/// The mount point of a memory file system that every user can write (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
 /// The name template of run directories for mktemp(1).
 const TEMPLATE: &str = "longhaul-run-XXXXXXXXXX";
-/// The time that the far half of a finished tool has to end, in tenths of a second.
+/// The time limit for the far half of a tool to end after its near half, in tenths of a second.
 const PATIENCE: u32 = 20;
 
 /// A directory at the far end for the copies of one run.
@@ -36,7 +35,7 @@ pub(super) struct FarDir {
 impl FarDir {
     /// Creates the directory below the far end's directory or in its memory.
     pub(super) fn make(far: &dyn FarHost, store: Store) -> Result<Self, NetworkError> {
-        // Never aborted: a created directory must be known to be removed.
+        // This script is never aborted: an unknown directory could not be removed.
         let said = far.run(&make_script(base(far, store)), &|| false)?;
         let path = said.lines().last().unwrap_or_default().trim().to_owned();
         let name = TEMPLATE.trim_end_matches('X');
@@ -47,13 +46,13 @@ impl FarDir {
         Ok(FarDir { path })
     }
 
-    /// Returns the absolute path, which is a single word in every shell.
+    /// Returns the absolute path, which every shell reads as a single word.
     pub(super) fn path(&self) -> &Path {
         Path::new(&self.path)
     }
 
-    /// Syncs the directory's file system and returns the time this took at the far end, without the
-    /// time of ssh.
+    /// Syncs the directory's file system and returns the duration of the sync at the far end,
+    /// without the time of ssh.
     pub(super) fn settle(
         &self,
         far: &dyn FarHost,
@@ -109,8 +108,7 @@ impl FarDir {
 }
 
 /// Checks that the far end of a real path has space for the copies of the largest of `sources`,
-/// each given with the number of clients that copy it at once. Other paths end on this host and
-/// need no check.
+/// each with its number of simultaneous clients. Other paths end on this host and need no check.
 ///
 /// # Errors
 /// The space is insufficient or unknown.
@@ -166,7 +164,8 @@ fn make_script(base: &str) -> String {
     )
 }
 
-/// The nearest existing ancestor is checked, because the directory may not exist yet.
+/// Returns a script that checks the nearest existing ancestor, because the directory may not exist
+/// yet.
 fn room_script(base: &str) -> String {
     format!(
         "d='{base}'\n\
@@ -185,8 +184,9 @@ fn settle_script(dir: &str) -> String {
     )
 }
 
-/// A process uses the directory if it is its current directory or if a file in it is open. A tool
-/// may leave directories that their owner may not write.
+/// Returns a script that kills the processes that use the directory, and removes it. A process uses
+/// the directory if it is its current directory or if it has a file in it open. A tool may leave
+/// directories without write permission.
 fn remove_script(dir: &str, patience: u32) -> String {
     format!(
         "d='{dir}'; n=0\n\
@@ -202,8 +202,8 @@ fn remove_script(dir: &str, patience: u32) -> String {
     )
 }
 
-/// Parses the available blocks of 1024 bytes in the last line of `df -Pk`: they precede the first
-/// percentage, while names may contain blanks.
+/// Parses the available blocks of 1024 bytes in the last line of `df -Pk`. The number precedes the
+/// first percentage; fields are not counted because names may contain blanks.
 fn free_room(df: &str) -> Option<Bytes> {
     let words: Vec<&str> = df.lines().last()?.split_whitespace().collect();
     let share = words.iter().position(|word| word.ends_with('%'))?;

@@ -19,14 +19,14 @@ enum Entry {
     Directory,
     File {
         bytes: u64,
-        /// The digest in hexadecimal; empty until it is read.
+        /// The digest in hexadecimal; empty until it has been parsed.
         digest: String,
     },
-    /// A link or device, whose treatment each tool documents.
+    /// A link or device. Each tool documents its treatment of them.
     Other,
 }
 
-/// Returns the sh(1) script, with GNU find and sha256sum, that lists `root`. It prints nothing if
+/// Returns a sh(1) script, with GNU find and sha256sum, that lists `root`. It prints nothing if
 /// `root` does not exist. NUL separates all fields, because names may contain any other byte.
 pub(super) fn script(root: &str) -> String {
     let root = format!("'{}'", root.replace('\'', "'\\''"));
@@ -41,7 +41,7 @@ impl Listing {
     /// Parses the output of [`script`] for `root`.
     ///
     /// # Errors
-    /// The first line that is not valid.
+    /// The first invalid line.
     pub(super) fn parse(text: &str, root: &str) -> Result<Self, String> {
         let strange = |what: &str| format!("invalid line in a listing: '{}'", what.trim());
         let mut entries = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Listing {
             entries.insert(name.to_owned(), entry);
         }
         for record in records.filter(|record| !record.is_empty()) {
-            // 64 digits, a blank, a blank or asterisk, and the name (sha256sum(1)).
+            // A record is 64 digits, a blank, a blank or asterisk, and the name (sha256sum(1)).
             let (sum, path) = record.split_once(' ').ok_or_else(|| strange(record))?;
             let path = path.get(1..).and_then(|path| path.strip_prefix(root));
             let name = path.map(|path| path.strip_prefix('/').unwrap_or(path));
@@ -80,8 +80,8 @@ impl Listing {
         }
     }
 
-    /// Describes the first difference of a copy from `self`, the listing of `source`; `None` if
-    /// there is none.
+    /// Describes the first difference between a copy and `self`, the listing of `source`; `None` if
+    /// they are equal.
     pub(super) fn difference(&self, copy: &Listing, source: &Path) -> Option<String> {
         let missing = self.entries.iter().find_map(|(name, expected)| {
             let path = if name.is_empty() { source.to_owned() } else { source.join(name) };
@@ -113,7 +113,8 @@ impl Listing {
         })
     }
 
-    /// Returns whether the source has this entry, or a link above it that a tool may have followed.
+    /// Returns whether the source has this entry, or has a link in its path that a tool may have
+    /// followed.
     fn explains(&self, name: &str) -> bool {
         let above = name.match_indices('/').map(|(at, _)| &name[..at]);
         let is_link = |above: &str| self.entries.get(above) == Some(&Entry::Other);
@@ -139,7 +140,7 @@ mod tests {
     fn every_way_to_differ_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let (source, copy) = (dir.path().join("it's a"), dir.path().join("b"));
-        // Any characters are part of one name.
+        // A name may contain any characters.
         let odd = "in/odd \n -name'\\\"$(x)*";
         fs::create_dir_all(source.join("in/empty")).unwrap();
         fs::write(source.join(odd), [7; 3000]).unwrap();

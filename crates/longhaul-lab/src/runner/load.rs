@@ -5,10 +5,10 @@ use std::fs;
 use longhaul_core::result::HostLoad;
 
 /// The share of processor time that a hypervisor may take during a valid run. In 144 runs on two
-/// cores the median was 12 %, and 26 to 40 % in the seven slowest, which had a quarter to two
-/// thirds of the rate of comparable runs.
+/// cores the median was 12 %. It was 26 to 40 % in the seven slowest runs, which reached a quarter
+/// to two thirds of the rate of comparable runs.
 const WITHHELD_SHARE: f64 = 0.25;
-/// The shortest run in seconds for which ticks of 10 ms are meaningful.
+/// The shortest run in seconds for which a count of 10 ms ticks is precise enough.
 const LEAST_SECONDS: f64 = 2.0;
 
 /// Returns the reason why a run of `seconds` is invalid on a host with this load.

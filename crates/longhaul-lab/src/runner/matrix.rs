@@ -43,7 +43,7 @@ pub struct Setup<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// The way in which a matrix ended.
+/// The reason for the end of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// Every cell was run.
@@ -63,7 +63,7 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Creates the data, and checks that a path can be opened before anything is run.
+    /// Creates the data, and checks that a path can be opened before the first run.
     ///
     /// # Errors
     /// No path can be opened, data cannot be created, or the archive cannot be written.
@@ -96,8 +96,8 @@ impl<'a> Matrix<'a> {
         Ok(Matrix { setup, archive, network, rows, conditions, versions })
     }
 
-    /// Runs every cell that the archive lacks, and further passes as required by the plan's
-    /// precision.
+    /// Runs every cell that the archive lacks, and the further passes that the plan's precision
+    /// requires.
     ///
     /// # Errors
     /// The archive cannot be read or written. The failure of a tool is an outcome, not an error.
@@ -132,7 +132,8 @@ impl<'a> Matrix<'a> {
             {
                 return Ok(Ended::Interrupted);
             }
-            // The remaining time is known for the plan's own passes and for the current pass.
+            // Further passes depend on the results, so the remaining time includes only the plan's
+            // own passes and the current pass.
             let progress = |tally: &Tally<'_>, estimate: &Estimate| {
                 let known = all.iter().take_while(|(_, c)| c.repeat <= pass.max(plan.repeats));
                 let is_left = |(number, cell): &&(u32, Cell)| tally.wants(*number, cell);
@@ -218,7 +219,7 @@ impl<'a> Matrix<'a> {
             repeat: cell.repeat,
             row,
             condition,
-            // All tools of a pass get the same random decisions over the same path.
+            // The seed does not depend on the tool: all tools get the same random decisions.
             seed: derive_seed(
                 plan.seed,
                 &[&plan.name, &condition.label(), &cell.repeat.to_string()],

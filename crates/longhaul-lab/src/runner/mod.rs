@@ -3,9 +3,9 @@
 //!
 //! A new path per run costs some tenths of a second and makes runs independent: no cached TCP
 //! metrics, no leftover server or child, no emulator memory touched by another tool. A tool that
-//! fails, hangs or delivers wrong bytes is a run with that outcome, and the matrix continues. Each
-//! path is measured before its first run. A run over a path that violates its conditions is
-//! repeated, at most twice.
+//! fails, hangs or delivers wrong bytes gives a run with that outcome, and the matrix continues.
+//! Each path is measured before its first run. A run over a path that violates its conditions is
+//! repeated at most twice.
 
 mod compare;
 mod disk;

@@ -4,7 +4,7 @@ use longhaul_core::plan::{MatrixPlan, PlanCell};
 
 use crate::data::split_mix;
 
-/// One cell in one pass: the unit of running.
+/// One cell in one pass, which is one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// The pass, from 1.
@@ -18,8 +18,8 @@ pub struct Cell {
 /// Returns all cells in running order, up to the last pass that the plan allows: complete passes,
 /// each shuffled with the plan's seed.
 ///
-/// These are randomised complete blocks: drift over hours (another tenant, a warming disk) affects
-/// all tools equally, and an interrupted matrix has complete passes.
+/// Each pass is a randomised complete block: slow changes of the host (another tenant, a warming
+/// disk) affect all tools equally, and an interrupted matrix has complete passes.
 pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
     let cells = plan.cells();
     let mut all = Vec::new();
@@ -32,7 +32,8 @@ pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
     all
 }
 
-/// Shuffles as Fisher and Yates. The remainder favours small numbers by less than 2^-50 here.
+/// Shuffles `items` with the algorithm of Fisher and Yates. The bias of the remainder is below
+/// 2^-50.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     for last in (1..items.len()).rev() {

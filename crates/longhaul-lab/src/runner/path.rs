@@ -1,4 +1,4 @@
-//! Measures a path before its first run with `longhaul path`, run like any other command.
+//! Measures a path with `longhaul path` before the first run over it.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,15 +16,15 @@ use crate::network::{NetPath, Network};
 
 /// The default port of `longhaul serve`.
 const PORT: u16 = 5210;
-/// One second of probes for loss and a few round trips show whether the path has the configured
-/// properties. There are no hops, and the plan defines the link's rate.
+/// One second of loss probes and a few round trips show whether the path has the planned
+/// properties. Hops and capacity are not measured, because the plan defines the link.
 const ARGUMENTS: [&str; 9] =
     ["-t", "1", "-c", "20", "--skip", "hops,capacity", "--json", "--quiet", "--port"];
-/// The time limit; over the longest paths a measurement takes about 15 s.
+/// The time limit; the longest measurements take about 15 s.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Measures a new path with `condition` by `program`, which is longhaul. Returns `None` if the stop
-/// flag ended it.
+/// Opens a path with `condition` and measures it with `program`, which is longhaul. Returns `None`
+/// if the stop flag ended the measurement.
 pub(super) fn measure(
     program: &Path,
     network: &mut dyn Network,

@@ -18,7 +18,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use super::strays::{self, Mark};
 use crate::network::{NetPath, NetworkError};
 
-/// The bytes kept of each stream. The rest is read and discarded, so that the tool never blocks.
+/// The number of bytes kept of each stream. The rest is read and discarded, so that the tool never
+/// blocks.
 const KEPT: usize = 4 << 20;
 /// The interval at which a wait checks the stop flag.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,7 +42,7 @@ pub(super) struct Finished {
     pub(super) output: ToolOutput,
     /// The CPU seconds of the process and the children that it waited for.
     pub(super) cpu_seconds: Option<f64>,
-    /// The names of processes that had left its group and survived; they were killed.
+    /// The names of killed processes that had left the process group and survived its end.
     pub(super) left: Vec<String>,
 }
 
@@ -54,7 +55,7 @@ pub(super) enum Waited {
     TimedOut,
     /// The stop flag was set.
     Stopped,
-    /// The caller gave up.
+    /// The tick function returned false.
     GivenUp,
 }
 
@@ -65,8 +66,8 @@ impl Process {
         mut command: Command,
     ) -> Result<Self, NetworkError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A separate process group, so that children can be killed with it, and so that Ctrl-C
-        // reaches only this program, which then stops everything in order.
+        // In a separate process group all children can be killed together, and Ctrl-C does not
+        // reach them: this program stops them in order.
         command.process_group(0);
         let mark = Mark::new();
         command.env(Mark::VARIABLE, mark.value());
@@ -86,7 +87,7 @@ impl Process {
     }
 
     /// Waits for the end without reaping, so that the group can still be signalled safely. Calls
-    /// `tick` repeatedly meanwhile, and gives up when it returns false.
+    /// `tick` repeatedly, and stops waiting when it returns false.
     pub(super) fn wait(
         &self,
         limit: Duration,
@@ -131,12 +132,13 @@ impl Process {
     }
 
     fn end(&mut self) -> (Option<ExitStatus>, Option<f64>) {
-        // Until the leader is reaped its process id cannot be reused, so the group is ours.
+        // Until the leader is reaped its process id cannot be reused, so the group id is still
+        // valid.
         if !self.has_ended() {
             let _ = kill_process_group(self.pid(), Signal::TERM);
             self.ends_within(GRACE);
         }
-        // The kernel still reports the times of a process that ended and was not reaped.
+        // The kernel reports the times of an ended process until it is reaped.
         let cpu_seconds = cpu_seconds(self.id());
         let _ = kill_process_group(self.pid(), Signal::KILL);
         (self.child.wait().ok(), cpu_seconds)
@@ -264,7 +266,7 @@ mod tests {
         process.finish();
         let child = std::fs::read_to_string(&file).unwrap();
         let lives = || {
-            // The process is gone, or a zombie that waits for the init process.
+            // The process does not exist, or is a zombie that the init process has not reaped.
             let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
             state.is_ok_and(|state| !state.contains(") Z "))
         };
@@ -283,7 +285,7 @@ mod tests {
         assert!(matches!(waited, Waited::Ended(_)));
         let mark = process.mark.clone();
         let begun = Instant::now();
-        // setsid has executed sleep, which is in another group than the shell.
+        // Waits until setsid has executed sleep, which is then in another group than the shell.
         while !strays::find(&mark).iter().any(|(_, name)| name == "sleep") {
             assert!(begun.elapsed() < Duration::from_secs(10));
             thread::sleep(Duration::from_millis(5));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::process::Process;
 use crate::network::NetPath;
 
-/// The time that a server has to start listening.
+/// The time limit for a server to start listening.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// The result of waiting for a server.
@@ -24,10 +24,10 @@ pub(super) enum Readiness {
     Stopped,
 }
 
-/// Waits until the network namespace of `server` has a listener on TCP `port`.
+/// Waits until a socket in the network namespace of `server` listens on TCP `port`.
 ///
-/// The function reads the kernel's table of the process's network namespace. A connection attempt
-/// would count as a client at some servers.
+/// The function reads the kernel's socket table of that namespace. Some servers would count a
+/// connection attempt as a client.
 pub(super) fn wait(
     server: &Process,
     port: u16,

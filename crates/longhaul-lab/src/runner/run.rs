@@ -62,7 +62,7 @@ impl Run<'_> {
         record.path = report.counters;
         match (measured, broken) {
             (Err(Trouble::Stopped), _) => return Err(Trouble::Stopped),
-            // Whatever failed then failed because of it.
+            // A broken path explains every other failure.
             (_, Some(error)) => return Err(Trouble::Disturbed(chain(&*error))),
             (measured, None) => measured?,
         }
@@ -79,8 +79,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures over an open path. On a real path the copies are compared while it is open, and
-    /// removed from the far end in any case.
+    /// Measures over an open path. On a real path the copies are compared before it closes, and are
+    /// removed from the far end even after a failure.
     fn over(
         &self,
         path: &mut dyn NetPath,
@@ -111,8 +111,8 @@ impl Run<'_> {
         measured
     }
 
-    /// Reads the figure from the clients' output, in their order, and from the time that all of
-    /// them took.
+    /// Reads the figures from the clients' output, and combines them with the time until the last
+    /// client ended.
     pub(super) fn read(
         &self,
         jobs: &[Job<'_>],
@@ -125,7 +125,7 @@ impl Run<'_> {
             let said = RunOutput { client: output, server: record.far_output.as_ref() };
             readings.push(self.read_one(job, said)?);
         }
-        // One clock for all clients: the rates of simultaneous clients add up.
+        // All clients share one measured time, so their bytes and rates can be added.
         let sum = |of: fn(&Reading) -> Option<u64>| {
             readings.iter().map(of).collect::<Option<Vec<u64>>>().map(|all| all.iter().sum::<u64>())
         };
@@ -134,7 +134,7 @@ impl Run<'_> {
         record.tool_throughput_bps = stated;
         (record.bytes, record.throughput_bps) = match self.work {
             Work::Timed(_) => (bytes.map(longhaul_core::units::Bytes::new), stated),
-            // One clock for all tools: the time that the user waits, from start to exit.
+            // All tools share one definition of time: what the user waits for, from start to exit.
             Work::Copy { source, .. } => {
                 let all = source.bytes.get() * u64::from(self.row.clients);
                 let all = longhaul_core::units::Bytes::new(all);
@@ -197,7 +197,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the plan's options and those for the row's setting.
+    /// Returns the plan's options and the options of the row's setting.
     pub(super) fn options(&self) -> Vec<String> {
         let streams = self.row.streams.and_then(|count| self.driver.streams(count));
         let window = self.row.window.and_then(|size| self.driver.window(size));
@@ -255,13 +255,13 @@ impl Run<'_> {
     }
 }
 
-/// Returns the far end of a path to another host.
+/// Returns the far end of a real path.
 fn far_host(path: &dyn NetPath) -> Result<&dyn FarHost, Trouble> {
     path.far_host()
         .ok_or_else(|| Trouble::Failed("the far end of this path cannot receive copies".into()))
 }
 
-/// Returns the last line of a tool's output, as a suffix for a reason.
+/// Returns the last line of a tool's output, as a suffix for an error text.
 fn tail(output: &ToolOutput) -> String {
     const LONGEST: usize = 200;
     let cut = |line: &str| line.chars().take(LONGEST).collect::<String>();

@@ -1,4 +1,4 @@
-//! Runs short shell scripts, here or by ssh at the far end of a real path, and aborts them cleanly.
+//! Runs short shell scripts locally or over ssh, and aborts them cleanly.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -30,8 +30,8 @@ pub fn run_script(
     shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = shell.spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // The script is shorter than a pipe's buffer. A shell that ended before reading it reports
-        // the reason.
+        // The script fits into a pipe's buffer, so this write does not block. If the shell ended
+        // early, its output has the reason.
         let _ = input.write_all(script.as_bytes());
     }
     let (output, errors) = (child.stdout.take(), child.stderr.take());
@@ -52,7 +52,7 @@ pub fn run_script(
     })
 }
 
-/// Waits for the end. Returns `None` if the script was aborted.
+/// Waits for the end of the shell. Returns `None` if the script was aborted.
 fn wait(
     child: &mut Child,
     give_up: &dyn Fn() -> bool,
@@ -62,7 +62,7 @@ fn wait(
             return Ok(Some(status));
         }
         if give_up() {
-            // The group is killed with all descendants, which hold the streams that are read.
+            // All descendants are killed, too: they keep the streams open.
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
@@ -75,12 +75,12 @@ fn wait(
 
 fn read(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // On an error, the text before it is used.
+    // After an error the text read so far is used.
     let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the command as a shell would accept it, with the variables that were set for it.
+/// Returns a command as shell words, with the environment variables set for it.
 pub(super) fn words(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {

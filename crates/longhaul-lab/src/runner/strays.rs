@@ -1,8 +1,8 @@
-//! Finds processes that a tool left running after it ended, even outside its process group.
+//! Finds processes that a tool left running after its end, even outside its process group.
 //!
 //! Every command has a mark in its environment, which children inherit even if they change their
-//! session and parent. A process that clears its environment is not found here; the end of the
-//! path's namespaces, if there are any, ends it.
+//! session and parent. A process that clears its environment is not found; on an emulated path it
+//! ends with the namespaces.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// The time that killed processes have to end.
+/// The time limit for killed processes to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A mark that no other command of any matrix has.
+/// A mark that is unique to one command of one matrix.
 #[derive(Debug, Clone)]
 pub(super) struct Mark(String);
 
@@ -40,8 +40,8 @@ pub(super) fn end(mark: &Mark) -> Vec<String> {
     let mut left: Vec<(Pid, String)> = found.clone();
     while !left.is_empty() && begun.elapsed() < PATIENCE {
         for (process, _) in &left {
-            // The handle is opened first and the mark checked again, because the process id may
-            // have been reused.
+            // The mark is checked again after the handle is open, because the process id may have
+            // been reused.
             let Ok(handle) = pidfd_open(*process, PidfdFlags::empty()) else { continue };
             if has(*process, mark) {
                 let _ = pidfd_send_signal(handle, Signal::KILL);
@@ -68,7 +68,7 @@ pub(super) fn find(mark: &Mark) -> Vec<(Pid, String)> {
         .collect()
 }
 
-/// Returns whether a process has the mark. A process that has ended has no environment.
+/// Returns whether a process has the mark. A zombie has no environment.
 fn has(process: Pid, mark: &Mark) -> bool {
     let path = format!("/proc/{}/environ", process.as_raw_nonzero());
     let Ok(environment) = fs::read(path) else { return false };

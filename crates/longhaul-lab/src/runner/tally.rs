@@ -1,4 +1,4 @@
-//! Decides which runs are still to be made.
+//! Decides which runs are still needed.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use longhaul_core::stats::{median, median_interval};
 
 use super::Cell;
 
-/// The number of attempts before a place in the matrix stays invalid. The cause of one invalid run,
-/// such as a burst of other work on the host, has often ended a minute later; the cause of three
-/// has not.
+/// The number of attempts after which a place in the matrix stays invalid. The cause of a single
+/// invalid run, such as a burst of other work on the host, often ends within a minute; the cause of
+/// three invalid runs is likely to persist.
 const ATTEMPTS: u32 = 3;
 
-/// The completed runs, and so the runs still to be made.
+/// The completed runs, and the decision which runs are still needed.
 #[derive(Debug)]
 pub(super) struct Tally<'a> {
     plan: &'a MatrixPlan,
@@ -74,7 +74,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Returns the number of the next attempt at a place, if one is due.
+    /// Returns the number of the next attempt at a place, if another one is needed.
     pub(super) fn next_attempt(&self, sequence: u32) -> Option<u32> {
         let place = self.places.get(&sequence).copied().unwrap_or_default();
         let again = match place.last {
@@ -91,15 +91,15 @@ impl<'a> Tally<'a> {
         self.places.contains_key(&sequence)
     }
 
-    /// Returns whether `cell` is still to be run: its place has no valid run, and its pass is
-    /// required by the plan or for the precision of the cell's median.
+    /// Returns whether `cell` needs a run: its place has no valid run, and the plan or the
+    /// precision of the cell's median requires its pass.
     pub(super) fn wants(&self, sequence: u32, cell: &Cell) -> bool {
         let asked_for = cell.repeat <= self.plan.repeats || !self.is_settled(cell);
         asked_for && self.next_attempt(sequence).is_some()
     }
 
-    /// Returns whether the median of a cell has the plan's precision. A tool that never has a valid
-    /// run never reaches it; it gets only the plan's repeats.
+    /// Returns whether the median of a cell has the plan's precision. A cell without valid runs
+    /// never has it, and gets only the plan's repeats.
     fn is_settled(&self, cell: &Cell) -> bool {
         let Some(target) = &self.plan.precision else { return true };
         let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
@@ -173,7 +173,7 @@ mod tests {
         let mut same: Vec<(u32, Cell)> = (1..).zip(all).collect();
         same.retain(|(_, cell)| (cell.row, cell.condition) == (first.row, first.condition));
         let mut tally = Tally::new(&plan, &[], false);
-        // All within 5 % of 10 Gb/s except one.
+        // All figures are within 5 % of 10 Gb/s except one.
         for ((sequence, cell), bps) in same.iter().zip([100, 60, 99, 101, 102, 98]) {
             assert!(tally.wants(*sequence, cell));
             tally.add(&run(&plan, cell, *sequence, Outcome::Ok, bps * 100_000_000));

@@ -1,4 +1,4 @@
-//! Finds the tools of a plan and detects changed ones.
+//! Finds the tools of a plan, and detects changed tools.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use twox_hash::XxHash3_128;
 use crate::archive::Tool;
 use crate::drivers::{Detected, Driver};
 
-/// Looks for the tools of a plan on this host, with their versions and digests.
+/// Searches this host for the tools of a plan, with their versions and digests.
 pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
     let wanted =
         |driver: &&dyn Driver| plan.entries.iter().any(|entry| entry.tool == driver.name());
@@ -32,14 +32,13 @@ pub fn find_tools(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Vec<Tool> {
     drivers.iter().map(|driver| &**driver).filter(wanted).map(found).collect()
 }
 
-/// Looks for one tool on this host, with the server programs that an emulated path needs.
+/// Searches this host for one tool, with the server programs that an emulated path needs.
 pub fn detect(driver: &dyn Driver, plan: &MatrixPlan) -> Detected {
     if plan.real.is_some() { driver.detect_near() } else { driver.detect() }
 }
 
-/// Returns the first tool that differs from the one that an archive was started with. A tool that
-/// the archive does not describe, or that is or was missing, does not count, because it affects no
-/// figure.
+/// Returns the first tool that differs from its description in the archive. A tool that is missing
+/// now or in the archive does not count, because it affects no figure.
 pub fn changed_tool<'a>(archived: &[Tool], now: &'a [Tool]) -> Option<&'a str> {
     let differs = |tool: &&Tool| {
         let before = archived.iter().find(|before| before.name == tool.name);
@@ -53,8 +52,7 @@ pub fn changed_tool<'a>(archived: &[Tool], now: &'a [Tool]) -> Option<&'a str> {
     now.iter().find(differs).map(|tool| tool.name.as_str())
 }
 
-/// Returns sixteen hexadecimal digits that differ between different files; `None` for an unreadable
-/// file.
+/// Returns a digest of a file as sixteen hexadecimal digits; `None` if the file is unreadable.
 pub fn digest(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let mut hash = XxHash3_128::new();

@@ -1,4 +1,4 @@
-//! A run: its parameters, its work, the destination of its copies, and the reason of its failure.
+//! A run: its parameters, its work, the destination of its copies, and the reason for its failure.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -42,13 +42,13 @@ pub(super) enum Work<'a> {
     },
 }
 
-/// The reason why a run has no figure.
+/// The reason for a run without a figure.
 pub(super) enum Trouble {
     /// The stop flag was set; the run does not count.
     Stopped,
-    /// The run failed, for the reason in one line.
+    /// The run failed, with the reason in one line.
     Failed(String),
-    /// The path broke during the run, for the reason in one line; the tool is not to blame.
+    /// The path broke during the run, with the reason in one line; the tool did not cause this.
     Disturbed(String),
 }
 
@@ -67,7 +67,7 @@ impl From<LabError> for Trouble {
 /// The destination of a run's copies.
 #[derive(Clone, Copy)]
 pub(super) enum Landing<'a> {
-    /// A directory of this host, which both ends see.
+    /// A directory of this host, which both ends can access.
     Here(&'a Path),
     /// A directory of the far end.
     There(&'a FarDir),

@@ -12,11 +12,11 @@ use super::interface::{bus, node};
 use super::pci::Place;
 use super::source::Source;
 
-/// The most devices below each other: LVM on encryption on RAID on a partition is four.
+/// The largest depth of a stack of devices: LVM on encryption on RAID on a partition has four.
 const DEPTH: usize = 8;
 
-/// Reads facts about the directory at `path` and the devices below it. If permitted, creates an
-/// unnamed file there for a moment to test direct I/O.
+/// Reads facts about the directory at `path` and the devices below it. If permitted, creates a
+/// temporary unnamed file there to test direct I/O.
 pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
     let real = source.call(&format!("directory {path}"), || {
         let real = fs::canonicalize(path)?;
@@ -79,19 +79,20 @@ fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
     }
 }
 
-/// Returns whether a disk is rotational. Virtual disks (`vd`, `xvd`) always report that they are.
+/// Returns whether a disk is rotational. Virtual disks (`vd`, `xvd`) always report that they are,
+/// which is ignored.
 fn turns(source: &Source, name: &str) -> Seen<bool> {
     let says = source.text(&format!("sys/block/{name}/queue/rotational"))? == "1";
     Ok(says && !name.starts_with("vd") && !name.starts_with("xvd"))
 }
 
-/// Returns `none` for `[none] mq-deadline kyber`.
+/// Returns the value in brackets: `none` for `[none] mq-deadline kyber`.
 fn in_force(text: &str) -> String {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text, |(name, _)| name).to_owned()
 }
 
-/// Returns the nearest parent mount of `real`, with its device's number and name, from
+/// Returns the mount that contains `real`, with its device's number and name, from
 /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 fn mount(source: &Source, real: &str) -> Seen<(MountFacts, String, String)> {
     let table = source.text("proc/self/mountinfo")?;
@@ -112,13 +113,13 @@ fn nearest_mount(table: &str, path: &Path) -> Option<(MountFacts, String, String
     });
     mounts
         .filter(|(facts, ..)| path.starts_with(&facts.point))
-        // The last of equal mount points: a later mount covers an earlier one.
+        // Of equal mount points the last one counts: a later mount covers an earlier one.
         .max_by_key(|(facts, ..)| facts.point.len())
 }
 
 /// Returns the device, or the disk of which it is a partition.
 fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<String>> {
-    // Btrfs has its own device number, so the device is found by name.
+    // The device number of Btrfs belongs to no block device, so the device is found by name.
     let named = device.strip_prefix("/dev/").map(|name| format!("sys/class/block/{name}"));
     let real = match (number.split_once(':'), named) {
         (Some(("0", _)), None) => return Ok(None),
@@ -135,7 +136,8 @@ fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<Stri
     Ok(Some(whole.to_owned()))
 }
 
-/// Returns the first bottom device below `name`, and the number of devices that share its load.
+/// Returns the first bottom device below `name`, and the number of bottom devices that share its
+/// load.
 fn lowest(source: &Source, mut name: String) -> (String, u32) {
     let mut sharers = 1;
     for _ in 0..DEPTH {
@@ -165,7 +167,8 @@ fn direct_io(source: &Source, path: &str) -> Seen<DirectIo> {
     Ok(if works == 1 { DirectIo::Works } else { DirectIo::Refused })
 }
 
-/// open(2) returns `EINVAL` if the file system does not support direct I/O.
+/// Returns whether a file can be opened for direct I/O. open(2) fails with `EINVAL` if the file
+/// system does not support it.
 fn opens_directly(path: &Path) -> io::Result<bool> {
     let mut options = OpenOptions::new();
     if fs::metadata(path)?.mode() & libc::S_IFMT == libc::S_IFDIR {

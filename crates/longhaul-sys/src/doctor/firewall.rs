@@ -18,7 +18,7 @@ fn chains(source: &Source) -> Seen<Vec<Chain>> {
     let text = source.call("nftables input chains", || {
         let chains = match netfilter::input_chains() {
             Ok(chains) => chains,
-            // Without the module there are no rules.
+            // Without the module the kernel has no rules.
             Err(error) if netfilter::is_missing(&error) => Vec::new(),
             Err(error) => return Err(error),
         };

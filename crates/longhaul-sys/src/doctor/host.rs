@@ -15,18 +15,19 @@ use crate::host::parse_tcp_memory;
 pub struct Query {
     /// The host at the other end, without a port.
     pub to: Option<String>,
-    /// The port to connect to there.
+    /// The port for the connection to that host.
     pub port: u16,
-    /// The longest wait for that host.
+    /// The time limit for the resolver and for the connection.
     pub patience: Duration,
-    /// The interfaces to inspect; by default the one on the route to `to`, or of the default route.
+    /// The interfaces to inspect; if empty, the interface on the route to `to`, or of the default
+    /// route.
     pub interfaces: Vec<String>,
     /// The directories to copy from or to.
     pub disks: Vec<String>,
 }
 
-/// Reads all facts that the rules need. Waits at most `query.patience` for the resolver, and as
-/// long for the host at the other end.
+/// Reads all facts that the rules need. Waits at most `query.patience` for the resolver, and again
+/// at most as long for the host at the other end.
 pub fn read_facts(source: &Source, query: &Query) -> HostFacts {
     let path = query.to.as_ref().map(|host| path::read(source, host, query.port, query.patience));
     let names = match (&query.interfaces[..], &path) {

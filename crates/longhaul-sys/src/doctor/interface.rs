@@ -12,12 +12,12 @@ use super::pci::{self, Place};
 use super::source::Source;
 use crate::{ethtool, route};
 
-/// The drivers of virtual cards, which do not report the hardware behind them.
+/// The drivers of virtual cards, which do not report the physical hardware.
 const PARAVIRTUAL: [&str; 8] =
     ["virtio_net", "vmxnet3", "hv_netvsc", "netvsc", "vif", "xen_netfront", "ena", "gve"];
 
-/// Returns the interfaces of the default routes, or without one, the interfaces with a device that
-/// are up.
+/// Returns the interfaces of the default routes. Without a default route, returns the interfaces
+/// that are up and have a device.
 pub(super) fn of_default_route(source: &Source) -> Vec<String> {
     // Interface, destination, gateway, flags ... mask, all in hexadecimal (route(8)).
     let table = source.text("proc/net/route").unwrap_or_default();
@@ -47,10 +47,11 @@ pub(super) fn exists(source: &Source, name: &str) -> bool {
 }
 
 /// Returns `names`, each followed by the interfaces below it: the ports of a bond, the parent of a
-/// VLAN. Each has the number of interfaces that share its load.
+/// VLAN. Each comes with the number of interfaces that share its load.
 pub(super) fn with_those_beneath(source: &Source, names: Vec<String>) -> Vec<(String, u32)> {
     let mut all: Vec<(String, u32)> = Vec::new();
-    // The order of the request is kept. Interfaces have no cycles, but two may share one below.
+    // The order of the request is preserved. The graph of interfaces has no cycles, but two
+    // interfaces may share one below them.
     let mut waiting: VecDeque<(String, u32)> = names.into_iter().map(|name| (name, 1)).collect();
     while let Some((name, sharers)) = waiting.pop_front() {
         if all.iter().any(|(known, _)| *known == name) {
@@ -112,7 +113,7 @@ fn kind(
     }
 }
 
-/// Reads the speed in Mb/s; -1 or an error if the driver reports none
+/// Reads the speed; the file has -1 or returns an error if the driver reports none
 /// (Documentation/ABI/testing/sysfs-class-net).
 fn speed(source: &Source, name: &str) -> Seen<Option<Rate>> {
     match source.number::<i64>(&format!("sys/class/net/{name}/speed")) {
@@ -173,7 +174,7 @@ fn traffic(source: &Source, name: &str) -> Seen<Traffic> {
     })
 }
 
-/// Returns the NUMA node of a device; the kernel writes -1 for none (drivers/base/node.c).
+/// Returns the NUMA node of a device; -1 means none (drivers/base/node.c).
 pub(super) fn node(source: &Source, place: Option<&Place>) -> Seen<Option<u32>> {
     let Some(place) = place else { return Ok(None) };
     let node: i64 = source.number(&format!("{}/numa_node", place.path))?;

@@ -1,9 +1,9 @@
 //! Reads the facts that `longhaul doctor` judges: settings, interfaces, buses, processors, disks,
 //! clock.
 //!
-//! Every read goes through a [`Source`]: this host, or a
-//! [recording](longhaul_core::doctor::Recording) of a host, so that fixtures use the same code.
-//! Nothing is changed, and unreadable facts are reported by name.
+//! Every read uses a [`Source`]: this host, or a [recording](longhaul_core::doctor::Recording) of a
+//! host, so that fixtures test the same code. This module changes nothing, and reports unreadable
+//! facts by name.
 
 mod disk;
 mod firewall;

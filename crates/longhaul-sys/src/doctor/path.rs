@@ -30,7 +30,7 @@ fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
 }
 
 /// Returns the first address of `host`. If the name servers do not answer within `patience`, the
-/// resolving thread is abandoned.
+/// function returns without waiting for the resolving thread.
 fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
@@ -55,7 +55,7 @@ fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
     Ok((interface.to_owned(), mtu.parse().ok()))
 }
 
-/// Measures the time until a connection opened or was refused; either takes one round trip.
+/// Measures the time until a connection opens or is refused; both take one round trip.
 fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
     let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
@@ -67,8 +67,8 @@ fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration
         Ok([begun.elapsed().as_micros() as u64, u64::from(open)])
     });
     let [micros, open] = asked.map_err(|unseen| match unseen.cause {
-        // A firewall on this host or on the path rejects with ICMP; that is not a missing
-        // privilege.
+        // A firewall on this host or on the path rejects with ICMP, which the socket reports like a
+        // missing privilege.
         Cause::Denied | Cause::Absent => Unseen {
             cause: Cause::Failed("no answer to measure the time with".to_owned()),
             ..unseen

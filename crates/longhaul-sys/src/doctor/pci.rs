@@ -4,8 +4,8 @@ use longhaul_core::doctor::{Capability, PciFacts, PcieLink, Seen, Unseen, expres
 
 use super::source::Source;
 
-/// The PCI part of a device's path in sysfs: the path of the innermost function and those of the
-/// bridges above it.
+/// The PCI part of a device's path in sysfs: the paths of the innermost function and of the bridges
+/// above it.
 pub(super) struct Place {
     pub(super) path: String,
     bridges: Vec<String>,
@@ -68,7 +68,8 @@ fn capability(source: &Source, path: &str) -> Seen<Capability> {
     })
 }
 
-/// Reads a link such as `8.0 GT/s PCIe` and `16`; `Unknown` or a missing file means no link.
+/// Reads a link from texts such as `8.0 GT/s PCIe` and `16`; `Unknown` or a missing file means no
+/// link.
 fn link(source: &Source, path: &str, which: &str) -> Seen<Option<PcieLink>> {
     let text = |name: &str| source.text(&format!("{path}/{which}_link_{name}"));
     let (Ok(speed), Ok(width)) = (text("speed"), text("width")) else { return Ok(None) };

@@ -28,13 +28,13 @@ pub(super) fn read(source: &Source) -> ProcessorFacts {
 
 fn model(info: &Seen<String>) -> Seen<String> {
     let info = info.as_ref().map_err(Clone::clone)?;
-    // On Arm, /proc/cpuinfo has only numbers.
+    // On Arm, /proc/cpuinfo has part numbers instead of names.
     let name = field(info, "model name").or_else(|| field(info, "CPU part"));
     name.ok_or_else(|| Unseen::absent("/proc/cpuinfo: model name"))
 }
 
-/// Returns whether the host is a virtual machine: by the flag that x86 processors have under a
-/// hypervisor, or by the firmware's product name.
+/// Returns whether the host is a virtual machine, from the flag that x86 processors have under a
+/// hypervisor, or from the firmware's product name.
 fn virtual_machine(info: &Seen<String>, source: &Source) -> Seen<bool> {
     let info = info.as_ref().map_err(Clone::clone)?;
     if let Some(flags) = field(info, "flags") {
@@ -57,8 +57,8 @@ fn governors(source: &Source) -> Seen<BTreeMap<String, u32>> {
     for cpu in source.list(&format!("{CPU}/online"))? {
         match source.text(&format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor")) {
             Ok(governor) => *found.entry(governor).or_insert(0) += 1,
-            // If one processor has no governor, none has; a processor that was added or removed
-            // meanwhile is ignored.
+            // If the first processor has no governor, none has. A processor that was added or
+            // removed meanwhile is ignored.
             Err(unseen) if found.is_empty() => return Err(unseen),
             Err(_) => {}
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use longhaul_core::doctor::{Cause, Entry, Recording, Seen, Unseen};
 
-/// The largest file that is read; `/proc/PID/mountinfo` on a container host may be long.
+/// The largest size of a file to read; `/proc/PID/mountinfo` on a container host may be long.
 const FILE_LIMIT: u64 = 4 << 20;
 
 /// The source of a host's facts.
@@ -101,7 +101,7 @@ impl Source {
         bytes.ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
     }
 
-    /// Returns the answer of a system call as text; `name` identifies the call.
+    /// Returns the result of a system call as text; `name` identifies the call in recordings.
     pub(super) fn call(
         &self,
         name: &str,
@@ -110,7 +110,7 @@ impl Source {
         self.ask("call", name, live)
     }
 
-    /// Returns the numbers that a system call answers, recorded under `keys`.
+    /// Returns the numerical results of a system call, recorded under `keys`.
     pub(super) fn numbers<const N: usize>(
         &self,
         name: &str,

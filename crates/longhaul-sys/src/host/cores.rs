@@ -8,11 +8,11 @@ use super::text::{number, read};
 /// The time that one core has spent since boot (`/proc/stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CoreTimes {
-    /// All time except idle and waiting for disks; includes time that the hypervisor took.
+    /// All time except idle time and waiting for disks; includes time that the hypervisor took.
     pub busy: Duration,
     /// The part of `busy` in hard and soft interrupts; TCP's receive path runs there.
     pub interrupts: Duration,
-    /// The part of `busy` in which the hypervisor ran others.
+    /// The part of `busy` in which the hypervisor ran other guests.
     pub stolen: Duration,
 }
 
@@ -58,7 +58,7 @@ pub fn scheduling(id: i32) -> io::Result<Scheduling> {
 
 fn parse_scheduling(schedstat: &str, stat: &str) -> Option<Scheduling> {
     let waited = Duration::from_nanos(schedstat.split_ascii_whitespace().nth(1)?.parse().ok()?);
-    // The name in brackets may contain any character; `processor` is field 39, the name field 2.
+    // The name in parentheses may contain any character; `processor` is field 39, the name field 2.
     let (_, after) = stat.rsplit_once(')')?;
     let core = after.split_ascii_whitespace().nth(36)?.parse().ok()?;
     Some(Scheduling { waited, core })

@@ -2,8 +2,8 @@
 
 use super::text::{counter, number, read};
 
-/// Packets that this host dropped since boot: in the network namespace of the calling thread,
-/// except for `cores`, which counts for the whole host.
+/// The packets that this host dropped since boot. The counts are those of the calling thread's
+/// network namespace, except for `cores`, which is for the whole host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drops {
     /// Dropped by TCP sockets for lack of space: backlog, receive queue, zero window.

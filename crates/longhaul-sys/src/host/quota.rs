@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::text::read;
 
-/// Returns the time for which the CPU quota of the process's control group, or of an ancestor, has
-/// throttled it since the group was created (`cpu.stat`, Documentation/admin-guide/cgroup-v2.rst
-/// and scheduler/sched-bwc.rst). Returns `None` if no group is visible.
+/// Returns the time for which a CPU quota has throttled the process: the quota of its control group
+/// or of an ancestor, since the group was created (`cpu.stat`,
+/// Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst). Returns `None` if the
+/// group is not visible.
 pub fn throttled() -> Option<Duration> {
     let groups = groups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
     let times = groups.iter().flat_map(|(mount, group)| {
@@ -29,8 +30,8 @@ fn time(stat: &str) -> Option<Duration> {
     })
 }
 
-/// Returns the mount point of the CPU controller and the path of the group below it, for both
-/// cgroup versions.
+/// Returns pairs of the mount point of the CPU controller and the path of the group relative to it,
+/// for both cgroup versions.
 fn groups(own: &str, mounts: &str) -> Vec<(PathBuf, String)> {
     // "ID:CONTROLLERS:PATH", cgroups(7).
     let group = |version: u8| {

@@ -2,18 +2,19 @@
 
 use std::fs;
 
-/// Returns the text of a file, or an empty text: in a container any file of `/proc` may be missing.
+/// Returns the text of a file, or an empty text for an unreadable file: in a container any file of
+/// `/proc` may be missing.
 pub(super) fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Returns the number in column `at` of `line`, counted from 0; 0 if there is none.
+/// Returns the number in column `at` of `line`, counted from 0; 0 if the column is missing.
 pub(super) fn number(line: &str, at: usize) -> u64 {
     line.split_ascii_whitespace().nth(at).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the counter `name` of `group` in a file of line pairs, names above values, such as
-/// `/proc/net/snmp` and `netstat`.
+/// Returns the counter `name` of `group` in a file such as `/proc/net/snmp` or `netstat`, in which
+/// a line of names precedes a line of values.
 pub(super) fn counter(text: &str, group: &str, name: &str) -> u64 {
     let mut lines = text
         .lines()

@@ -9,8 +9,8 @@ use super::text::{number, read};
 pub struct TcpMemory {
     /// The bytes in use.
     pub used_bytes: u64,
-    /// The bytes from which the kernel reduces every connection's buffers; 0 if unreadable, as in
-    /// every network namespace except the first.
+    /// The threshold from which the kernel reduces every connection's buffers; 0 if unreadable, as
+    /// in every network namespace except the first.
     pub pressure_bytes: u64,
     /// True while the kernel reduces buffers.
     pub pressure: bool,
@@ -41,9 +41,9 @@ pub struct WindowLimits {
     pub receive_autotuned_bytes: u64,
     /// The limit of autotuned send buffers: the third number of `net.ipv4.tcp_wmem`.
     pub send_autotuned_bytes: u64,
-    /// The limit of requested receive buffers: `net.core.rmem_max`; 0 if unreadable here.
+    /// The limit of requested receive buffers: `net.core.rmem_max`; 0 if unreadable.
     pub receive_asked_bytes: u64,
-    /// The limit of requested send buffers: `net.core.wmem_max`; 0 if unreadable here.
+    /// The limit of requested send buffers: `net.core.wmem_max`; 0 if unreadable.
     pub send_asked_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ pub fn window_limits() -> WindowLimits {
 }
 
 /// Returns the rate of the fastest hardware interface that is up, in bit/s, as its driver reports
-/// it. Virtual interfaces do not count because their drivers report an arbitrary number.
+/// it. Virtual interfaces do not count, because their drivers report arbitrary rates.
 pub fn fastest_interface_bps() -> Option<u64> {
     let interfaces = std::fs::read_dir("/sys/class/net").ok()?;
     interfaces.filter_map(|entry| interface_bps(&entry.ok()?.path())).max()

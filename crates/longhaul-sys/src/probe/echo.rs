@@ -17,7 +17,7 @@ const REPLY: u8 = 0; // ICMP_ECHOREPLY
 const V6_REQUEST: u8 = 128; // ICMPV6_ECHO_REQUEST
 const V6_REPLY: u8 = 129; // ICMPV6_ECHO_REPLY
 
-/// The kind of socket that ICMP echo uses.
+/// The kind of socket for ICMP echo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EchoKind {
     /// An unprivileged ping socket, permitted by `net.ipv4.ping_group_range` (icmp(7)).
@@ -40,7 +40,8 @@ impl EchoSocket {
     /// Opens a socket for `host`.
     ///
     /// # Errors
-    /// `PermissionDenied` if this process may open neither kind of socket; or there is no route.
+    /// `PermissionDenied` if this process may open neither kind of socket; or the host has no route
+    /// to `host`.
     pub fn open(host: IpAddr) -> io::Result<Self> {
         let ipv6 = host.is_ipv6();
         let (domain, protocol) =
@@ -79,8 +80,8 @@ impl EchoSocket {
         send(&self.socket, &packet, hop_limit, self.ipv6).map(drop)
     }
 
-    /// Receives a waiting packet with the number of the echo; `None` if nothing waits. A packet
-    /// that is not a reply to this socket has no number.
+    /// Receives a waiting packet with the sequence number of the echo; `None` if no packet waits. A
+    /// packet that is not a reply to this socket has no number.
     ///
     /// # Errors
     /// As for [`receive`](super::receive).
@@ -96,7 +97,7 @@ impl EchoSocket {
         Ok(Some((self.number(packet.get(header..).unwrap_or_default(), wanted), heard)))
     }
 
-    /// Receives a waiting error report with the number of the echo request.
+    /// Receives a waiting error report with the sequence number of the echo request.
     ///
     /// # Errors
     /// The kernel's error.
@@ -108,7 +109,7 @@ impl EchoSocket {
 
     fn number(&self, packet: &[u8], wanted: u8) -> Option<u16> {
         let field = |at: usize| Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]));
-        // The kernel delivers only its own replies to a ping socket.
+        // A ping socket receives only its own replies.
         let ours = self.kind == EchoKind::Ping || field(4)? == self.identifier;
         (ours && packet.first() == Some(&wanted)).then(|| field(6)).flatten()
     }
@@ -152,7 +153,7 @@ mod tests {
                 loop {
                     assert!(Instant::now() < until, "no echo of {host}");
                     readable(socket, Duration::from_millis(100));
-                    // Requests of others that a raw socket receives have no number.
+                    // Requests of other sockets, which a raw socket also receives, have no number.
                     if let Some((Some(found), heard)) = socket.hear(&mut buffer).unwrap() {
                         assert_eq!(found, number);
                         assert!(heard.at_nanos > 0 && heard.hop_limit.is_some());

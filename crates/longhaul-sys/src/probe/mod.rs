@@ -1,9 +1,9 @@
 //! Path probes: packets that are never fragmented, with individual hop limits, kernel arrival
 //! times, and ICMP errors for packets that did not arrive.
 //!
-//! Works on UDP sockets, and on ICMP echo sockets where the host permits them. Constants are those
-//! of linux/in.h, linux/in6.h, linux/errqueue.h, linux/icmp.h and linux/icmpv6.h. This module does
-//! not decide what is sent, or when.
+//! The functions work on UDP sockets, and on ICMP echo sockets if the host permits these. Constants
+//! are those of linux/in.h, linux/in6.h, linux/errqueue.h, linux/icmp.h and linux/icmpv6.h. This
+//! module does not decide which packets are sent, or when.
 
 mod echo;
 mod receive;

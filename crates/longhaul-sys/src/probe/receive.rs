@@ -5,7 +5,8 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Space for a `timespec`, a hop limit, a `sock_extended_err` with an IPv6 address, and headers.
+/// Space for the control messages: a `timespec`, a hop limit, a `sock_extended_err` with an IPv6
+/// address, and their headers.
 const CONTROL_WORDS: usize = 32;
 
 /// A received packet.
@@ -13,17 +14,18 @@ const CONTROL_WORDS: usize = 32;
 pub struct Heard {
     /// The number of bytes in the buffer.
     pub bytes: usize,
-    /// The time at which the network interface passed it to the kernel, in nanoseconds of
+    /// The time at which the network interface passed the packet to the kernel, in nanoseconds of
     /// `CLOCK_REALTIME`; 0 if the kernel does not report it.
     pub at_nanos: u64,
     /// The remaining hop limit.
     pub hop_limit: Option<u8>,
 }
 
-/// A report of a router, the far host or this kernel about a packet that was sent.
+/// A report of a router, the far host or this kernel about a sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
-    /// The bytes of the packet's payload in the buffer; for ICMP echo including its header.
+    /// The number of bytes of the packet's payload in the buffer, for ICMP echo including its
+    /// header.
     pub bytes: usize,
     /// The address of the reporter; `None` for this host's kernel.
     pub by: Option<IpAddr>,
@@ -38,7 +40,7 @@ pub struct Reported {
 pub enum Report {
     /// The hop limit was used up at the reporter.
     HopLimit,
-    /// The packet exceeds the MTU of the next link: this many bytes, or 0 if not stated.
+    /// The packet exceeds the MTU of the next link, which is given in bytes; 0 if it is not stated.
     TooBig(u32),
     /// The packet reached the host, but no program listens on the port.
     PortClosed,
@@ -50,10 +52,10 @@ pub enum Report {
     Other,
 }
 
-/// Receives a waiting packet; `None` if there is none.
+/// Receives a waiting packet; `None` if no packet waits.
 ///
 /// # Errors
-/// The kernel's error. An ICMP error is returned here too, once; the next call continues.
+/// The kernel's error. An ICMP error is also returned here, once; the next call continues.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>> {
     let mut heard = Heard { bytes: 0, at_nanos: 0, hop_limit: None };
     let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
@@ -68,7 +70,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>
     Ok(got.map(|bytes| Heard { bytes, ..heard }))
 }
 
-/// Receives a waiting error report; `None` if there is none.
+/// Receives a waiting error report; `None` if no report waits.
 ///
 /// # Errors
 /// The kernel's error.
@@ -120,10 +122,10 @@ fn meaning(error: &libc::sock_extended_err) -> Report {
     }
 }
 
-/// Returns the address behind a `sock_extended_err`.
+/// Returns the address that follows a `sock_extended_err`.
 ///
 /// # Safety
-/// `at` points to a `sockaddr_in` or, as its family says, a `sockaddr_in6`.
+/// `at` points to a `sockaddr_in` or a `sockaddr_in6`, according to its family field.
 unsafe fn offender(at: *const u8) -> Option<IpAddr> {
     // SAFETY: guaranteed by the caller; both structures start with the family.
     unsafe {
@@ -235,7 +237,7 @@ mod tests {
             drop(far);
             send(&near, b"anybody there?", None, ipv6).unwrap();
             let mut buffer = [0; 64];
-            // An error makes the socket readable.
+            // A pending error makes the socket readable.
             assert!(readable(&near, Duration::from_secs(5)));
             let reported = receive_report(&near, &mut buffer).unwrap().unwrap();
             assert_eq!((reported.what, reported.by), (Report::PortClosed, Some(ip)));

@@ -13,13 +13,13 @@ const CONTROL_WORDS: usize = 4;
 /// The most packets of one sendmmsg(2) (`UIO_MAXIOV`).
 const MOST_AT_ONCE: usize = 1024;
 
-/// Sends a packet on a connected socket, with its own hop limit if one is given. `ipv6` is the
-/// family of the socket.
+/// Sends a packet on a connected socket, with an individual hop limit if one is given. `ipv6` is
+/// true for an IPv6 socket.
 ///
 /// # Errors
 /// The kernel's error: `EMSGSIZE` if the packet exceeds the interface's MTU, `ENOBUFS` if the
-/// interface's queue is full, and once per ICMP error received since (`EHOSTUNREACH` and similar),
-/// in which case nothing was sent.
+/// interface's queue is full. Each ICMP error received since the previous call is also returned
+/// once (`EHOSTUNREACH` and similar); the packet is not sent then.
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -40,7 +40,7 @@ pub fn send(
             (libc::IPPROTO_IP, libc::IP_TTL)
         };
         header.msg_control = space.as_mut_ptr().cast();
-        // SAFETY: the control space has room for a header and an int, its length is their
+        // SAFETY: the control space fits a header and an int, its length is their
         // CMSG_SPACE, and it is aligned for a header.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as _;
@@ -97,18 +97,18 @@ pub fn send_train(socket: impl AsFd, bytes: &[u8], packet_bytes: usize) -> io::R
     Ok(sent)
 }
 
-/// Prepares `socket` for probes. Its packets are never fragmented, whatever path MTU the kernel
+/// Prepares `socket` for probes. Its packets are never fragmented, for any path MTU that the kernel
 /// assumes (`IP_PMTUDISC_PROBE`), so a packet larger than the interface's MTU fails with
 /// `EMSGSIZE`. ICMP errors are kept for [`receive_report`](super::receive_report) (`IP_RECVERR`).
 /// Arrivals have a time stamp and their remaining hop limit.
 ///
 /// # Errors
-/// The kernel refuses an option.
+/// The kernel rejects an option.
 pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     let options: &[_] = if ipv6 {
         &[
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE),
-            // Otherwise this host fragments packets larger than the interface's MTU
+            // Without this option the host fragments packets larger than the interface's MTU
             // (__ip6_append_data(), net/ipv6/ip6_output.c).
             (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
@@ -129,6 +129,6 @@ pub fn prepare(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 
 /// Returns the time of `CLOCK_REALTIME`, the clock of arrivals, in nanoseconds.
 pub fn now_nanos() -> u64 {
-    // A clock before 1970 is invalid; nobody compares with it.
+    // A clock before 1970 is invalid; its times are not compared.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

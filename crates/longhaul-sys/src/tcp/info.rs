@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// More than the size of `struct tcp_info` in any kernel so far (Linux 6.18: 280 bytes).
+/// An upper bound of the size of `struct tcp_info` in all kernels (Linux 6.18: 280 bytes).
 const INFO_BYTES: usize = 512;
 
 /// The state of a connection as the kernel reports it in `struct tcp_info` (linux/tcp.h).
@@ -26,9 +26,9 @@ pub struct TcpInfo {
     pub send_mss: u32,
     /// The congestion window, in segments of [`send_mss`](Self::send_mss).
     pub congestion_window_segments: u32,
-    /// The slow-start threshold in segments; 2^31 - 1 while there is none.
+    /// The slow-start threshold in segments; 2^31 - 1 if it has not been set.
     pub slow_start_threshold_segments: u32,
-    /// The window the peer last advertised, in bytes (Linux 5.4).
+    /// The most recently advertised window of the peer, in bytes (Linux 5.4).
     pub peer_window_bytes: u64,
     /// Segments sent and not yet acknowledged.
     pub unacked_segments: u32,
@@ -55,9 +55,10 @@ pub struct TcpInfo {
     pub received_bytes: u64,
     /// The rate at which the peer most recently acknowledged data, in bytes per second.
     pub delivery_bytes_per_second: u64,
-    /// True if the application, not the path, limited the delivery rate.
+    /// True if the application, and not the path, limited the delivery rate.
     pub delivery_app_limited: bool,
-    /// The pacing rate of the congestion control, in bytes per second; `u64::MAX` for none.
+    /// The pacing rate of the congestion control, in bytes per second; `u64::MAX` if it does not
+    /// pace.
     pub pacing_bytes_per_second: u64,
     /// The time with data in flight or to send.
     pub busy: Duration,
@@ -124,7 +125,8 @@ fn parse(bytes: &[u8]) -> TcpInfo {
     TcpInfo {
         rtt: micros(word(68).into()),
         rtt_variation: micros(word(72).into()),
-        // ~0 until the first sample (minmax_reset in net/ipv4/tcp.c); 0 if the field is missing.
+        // The value is ~0 before the first sample (minmax_reset in net/ipv4/tcp.c), and 0 if the
+        // field is missing.
         min_rtt: Some(word(148))
             .filter(|us| !matches!(*us, 0 | u32::MAX))
             .map(|us| micros(us.into())),
@@ -171,7 +173,7 @@ mod tests {
         far.write_all(&[7; 3000]).unwrap();
         near.read_exact(&mut [0; 3000]).unwrap();
 
-        // The 3000 bytes carried the acknowledgement of the 5000.
+        // The 3000 bytes carried the acknowledgement of the 5000 bytes.
         let info = tcp_info(&near).unwrap();
         assert_eq!((info.acked_bytes, info.received_bytes), (5001, 3000), "SYN counts as one");
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1));
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(now.rtt, Duration::from_millis(90));
         assert_eq!(now.busy, Duration::from_micros(5));
         assert_eq!(now.peer_window_bytes, 65535);
-        // Linux 4.9 ends after the delivery rate.
+        // The structure of Linux 4.9 ends after the delivery rate.
         let then = parse(&whole[..168]);
         assert_eq!(then, TcpInfo { busy: Duration::ZERO, peer_window_bytes: 0, ..now });
     }

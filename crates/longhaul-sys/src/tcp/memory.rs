@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// `SO_MEMINFO` (asm-generic/socket.h), which libc lacks on some architectures.
 const SO_MEMINFO: libc::c_int = 55;
 
-/// The memory of a socket's queues as the kernel counts it, including bookkeeping (`SK_MEMINFO_*`
+/// The memory of a socket's queues in the kernel's count, which includes overhead (`SK_MEMINFO_*`
 /// in linux/sock_diag.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketMemory {
@@ -26,7 +26,7 @@ pub struct SocketMemory {
 /// Reads the memory of the queues of `socket`.
 ///
 /// # Errors
-/// It is not a socket.
+/// The descriptor is not a socket.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut words = [0u32; 16];
     let mut length = size_of_val(&words) as libc::socklen_t;

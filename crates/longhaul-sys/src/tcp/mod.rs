@@ -1,8 +1,8 @@
 //! TCP sockets beyond the standard library: options before and after connecting ([`SocketOptions`],
 //! [`granted`]), and the kernel's state of a connection ([`TcpInfo`]).
 //!
-//! The functions accept everything with a file descriptor: a socket before `connect(2)`, a
-//! `TcpStream`, or an accepted connection.
+//! The functions accept any file descriptor of a TCP socket: before `connect(2)`, a `TcpStream`, or
+//! an accepted connection.
 
 mod info;
 mod memory;

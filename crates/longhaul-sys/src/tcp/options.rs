@@ -10,8 +10,8 @@ use crate::socket_option::set;
 
 /// Options of a TCP socket. Options that are `None` or `false` keep the host's values.
 ///
-/// `mss`, and for its full effect `window_bytes`, must be set before `connect(2)`, because both
-/// affect the handshake. The others can be set at any time.
+/// `mss` must be set before `connect(2)`, and so must `window_bytes` for its full effect, because
+/// both affect the handshake. The others can be set at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SocketOptions {
     /// `SO_SNDBUF` and `SO_RCVBUF` in bytes. Setting them disables autotuning, and the host's
@@ -23,7 +23,8 @@ pub struct SocketOptions {
     pub mss: Option<u32>,
     /// `SO_MAX_PACING_RATE` in bytes per second.
     pub max_pacing_bytes_per_second: Option<u64>,
-    /// `TCP_NOTSENT_LOWAT` in bytes: the socket accepts no more data while this much is unsent.
+    /// `TCP_NOTSENT_LOWAT` in bytes: the socket accepts no more data while this many bytes are
+    /// unsent.
     pub notsent_lowat_bytes: Option<u32>,
     /// `TCP_NODELAY`: send small writes at once.
     pub nodelay: bool,
@@ -34,7 +35,7 @@ pub struct SocketOptions {
 /// The reason why a socket option could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
-    /// The kernel lacks this congestion control or does not permit it to this user.
+    /// The kernel lacks this congestion control, or this user may not use it.
     #[error(
         "cannot use congestion control '{name}': see net.ipv4.tcp_available_congestion_control \
          (load it with 'modprobe tcp_{name}')"
@@ -46,7 +47,7 @@ pub enum OptionError {
         #[source]
         source: io::Error,
     },
-    /// Any other option.
+    /// The kernel rejected another option.
     #[error("cannot set {option} to {value}")]
     Refused {
         /// The name of the option in socket(7) or tcp(7).
@@ -63,7 +64,7 @@ impl SocketOptions {
     /// Sets the options on `socket`.
     ///
     /// # Errors
-    /// The first option that the kernel refuses. Buffer sizes are clipped, never refused.
+    /// The first option that the kernel rejects. Buffer sizes are clipped, never rejected.
     pub fn apply(&self, socket: impl AsFd) -> Result<(), OptionError> {
         let refused =
             |option, value: u64| move |source| OptionError::Refused { option, value, source };
@@ -105,11 +106,11 @@ impl SocketOptions {
 
 /// Limits the pacing rate of `socket` to `bytes_per_second`.
 ///
-/// The value has 64 bits, which 64-bit Linux supports since 4.20; a 32-bit value would end at 34
-/// Gb/s. TCP paces by itself if the interface has no fq queueing discipline (Linux 4.13).
+/// The value has 64 bits, which 64-bit Linux supports since 4.20; a 32-bit value would be limited
+/// to 34 Gb/s. TCP paces without the fq queueing discipline since Linux 4.13.
 ///
 /// # Errors
-/// The kernel refuses the option.
+/// The kernel rejects the option.
 pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
     // SAFETY: `bytes_per_second` lives across the call, and its size is passed with it.
     let code = unsafe {
@@ -124,11 +125,11 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Wakes a reader of `socket` only when at least `bytes` wait (`SO_RCVLOWAT`) or the peer has
-/// closed its half.
+/// Makes the kernel wake a reader of `socket` only if at least `bytes` wait (`SO_RCVLOWAT`) or the
+/// peer has closed its half.
 ///
 /// # Errors
-/// The kernel refuses the option.
+/// The kernel rejects the option.
 pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
@@ -151,7 +152,7 @@ pub struct Granted {
 /// Reads the effective options of `socket`.
 ///
 /// # Errors
-/// It is not a TCP socket.
+/// The descriptor is not a TCP socket.
 pub fn granted(socket: impl AsFd) -> io::Result<Granted> {
     let socket = SockRef::from(&socket);
     let name = socket.tcp_congestion()?;
@@ -172,8 +173,8 @@ const MPTCP_INFO: libc::c_int = 1;
 const FLAGS_AT: usize = 8;
 const FLAG_FALLBACK: u8 = 1;
 
-/// Returns whether the connection `fd` speaks MPTCP, rather than the plain TCP that it falls back to where
-/// the peer or the path does not have it. A plain TCP socket does not.
+/// Returns whether the connection `fd` uses MPTCP. The result is false for a plain TCP socket, and
+/// after a fallback to TCP because the peer or the path does not support MPTCP.
 pub fn is_multipath(fd: impl AsFd) -> bool {
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
@@ -285,7 +286,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let plain = TcpStream::connect(address).unwrap();
         assert!(!is_multipath(&plain));
-        // Requested by one end only.
+        // Only one end requests MPTCP.
         let near = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
         near.connect(&address.into()).unwrap();
         assert!(!is_multipath(&near));

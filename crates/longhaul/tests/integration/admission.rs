@@ -17,7 +17,7 @@ use longhaul_engine::session::{
 
 use crate::host::{Server, TestHost, text};
 
-/// The time limit for events that take a moment on a quiet machine.
+/// The time limit for events that take only a moment on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client without an authorised key.
@@ -44,13 +44,13 @@ impl Stranger {
         }
     }
 
-    /// An open session whose client waits in the queue.
+    /// Opens a session whose client waits in the queue.
     fn session(&self, server: &Server) -> Session {
         let target = HostPort::new("127.0.0.1", server.port);
         connect_early(&target, Service::Test, &self.options(), Box::new(|_| true)).unwrap()
     }
 
-    /// A session at the head of the queue.
+    /// Opens a session at the head of the queue.
     fn welcome(&self, server: &Server) -> Session {
         let target = HostPort::new("127.0.0.1", server.port);
         connect(&target, Service::Test, &self.options()).unwrap()
@@ -109,7 +109,8 @@ fn valid_data_hellos_do_not_exhaust_the_descriptors() {
     for _ in 0..5 {
         let session = stranger.session(&server);
         let (sender, receiver, dialer, _) = session.split_early();
-        // As many as the server accepts; after it has closed some, the rest may fail.
+        // The client opens as many connections as the server accepts; after the server has closed
+        // some, the rest may fail.
         let hellos: Vec<_> = (0..250).filter_map(|n| dialer.open(n, |_| Ok(())).ok()).collect();
         attack.push((sender, receiver, hellos));
         is_served(&host, &server, "-n 100K -P 8");
@@ -164,7 +165,7 @@ fn silent_connections_do_not_lock_out_clients() {
 fn a_silent_connection_is_dropped_for_a_new_one() {
     let host = TestHost::new();
     let server = serve(&host, &["--max-startups", "1:100:1"]);
-    // The silent connections are too young to be dropped at first; the client retries.
+    // The silent connections are too recent to be dropped at first, so the client retries.
     let silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     is_served(&host, &server, "-n 10K");
     drop(silent);
@@ -260,7 +261,7 @@ fn a_silent_client_loses_its_session_at_every_step() {
         (Step::Welcome, 5),
         (Step::Plan, 20),
         (Step::Connected, 20),
-        // No data move for 30 s; then the server aborts the test and waits 20 s for an answer.
+        // The server aborts the test after 30 s without data, and waits 20 s for an answer.
         (Step::Started, 50),
     ];
     thread::scope(|scope| {

@@ -57,7 +57,7 @@ fn every_session_and_transfer_is_a_document() {
     assert_eq!(start.event, AuditEvent::Start);
     assert!(start.address.as_ref().is_some_and(|at| at.ends_with(&server.port.to_string())));
 
-    // After a rotation, lines go to the new file.
+    // After a rotation the server writes to the new file.
     fs::rename(&log, host.near("").join("audit.log.1")).unwrap();
     let process = Pid::from_child(&server.process);
     kill_process(process, Signal::HUP).unwrap();
@@ -84,7 +84,7 @@ fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
     };
     (0..60).for_each(|_| knock(b""));
     (0..60).for_each(|_| knock(b"\x16"));
-    // The log has the refusal of a key that is not authorised.
+    // The log records the refusal of an unauthorised key.
     let url = server.url("a\nforged");
     assert_code(&stranger.run(&["cp", "--accept-new", &url, "b"]), 4);
     let text = || fs::read_to_string(&log).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Forwards every connection to a server. Its threads end with the process.
+/// A proxy that forwards every connection to a server. Its threads end with the process.
 pub(crate) struct Cable {
     pub(crate) port: u16,
     state: Arc<State>,
@@ -16,7 +16,7 @@ pub(crate) struct Cable {
 #[derive(Default)]
 struct State {
     frozen: AtomicBool,
-    /// The distance of flipped bits in bytes; 0 flips none.
+    /// The distance in bytes between flipped bits; 0 flips none.
     spoil_every: AtomicU64,
     spoilt: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
@@ -66,7 +66,7 @@ impl Cable {
         }
     }
 
-    /// Flips a bit in every `bytes` of a connection.
+    /// Flips one bit in every `bytes` bytes of a connection.
     pub(crate) fn spoil(&self, bytes: u64) {
         self.state.spoil_every.store(bytes, Ordering::Relaxed);
     }

@@ -11,17 +11,18 @@ const PACKET_HEADER: usize = 16;
 /// The header of LINKTYPE_LINUX_SLL, whose last two bytes are the protocol.
 const COOKED_HEADER: usize = 16;
 
-/// The connection of a capture with the most data.
+/// The connection of a capture that carried the most data.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
-    /// Packets with a TCP checksum that is neither correct nor that of the pseudo-header, which the
-    /// kernel writes if a device completes it (CHECKSUM_PARTIAL of linux/skbuff.h).
+    /// The number of packets with an incorrect TCP checksum. A checksum of only the pseudo-header
+    /// counts as correct: the kernel writes it if a device completes it (CHECKSUM_PARTIAL of
+    /// linux/skbuff.h).
     pub(crate) bad_checksums: u64,
-    /// The bytes of gaps in the sequence numbers of new data.
+    /// The sizes in bytes of gaps in the sequence numbers of new data.
     pub(crate) gaps: Vec<u64>,
-    /// The bytes that arrived, without repetitions.
+    /// The bytes that arrived, without retransmissions.
     pub(crate) covered: u64,
-    /// The TCP fields of a packet.
+    /// The largest TCP payload in bytes.
     pub(crate) largest_payload: usize,
 }
 
@@ -57,7 +58,8 @@ impl Capture {
         assert!(segments[0].starts, "the capture began with the connection");
         let mut capture = Capture::default();
         let mut ranges = Vec::new();
-        // Sequence numbers relative to the first byte; transfers here are below 2 GiB.
+        // Sequence numbers are relative to the first byte; transfers in these tests are below 2
+        // GiB.
         let origin = segments[0].sequence.wrapping_add(1);
         let mut reached = 0;
         for segment in segments {
@@ -84,7 +86,7 @@ impl Capture {
 }
 
 impl Segment {
-    /// Reads an IP packet without extension headers.
+    /// Parses an IP packet without extension headers.
     fn read(packet: &[u8]) -> Segment {
         let (addresses, tcp) = match packet[0] >> 4 {
             4 => {
@@ -111,7 +113,7 @@ impl Segment {
     }
 }
 
-/// The sum of RFC 1071, not folded.
+/// Returns the unfolded sum of RFC 1071.
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(2).map(|pair| match *pair {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),

@@ -29,7 +29,7 @@ fn output(host: &TestHost, server: &Server, arguments: &str) -> Output {
 fn every_honest_client_is_answered_beside_hostile_ones() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
-    // The start of a TLS handshake record, without the rest.
+    // The start of a TLS handshake record; the rest never follows.
     let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
     let noise: Vec<u8> =
         (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -55,10 +55,11 @@ fn every_honest_client_is_answered_beside_hostile_ones() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains("\"bytes\": 102400"));
     }
-    // With one client at a time, some clients had to wait.
+    // The server serves one client at a time, so some clients had to wait.
     let queued = outputs.iter().filter(|o| text(&o.stderr).contains("in the queue of")).count();
     assert!(queued > 0, "nobody was told a place");
-    // The server has closed connections with garbage. Silent ones are still open and harmless.
+    // The server has closed the connections with invalid data. Silent connections are still open,
+    // but harmless.
     hostile[1].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let ended = hostile[1].read_to_end(&mut Vec::new());
     assert!(ended.is_ok() || ended.unwrap_err().kind() == std::io::ErrorKind::ConnectionReset);

@@ -1,5 +1,5 @@
-//! `longhaul cp -a` compared with `rsync -aHAXS`: both copies of a tree with all kinds of files and
-//! attributes equal the tree.
+//! `longhaul cp -a` compared with `rsync -aHAXS`: the copies of both equal the source, a tree with
+//! all kinds of files and attributes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -36,7 +36,8 @@ fn acl(named_user: u32) -> Vec<u8> {
     bytes
 }
 
-/// The file capability `cap_net_raw+ep` (linux/capability.h): revision 2, effective, permitted.
+/// Returns the file capability `cap_net_raw+ep` (linux/capability.h): revision 2, effective,
+/// permitted.
 fn capability() -> Vec<u8> {
     [0x0200_0001_u32, 1 << 13, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -163,8 +164,8 @@ fn attributes(path: &Path) -> Vec<String> {
     attributes
 }
 
-/// Returns a line per path in `dir` with everything that `find -printf`, `stat`, `getfattr` and
-/// `getfacl` print, except inodes, access and change times and sizes of directories, which a copy
+/// Returns a line per path in `dir` with the output of `find -printf`, `stat`, `getfattr` and
+/// `getfacl`, except for inodes, access and change times, and sizes of directories, which a copy
 /// cannot preserve. Each hard link has the first name of its file.
 fn listing(dir: &Path) -> Vec<String> {
     let mut first_names = HashMap::new();
@@ -238,7 +239,7 @@ fn an_archive_copy_equals_that_of_rsync() {
     assert_code(&host.run(&["cp", "-a", &server.url("pushed"), "pulled"]), 0);
     assert_same(&listing(&host.near("pulled")), &theirs, "fetched from a server");
 
-    // A copy of contents sets the attributes of the target directory.
+    // A copy of a directory's contents also sets the attributes of the target directory.
     fs::create_dir(host.near("into")).unwrap();
     fs::create_dir(host.far("into")).unwrap();
     assert_code(&host.run(&["cp", "-a", "src/.", "into"]), 0);
@@ -269,7 +270,7 @@ fn a_second_copy_updates_as_rsync_does() {
         set_time(&at(name), seconds, 123_456_789);
     }
     for name in ["theirs/one", "ours/one"] {
-        // Neither replaces a file by a directory by default.
+        // By default neither tool replaces a file by a directory.
         fs::remove_file(host.near(name)).unwrap();
     }
     assert_code(

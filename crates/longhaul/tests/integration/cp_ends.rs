@@ -17,7 +17,7 @@ fn feed(host: &TestHost, arguments: &[&str], input: &[u8]) -> Output {
     let mut copy = piped(host, arguments);
     let mut stdin = copy.stdin.take().unwrap();
     let input = input.to_vec();
-    // The program may end before it has read everything.
+    // The program may end before it has read all of its input.
     let feeding = thread::spawn(move || stdin.write_all(&input));
     let output = copy.wait_with_output().unwrap();
     let _ = feeding.join().unwrap();
@@ -47,7 +47,7 @@ fn standard_input_becomes_a_file() {
         assert!(fs::read(host.far(name)).unwrap() == bytes, "{name}");
         assert!(fs::read(host.near(&format!("here-{name}"))).unwrap() == bytes, "{name}");
     }
-    // In a directory it needs a name.
+    // A stream that is copied into a directory needs a name.
     assert_code(&feed(&host, &["cp", "-", &server.url("")], b"some"), 0);
     assert_eq!(names(&host.far("")), ["even", "large", "no", "stdin"]);
     assert_code(&feed(&host, &["cp", "-", "/dev/null"], &large), 0);
@@ -181,7 +181,7 @@ fn standard_input_is_not_resumed_by_a_restarted_sink() {
     assert!(!host.far("x").exists());
 }
 
-/// All files beneath a directory, with their contents.
+/// Returns all files below a directory, with their contents.
 fn contents(host: &TestHost, dir: &str) -> String {
     let script = "find . -mindepth 1 | sort; find . -type f -print0 | sort -z | xargs -0r cat";
     let output = host.command("sh", &["-c", &format!("cd '{dir}' && {script}")]).output().unwrap();
@@ -215,7 +215,7 @@ fn files_from_selects_as_rsync_does() {
     {
         fs::write(host.near("list"), list).unwrap();
         let theirs = format!("theirs{number}");
-        // Without the slash, rsync copies a single listed path to a new name.
+        // Without the slash, rsync treats a single listed path as a file with a new name.
         fs::create_dir(host.near(&theirs)).unwrap();
         let arguments = [&["--files-from=list"], flags, &["t", &theirs]].concat();
         assert_code(&host.command("rsync", &arguments).output().unwrap(), 0);
@@ -234,7 +234,7 @@ fn files_from_selects_as_rsync_does() {
             assert_eq!(contents(&host, &ours), contents(&host, &theirs), "{list:?} {flags:?}");
         }
     }
-    // A path that ends with NUL is never a comment; rsync would skip this one.
+    // A path that ends with NUL is never a comment; rsync would skip this path.
     fs::write(host.near("list"), "#hash\0").unwrap();
     assert_code(&host.run(&["cp", "--files-from", "list", "-0", "t", "nul"]), 0);
     assert_eq!(fs::read(host.near("nul/#hash")).unwrap(), b"#hash\n");
@@ -278,7 +278,7 @@ fn a_long_list_reaches_a_remote_source() {
     assert_code(&output, 7);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["summary"]["files"], 30);
-    // The first thousand failures are reported one by one.
+    // The first thousand failures are reported individually.
     assert_eq!(result["failures"].as_array().unwrap().len(), 1000);
     assert_eq!(names(&host.near("got")).len(), 30);
 }

@@ -1,4 +1,4 @@
-//! Errors of copies: each is one line with an exit code, and leaves no partial final file.
+//! Errors of copies: each is one line with an exit code, and no partial file has a final name.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// Runs `arguments` and expects `code` and one line on standard error that has each of `words`.
+/// Runs `arguments`, and expects `code` and one line on standard error that contains each of
+/// `words`.
 #[track_caller]
 fn expect(host: &TestHost, arguments: &[&str], code: i32, words: &[&str]) {
     let output = host.run(arguments);
@@ -24,7 +25,7 @@ fn an_unreachable_ssh_host_is_named() {
     let host = TestHost::new();
     host.file("data", 10);
     expect(&host, &["cp", "data", "lh://no-such-host.invalid/x"], 3, &["no-such-host.invalid"]);
-    let port = host.serve().port; // closed again at once
+    let port = host.serve().port; // the server is closed at once
     let target = format!("lh://127.0.0.1:{port}/x");
     expect(&host, &["cp", "data", &target], 3, &["127.0.0.1", "longhaul serve"]);
 }
@@ -68,7 +69,7 @@ fn an_impossible_source_or_target_is_named() {
     assert_eq!(names(&host.far("")), ["data"]);
 }
 
-/// Starts a server with a mount of `options` as its root, in a separate mount namespace.
+/// Starts a server whose root is a mount with `options`, in a separate mount namespace.
 fn serve_on(host: &TestHost, options: &str) -> Server {
     let root = host.far("");
     let root = root.to_str().unwrap();
@@ -95,7 +96,7 @@ fn a_full_disk_is_reported_and_leaves_no_files() {
     let words = ["the copy needs 20.0 MiB", "8.00 MiB are free in", "410 KiB stay free"];
     expect(&host, &["cp", "large", &server.url("x")], 5, &words);
     wait_for("the server to clean up", || seen_by(&server, &host).is_empty());
-    // The server knows before it writes that the files do not fit.
+    // The server detects before it writes that the files do not fit.
     assert_code(&host.run(&["cp", "small", "large", &server.url("")]), 5);
     wait_for("the server to clean up", || seen_by(&server, &host).is_empty());
 }
@@ -176,7 +177,7 @@ fn a_source_that_vanishes_or_shrinks_leaves_no_file_at_the_sink() {
             );
             wait_for("the far side to clean up", || names(&host.far("")).is_empty());
         } else {
-            // An open file stays complete after it is deleted.
+            // An open file stays readable after its deletion.
             fs::remove_file(&data).unwrap();
             kill_process(Pid::from_child(&copy), Signal::KILL).unwrap();
             copy.wait_with_output().unwrap();

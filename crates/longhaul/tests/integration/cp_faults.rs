@@ -1,5 +1,6 @@
 //! Broken paths, killed processes and changing files: no acknowledged data are lost, no final file
-//! is wrong, and the same command completes the copy. `bench/cp-faults.sh` has longer repetitions.
+//! is incorrect, and the same command completes the copy. `bench/cp-faults.sh` repeats these tests
+//! for longer.
 
 use std::fs;
 use std::process::{Child, Stdio};
@@ -89,8 +90,8 @@ fn corrupted_blocks_are_detected_and_resent() {
         let cable = Cable::to(server.port);
         cable.spoil(3 << 20);
         let target = cable.url("x");
-        // A block is shorter than the distance of two damaged bytes, so that some blocks arrive
-        // intact.
+        // A block is shorter than the distance between two damaged bytes, so that some blocks
+        // arrive intact.
         let block = ["--block", "1MiB"];
         let mut arguments = vec!["cp", "--json", "-P", "2", block[0], block[1], "data", &target];
         arguments.extend((!protection.is_empty()).then_some(protection));
@@ -120,7 +121,7 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
         let target = server.url("");
         let arguments = ["cp", "-r", "--json", "--bwlimit", "200M", "t", &target];
         let mut copy = start(&host, &arguments);
-        // Kills at times from before the first byte to after the last.
+        // The kill times range from before the first byte to after the last byte.
         thread::sleep(Duration::from_millis(40 + 90 * round % 1100));
         let output = if round % 2 == 0 {
             copy.kill().unwrap();
@@ -162,7 +163,7 @@ fn unreadable_or_unwritable_files_do_not_stop_the_copy() {
         fs::set_permissions(host.near(path), permissions).unwrap();
     }
     let server = host.serve();
-    // Without the capabilities that let root read every file.
+    // The user has no capability that lets root read every file.
     let target = server.url("");
     let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
     let copy = [crate::host::PROGRAM, "cp", "-r", "t", &target];

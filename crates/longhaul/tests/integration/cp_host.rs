@@ -14,7 +14,7 @@ use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for}
 
 const DAY: i64 = 86_400;
 
-/// The library that steps the wall clock of a program.
+/// Builds the library that steps the wall clock of a program.
 fn clock(host: &TestHost) -> PathBuf {
     let library = host.home().join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/clock.c");
@@ -28,7 +28,7 @@ fn clock(host: &TestHost) -> PathBuf {
 fn a_stepped_clock_does_not_change_a_copy() {
     let host = TestHost::new();
     let clock = clock(&host);
-    // The library steps the clock.
+    // The library must step the clock.
     let mut date = host.command("date", &["+%Y"]);
     let date = date.env("LD_PRELOAD", &clock).env("CLOCK_STEP", (36_525 * DAY).to_string());
     assert!(text(&date.output().unwrap().stdout).starts_with("21"));
@@ -36,8 +36,8 @@ fn a_stepped_clock_does_not_change_a_copy() {
     let data = host.file("data", 16 << 20);
     for step in [400 * DAY, -400 * DAY] {
         let step = step.to_string();
-        // Interrupted with the true time, resumed with a clock that is more than a year off on both
-        // hosts.
+        // The copy is interrupted with the true time, and resumed with a clock that is more than a
+        // year off on both hosts.
         let mut server = host.serve();
         let port = server.port;
         let target = server.url("x");
@@ -97,7 +97,7 @@ fn repeated_clock_steps_do_not_break_timeouts() {
     assert!(fs::read(host.far("x")).unwrap() == fs::read(data).unwrap());
 }
 
-/// A command run as a user without any privilege.
+/// Returns a command that runs as a user without any privilege.
 fn as_nobody(host: &TestHost, arguments: &[&str]) -> Command {
     let drop = ["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM];
     host.command("setpriv", &[&drop[..], arguments].concat())
@@ -130,7 +130,8 @@ fn an_ordinary_user_gets_a_report_of_lost_attributes() {
     assert_code(&output, 7);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["summary"]["files"], 3, "the files are there: {result}");
-    // A device that cannot be created is a failure; owners and groups are counted.
+    // A device that cannot be created is a failure; owners and groups that cannot be set are
+    // counted.
     let failures = result["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1, "{result}");
     assert!(failures[0]["path"].as_str().unwrap().ends_with("t/null"), "{result}");
@@ -142,7 +143,7 @@ fn an_ordinary_user_gets_a_report_of_lost_attributes() {
     let printed = text(&output.stderr);
     assert!(printed.contains("owner not preserved for"), "{printed}");
     assert_eq!(names(&host.far("t")), ["fifo", "group", "link", "mine", "theirs"]);
-    // With the rights of root, everything is preserved.
+    // With the rights of root all attributes are preserved.
     for name in ["t/theirs", "t/group", "t"] {
         chown(host.near(name), Some(65534), Some(65534)).unwrap();
     }
@@ -164,13 +165,14 @@ fn a_nice_copy_is_nice_at_both_ends() {
         let threads = names(&PathBuf::from(format!("/proc/{process}/task")));
         let nice = threads.iter().filter(|thread| {
             let stat = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat"));
-            // proc(5): the 19th field, counted after the name, which ends with a bracket.
+            // The niceness is field 19 of the file (proc(5)), counted after the name in
+            // parentheses.
             let stat = stat.unwrap_or_default();
             let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
             let class = Command::new("ionice").args(["-p", thread]).output().unwrap();
             fields.split(' ').nth(16) == Some("10") && text(&class.stdout).trim() == "idle"
         });
-        // Readers, writers, and a thread per connection.
+        // The threads are readers, writers, and one per connection.
         let nice = nice.count();
         assert!(nice >= 6, "{nice} of {} threads of {process}", threads.len());
     }

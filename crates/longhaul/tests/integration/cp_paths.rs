@@ -61,7 +61,7 @@ fn a_copy_reconnects_after_a_long_cut() {
 fn silent_damage_on_the_link_is_detected() {
     let host = TestHost::new();
     let data = host.file("data", 64 << 20);
-    // Some 45,000 segments: a dozen changed.
+    // Of about 45,000 segments a dozen are changed.
     let options = ["--rtt", "5ms", "--mtu", "1500", "--corrupt-silent", "3e-4", "--seed", "11"];
     for flags in ["", "--cleartext"] {
         let (output, link) = copy_over(&host, &options, flags);
@@ -70,13 +70,14 @@ fn silent_damage_on_the_link_is_detected() {
         assert!(changed >= 3, "{changed}");
         let summary = summary(&output);
         let mended = |name: &str| summary[name].as_u64().unwrap();
-        // A damaged header or control message costs the connection, a damaged payload its block.
+        // A damaged header or control message ends the connection; a damaged payload affects only
+        // its block.
         assert!(mended("resent_blocks") + mended("reconnects") >= 1, "{changed}: {summary}");
         assert_eq!(summary["verified"], true);
         assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap(), "{flags}");
         fs::remove_file(host.far("x")).unwrap();
     }
-    // Without verification, the result states this.
+    // If verification is disabled, the result states this.
     let (output, link) = copy_over(&host, &options, "--cleartext --no-verify");
     assert_code(&output, 0);
     assert!(link.up.impairments.corrupted_silent.segments >= 3, "{link:?}");

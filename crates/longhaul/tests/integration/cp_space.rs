@@ -8,7 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// Runs `script` with a tmpfs of `size` at `far`, in a separate mount namespace.
+/// Returns a command that runs `script` with a tmpfs of `size` at `far`, in a separate mount
+/// namespace.
 fn script(host: &TestHost, size: &str, script: &str) -> Command {
     let far = host.far("");
     let far = far.to_str().unwrap();
@@ -89,7 +90,7 @@ fn a_copy_on_one_host_is_refused_before_it_starts() {
     let output = script(&host, "8m", &copy).output().unwrap();
     refused(&output, &["the copy needs 20.0 MiB", "8.00 MiB are free in", "make room"]);
     assert_eq!(text(&output.stdout), "");
-    // Without a reserve.
+    // Without a reserve the copy fits.
     let copy = format!("{PROGRAM} cp fits {far}/x");
     assert_code(&script(&host, "8m", &copy).output().unwrap(), 0);
     // A client that downloads is the sink.
@@ -155,7 +156,7 @@ fn a_stream_stops_at_the_reserve() {
         .unwrap();
     let mut input = copy.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
-        // Twice the free space; it ends with the copy.
+        // The input has twice the size of the free space; the write ends when the copy fails.
         let _ = (0..64).try_for_each(|_| input.write_all(&vec![7; 1 << 20]));
     });
     let output = copy.wait_with_output().unwrap();

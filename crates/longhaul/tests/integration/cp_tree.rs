@@ -122,7 +122,7 @@ fn a_server_checks_a_manifest_beneath_its_root() {
     let output = host.run(&["cp", "--check", &manifest]);
     assert_code(&output, 0);
     assert!(text(&output.stdout).starts_with("2 unchanged"), "{}", text(&output.stdout));
-    // The same files in another directory of the root.
+    // Another directory of the root has the same files.
     fs::create_dir(host.far("again")).unwrap();
     assert_code(&host.run(&["cp", "-r", "run", &server.url("again/copy")]), 0);
     assert_code(&host.run(&["cp", "--check", &manifest, &server.url("again")]), 0);

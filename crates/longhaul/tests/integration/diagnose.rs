@@ -1,4 +1,4 @@
-//! `longhaul diagnose`: the reported limit with an injected limit, missing steps, and clean-up.
+//! `longhaul diagnose`: the diagnosis of injected limits, missing steps, and clean-up.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -14,7 +14,7 @@ fn report(output: &Output) -> Diagnosis {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// One round of half a second for each step.
+/// The options for one round of half a second per step.
 const QUICK: [&str; 6] = ["diagnose", "--time", "0.5s", "--rounds", "1", "--json"];
 
 fn diagnose(host: &TestHost, ends: &[&str]) -> Output {
@@ -26,7 +26,8 @@ fn measured(diagnosis: &Diagnosis) -> Vec<DiagnosisStep> {
     steps.map(|one| one.step).collect()
 }
 
-/// Diagnoses a copy over an emulated link. `far` runs at the far end before the server starts.
+/// Diagnoses a copy over an emulated link. The command `far` runs at the far end before the server
+/// starts.
 fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
     let root = host.far("");
     let far = format!("{far} exec {PROGRAM} serve --root {}", root.display());
@@ -50,7 +51,7 @@ fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
     let first = &diagnosis.limits[0];
     assert_eq!(first.resource, Resource::LinkRate, "{}", diagnosis.sentence);
     assert!(first.gain.unwrap() > 1.0 && !first.cures.is_empty(), "{first:?}");
-    // No load of the host makes the link faster.
+    // Load on the host cannot make the link faster.
     for step in [
         DiagnosisStep::MemoryOne,
         DiagnosisStep::Memory,
@@ -153,7 +154,7 @@ fn diagnose_works_over_ssh() {
     let sshd = Sshd::start(&host);
     host.file("data", 2 << 20);
     let there = format!("127.0.0.1:{}", host.far("").display());
-    // On a loaded host a step takes longer than half a second to move its first byte.
+    // On a busy host a step may need more than half a second to move its first byte.
     let arguments = ["diagnose", "--time", "2s", "--rounds", "1", "--json"];
     let ssh = ["-e", &sshd.rsh, "--far-longhaul", PROGRAM];
     let output = host.run(&[&arguments[..], &ssh, &["data", &there]].concat());
@@ -176,7 +177,8 @@ fn an_unreachable_host_is_reported_and_other_steps_are_measured() {
     };
     assert!(named(&diagnosis, "cannot connect to 127.0.0.1:1"), "{:?}", diagnosis.gaps);
 
-    // A server without files, or a missing target, still allows measuring memory and the source.
+    // Without files at the server, or with a missing target, memory and the source can still be
+    // measured.
     let server = host.serve();
     for (target, missing) in [("no/such/place", "no/such"), ("no/such/", " no")] {
         let output = diagnose(&host, &["data", &server.url(target)]);
@@ -292,7 +294,7 @@ fn an_interrupted_or_killed_diagnosis_leaves_no_files() {
         wait_for("an empty sink", || names(&host.far("")).is_empty());
         assert_eq!(names(&host.near("")), ["data"]);
     }
-    // Client and server are killed; the next diagnosis removes their files.
+    // After client and server are killed, the next diagnosis removes their files.
     let mut command = host.longhaul(&["diagnose", "data", host.far("").to_str().unwrap()]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for("a directory to write to", || !names(&host.far("")).is_empty());

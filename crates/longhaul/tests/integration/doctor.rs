@@ -23,7 +23,7 @@ fn a_recorded_host_with_problems_has_exit_code_9() {
     assert!(problems < advice && advice < shown.find("\nOK\n").unwrap(), "{shown}");
     assert!(shown.contains("run     sudo setpci -s 0000:86:00.0 CAP_EXP+8.w=5000:7000"), "{shown}");
     assert!(shown.contains("for 100 Gb/s (the interface's) over 100ms (assumed)"), "{shown}");
-    // Only commands may be wider than the terminal.
+    // Only lines with commands may be wider than the terminal.
     let command = |line: &str| line.contains("sudo ") || line.trim_start().starts_with("run ");
     let wide = |line: &&str| line.chars().count() > 80 && !command(line);
     assert_eq!(shown.lines().filter(wide).collect::<Vec<_>>(), [""; 0]);
@@ -49,7 +49,7 @@ fn doctor_ends_within_two_seconds() {
     assert!(first.seconds < 2.0, "{}", first.seconds);
     let answer = first.findings.iter().find(|finding| finding.rule == "path_answer").unwrap();
     assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
-    // The recording gives the same findings without reading this host.
+    // The findings come from the recording and do not depend on this host.
     drop(server);
     let again = [&arguments[..5], &["--recorded", "this.host"]].concat();
     let again = report(&host.run(&again));

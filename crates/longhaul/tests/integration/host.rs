@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// The longhaul under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// A private home directory, so that tests do not share keys with each other or the user. It is on
-/// the disk of the project, where direct I/O works.
+/// A private home directory, so that tests do not share keys with each other or with the user. It
+/// is in the project's directory, whose file system should support direct I/O.
 pub(crate) struct TestHost {
     dir: tempfile::TempDir,
 }
@@ -36,7 +36,7 @@ impl TestHost {
         self.dir.path().join("home")
     }
 
-    /// Creates a file of incompressible bytes, which depend only on its size.
+    /// Creates a file of incompressible bytes, whose content depends only on its size.
     pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes as u64;
         let mut next = || {
@@ -68,7 +68,7 @@ impl TestHost {
         self.longhaul(arguments).output().unwrap()
     }
 
-    /// Starts `longhaul serve --root far` on a free port, inside `wrapper` if given.
+    /// Starts `longhaul serve --root far` on a free port.
     pub(crate) fn serve(&self) -> Server {
         self.serve_at(0)
     }
@@ -93,7 +93,7 @@ impl Server {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = lines.next().expect("a server says that it serves").unwrap();
-        // The pipe is drained, so that the server never blocks.
+        // A thread drains the pipe, so that the server never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         let port = line.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         Server { process, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }

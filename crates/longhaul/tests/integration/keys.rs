@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
-/// A server with its log in a file.
+/// A server that writes its log to a file.
 struct LoggedServer {
     process: Child,
     log: PathBuf,
@@ -41,7 +41,7 @@ impl LoggedServer {
         format!("lh://127.0.0.1:{}/{path}", self.port)
     }
 
-    /// Waits until this many sessions have ended and none runs.
+    /// Waits until this many sessions have ended and no session runs.
     fn wait_until_idle_after(&self, sessions: usize) {
         wait_for("all sessions to end", || {
             let log = self.log();
@@ -91,7 +91,7 @@ fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
         ("known_hosts", 0o666, ["(mode 0666)", "chmod go-w "]),
         ("", 0o777, ["(mode 0777)", "chmod go-w "]),
     ] {
-        // The server has another key, so that it searches the list.
+        // The server's own key differs, so that it searches the list of keys.
         let client = TestHost::new();
         client.file("data", 1000);
         key(&client);
@@ -112,7 +112,7 @@ fn an_exposed_key_file_is_refused_with_the_command_that_fixes_it() {
     assert!(text(&output.stderr).contains("belongs to user 12345"), "{}", text(&output.stderr));
 }
 
-/// A copy that takes a minute.
+/// Starts a copy that takes a minute.
 fn long_copy(host: &TestHost, server: &LoggedServer, name: &str) -> Child {
     host.file("data", 32 << 20);
     let target = server.url(name);
@@ -152,7 +152,7 @@ fn a_removed_key_loses_its_copy_and_others_continue() {
     bobs.wait().unwrap();
 }
 
-/// A program that prints `answer`.
+/// Creates a program that prints `answer`.
 fn askpass(host: &TestHost, answer: &str) -> PathBuf {
     let program = host.home().join("askpass");
     fs::write(&program, format!("#!/bin/sh\necho '{answer}'\n")).unwrap();
@@ -319,7 +319,7 @@ fn the_copies_of_a_key_share_its_rate_and_a_test_reserves_it() {
     for mut copy in copies {
         assert!(copy.wait().unwrap().success());
     }
-    // Ten megabytes at 20 Mb/s, less the initial burst.
+    // The copy has ten megabytes at 20 Mb/s, less the initial burst.
     assert!(start.elapsed() > Duration::from_secs(3), "{:?}", start.elapsed());
 
     let port = server.port.to_string();
@@ -367,7 +367,7 @@ fn the_sessions_of_a_key_share_its_quota() {
     assert!(refused(near.run(&second)).contains("the copy needs 6.00 MiB"));
     slow.kill().unwrap();
     slow.wait().unwrap();
-    // The resumed copy reserves only the rest.
+    // The resumed copy reserves space only for the remaining bytes.
     assert_code(&near.run(&copy), 0);
     refused(near.run(&second));
     wait_for("the server to clean up", || names(&root) == ["one"]);
@@ -375,7 +375,7 @@ fn the_sessions_of_a_key_share_its_quota() {
     let mut input = near.longhaul(&["cp", "--block", "1MiB", "-", &stream]);
     input.stdin(File::open(near.file("more", 8 << 20)).unwrap());
     refused(input.output().unwrap());
-    // The sessions of the five commands; the last of them may still give back what it has claimed.
+    // Each of the five commands has a session; the last session may still release its reservation.
     server.wait_until_idle_after(5);
     assert!(!root.join("stream").exists(), "{:?}", names(&root));
     let parts = names(&root).into_iter().filter(|name| name.ends_with(".part"));

@@ -1,5 +1,5 @@
 //! Tests of the program. They create namespaces, devices, mounts and servers, so they need root and
-//! fail without it.
+//! fail for other users.
 
 mod admission;
 mod audit;

@@ -44,7 +44,8 @@ fn a_matrix_measures_copies_and_reports() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "longhaul.matrix/1");
     let runs = document["runs"].as_array().unwrap();
-    // A busy machine can invalidate a run, which is then repeated; the tools must still succeed.
+    // A busy machine can invalidate a run, which is then repeated; the tools must succeed in any
+    // case.
     let places: BTreeSet<u64> = runs.iter().map(|run| run["sequence"].as_u64().unwrap()).collect();
     assert_eq!(places, (1..=6).collect());
     for run in runs {
@@ -157,7 +158,7 @@ workload = "few"
     let labels = ["longhaul cp", "longhaul test, 2 streams"];
     let expected = labels.into_iter().flat_map(|l| [(l.to_owned(), false), (l.to_owned(), true)]);
     assert_eq!(seen, expected.collect());
-    // Each path was measured before its first run and matches the plan.
+    // Each path was measured before its first run, and the measurement matches the plan.
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let records = document["surveys"].as_array().unwrap();
     assert_eq!(records.len(), 2);

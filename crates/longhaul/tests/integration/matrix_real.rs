@@ -1,4 +1,5 @@
-//! `longhaul matrix` over real paths with a private sshd, and failing tools over both kinds of paths.
+//! `longhaul matrix` over real paths with a private sshd, and failing tools over both kinds of
+//! paths.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,8 +51,8 @@ fn runs(host: &TestHost) -> Vec<RunRecord> {
     runs.map(|entry| read(entry.unwrap().path())).collect()
 }
 
-/// A host with an ssh alias `dtn` and a plan with the real path to it. ssh uses the home directory
-/// of the password database, so the configuration is named explicitly.
+/// Creates a host with an ssh alias `dtn`, and a plan with the real path to it. ssh takes the home
+/// directory from the password database, so its configuration is named explicitly.
 fn host_with_dtn(entries: &str) -> (TestHost, Sshd) {
     let host = TestHost::new();
     let sshd = Sshd::start(&host);
@@ -134,7 +135,7 @@ fn copies_over_a_real_path_use_ssh_and_are_compared() {
     let expected = tools.iter().flat_map(|t| [format!("{t}, disk"), format!("{t}, few")]);
     assert_eq!(seen, expected.collect());
     assert_far_is_clean(&host);
-    // The report is rendered from the archive.
+    // The report must not need the far end: it is rendered from the archive.
     let again = host.run(&["report", "out"]);
     assert_code(&again, 0);
     assert!(text(&again.stdout).contains("longhaul cp"), "{}", text(&again.stdout));
@@ -144,7 +145,7 @@ fn copies_over_a_real_path_use_ssh_and_are_compared() {
 
 #[test]
 fn ctrl_c_leaves_nothing_at_the_far_end() {
-    // 0.25 MB/s: 30 s.
+    // At 0.25 MB/s the copy takes 30 s.
     let (host, _sshd) = host_with_dtn(
         "[disk]\nsize = \"8MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\
          options = [\"-l\", \"2000\"]\n",
@@ -196,7 +197,7 @@ fn sleepers(seconds: &str) -> usize {
     lines.filter(|line| line == wanted.as_bytes()).count()
 }
 
-/// Over emulated paths with a private sshd, and over real paths with the user's ssh.
+/// Tests tools over emulated paths with a private sshd, and over real paths with the user's ssh.
 #[test]
 fn failing_tools_are_ended_and_recorded() {
     let entries = "[disk]\nsize = \"1MiB\"\n[[entries]]\ntool = \"scp\"\nworkload = \"disk\"\n\
@@ -211,7 +212,7 @@ fn failing_tools_are_ended_and_recorded() {
         (&host_with_plan(&plan), String::new()),
         (&real, format!("-F {}", real.home().join("ssh_config").display())),
     ] {
-        // The copy lacks the last byte.
+        // This tool omits the last byte of the copy.
         program(
             host,
             "scp",
@@ -220,7 +221,7 @@ fn failing_tools_are_ended_and_recorded() {
                  truncate -s -1 \"${{last#*:}}\"\n"
             ),
         );
-        // Found by its argument, because process ids differ between namespaces.
+        // The process is found by its argument, because process ids differ between namespaces.
         let seconds = format!("305.{}{}", std::process::id(), options.len());
         program(
             host,

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use crate::host::{PROGRAM, TestHost, assert_code, text};
 
-/// The exit code if the result could not be printed.
+/// The exit code if the result cannot be printed.
 const OUTPUT: i32 = 10;
 
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Short commands with their exit codes. They need the files `a` and `dir/x` and a dangling
+/// Short commands with their exit codes. They need the files `a` and `dir/x`, and a dangling
 /// symbolic link `odd`.
 const CHEAP: [(&[&str], i32); 14] = [
     (&["--help"], 0),
@@ -107,7 +107,7 @@ fn hostile_names_do_not_reach_the_terminal() {
     fs::create_dir(host.near("dir")).unwrap();
     let odd = host.near("dir").join(std::ffi::OsStr::from_bytes(hostile));
     assert!(host.command("mkfifo", &[]).arg(&odd).status().unwrap().success());
-    // The FIFO is first skipped, and then named in an error.
+    // The FIFO is first a skipped entry, and then the object of an error.
     let skipped = host.run(&["cp", "-r", "dir", "copy"]);
     assert!(text(&skipped.stderr).contains(": skipped: "), "{}", text(&skipped.stderr));
     let name = host.near(".").join(text(hostile));

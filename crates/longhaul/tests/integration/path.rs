@@ -1,4 +1,4 @@
-//! `longhaul path` over emulated links and topologies: the results match the configuration.
+//! `longhaul path` over emulated links and topologies: the results must match the configuration.
 
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::host::{PROGRAM, TestHost, assert_code, text};
 use crate::ssh::Sshd;
 use crate::topology::Up;
 
-/// A shell command that measures the path to `far` as soon as a server listens there.
+/// Returns a shell command that measures the path to `far` as soon as a server listens there.
 fn once_served(arguments: &str) -> String {
     format!(
         "for i in $(seq 100); do \
@@ -41,7 +41,8 @@ fn document(output: &Output) -> PathResult {
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
 }
 
-/// Measures until `good` is true. On a busy machine times are only too long, and trains too slow.
+/// Repeats the measurement until `good` is true. Load on the machine only increases times and
+/// reduces the rates of trains.
 #[track_caller]
 fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     const TRIES: usize = 5;
@@ -56,7 +57,7 @@ fn until(measure: impl Fn() -> PathResult, good: impl Fn(&PathResult) -> bool) {
     panic!("{last:#?}");
 }
 
-/// Asserts that a count agrees with a probability. A correct count fails once in a million runs.
+/// Asserts that a count agrees with a probability. By chance this fails once in a million runs.
 #[track_caller]
 fn assert_agrees(found: &Proportion, probability: f64) {
     let (low, high) = proportion_interval(found.count, found.of, 0.999_999);
@@ -104,7 +105,7 @@ fn the_measured_loss_matches_the_link() {
         (PATH_SCHEMA, true, PathEnd::Completed)
     );
     for way in [&found.forward, &found.reverse] {
-        // Exact, regardless of loss.
+        // The MTU is exact, independent of loss.
         assert_eq!(way.mtu_bytes(), Some(1437));
         assert_eq!(way.mtu[0].limit, MtuLimit::Interface);
         let tcp = way.tcp.unwrap();
@@ -115,7 +116,7 @@ fn the_measured_loss_matches_the_link() {
         assert_adds_up(probes);
         assert!(probes.sent >= 3900, "{probes:?}");
         assert_agrees(&probes.lost, 2e-2);
-        // Only segments that are not lost are duplicated.
+        // Lost segments are not duplicated.
         assert_agrees(&probes.duplicated, 1e-2);
         assert_eq!(probes.reordered.count, 0);
     }
@@ -127,7 +128,7 @@ fn the_measured_loss_matches_the_link() {
     let rtt = found.rtt.unwrap();
     let (small, full) = (rtt.small.unwrap(), rtt.full.unwrap());
     assert_eq!(full.packet_bytes, 1437);
-    // The minimum: 20 ms of delay, and 2 x 230 us at 50 Mb/s.
+    // The minimum is 20 ms of delay, plus 2 x 230 us at 50 Mb/s for full-size packets.
     assert!(small.times.min_ms >= 19.9 && full.times.min_ms >= 20.3, "{small:?} {full:?}");
     assert!(small.asked == 100 && small.times.answered <= 100 && small.times.answered > 50);
 }
@@ -197,8 +198,8 @@ fn hops_and_mtu_match_the_topology_in_both_directions() {
         assert_eq!(addresses(&found.reverse.hops), [[ip(middle)], [ip(left)]]);
         let least = |way: &Option<Hops>| way.as_ref().unwrap().list[0].min_ms.unwrap();
         assert!(least(&found.forward.hops) >= 19.9 && least(&found.reverse.hops) >= 9.9);
-        // The MTU of the first link is 9000, of the second 1500. Forward, a router limits the size;
-        // in reverse it is the interface of the sender.
+        // The MTU of the first link is 9000, of the second 1500. In the forward direction a router
+        // limits the size, in the reverse direction the interface of the sender does.
         for proof in &found.forward.mtu {
             assert_eq!((proof.bytes, proof.stopped_bytes), (Some(1500), Some(1501)), "{proof:?}");
             assert_eq!(proof.limit, MtuLimit::Router { address: ip(middle) });
@@ -209,7 +210,8 @@ fn hops_and_mtu_match_the_topology_in_both_directions() {
         assert_eq!(found.reverse.mtu[0].bytes, Some(1500));
         assert_eq!(found.reverse.mtu[0].limit, MtuLimit::Interface);
 
-        // Without a server, the forward direction is the same and the missing parts are listed.
+        // Without a server, the forward direction has the same result, and the missing parts are
+        // listed.
         let output = measure(&format!("--alone {family}"));
         assert_code(&output, 7);
         let alone = document(&output);

@@ -10,7 +10,7 @@ use crate::host::{PROGRAM, Server, TestHost, assert_code, text};
 /// The id of the user `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A host with keys and files that users other than root can read.
+/// Creates a host with keys and files that users other than root can read.
 fn shared_host() -> TestHost {
     let host = TestHost::new();
     assert_code(&host.run(&["key"]), 0);
@@ -29,11 +29,11 @@ fn serve_as(host: &TestHost, user: &str) -> Command {
     host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0", "--root", root, "--user", user])
 }
 
-/// The lines of every thread's `/proc/PID/task/TID/status` that begin with `name`.
+/// Returns the lines that begin with `name` of every thread's `/proc/PID/task/TID/status`.
 fn of_all_threads(server: &Server, name: &str) -> Vec<String> {
     let tasks = format!("/proc/{}/task", server.process.id());
     let line = |task: fs::DirEntry| {
-        // A thread may have ended.
+        // The thread may have ended.
         let status = fs::read_to_string(task.path().join("status")).ok()?;
         Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
     };
@@ -62,7 +62,7 @@ fn a_server_of_root_becomes_its_user_for_good() {
     }
     let groups = of_all_threads(&server, "Groups:");
     assert!(groups.iter().all(|list| !list.split(' ').any(|group| group == "0")), "{groups:?}");
-    // The key belongs to root, and core files are off.
+    // The key belongs to root, and core files are disabled.
     let identity = host.home().join(".config/longhaul/identity");
     assert_eq!(fs::metadata(identity).unwrap().uid(), 0);
     let limits = fs::read_to_string(format!("/proc/{}/limits", server.process.id())).unwrap();
@@ -81,7 +81,8 @@ fn a_server_that_stays_root_keeps_few_capabilities() {
         let arguments = ["serve", "--bind", "127.0.0.1", "-p", "0", "--landlock", landlock];
         let server = Server::start(host.longhaul(&arguments));
         let sets = of_all_threads(&server, "CapEff:");
-        // CAP_CHOWN, SETUID, SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN, MKNOD (capability.h).
+        // The capabilities are CAP_CHOWN, SETUID, SYS_MODULE, SYS_RAWIO, SYS_PTRACE, SYS_ADMIN and
+        // MKNOD (capability.h).
         let lost = [7, 16, 17, 19, 21].iter().fold(0, |set, bit| set | 1_u64 << bit);
         let of_owners = 1_u64 | 1 << 27;
         for set in sets {
@@ -133,7 +134,7 @@ fn an_invalid_user_option_is_refused() {
     assert!(text(&output.stderr).contains("only root can change the user"));
 }
 
-/// Replaces the directory `dir`, as a restored backup or a new mount does.
+/// Replaces the directory `dir` by a new one, as a restored backup or a new mount does.
 fn replace(dir: &Path) {
     fs::rename(dir, dir.with_extension("before")).unwrap();
     fs::create_dir(dir).unwrap();
@@ -215,7 +216,7 @@ fn only_keys_with_owners_set_owners_devices_and_set_id_bits() {
         assert_code(&output, if given { 0 } else { 7 });
         let at = |name: &str| fs::symlink_metadata(host.far("t").join(name));
         let plain = at("plain").unwrap();
-        // Modes and times are preserved for every key.
+        // Modes and times are preserved with every key.
         assert_eq!((plain.mode() & 0o7777, plain.mtime()), (0o640, 1_000_000_000));
         let suid = at("suid").unwrap();
         assert_eq!(at("device").is_ok(), given, "{printed}");
@@ -225,7 +226,7 @@ fn only_keys_with_owners_set_owners_devices_and_set_id_bits() {
             continue;
         }
         assert_eq!((plain.uid(), plain.gid(), suid.mode() & 0o7777), (0, 0, 0o755));
-        // One line per kind, and one for the device.
+        // The output has one line per kind of attribute, and one for the device.
         let lines: Vec<&str> =
             printed.lines().filter(|line| line.contains("the option 'owners'")).collect();
         assert_eq!(lines.len(), 4, "{printed}");

@@ -27,7 +27,7 @@ impl Sshd {
             assert!(made.success());
         }
         fs::copy(at("user_key.pub"), at("authorized_keys")).unwrap();
-        // The port is free, and no other program on this host requests ports.
+        // The port is free at this time, and it is unlikely that another program takes it.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
@@ -38,7 +38,7 @@ impl Sshd {
             far_path(host),
         );
         fs::write(at("config"), config).unwrap();
-        // sshd of root needs this empty directory.
+        // An sshd started by root needs this empty directory.
         let _ = fs::create_dir("/run/sshd");
         let process = Command::new("/usr/sbin/sshd")
             .args(["-D", "-e", "-f", &at("config")])
@@ -55,7 +55,8 @@ impl Sshd {
     }
 }
 
-/// Returns the PATH of the remote host: `home/bin`, the longhaul under test, and the rest.
+/// Returns the PATH of the remote host: `home/bin`, the directory of the tested longhaul, and the
+/// present PATH.
 fn far_path(host: &TestHost) -> String {
     let program = Path::new(PROGRAM).parent().unwrap();
     let (own, rest) = (host.home().join("bin"), std::env::var("PATH").unwrap());
@@ -125,7 +126,7 @@ fn data_pass_between_two_ssh_hosts() {
     let cp = ["cp", "-e", &sshd.rsh, "--far-longhaul", PROGRAM];
     assert_code(&host.run(&[&cp[..], &[&from, &to]].concat()), 0);
     assert!(fs::read(host.far("there")).unwrap() == fs::read(host.near("data")).unwrap());
-    // A sink that accepts data only through ssh is unreachable for the source.
+    // If a sink accepts data only through ssh, the source cannot connect to it.
     let again = at(host.far("again"));
     let output = host.run(&[&cp[..], &["--via-ssh", "-P", "2", &from, &again]].concat());
     assert_code(&output, 0);

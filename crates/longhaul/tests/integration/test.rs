@@ -94,7 +94,7 @@ fn ctrl_c_prints_the_results_so_far() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The heading, the columns and two intervals: the test is running.
+        // After the heading, the column heads and two intervals the test is known to run.
         let shown: Vec<_> = lines.by_ref().take(4).collect();
         assert_eq!(shown.len(), 4, "{shown:?}");
         let pid = child.id().to_string();

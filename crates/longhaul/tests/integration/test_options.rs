@@ -29,7 +29,7 @@ fn the_document_counts_datagrams() {
         assert!(count("received") > 0);
         assert_eq!(count("sent"), count("received") + count("lost") + count("receiver_dropped"));
         assert_eq!(found["plan"]["protocol"], "udp");
-        // The MTU of loopback is larger, but a datagram is at most a jumbo frame.
+        // A datagram is at most a jumbo frame, although the MTU of loopback is larger.
         assert_eq!(found["plan"]["write_bytes"], 8972);
         assert_eq!(found["reverse"].is_object(), direction == "--bidir");
     }
@@ -75,7 +75,8 @@ fn a_client_makes_two_servers_test() {
     let gone = host.run(&["test", &a, "127.0.0.1:1", "-t", "0.5"]);
     assert_eq!(gone.status.code(), Some(3));
     assert!(text(&gone.stderr).contains("cannot connect to 127.0.0.1:1"), "{}", text(&gone.stderr));
-    // A key that is not authorised may run tests, but not make the server test others.
+    // A client with an unauthorised key may run tests, but cannot make the server test against
+    // others.
     let stranger = TestHost::new();
     assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
     let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);

@@ -1,4 +1,4 @@
-//! `longhaul wan up`, `exec`, `status`, `set` and `down`: topologies with a holder.
+//! `longhaul wan up`, `exec`, `status`, `set` and `down`: topologies with a holder process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::host::PROGRAM;
 use crate::wan::{assert_code, inhabitants, least_ping, least_until, stderr, stdout};
 use crate::wan_abuse::{output_in_time, site_processes};
 
-/// Three sites in a row, so that the ends reach each other through the middle.
+/// Three sites in a row: the outer sites reach each other through the middle one.
 const ROW: &str = r#"
 [[site]]
 name = "left"
@@ -34,7 +34,7 @@ rtt = "10ms"
 mtu = 1500
 "#;
 
-/// A running topology with a unique name, which is taken down at the end.
+/// A running topology with a unique name, which is removed on drop.
 pub(crate) struct Up {
     name: String,
     _directory: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Up {
         Up { name, _directory: directory }
     }
 
-    /// `longhaul wan COMMAND --name NAME ...`.
+    /// Runs `longhaul wan COMMAND --name NAME ...`.
     fn wan(&self, command: &str, rest: &[&str]) -> Output {
         wan(&[&[command, "--name", &self.name], rest].concat())
     }
@@ -87,7 +87,8 @@ impl Up {
             words.contains(&&b"--background"[..]) && words.contains(&self.name.as_bytes())
         };
         let mut holders = processes().filter(is_holder);
-        // The first processes of the sites are forks and children of the holder.
+        // The first processes of the sites are forks of the holder with the same command line, and
+        // its children.
         let process = holders.find(|process| parent(process).is_none_or(|of| !is_holder(&of)));
         let pid = process.expect("a process holds it").file_name().unwrap().to_owned();
         Pid::from_raw(pid.to_str().unwrap().parse().unwrap()).unwrap()
@@ -133,7 +134,7 @@ fn parent(process: &Path) -> Option<PathBuf> {
     Some(Path::new("/proc").join(pid))
 }
 
-/// Waits until no thread lives in any of the namespaces.
+/// Waits until no thread is in any of the namespaces.
 fn assert_deserted(namespaces: &BTreeSet<String>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -146,7 +147,8 @@ fn assert_deserted(namespaces: &BTreeSet<String>) {
     }
 }
 
-/// Returns the minimal RTT of some pings in milliseconds; repeats them while it is above `most`.
+/// Returns the lowest RTT of some pings in milliseconds; repeats them while the RTT is above
+/// `most`.
 fn ping_ms(up: &Up, from: &str, arguments: &[&str], most: f64) -> f64 {
     least_until(most, || {
         let output = up.exec(from, &[&["ping", "-c", "5", "-i", "0.05", "-q"], arguments].concat());
@@ -293,7 +295,7 @@ fn nothing_is_left_when_the_holder_is_killed_and_the_name_can_be_used_again() {
     assert_eq!(again.links.len(), 1, "the name is a new topology's");
 }
 
-/// Kills the process that holds a site of the topology that `holder` holds.
+/// Kills the process that holds a site of the topology with this holder.
 fn kill_site(holder: i32, site: &str) {
     let processes = site_processes(holder);
     let (victim, _) = processes.iter().find(|(_, name)| name == site).expect("the site has one");
@@ -417,7 +419,7 @@ fn an_ordinary_user_can_keep_a_topology_with_the_device_and_without() {
 fn a_shell_at_a_site_has_the_terminal_and_its_keys() {
     let up = Up::row("terminal");
     // script(1) runs the command on a terminal and types its input. The interrupt character reaches
-    // the sleep and not the shell, which has job control.
+    // only the sleep, because the shell has job control.
     let line = format!("{PROGRAM} wan exec --name {} left -- bash --norc -i", up.name);
     let mut child = Command::new("script")
         .args(["-q", "-e", "-c", &line, "/dev/null"])

@@ -40,7 +40,7 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}{}", stdout(output), stderr(output));
 }
 
-/// A run with two idle commands, each with a daemon.
+/// A run of two idle commands, each with a daemon.
 struct Waiting {
     program: Child,
     /// Returns the ids of the network namespaces of both sites.
@@ -57,7 +57,7 @@ impl Waiting {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // The far command's output goes to standard error.
+        // The output of the far command goes to standard error.
         let near = first_line(program.stdout.take().unwrap());
         let far = first_line(program.stderr.take().unwrap());
         let namespaces = BTreeSet::from([near, far]);
@@ -72,8 +72,8 @@ impl Waiting {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Asserts that no process, namespace or device is left. Without processes, only a file could
-    /// hold a namespace, and longhaul creates none.
+    /// Asserts that no process, namespace or device is left. Without processes only a file could
+    /// keep a namespace, and longhaul creates none.
     fn assert_nothing_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -95,7 +95,7 @@ fn first_line(from: impl Read) -> String {
     line.trim().to_owned()
 }
 
-/// Returns the threads in any of the namespaces, or with descriptors of them.
+/// Returns the threads that are in any of the namespaces or have descriptors of them.
 pub(crate) fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
     let is_inside = |task: &PathBuf| {
         fs::read_link(task.join("ns/net"))
@@ -111,14 +111,14 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Returns the minimal time of ping's summary, in milliseconds.
+/// Returns the lowest time in the summary of ping, in milliseconds.
 pub(crate) fn least_ping(text: &str) -> f64 {
     let times = text.split_once("min/avg/max/mdev = ").expect("ping's summary").1;
     times.split('/').next().unwrap().parse().unwrap()
 }
 
-/// Returns the minimum of `measure`, which is repeated for a while until it is at most `most`. One
-/// undisturbed round trip describes the link; the others depend on the load of the machine.
+/// Returns the minimum of `measure`, which is repeated for some time until it is at most `most`.
+/// The minimum describes the link, because load on the machine only adds to a round trip.
 pub(crate) fn least_until(most: f64, mut measure: impl FnMut() -> f64) -> f64 {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut least = measure();
@@ -215,7 +215,7 @@ fn an_idle_link_carries_no_packets() {
 
 #[test]
 fn a_rate_beyond_the_memory_is_refused_before_the_start() {
-    // 75 GB in flight: more than TCP may use on any host.
+    // 75 GB in flight exceed the memory that TCP may use on any host.
     let output = wan_run(&["--rate", "20G", "--rtt", "30s"], &["touch", "/nonexistent"]);
     assert_code(&output, 125);
     let text = stderr(&output);
@@ -251,8 +251,8 @@ fn a_rate_is_not_exceeded() {
     assert_code(&output, 0);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rate = result["summary"]["throughput_bps"].as_f64().unwrap();
-    // Goodput excludes the headers. 1 % allows for the receiver's clock, which starts with the
-    // first byte.
+    // Goodput excludes the headers. The tolerance of 1 % allows for the receiver's clock, which
+    // starts with the first byte.
     assert!(rate < 202e6, "{rate}");
 }
 
@@ -293,7 +293,7 @@ fn a_failing_far_command_is_a_warning_only() {
 
 #[test]
 fn the_far_command_may_finish_reading_data_in_flight() {
-    // The far command never listens, so the near one starts after a second and ends at 1.7 s.
+    // The far command never listens, so the near command starts after a second and ends at 1.7 s.
     let output = wan_run(&["--rtt", "400ms", "--far", "sleep 2; echo finished"], &["sleep", "0.7"]);
     assert_code(&output, 0);
     assert!(stderr(&output).contains("finished"), "{}", stderr(&output));
@@ -310,7 +310,7 @@ fn a_far_command_that_ignores_sigterm_is_killed() {
 #[test]
 fn nothing_is_left_when_the_command_ends() {
     let mut waiting = Waiting::start();
-    // The shell of the near command has a sleep as its child and is no session leader.
+    // The near command is a shell that has a sleep as its child and leads no session.
     let near = children(waiting.program.id()).into_iter().find(|pid| {
         fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("sh\0-c"))
     });

@@ -1,5 +1,5 @@
 //! Links under abuse: killed processes, little memory, malformed packets, and users without
-//! privileges. Nothing crashes and nothing is left.
+//! privileges. No program may crash or leave anything behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +50,7 @@ impl Loaded {
             .map(|namespace| namespace.to_string_lossy().into_owned())
             .collect();
         assert_eq!(loaded.namespaces.len(), 2);
-        // In the middle of the transfer.
+        // The signal arrives in the middle of the transfer.
         std::thread::sleep(Duration::from_millis(300));
         loaded
     }
@@ -70,7 +70,8 @@ impl Loaded {
         all.into_iter().map(|pid| (pid, name(pid).trim().to_owned())).collect()
     }
 
-    /// Ends the program if it still runs, and asserts that it did not crash and left nothing.
+    /// Terminates the program if it still runs, and asserts that it did not crash and left nothing
+    /// behind.
     fn end(mut self, killed: &(i32, String)) {
         std::thread::sleep(Duration::from_millis(300));
         if self.program.try_wait().unwrap().is_none() {
@@ -124,7 +125,7 @@ fn killing_any_process_of_a_loaded_link_ends_it() {
         killed.push(victim.1);
         index += 1;
     }
-    // The program, and a first process and a command per site.
+    // The program, and the first process and a command of each site.
     assert!(killed.len() >= 5, "{killed:?}");
     assert!(killed.iter().filter(|name| *name == "iperf3").count() >= 2, "{killed:?}");
 }
@@ -215,7 +216,7 @@ fn a_selftest_ends_when_a_process_that_holds_a_site_is_killed() {
         .unwrap();
     let pid = program.id() as i32;
     let deadline = Instant::now() + Duration::from_secs(20);
-    // Two processes that hold sites, and the ends of a probe.
+    // There are two processes that hold sites, and the two ends of a probe.
     let victim = loop {
         let far = site_processes(pid).into_iter().find(|(_, site)| site == "far");
         match far {
@@ -268,7 +269,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // The group is busy for a moment after its last process has ended.
+        // The group is busy for a short time after its last process has ended.
         let deadline = Instant::now() + Duration::from_secs(5);
         while fs::remove_dir(&self.path).is_err() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
@@ -304,7 +305,7 @@ fn a_link_beyond_its_memory_is_refused_or_drops_with_a_warning() {
     assert!(link.up.peak_memory_bytes.get() <= LIMIT / 4, "{}", link.up.peak_memory_bytes);
 }
 
-/// Sends `packets` (IPv4, from the header on) from inside the network namespace of a process.
+/// Sends `packets` (IPv4, including the header) from inside the network namespace of a process.
 fn send_raw(pid: i32, to: Ipv4Addr, packets: Vec<Vec<u8>>) {
     std::thread::spawn(move || {
         let namespace = fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
@@ -317,7 +318,7 @@ fn send_raw(pid: i32, to: Ipv4Addr, packets: Vec<Vec<u8>>) {
         let sent = packets.iter().filter(|packet| {
             rustix::net::sendto(&socket, packet, rustix::net::SendFlags::empty(), &to).is_ok()
         });
-        // The kernel rejects some of them.
+        // The kernel rejects some of the packets.
         assert!(sent.count() > packets.len() / 2);
     })
     .join()
@@ -337,7 +338,7 @@ fn malformed(to: Ipv4Addr) -> Vec<Vec<u8>> {
         .map(|number| {
             let payload = draw() % 1400;
             let mut packet: Vec<u8> = (0..20 + payload).map(|_| draw() as u8).collect();
-            // The kernel writes the length and the checksum, and accepts the rest.
+            // The kernel sets the length and the checksum, and accepts the remaining fields.
             packet[0] = 0x45;
             packet[6..8].copy_from_slice(&[[0, 0], [0x20, 0], [0, 185], [0x40, 0]][draw() % 4]);
             packet[8] = 64;
@@ -357,7 +358,7 @@ fn malformed_packets_pass_every_stage() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("link.json");
     let address = directory.path().join("address");
-    // A damaged time stamp in a reply can make ping wait for years.
+    // A damaged time stamp in a reply can make ping wait for years, so the script limits its time.
     let script = format!(
         "echo $LONGHAUL_FAR > {0}.new && mv {0}.new {0}; \
          while [ -e {0} ]; do sleep 0.02; done; timeout -s INT 10 ping -c 20 -i 0.01 -q far",

@@ -27,7 +27,8 @@ fn wan_run(options: &[&str], far: &str, near: &str) -> Output {
         .unwrap()
 }
 
-/// Datagrams of 100 bytes in super-packets of 20, at a rate that a debug build can count.
+/// Returns a plan of datagrams of 100 bytes in super-packets of 20, at a rate that a debug build
+/// can count.
 fn plan(datagrams: u64) -> SendPlan {
     SendPlan {
         to: "far".to_owned(),
@@ -43,7 +44,7 @@ fn plan(datagrams: u64) -> SendPlan {
     }
 }
 
-/// Sends `plan` over a link of `options`. Returns the counts of the probe and of the emulator.
+/// Sends `plan` over a link with `options`. Returns the counts of the probe and of the emulator.
 #[track_caller]
 fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     let directory = tempfile::tempdir().unwrap();
@@ -54,8 +55,8 @@ fn probe(options: &[&str], plan: SendPlan) -> (ProbeReport, LinkReport) {
     let receive = ProbePlan::Receive(ReceivePlan { bind, drain_seconds, verify: true }).to_json();
     let send = ProbePlan::Send(plan).to_json();
     // The report of the sender reaches the receiver through a FIFO outside the link. The receiver
-    // opens it for reading and writing, which does not block, and listens before the near end
-    // starts. The near end stays until the receiver has printed its report.
+    // opens the FIFO for reading and writing, which does not block, and listens before the near end
+    // starts. The near end remains until the receiver has printed its report.
     assert!(Command::new("mkfifo").arg(&sent).status().unwrap().success());
     let far =
         format!("{PROGRAM} wan probe '{receive}' 0<>'{sent}' >'{seen}'; mv '{seen}' '{seen}.done'");
@@ -83,7 +84,7 @@ fn assert_share(count: u64, of: u64, p: f64) {
     assert!((count as f64 - mean).abs() < 6.0 * deviation + 2.0, "{count} of {of} for {p}");
 }
 
-/// Asserts the count of the emulator, which may include a few packets of the kernel.
+/// Asserts that the emulator's count equals the probe's, except for a few packets of the kernel.
 #[track_caller]
 fn assert_same(probe: u64, emulator: u64) {
     assert!(probe.abs_diff(emulator) <= 5, "the probe saw {probe}, the emulator {emulator}");
@@ -119,7 +120,7 @@ fn loss_bursts_lose_adjacent_segments() {
     let (report, _) = probe(&options, plan(60_000));
     let (runs, mean) = report.mean_loss_run().unwrap();
     assert!(runs > 150, "{runs}");
-    // About 300 runs; the standard deviation of the mean is 9.5 / sqrt(300).
+    // With about 300 runs the standard deviation of the mean is 9.5 / sqrt(300).
     assert!((6.0..14.0).contains(&mean), "{mean} over {runs}");
 }
 
@@ -181,7 +182,7 @@ fn jitter_keeps_the_order_by_default() {
         assert_eq!((report.lost, report.received), (0, 4000));
         assert_eq!(report.reordered > 0, reorders, "{jitter}: {} reordered", report.reordered);
         let delay = report.delay.unwrap();
-        // No packet is early. The lateness depends on the machine, its median hardly.
+        // No packet is early. The load of the machine affects the lateness, but hardly its median.
         assert!(delay.quantile_ms(0.0) >= 14.9, "{}", delay.quantile_ms(0.0));
         if reorders {
             assert!((17.0..35.0).contains(&delay.quantile_ms(0.5)), "{}", delay.quantile_ms(0.5));
@@ -204,8 +205,8 @@ fn only_ecn_capable_packets_are_marked() {
 
 #[test]
 fn a_full_queue_drops_segments() {
-    // A datagram has 128 bytes, so 2 Mb/s are 1953 per second. The probe sends 40,000 per second for
-    // 0.25 s.
+    // A datagram has 128 bytes, so 2 Mb/s are 1953 per second. The probe sends 40,000 per second
+    // for 0.25 s.
     let options = ["--up-rate", "2M", "--up-queue", "16KiB"];
     let (report, link) = probe(&options, plan(10_000));
     assert!(report.lost > 5000, "{report:?}");
@@ -232,7 +233,8 @@ fn an_outage_loses_all_packets_and_ends() {
 
 #[test]
 fn equal_seeds_lose_the_same_segments() {
-    // Without packets of IPv6 itself, which come at any time, the link carries only the probe.
+    // Without the kernel's own IPv6 packets, which are sent at any time, the link carries only the
+    // probe.
     let lost = |seed| {
         let options = ["--up-loss", "0.02", "--seed", seed];
         probe(&options, plan(5000)).0.first_lost
@@ -304,7 +306,7 @@ fn iperf3(options: &[&str], arguments: &str) -> (serde_json::Value, LinkReport) 
 fn iperf3_works_over_tcp_udp_and_ipv6() {
     for family in ["-4", "-6"] {
         let (result, link) = iperf3(&["--rtt", "4ms"], &format!("{family} -c far -n 64M"));
-        // iperf3 ends when it has written this many bytes, even if they have not arrived.
+        // iperf3 ends when it has written this many bytes, even if not all have arrived.
         let bytes = result["end"]["sum_received"]["bytes"].as_u64().unwrap();
         assert!(bytes > 0 && bytes < link.up.delivered.bytes, "{family}: {bytes}");
         let arguments = format!("{family} -c far -u -b 20M -l 1200 -t 1");
@@ -328,8 +330,8 @@ fn ping_and_tracepath_see_delay_and_mtu() {
     }
 }
 
-/// The expected bytes of 16 MiB: iperf3 ends when it has written them, and up to a window may not
-/// have arrived.
+/// The least bytes expected of 16 MiB: iperf3 ends when it has written them, and up to a window may
+/// not have arrived.
 const LEAST_CAPTURED: u64 = 1 << 20;
 
 /// Captures an iperf3 transfer at the far end. Returns the capture and the report of the link.
@@ -375,14 +377,14 @@ fn a_captured_transfer_lacks_only_the_lost_segments() {
         let (capture, link) = capture(&options, family);
         assert_eq!(capture.bad_checksums, 0, "cut super-packets too have right checksums");
         assert!(capture.covered > LEAST_CAPTURED, "so much came at least: {}", capture.covered);
-        // Losses at the first transmission; a lost retransmit leaves no gap.
+        // The gaps are losses at the first transmission; a lost retransmission adds no gap.
         let mss = if family == "-4" { 1448 } else { 1428 };
         let segments: u64 = capture.gaps.iter().map(|gap| gap.div_ceil(mss)).sum();
         let lost = link.up.impairments.lost.segments;
         assert!((1..=lost).contains(&segments), "{segments} missing and {lost} lost");
         assert!(lost - segments <= 5 + lost / 2, "{segments} missing and {lost} lost");
         let whole = capture.gaps.iter().filter(|gap| **gap % mss == 0).count();
-        // A sender without data ends a super-packet with a segment smaller than the MSS.
+        // A sender that runs out of data ends a super-packet with a segment below the MSS.
         assert!(whole * 2 >= capture.gaps.len(), "torn within a segment: {:?}", capture.gaps);
     }
 }

@@ -6,7 +6,7 @@ use crate::units::Bytes;
 /// A directory to copy from or to, and the devices below it.
 #[derive(Debug, Clone)]
 pub struct DiskFacts {
-    /// The directory as it was named.
+    /// The directory as the user named it.
     pub path: String,
     /// The mount that contains it.
     pub mount: Seen<MountFacts>,

@@ -122,7 +122,7 @@ pub struct IdleState {
 /// Facts about the path to a host.
 #[derive(Debug, Clone)]
 pub struct PathFacts {
-    /// The host as it was named.
+    /// The host as the user named it.
     pub host: String,
     /// The first address of the host.
     pub address: Seen<IpAddr>,
@@ -144,7 +144,7 @@ pub struct ClockFacts {
     pub max_error: Duration,
 }
 
-/// A resource limit of a process.
+/// A resource limit of a process (getrlimit(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// The current limit; `None` means unlimited.

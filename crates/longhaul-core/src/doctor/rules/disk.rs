@@ -4,7 +4,7 @@ use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{DirectIo, DiskFacts, HostFacts, Target};
 use crate::units::{Bytes, Rate};
 
-/// The network and other remote file systems.
+/// Network file systems and other remote ones.
 const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "beegfs", "gpfs", "9p"];
 /// The access time in seconds of a rotational disk, and of flash under load.
 const SEEK_SECONDS: f64 = 0.010;

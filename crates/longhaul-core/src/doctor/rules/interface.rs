@@ -9,7 +9,7 @@ use crate::result::Verdict;
 const RING: u32 = 8192;
 /// The usual payload of jumbo frames.
 const JUMBO: u32 = 9000;
-/// The rate in Gb/s from which the work per packet dominates.
+/// The rate in Gb/s above which the cost per packet dominates.
 const FAST: u64 = 10;
 
 pub(super) fn there(host: &HostFacts, _: &Target) -> Answer {
@@ -104,8 +104,8 @@ pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answe
         return fine(seen).answer();
     }
     let name = &one.name;
-    // With mq at the root each hardware queue has its own discipline; replacing mq creates them
-    // anew with the default.
+    // With mq at the root each hardware queue has a separate discipline. Replacing mq creates these
+    // disciplines again with the default.
     let command = match queueing.root.as_str() {
         "mq" => format!(
             "sudo sysctl -w net.core.default_qdisc=fq && sudo tc qdisc replace dev {name} root mq"

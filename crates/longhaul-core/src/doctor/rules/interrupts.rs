@@ -7,8 +7,8 @@ use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, Target};
 use crate::result::Verdict;
 
-/// The approximate rate that one core receives in Gb/s: one stream reaches 30 on a 3-GHz core
-/// (ESnet's guide for 100G), of which the interrupt half is larger.
+/// The approximate rate in Gb/s that one core can receive: one stream reaches 30 on a 3-GHz core
+/// (ESnet's guide for 100G), and interrupts take more than half of the work.
 const CORE_GIGABITS: u64 = 25;
 
 /// Formats CPUs as the kernel does: `0-3,8`.

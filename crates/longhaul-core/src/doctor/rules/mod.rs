@@ -1,4 +1,4 @@
-//! The table of rules, and helpers that several areas share.
+//! The table of rules, and functions that several areas share.
 
 mod disk;
 mod interface;

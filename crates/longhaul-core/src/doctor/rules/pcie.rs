@@ -5,11 +5,12 @@ use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{PciFacts, Target};
 use crate::units::Bytes;
 
-/// The wanted size of read requests, which is the maximum. Goddard raised it from 512 at SC10.
+/// The wanted size of read requests, which is the maximum. Goddard raised it from 512 bytes at
+/// SC10.
 const READ_REQUEST: Bytes = Bytes::new(4096);
-/// The payload assumed if that of the device is unreadable; most hosts use it.
+/// The payload assumed if the device's payload is unreadable; it is the usual value.
 const USUAL_PAYLOAD: Bytes = Bytes::new(256);
-/// The rate in Gb/s from which losses on the bus matter.
+/// The rate in Gb/s above which losses on the bus matter.
 const FAST: u64 = 40;
 
 pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
@@ -53,7 +54,7 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         theoretical_maximum(link, payload),
         theoretical_maximum(best, payload)
     );
-    // Slower than possible, but fast enough.
+    // The link is slower than possible, but fast enough for the target.
     let enough = theoretical_maximum(link, payload) >= target.share(pci.sharers);
     if enough { fine(format!("{link}, of {best}")) } else { advice(link.to_string()) }
         .wanted(best.to_string())

@@ -4,8 +4,8 @@ use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{Cause, HostFacts, Target};
 use crate::result::Verdict;
 
-/// The exit latency of an idle state in microseconds from which it has an effect: at 10 Gb/s a ring
-/// of 1024 packets of 1500 bytes fills in 1200.
+/// The exit latency of an idle state in microseconds above which it delays packets: at 10 Gb/s a
+/// ring of 1024 packets of 1500 bytes fills in 1200.
 const SLOW_EXIT_US: u64 = 50;
 /// The core frequency in kHz that one connection of 30 Gb/s needs (ESnet's guide for 100G).
 const FAST_KHZ: u64 = 3_000_000;
@@ -22,8 +22,8 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     if governors.keys().all(|name| name == "performance") {
         return fine(seen).answer();
     }
-    // These two drivers choose the frequency in hardware; their powersave does not mean the lowest
-    // one.
+    // With these two drivers the hardware chooses the frequency, and powersave does not mean the
+    // lowest one.
     let driver = host.processors.frequency_driver.as_deref().unwrap_or("");
     let scales = matches!(driver, "intel_pstate" | "amd-pstate-epp");
     let held = governors.contains_key("powersave") && !scales && target.is_at_least(10);

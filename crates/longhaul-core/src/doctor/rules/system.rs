@@ -4,7 +4,7 @@ use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{Cause, Chain, HostFacts, Limit, Target};
 use crate::units::{Bytes, format_span};
 
-/// The clock sources that are read without leaving the processor.
+/// The clock sources that a processor reads without a device access.
 const QUICK: [&str; 6] = [
     "tsc",
     "kvm-clock",
@@ -13,8 +13,8 @@ const QUICK: [&str; 6] = [
     "riscv_clocksource",
     "timebase",
 ];
-/// The number of open files: 1024 connections of a server, and as many files on both sides of a
-/// copy.
+/// The wanted limit of open files: 1024 connections of a server, and as many files on both sides of
+/// a copy.
 const OPEN_FILES: u64 = 4096;
 /// The memory that RDMA tools, and io_uring on older kernels, lock for their buffers.
 const LOCKED_BYTES: u64 = 64 << 20;
@@ -112,7 +112,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
 pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
     let tables = match &host.firewall.old_tables {
         Ok(tables) => tables,
-        // The kernel was built without it or has not loaded it.
+        // The kernel was built without the feature or has not loaded its module.
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,
         Err(unseen) => return Err(unseen.clone()),
     };

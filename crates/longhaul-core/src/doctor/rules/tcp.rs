@@ -35,8 +35,8 @@ fn segments(target: &Target) -> f64 {
     target.bdp().get() as f64 / SEGMENT_BYTES
 }
 
-/// Returns the loss at which CUBIC's mean window equals the wanted one: 1.054 (RTT / p)^(3/4) with
-/// its usual constants (RFC 9438, section 5.1).
+/// Returns the loss at which CUBIC's mean window equals the wanted window: 1.054 (RTT / p)^(3/4)
+/// with its usual constants (RFC 9438, section 5.1).
 fn cubic_loss(target: &Target) -> f64 {
     let window = segments(target).max(10.0);
     (target.rtt.as_secs_f64().max(1e-5) * (1.054 / window).powf(4.0 / 3.0)).min(1.0)
@@ -132,7 +132,7 @@ pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer
 pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
     let name = "net.ipv4.tcp_no_metrics_save";
     let saves = host.number(name, 0)? == 0;
-    // Since Linux 5.8 the harmful part has its own setting, which is off.
+    // Since Linux 5.8 the harmful part has a separate setting, which is off by default.
     if !saves || host.number("net.ipv4.tcp_no_ssthresh_metrics_save", 0).is_ok_and(|no| no > 0) {
         return fine("it does not shorten slow start").answer();
     }
@@ -183,7 +183,7 @@ mod tests {
             port: 5210,
         };
         let loss = cubic_loss(&target);
-        // The formula in the other direction: from p to the window.
+        // The inverse formula: from p to the window.
         let window = 1.054 * (0.1 / loss).powf(0.75);
         assert!((window / (125e6 / 1448.0) - 1.0).abs() < 1e-9, "{window}");
         assert!((2e-8..4e-8).contains(&loss), "{loss}");

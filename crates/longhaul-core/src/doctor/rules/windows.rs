@@ -1,4 +1,4 @@
-//! Rules for TCP's buffers: a connection moves one window per round trip.
+//! Rules for TCP's buffers: a connection sends at most one window per round trip.
 
 use crate::doctor::rule::{Answer, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
@@ -16,7 +16,7 @@ fn connections(target: &Target) -> u64 {
     target.bdp().get().div_ceil(LARGEST_WINDOW).max(1)
 }
 
-/// Returns the window of each connection.
+/// Returns the window that each connection needs.
 fn window(target: &Target) -> u64 {
     target.bdp().get().div_ceil(connections(target))
 }
@@ -96,8 +96,8 @@ pub(super) fn asked_send(host: &HostFacts, target: &Target) -> Answer {
     asked(host, target, "net.core.wmem_max")
 }
 
-/// Judges the limit of requested buffers. A request disables autotuning, and the kernel doubles it
-/// (socket(7)). UDP has no autotuning.
+/// Judges the limit of buffers that a program requests. A request disables autotuning, and the
+/// kernel doubles it (socket(7)). UDP has no autotuning.
 fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
@@ -129,7 +129,7 @@ fn switched_on(host: &HostFacts, name: &str, why: &str) -> Answer {
     judgement.wanted("on").why(why).set(name, 1).answer()
 }
 
-/// Judges tcp_mem, whose numbers are pages: below the first there is no limit, from the second on
+/// Judges tcp_mem, whose numbers are pages: below the first TCP is not limited, from the second on
 /// every connection's buffers shrink, above the third allocations fail (tcp(7)).
 pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
     let (name, page) = ("net.ipv4.tcp_mem", host.page_bytes.max(1));
@@ -150,7 +150,7 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
         format_span(target.rtt),
         target.bdp()
     );
-    // Half of the memory is for programs and the page cache.
+    // Half of the memory remains for programs and the page cache.
     if wanted > memory.get() / 2 {
         return judgement
             .why(format!("{sum}; this host has {memory} of memory: it needs more for this target"))

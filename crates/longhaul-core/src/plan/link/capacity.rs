@@ -15,7 +15,7 @@ use crate::units::{Bytes, Rate, format_span, parse_span};
 pub const ETHERNET_OVERHEAD: u32 = 38;
 /// The most bytes per packet that the layer of a rate may add.
 pub(super) const MAX_OVERHEAD: u32 = 1000;
-/// The form of a valid rate layer, for messages.
+/// The form of a valid rate layer, for error messages.
 pub(super) const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more per packet), or \
                                           wire:BYTES with at most 1000";
 
@@ -31,7 +31,7 @@ pub enum QueueLimit {
 }
 
 impl QueueLimit {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "a queue is from 1B to 64GiB, or from 1us to 60s: 64MiB or 50ms";
     const MAX_BYTES: Bytes = Bytes::gib(64);
     const MAX_TIME: Duration = Duration::from_secs(60);
@@ -61,8 +61,8 @@ impl QueueLimit {
 impl FromStr for QueueLimit {
     type Err = &'static str;
 
-    /// Parses a limit. A text in seconds or fractions of them is a time, everything else (`5m` too)
-    /// a size.
+    /// Parses a limit. A text with a unit of seconds (`s`, `ms`, `us`) is a time; everything else
+    /// is a size, including `5m`.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         if text.trim_end().ends_with('s') {
             parse_span(text).map(QueueLimit::Time).map_err(|_| Self::FORM)
@@ -78,28 +78,28 @@ impl FromStr for QueueLimit {
 pub enum Aqm {
     /// CoDel (RFC 8289).
     Codel {
-        /// The accepted wait.
+        /// The accepted queueing delay.
         #[serde(rename = "target_seconds", with = "seconds")]
         target: Duration,
-        /// The time for which a longer wait must last.
+        /// The time for which a longer queueing delay must last.
         #[serde(rename = "interval_seconds", with = "seconds")]
         interval: Duration,
     },
     /// PIE (RFC 8033).
     Pie {
-        /// The target wait.
+        /// The target queueing delay.
         #[serde(rename = "target_seconds", with = "seconds")]
         target: Duration,
     },
 }
 
 impl Aqm {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET] or none, \
                             with times from 1us to 10s";
-    /// RFC 8289, section 4.3.
+    /// The default of RFC 8289, section 4.3.
     const CODEL_TARGET: Duration = Duration::from_millis(5);
-    /// RFC 8289, section 4.2.
+    /// The default of RFC 8289, section 4.2.
     const CODEL_INTERVAL: Duration = Duration::from_millis(100);
     /// `QDELAY_REF` of RFC 8033, section 4.2.
     const PIE_TARGET: Duration = Duration::from_millis(15);
@@ -142,8 +142,8 @@ impl FromStr for Aqm {
     }
 }
 
-/// Other traffic in the same queue: packets of the link's MTU in bursts. Bursts start at random
-/// (Poisson), each with a random number of packets (geometric).
+/// Cross traffic in the same queue: packets of the link's MTU in bursts. The start times of bursts
+/// are a Poisson process; the number of packets per burst is geometric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrossTraffic {
     /// The mean rate, counted like the link's rate.
@@ -154,7 +154,7 @@ pub struct CrossTraffic {
 }
 
 impl CrossTraffic {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "cross traffic is a rate from 1 kb/s to that of the link and the mean \
                             size of its bursts, at most 1GiB: 2G or 2G:256KiB";
 

@@ -48,15 +48,15 @@ pub enum Spread {
 }
 
 impl Jitter {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "jitter is a spread of at most 10s with a distribution: 1ms:uniform, \
                             1ms:normal (the default), 1ms:pareto or file:PATH; ':reorder' after \
                             it lets segments overtake each other";
     /// The largest spread.
     pub const MAX_SPREAD: Duration = Duration::from_secs(10);
 
-    /// Returns the longest addition to the delay of all except the rarest segments, for memory
-    /// budgets.
+    /// Returns the longest addition to the delay, except for the rarest segments; it determines
+    /// memory budgets.
     pub fn longest(&self) -> Duration {
         match &self.spread {
             Spread::Uniform { spread } => *spread,
@@ -109,30 +109,31 @@ impl FromStr for Jitter {
 /// Reordering: some segments arrive later than segments sent after them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reorder {
-    /// The share of segments that is held back.
+    /// The share of segments that are delayed.
     pub rate: Probability,
-    /// The length of the hold.
+    /// The length of their delay.
     pub extent: Extent,
 }
 
-/// The length for which a segment is held back.
+/// The length of a reordered segment's delay, in later segments or as a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// Until this many later segments have left: the reordering extent of RFC 4737, section 4.2.
+    /// The segment waits until this many later segments have left: the reordering extent of RFC
+    /// 4737, section 4.2.
     Segments(u32),
-    /// For this time: the late time offset of RFC 4737, section 4.3, is at most this.
+    /// The segment waits for this time, which bounds the late time offset of RFC 4737, section 4.3.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
 }
 
 impl Reorder {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "reordering is a probability from 0 to 1 and how far segments are held \
                             back, 1 to 1000 segments or at most 10s: 0.01:3 or 0.01:5ms";
     /// The largest extent in segments.
     pub const MAX_SEGMENTS: u32 = 1000;
-    /// The default extent: the one at which TCP considers a segment lost (RFC 5681).
+    /// The default extent, at which TCP considers a segment lost (RFC 5681).
     pub const DEFAULT_EXTENT: Extent = Extent::Segments(3);
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {

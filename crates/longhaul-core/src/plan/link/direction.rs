@@ -42,7 +42,8 @@ pub struct LinkDirection {
     /// of the IP layer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overhead_bytes: u32,
-    /// The limit of the queue; `None` uses the default of [`LinkPlan::queue_limit`](super::LinkPlan::queue_limit).
+    /// The limit of the queue; `None` uses the default of
+    /// [`LinkPlan::queue_limit`](super::LinkPlan::queue_limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
     /// The queue management, in addition to the limit.
@@ -72,12 +73,12 @@ pub struct LinkDirection {
 }
 
 impl LinkDirection {
-    /// Creates a direction that only delays.
+    /// Creates a direction with a delay and no other impairment.
     pub fn delayed(delay: Duration) -> Self {
         LinkDirection { delay, ..LinkDirection::default() }
     }
 
-    /// Returns the delay without queueing; the longest of a trace.
+    /// Returns the delay without queueing; for a trace its longest delay.
     pub fn propagation(&self) -> Duration {
         self.delay_trace
             .as_ref()
@@ -85,7 +86,7 @@ impl LinkDirection {
             .map_or(self.delay, |trace| trace.longest())
     }
 
-    /// Returns the longest time after the queue for all except the rarest segments.
+    /// Returns the longest time from the queue to the receiver, except for the rarest segments.
     pub fn longest_flight(&self) -> Duration {
         let held = match self.reorder.map(|reorder| reorder.extent) {
             Some(Extent::Time(time)) => time,

@@ -11,7 +11,7 @@ use crate::units::{Rate, format_span};
 pub(super) const MIN_MTU: u32 = 576;
 /// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
 pub(super) const MAX_MTU: u32 = 65_535;
-/// The largest one-way delay; with a longer one TCP times out before it has an RTT sample.
+/// The largest one-way delay; with a longer delay TCP times out before it has an RTT sample.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(30);
 /// The lowest rate; below it a single packet would take minutes.
 pub(super) const MIN_RATE: Rate = Rate::from_bps(1000);
@@ -34,7 +34,7 @@ pub enum LinkPlanError {
         /// The given rate.
         rate: Rate,
     },
-    /// An MTU that no IP link can have.
+    /// An MTU outside of the range of IP links.
     #[error("an MTU of {mtu} is outside {} to {} bytes", MIN_MTU, MAX_MTU)]
     Mtu {
         /// The given MTU.
@@ -88,7 +88,8 @@ pub enum LinkPlanError {
         /// The reason.
         source: Arc<TraceError>,
     },
-    /// The files of a plan from a document were not loaded with [`LinkPlan::load`](super::LinkPlan::load).
+    /// The files of a plan from a document were not loaded with
+    /// [`LinkPlan::load`](super::LinkPlan::load).
     #[error("--{option} {file}: the file is not loaded")]
     NotLoaded {
         /// The name of the option.
@@ -99,7 +100,8 @@ pub enum LinkPlanError {
 }
 
 impl LinkPlanError {
-    /// Returns the invalid option as the user knows it, if it is a single one.
+    /// Returns the invalid option by the name that the user knows; `None` if several options
+    /// conflict.
     pub fn option(&self) -> Option<&str> {
         match self {
             LinkPlanError::Delay { .. } | LinkPlanError::Rate { .. } => None,
@@ -139,10 +141,10 @@ pub enum TraceError {
         /// The expected content.
         expected: &'static str,
     },
-    /// With this file nothing would ever pass.
+    /// A file with which no packet could ever pass.
     #[error("{0}")]
     Stuck(&'static str),
-    /// The file differs from the one that the document was made with.
+    /// The file differs from the file of the document's run.
     #[error("has changed: its XXH3 digest is {found} instead of {wanted}")]
     Changed {
         /// The digest in the plan.
@@ -152,7 +154,7 @@ pub enum TraceError {
     },
 }
 
-/// Returns the reason in the same sentence, because it is the part that helps the user.
+/// Returns the error with its cause as one sentence, because the cause helps the user.
 fn trace_text(error: &TraceError) -> String {
     match error {
         TraceError::Read(source) => format!("the file cannot be read: {source}"),

@@ -21,12 +21,12 @@ pub enum Loss {
         /// The mean number of adjacent segments that one burst loses.
         mean_burst_segments: f64,
     },
-    /// Given segments.
+    /// Segments given by their numbers.
     Pattern {
-        /// The numbers of the segments.
+        /// The numbers of the lost segments.
         segments: SegmentSet,
     },
-    /// The segments that a file determines.
+    /// Segments determined by a file.
     Trace(TraceFile<LossTrace>),
 }
 
@@ -52,7 +52,7 @@ impl Loss {
                         "the mean length of a burst is from 1 to 1e9 segments",
                     ));
                 }
-                // At least one segment passes between two bursts.
+                // At least one segment passes between two bursts, which limits the rate.
                 if rate.get() > mean / (1.0 + mean) {
                     return Err(LinkPlanError::value(
                         "loss",

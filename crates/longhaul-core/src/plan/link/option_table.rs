@@ -22,7 +22,7 @@ pub struct LinkOption {
     pub value: &'static str,
     /// The description in a help text, one line.
     pub help: &'static str,
-    /// True if it can be given for one direction, as `up-NAME` or `down-NAME`.
+    /// True if the option can be set for one direction, as `up-NAME` or `down-NAME`.
     pub per_direction: bool,
     pub(super) apply: Apply,
 }

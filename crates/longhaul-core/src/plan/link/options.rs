@@ -20,11 +20,11 @@ const EXCLUSIVE: [&[&str]; 4] = [
     &["loss-burst", "loss-pattern", "loss-trace"],
 ];
 
-/// Link options as given, before they become a plan.
+/// Link options as text, before they become a plan.
 ///
-/// An option for one direction precedes one for both: with `rate` and `up-rate`, up gets the latter
-/// and down the former. The value `none` removes an option. In a document the options are a table
-/// of names and values.
+/// An option for one direction takes precedence over the same option for both: with `rate` and
+/// `up-rate`, up gets the value of `up-rate` and down that of `rate`. The value `none` removes an
+/// option. In a document the options are a table of names and values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkOptions {
     both: BTreeMap<&'static str, String>,
@@ -54,7 +54,7 @@ impl LinkOptions {
         self.both.is_empty() && self.up.is_empty() && self.down.is_empty()
     }
 
-    /// Returns the valid plan of the options; `read` reads the files that they name.
+    /// Returns the valid plan of the options; `read` reads the files that the options name.
     ///
     /// # Errors
     /// The first invalid option.
@@ -113,7 +113,7 @@ impl LinkOptions {
         Ok(plan)
     }
 
-    /// Applies the options for both directions and then those for this direction to `link`.
+    /// Applies the options for both directions to `link`, and then the options for this direction.
     fn apply(
         &self,
         link: &mut LinkDirection,
@@ -122,7 +122,7 @@ impl LinkOptions {
     ) -> Result<(), LinkPlanError> {
         for known in &LINK_OPTIONS {
             let Apply::Direction(apply) = known.apply else { continue };
-            // The more specific option replaces the general one, even another of the same set.
+            // An option for this direction replaces all general options of its set.
             let replaced = EXCLUSIVE.iter().any(|set| {
                 set.contains(&known.name) && set.iter().any(|name| own.contains_key(name))
             });
@@ -195,7 +195,7 @@ impl<'de> Visitor<'de> for OptionTable {
     }
 }
 
-/// A value as a document may contain it.
+/// A value of an option in a document: a number or a text.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "the value of a link option is a text or a number")]
 pub(in crate::plan) enum Scalar {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!((plan.up.delay.as_millis(), plan.down.delay.as_millis()), (5, 562));
         assert!(matches!(plan.up.loss, Some(Loss::Independent { .. })));
         assert!(matches!(plan.down.loss, Some(Loss::Bursty { mean_burst_segments: 4.0, .. })));
-        // Up has no rate, so an option for both queues applies to down.
+        // Up has no rate, so the option for the queues of both directions applies to down.
         let limit = QueueLimit::Time(Duration::from_millis(50));
         assert_eq!((plan.up.queue, plan.down.queue), (None, Some(limit)));
         assert!(matches!(plan.down.aqm, Some(Aqm::Codel { .. })));

@@ -31,7 +31,7 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "outages are START+LENGTH or START+LENGTH/EVERY, joined by commas, with \
                             a length above 0 and below EVERY: 10s+2s or 10s+500ms/30s";
 

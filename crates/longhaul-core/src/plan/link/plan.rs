@@ -28,13 +28,13 @@ pub struct LinkPlan {
 }
 
 impl LinkPlan {
-    /// Jumbo frames, as on data-transfer paths.
+    /// The default MTU: jumbo frames, as on data-transfer paths.
     pub const DEFAULT_MTU: u32 = 9000;
     /// The packet size that every IPv4 host must accept (RFC 791).
     pub const MIN_MTU: u32 = error::MIN_MTU;
     /// The largest MTU of a TUN device (`MAX_MTU` in drivers/net/tun.c).
     pub const MAX_MTU: u32 = error::MAX_MTU;
-    /// The largest one-way delay; with a longer one TCP times out before it has an RTT sample.
+    /// The largest one-way delay; with a longer delay TCP times out before it has an RTT sample.
     pub const MAX_DELAY: Duration = error::MAX_DELAY;
     /// The lowest rate; below it a single packet would take minutes.
     pub const MIN_RATE: Rate = error::MIN_RATE;
@@ -45,7 +45,7 @@ impl LinkPlan {
         LinkPlan { up: direction.clone(), down: direction, mtu: Self::DEFAULT_MTU, seed: None }
     }
 
-    /// Returns the round trip without queueing; with delay traces the longest.
+    /// Returns the round trip without queueing; for delay traces the longest round trip.
     pub fn rtt(&self) -> Duration {
         self.up.propagation() + self.down.propagation()
     }
@@ -59,8 +59,8 @@ impl LinkPlan {
     }
 
     /// Returns the limit of the queue at `side`. The default is one round trip at the rate, so that
-    /// one flow can fill the link, and at least 10 ms or 256 KiB, four super-packets. `None`
-    /// without a rate, because then there is no queue.
+    /// one flow can fill the link, and at least 10 ms or 256 KiB (four super-packets). Returns
+    /// `None` without a rate, because there is no queue then.
     pub fn queue_limit(&self, side: Side) -> Option<QueueLimit> {
         const SHORTEST: Duration = Duration::from_millis(10);
         const SMALLEST: Bytes = Bytes::new(256 << 10);

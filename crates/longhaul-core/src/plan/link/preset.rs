@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-/// A path by its round-trip time, as in the shipped topologies of these names. Rate, loss and other
-/// options can be added.
+/// A path by its round-trip time, as in the shipped topologies of the same names. Rate, loss and
+/// other options can be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// One machine room, like NASA Goddard's 20G testbed (SC10): 0.1 ms.
+    /// A local network, like NASA Goddard's 20G testbed (SC10): 0.1 ms.
     Lan,
     /// A metropolitan area and its region, SC10's second round trip: 15 ms.
     Man,
-    /// Across the United States, SC10's third: 90 ms (Goddard to Ames has 87).
+    /// Across the United States, SC10's third round trip: 90 ms (Goddard to Ames has 87).
     Wan,
-    /// From the western United States to Europe, SC10's fourth: 180 ms.
+    /// From the western United States to Europe, SC10's fourth round trip: 180 ms.
     Transatlantic,
     /// A geostationary satellite link, like NASA Goddard's satellite path: 1124 ms.
     Satellite,
 }
 
 impl Preset {
-    /// The valid names, for messages.
+    /// The valid names, for error messages.
     pub const FORM: &str = "a preset is lan, man, wan, transatlantic or satellite";
 
     /// Returns the preset with that name.
@@ -46,7 +46,7 @@ impl Preset {
     }
 }
 
-/// The form of a valid distance, for messages.
+/// The form of a valid distance, for error messages.
 pub(super) const DISTANCE_EXAMPLE: &str =
     "a distance is of at most 1000000km, in mi or km of fibre, such as 8600mi or 1400km";
 

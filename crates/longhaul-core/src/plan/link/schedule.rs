@@ -26,12 +26,13 @@ use crate::units::{Rate, parse_span};
 pub struct Steps<T> {
     /// The values by time, at least one; the first at 0.
     steps: Vec<(Duration, T)>,
-    /// The period, if they repeat; after the last step.
+    /// The period, if the values repeat; it ends after the last step.
     period: Option<Duration>,
 }
 
 impl<T: Copy> Steps<T> {
-    /// Returns the value at `time` since the start, and the time at which it ends, if it does.
+    /// Returns the value at `time` since the start, and the time of the next change, if there is
+    /// one.
     pub fn at(&self, time: Duration) -> (T, Option<Duration>) {
         let cycle = match self.period {
             Some(period) => {
@@ -51,7 +52,7 @@ impl<T: Copy> Steps<T> {
         self.steps.iter().copied()
     }
 
-    /// Returns the period, if they repeat.
+    /// Returns the period, if the values repeat.
     pub fn period(&self) -> Option<Duration> {
         self.period
     }
@@ -91,7 +92,7 @@ impl<T: Copy> Steps<T> {
 /// The rate over time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateSchedule {
-    /// Rates from given times on; with a rate of zero nothing passes.
+    /// Rates that start at given times; at a rate of zero no packet passes.
     Steps(Steps<Rate>),
     /// Mahimahi's opportunities: milliseconds at which 1500 bytes may pass, in ascending order. The
     /// last one is the period and above 0.
@@ -179,7 +180,8 @@ impl Trace for RateSchedule {
 pub struct DelaySchedule(Steps<Duration>);
 
 impl DelaySchedule {
-    /// Returns the delay at `time` since the start, and the time at which it changes, if it does.
+    /// Returns the delay at `time` since the start, and the time of its next change, if there is
+    /// one.
     pub fn at(&self, time: Duration) -> (Duration, Option<Duration>) {
         self.0.at(time)
     }

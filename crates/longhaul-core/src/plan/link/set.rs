@@ -22,7 +22,7 @@ pub struct SegmentSet {
 pub struct NotASegmentSet;
 
 impl SegmentSet {
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const FORM: &str = "segments are numbered from 1 and written like 3,17,100-105, or like \
                             5-9/1000 for those of every 1000";
 

@@ -22,7 +22,7 @@ pub trait Trace: Sized {
     fn entries(&self) -> u64;
 }
 
-/// A file by name, with its content after it was loaded.
+/// The name of a file, with its content after loading.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct TraceFile<T> {
@@ -42,7 +42,7 @@ pub struct TraceFile<T> {
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<String>;
 
 impl<T: Trace> TraceFile<T> {
-    /// Refers to the file at `file`, which is not loaded yet.
+    /// Creates a reference to the file at `file` without loading it.
     pub fn named(file: &str) -> Self {
         TraceFile { file: file.to_owned(), xxh3: None, entries: None, content: None }
     }
@@ -55,7 +55,7 @@ impl<T: Trace> TraceFile<T> {
     /// Loads the content unless it is loaded.
     ///
     /// # Errors
-    /// The file cannot be read or parsed, or differs from the one that the document was made with.
+    /// The file cannot be read or parsed, or differs from the file that the document names.
     pub fn load(&mut self, option: &'static str, read: ReadFile) -> Result<(), LinkPlanError> {
         if self.content.is_some() {
             return Ok(());

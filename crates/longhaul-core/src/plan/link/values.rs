@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The end at which the main command of a command line runs.
+    /// The end at which `wan run` starts its main command.
     Near,
     /// The other end.
     Far,
@@ -49,7 +49,7 @@ pub struct NotAProbability;
 impl Probability {
     /// The probability zero.
     pub const ZERO: Probability = Probability(0.0);
-    /// The form of a valid text, for messages.
+    /// The form of a valid text, for error messages.
     pub const RANGE: &str = "a probability is from 0 to 1, such as 1e-4 or 0.01%";
 
     /// Returns the number, from 0 to 1.
@@ -67,7 +67,7 @@ impl TryFrom<f64> for Probability {
     type Error = NotAProbability;
 
     fn try_from(number: f64) -> Result<Self, NotAProbability> {
-        // NaN is in no range. Adding 0 turns a negative zero into zero.
+        // The range check rejects NaN. Adding 0 turns a negative zero into zero.
         if (0.0..=1.0).contains(&number) {
             Ok(Probability(number + 0.0))
         } else {
@@ -101,7 +101,7 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Returns a seed for an identity: equal for equal identities, independent otherwise.
+/// Returns a seed for an identity. Equal identities have equal seeds; other seeds are independent.
 ///
 /// An experiment passes its own seed as `root` and, for example, its name, the cell and the number
 /// of the repeat as `identity`. The result is below 2^53, so that every JSON parser keeps it.

@@ -5,7 +5,7 @@ use super::{Entry, MatrixFault, MatrixPlan, RealPath};
 /// The most parallel streams or clients of a row; a larger number is a typing error.
 const MOST_STREAMS: u64 = 1024;
 const MOST_CLIENTS: u64 = 1024;
-/// 4 GiB, beyond TCP's largest window of 1 GiB (RFC 7323).
+/// The largest window, 4 GiB; TCP's own maximum is 1 GiB (RFC 7323).
 const MOST_WINDOW: u64 = 4 << 30;
 
 impl MatrixPlan {
@@ -42,7 +42,7 @@ impl MatrixPlan {
 
     fn check_paths(&self) -> Result<(), MatrixFault> {
         let Some(real) = &self.real else { return self.conditions.check() };
-        // The host is an argument of ssh, which would take a leading dash for an option.
+        // The host is an argument of ssh, which would interpret a leading dash as an option.
         let odd = |c: char| c.is_whitespace() || c.is_control();
         if real.far.is_empty() || real.far.starts_with('-') || real.far.contains(odd) {
             return Err(MatrixFault::RealFar { far: real.far.clone() });

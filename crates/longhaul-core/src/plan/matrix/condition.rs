@@ -10,16 +10,16 @@ use crate::plan::link::{
 };
 use crate::units::{Rate, format_span, parse_span};
 
-/// The options that set the length of a path; with one of them there is no `rtt`.
+/// The options that set the length of a path; they exclude `rtt`.
 pub(super) const LENGTHS: [&str; 4] = ["preset", "delay", "distance", "delay-trace"];
 
-/// A path, which is a column of the table.
+/// A path, which is a column of the matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// The round-trip time without load; zero if a file or a real path determines it.
     #[serde(rename = "rtt_ms", with = "milliseconds")]
     pub rtt: Duration,
-    /// The link rate in each direction; `None` means as fast as the machine forwards.
+    /// The link rate in each direction; `None` means no limit other than the machine.
     #[serde(rename = "rate_bps")]
     pub rate: Option<Rate>,
     /// The other link options by name (`loss`, `up-jitter`), as the plan has them.
@@ -36,7 +36,7 @@ impl Condition {
         Condition { rtt, rate, options: BTreeMap::new(), real: None }
     }
 
-    /// Creates the path of options that [`Conditions`](super::Conditions) has checked.
+    /// Creates the path described by options that [`Conditions`](super::Conditions) has checked.
     pub(super) fn of(mut options: BTreeMap<String, String>) -> Self {
         let rate = options.remove("rate").and_then(|text| text.parse().ok());
         let given = options.remove("rtt").and_then(|text| parse_span(&text).ok());
@@ -62,14 +62,14 @@ impl Condition {
         parts.join(", ")
     }
 
-    /// Returns the share of segments that the plan loses in both directions, 0 to 1; `None` if the
-    /// plan states no loss.
+    /// Returns the share of lost segments over both directions, 0 to 1; `None` if the plan states
+    /// no loss.
     pub fn loss(&self) -> Option<f64> {
         let text = self.options.get("loss")?;
         if text == "none" { Some(0.0) } else { text.parse::<Probability>().ok().map(f64::from) }
     }
 
-    /// Returns the value of an option as the plan has it, or as it would be written.
+    /// Returns the value of an option as the plan has it, or in the form that a plan would have.
     pub fn option(&self, name: &str) -> Option<String> {
         match name {
             "rtt" => Some(format_span(self.rtt)),
@@ -100,7 +100,7 @@ impl Condition {
     }
 }
 
-/// Returns the delay in one direction according to `options`.
+/// Returns the one-way delay of one direction from `options`.
 fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
     let span = |text: &str| parse_span(text).ok();
     let said = |prefix: &str| {
@@ -113,8 +113,8 @@ fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
     said(direction).or_else(|| said("")).unwrap_or_default()
 }
 
-/// Returns the position of a link option in the table of options, options for one direction after
-/// the others. This is the order of nesting from the inside.
+/// Returns the position of a link option in the table of options; options for one direction follow
+/// the others. Conditions are nested in this order, from the inside.
 pub(super) fn place(option: &str) -> (usize, &str) {
     let (side, name) = match (option.strip_prefix("up-"), option.strip_prefix("down-")) {
         (Some(name), _) => ("up", name),
@@ -139,7 +139,7 @@ mod milliseconds {
         if !(0.0..=1e9).contains(&ms) {
             return Err(serde::de::Error::custom(format!("{ms} ms is out of range")));
         }
-        // Rounded to whole nanoseconds, so that a written value is read back unchanged.
+        // The time is rounded to whole nanoseconds, so that a written value is read back unchanged.
         Ok(Duration::from_nanos((ms * 1e6).round() as u64))
     }
 }

@@ -97,8 +97,8 @@ impl Conditions {
                 }
             }
         }
-        // Checks combinations: requirements between options were not checked above. Files are read,
-        // and their errors found, when the paths are opened.
+        // Requirements between options are checked here, on their combinations. Files are read, and
+        // their errors reported, when the paths are opened.
         for condition in self.product() {
             match condition.link(None, &|_| Err(std::io::ErrorKind::NotFound.into())) {
                 Ok(_) | Err(LinkPlanError::Trace { .. }) => {}
@@ -147,12 +147,12 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
             | LinkPlanError::Rate { .. }
             | LinkPlanError::Delay { .. }),
         ) => Err(plain(&error)),
-        // The option may have what it needs in another axis.
+        // The option may need another option, which has its own list of values.
         _ => Ok(()),
     }
 }
 
-/// Formats an error of a link option for a document, in which options have no dashes.
+/// Formats an error of a link option for a plan file, in which options have no dashes.
 fn plain(error: &LinkPlanError) -> String {
     error.to_string().replace("--", "")
 }
@@ -181,7 +181,8 @@ impl<'de> Visitor<'de> for Axes {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Conditions, A::Error> {
         let mut conditions = Conditions::default();
         while let Some((name, Values(values))) = map.next_entry::<String, Values>()? {
-            // The name in the first version, in which a plan without rates had an empty list.
+            // The first version used the name `rate_bps`, with an empty list for a plan without
+            // rates.
             let name = if name == "rate_bps" { "rate" } else { &name };
             if !(name == "rate" && values.is_empty()) {
                 conditions.set(name, values);

@@ -19,7 +19,7 @@ pub struct Entry {
     /// Arguments appended to the tool's command.
     #[serde(default)]
     pub options: Vec<String>,
-    /// The name of the row, if tool and options would not be readable.
+    /// The name of the row, for tools and options that would give an unreadable name.
     #[serde(default)]
     pub label: Option<String>,
     /// The numbers of parallel streams to try, by the tool's option; empty means the tool's
@@ -33,8 +33,8 @@ pub struct Entry {
     /// The numbers of simultaneous clients; empty means one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<u32>,
-    /// The size of created files for this entry if it is smaller than the workload's, for a tool so
-    /// slow that the full size adds no information. The table states it.
+    /// The size of created files for this entry, if it is smaller than the workload's. It is for
+    /// tools so slow that the full size would add no information. The table states the size.
     #[serde(rename = "size_bytes", alias = "size", default)]
     pub size: Option<Bytes>,
 }

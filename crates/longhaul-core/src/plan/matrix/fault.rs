@@ -18,13 +18,13 @@ impl Step {
     }
 }
 
-/// The reason why a plan cannot be run.
+/// The reason why a plan is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MatrixFault {
     /// The name is empty.
     #[error("name is empty")]
     NoName,
-    /// Zero passes, or too many.
+    /// The number of passes is zero or too large.
     #[error("repeats is {repeats}; it must be 1 to 1000")]
     Repeats {
         /// The given number.
@@ -36,19 +36,19 @@ pub enum MatrixFault {
         /// The given share.
         share: f64,
     },
-    /// Fewer passes than an interval needs, or too many.
+    /// The number of passes is too small for an interval, or too large.
     #[error("precision.at_most is {passes}; a 95 % interval needs 6 runs, and the maximum is 1000")]
     AtMost {
         /// The given number of passes.
         passes: u32,
     },
-    /// A factor that leaves nothing, or more than any disk can hold.
+    /// The factor makes the data empty, or larger than any disk.
     #[error("scale is {scale}; it must be above 0 and at most 1000, such as 0.01")]
     Scale {
         /// The given factor.
         scale: f64,
     },
-    /// A run without any time.
+    /// The time limit of a run is zero.
     #[error("limit_seconds is 0; a run needs at least one second")]
     NoLimit,
     /// The length of the paths is missing.
@@ -63,7 +63,7 @@ pub enum MatrixFault {
     /// The seed was given as a property of a path.
     #[error("conditions.seed cannot be given: it is derived from the plan's seed and the run")]
     SeedAsCondition,
-    /// A value that a link option does not accept, or an unknown option.
+    /// The value of a link option is invalid, or the option is unknown.
     #[error("{reason}")]
     Value {
         /// The name of the option.
@@ -78,7 +78,7 @@ pub enum MatrixFault {
     ValueTwice {
         /// The name of the option.
         option: String,
-        /// The index of the second one in the list.
+        /// The index of the second occurrence in the list.
         index: usize,
         /// The repeated value.
         value: String,
@@ -91,10 +91,10 @@ pub enum MatrixFault {
         /// The reason.
         reason: String,
     },
-    /// Link options for a path that is not emulated.
+    /// A plan has link options and a real path, which is not emulated.
     #[error("a plan with a real path cannot have conditions")]
     RealConditions,
-    /// A far end that is not a host name.
+    /// The far end is not a host name.
     #[error("real.far is '{far}'; it must be user@host or a host by its ssh name")]
     RealFar {
         /// The given name.
@@ -115,35 +115,35 @@ pub enum MatrixFault {
         /// The given seconds.
         seconds: u32,
     },
-    /// More than an hour of omitted time.
+    /// The omitted time is more than an hour.
     #[error("memory.omit_seconds is {seconds}; it must be at most 3600")]
     Omit {
         /// The given seconds.
         seconds: u32,
     },
-    /// There is nothing to copy.
+    /// A workload has no data to copy.
     #[error("disk.size is 0; there must be something to copy")]
     NoSize,
     /// Two workloads have the same name.
     #[error("two workloads have the name '{name}'")]
     WorkTwice {
-        /// The index of the second one in the list.
+        /// The index of the second workload in the list.
         index: usize,
         /// The name of the workload.
         name: String,
     },
-    /// There is no tool to run.
+    /// The plan has no entries.
     #[error("entries is empty; it needs at least one tool")]
     NoEntries,
     /// Two rows have the same name.
     #[error("two rows have the name '{label}'; give one of their entries a different label")]
     LabelTwice {
-        /// The index of the second one's entry.
+        /// The index of the entry of the second row.
         index: usize,
         /// The name of the row.
         label: String,
     },
-    /// An entry without a workload, or with an unknown one.
+    /// An entry has no workload, or an unknown one.
     #[error("the plan has no workload '{name}'; its workloads: {known}")]
     NoWork {
         /// The index of the entry.
@@ -153,7 +153,7 @@ pub enum MatrixFault {
         /// The known names.
         known: String,
     },
-    /// An entry with nothing to copy.
+    /// An entry has a size of zero.
     #[error("the size of '{label}' is 0; there must be something to copy")]
     EntrySize {
         /// The index of the entry.
@@ -175,7 +175,7 @@ pub enum MatrixFault {
         /// The largest accepted value.
         most: u64,
     },
-    /// An option that cannot be an argument.
+    /// An option of an entry cannot be an argument: it is empty or contains a line break or NUL.
     #[error("an option of '{label}' is empty or contains a line break or NUL")]
     Option {
         /// The index of the entry.
@@ -185,7 +185,7 @@ pub enum MatrixFault {
         /// The name of the entry.
         label: String,
     },
-    /// An empty constraint.
+    /// A constraint is empty.
     #[error("this constraint is empty and would match every cell")]
     RuleEmpty {
         /// `only` or `except`.
@@ -193,7 +193,7 @@ pub enum MatrixFault {
         /// The index in that list.
         index: usize,
     },
-    /// A constraint that matches no cell, for example because of a misspelt name.
+    /// A constraint matches no cell, for example because of a misspelt name.
     #[error(
         "no cell of the plan matches this constraint; check the names of entries and workloads"
     )]

@@ -9,7 +9,7 @@ use crate::units::Bytes;
 /// cause of file size distributions", 2001), limited at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mixed {
-    /// Half of the files are smaller.
+    /// The median size: half of the files are smaller.
     #[serde(rename = "median_bytes", alias = "median")]
     pub median: Bytes,
     /// The standard deviation of the natural logarithm of the size; 0 to 6. With 2, two of three
@@ -27,10 +27,10 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// The most files, whatever the volume.
+    /// The most files, independent of the volume.
     pub const MOST: usize = 1_000_000;
 
-    /// Returns the same distribution with no file larger than `volume`.
+    /// Returns the same distribution, limited to files of at most `volume`.
     #[must_use]
     pub fn below(&self, volume: Bytes) -> Self {
         let largest = self.largest.min(volume).max(Bytes::new(1));

@@ -10,7 +10,7 @@ use crate::units::{Bytes, span_text};
 
 /// An experiment: every row over every condition, `repeats` times.
 ///
-/// It is plain data; [`MatrixPlan::check`] finds invalid values.
+/// The plan is plain data; [`MatrixPlan::check`] finds invalid values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MatrixPlan {
     /// The name of the experiment in tables and reports.
@@ -21,11 +21,12 @@ pub struct MatrixPlan {
     /// The number of complete passes over all cells; 1 to 1000.
     #[serde(default = "once")]
     pub repeats: u32,
-    /// The precision of medians that further passes aim at; `None` means only `repeats` passes.
+    /// The wanted precision of medians, for which further passes are run; `None` means only
+    /// `repeats` passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
-    /// The seed of the order within each pass and of the paths' random decisions, so that a
-    /// repeated plan behaves the same.
+    /// The seed of the order within each pass and of the paths' random decisions. The same seed
+    /// repeats both.
     #[serde(default)]
     pub seed: u64,
     /// The factor for the volume of every created workload.
@@ -82,7 +83,7 @@ impl Precision {
         Precision { share, at_most, limit: None }
     }
 
-    /// Returns the same with a time after which no pass starts.
+    /// Returns this precision with a time after which no pass starts.
     #[must_use]
     pub fn within(self, limit: Duration) -> Self {
         Precision { limit: Some(Span(limit)), ..self }
@@ -111,13 +112,13 @@ pub struct RealPath {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The directory at the far end for copies, created if necessary; by default
-    /// [`RealPath::DEFAULT_DIRECTORY`]. A relative one is below the login directory.
+    /// [`RealPath::DEFAULT_DIRECTORY`]. A relative path starts at the login directory.
     #[serde(default, alias = "scratch", skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
 }
 
 impl RealPath {
-    /// The default directory, below the login directory.
+    /// The default directory, relative to the login directory.
     pub const DEFAULT_DIRECTORY: &str = "longhaul-matrix";
 
     /// Returns the address of the far end for the near end.
@@ -131,8 +132,8 @@ impl RealPath {
         self.directory.as_deref().unwrap_or(Self::DEFAULT_DIRECTORY)
     }
 
-    /// Returns whether all tools and shells on the way to the far end treat this path literally:
-    /// some expand it there, and some split it at blanks or colons.
+    /// Returns whether all tools and shells on the way to the far end treat this path literally.
+    /// Some shells expand special characters, and some tools split at blanks or colons.
     pub fn is_plain(path: &str) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@,=".contains(c);
         !path.is_empty() && !path.starts_with('-') && path.chars().all(plain)
@@ -143,9 +144,9 @@ impl RealPath {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryWork {
-    /// The seconds that count; 1 to 86400.
+    /// The measured seconds; 1 to 86400.
     pub seconds: u32,
-    /// The seconds before them that are omitted because of slow start; at most 3600.
+    /// The omitted seconds before the measurement, because of slow start; at most 3600.
     pub omit_seconds: u32,
 }
 
@@ -159,7 +160,7 @@ impl Default for MemoryWork {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskWork {
-    /// The size of the file that is created if `data` names none.
+    /// The size of the file that is created if `data` is `None`.
     #[serde(rename = "size_bytes", alias = "size")]
     pub size: Bytes,
     /// A file or directory of the user.
@@ -303,7 +304,7 @@ mod tests {
         let read = |text| serde_json::from_str::<RealPath>(text).unwrap();
         assert_eq!(read(r#"{"far": "h"}"#).directory(), "longhaul-matrix");
         assert_eq!(read(r#"{"far": "h", "directory": "/data/m"}"#).directory(), "/data/m");
-        // Its name in plans of earlier versions.
+        // The name of the field in plans of earlier versions.
         assert_eq!(read(r#"{"far": "h", "scratch": "/data/m"}"#).directory(), "/data/m");
         for odd in ["", "-r", "a b", "~/x", "a:b", "$HOME", "it's", "a\nb", "*"] {
             assert!(!RealPath::is_plain(odd), "{odd:?}");

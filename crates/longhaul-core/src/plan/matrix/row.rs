@@ -9,7 +9,7 @@ use crate::units::Bytes;
 pub struct Row {
     /// The index of the plan's entry.
     pub entry: usize,
-    /// The unique name: the entry, and the properties that distinguish its rows.
+    /// The unique name: the entry's name with the properties that distinguish its rows.
     pub label: String,
     /// The scaled work; its content is never [`Content::Volume`].
     pub work: Work,

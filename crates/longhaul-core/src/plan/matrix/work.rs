@@ -24,9 +24,9 @@ pub struct Work {
 pub enum Content {
     /// Arbitrary bytes from memory for a given time.
     Timed {
-        /// The seconds that count; 1 to 86400.
+        /// The measured seconds; 1 to 86400.
         seconds: u32,
-        /// The omitted seconds before them; at most 3600.
+        /// The omitted seconds before the measurement; at most 3600.
         omit_seconds: u32,
     },
     /// Files of incompressible bytes of one size. One file is copied as a file, several as a
@@ -69,7 +69,7 @@ pub enum Store {
     Memory,
 }
 
-/// The kind of work of a tool.
+/// The kind of work, by the storage that is read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
@@ -136,7 +136,7 @@ impl Work {
     }
 
     /// Returns this work with created data multiplied by `scale`: the file size if the number of
-    /// files is given, otherwise the volume. The user's data and times stay unchanged.
+    /// files is given, otherwise the volume. The user's data and times are not scaled.
     #[must_use]
     pub fn scaled(&self, scale: f64) -> Self {
         let content = match &self.content {
@@ -182,7 +182,7 @@ pub enum WorkFault {
         /// The name of the workload.
         name: String,
     },
-    /// A field that belongs to another kind of workload.
+    /// A workload has a field of another kind of workload.
     #[error("the workload '{name}' has {field}, which cannot be combined with {with}")]
     Stray {
         /// The name of the workload.
@@ -206,7 +206,7 @@ pub enum WorkFault {
     },
 }
 
-/// A workload as it is written in a document.
+/// A workload in the form of a document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct WorkDocument {
     name: String,

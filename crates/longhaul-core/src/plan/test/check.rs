@@ -1,4 +1,4 @@
-//! The validation of a test plan; the server validates as well as the client.
+//! The validation of a test plan, by client and server.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl TestPlan {
         self.check_together()
     }
 
-    /// Checks options that need or exclude each other.
+    /// Checks options that require or exclude each other.
     fn check_together(&self) -> Result<(), PlanError> {
         let udp = self.protocol == Protocol::Udp;
         let timer = self.pacing() == Pacing::Timer;

@@ -24,10 +24,10 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// As much as can be sent in this time.
+    /// The test ends after this time.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
-    /// This many bytes over all streams together; in each direction of a bidirectional test.
+    /// The test ends after this many bytes of all streams together, per direction.
     Bytes(Bytes),
 }
 
@@ -72,6 +72,6 @@ pub enum Pacing {
     /// The kernel paces each packet (`SO_MAX_PACING_RATE`). TCP always supports this, UDP only if
     /// the interface has the fq queueing discipline, MPTCP not at all.
     Kernel,
-    /// The sending thread writes a burst and sleeps.
+    /// The sending thread writes a burst and sleeps until the next one is due.
     Timer,
 }

@@ -11,13 +11,13 @@ use crate::plan::PlanError;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// On a host with several NUMA nodes: near the network interface of the stream and not on its
-    /// interrupt CPUs. On other hosts: as `Free`.
+    /// On a host with several NUMA nodes the threads run near the stream's network interface, but
+    /// not on the CPUs of its interrupts. On other hosts the scheduler decides.
     #[default]
     Auto,
     /// The scheduler decides.
     Free,
-    /// Stream by stream on these CPUs, starting again at the first if there are more streams.
+    /// The streams use these CPUs in turn.
     On {
         /// The CPUs at the client; `None` lets the scheduler decide.
         client: Option<CpuList>,
@@ -71,7 +71,7 @@ impl FromStr for CpuList {
             let (first, last) =
                 number(first).zip(number(last)).filter(|(a, b)| a <= b).ok_or_else(bad)?;
             cpus.extend(first..=last);
-            // Lists with repeated CPUs are bounded too.
+            // The length is bounded because a list may repeat CPUs.
             if cpus.len() > Self::END as usize {
                 return Err(bad());
             }

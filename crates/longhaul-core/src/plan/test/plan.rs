@@ -13,7 +13,7 @@ use crate::units::{Bytes, Rate};
 pub struct TestPlan {
     /// The direction of the bytes.
     pub direction: Direction,
-    /// The end of the test.
+    /// The duration or amount of data that ends the test.
     pub amount: Amount,
     /// The first seconds, which do not count (`-O`).
     #[serde(rename = "omit_seconds", with = "seconds")]
@@ -21,7 +21,7 @@ pub struct TestPlan {
     /// The time between samples (`-i`).
     #[serde(rename = "interval_seconds", with = "seconds")]
     pub interval: Duration,
-    /// The connections or flows per direction, each with one thread at both ends (`-P`); 1 to 128.
+    /// The connections or flows per direction, each with a thread at both ends (`-P`); 1 to 128.
     pub streams: u32,
     /// The bytes per write (`-l`); over UDP the payload of a datagram.
     pub write_bytes: Bytes,
@@ -71,11 +71,11 @@ pub struct TestPlan {
 }
 
 impl TestPlan {
-    /// The most TCP connections per test; the same limit as in nuttcp and iperf3.
+    /// The most TCP connections per test; nuttcp and iperf3 have the same limit.
     pub const MAX_STREAMS: u32 = 128;
-    /// The default bytes per write and read. Larger ones do not fit a core's second-level cache but
-    /// need fewer wake-ups: between 64 KiB and 1 MiB, this size needs the least CPU time per
-    /// gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
+    /// The default bytes per write and read. Larger buffers do not fit a core's second-level cache
+    /// but need fewer wake-ups: of the sizes from 64 KiB to 1 MiB, this one needs the least CPU
+    /// time per gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
     pub const WRITE_BYTES: Bytes = Bytes::mib(1);
     /// The largest write size; it bounds the memory that a test needs on either host.
     pub const MAX_WRITE_BYTES: Bytes = Bytes::mib(4);
@@ -111,9 +111,9 @@ impl TestPlan {
         }
     }
 
-    /// Returns the default bytes per write for each of `streams` that share `rate`: those of 10 ms,
-    /// so that the kernel, which paces all segments except the first ten
-    /// (`tcp_update_skb_after_send`), gets small writes.
+    /// Returns the default bytes per write for each of `streams` that share `rate`: the bytes of 10
+    /// ms. Small writes matter because the kernel does not pace the first ten segments
+    /// (`tcp_update_skb_after_send`).
     pub fn paced_write_bytes(rate: Rate, streams: u32) -> Bytes {
         let worth = rate.bytes_per_second() / 100 / u64::from(streams.max(1));
         Bytes::new(worth.clamp(4 << 10, Self::WRITE_BYTES.get()))
@@ -145,7 +145,7 @@ impl TestPlan {
         Some((number, &self.links[number]))
     }
 
-    /// Returns the bytes that stream number `stream` moves in a test by bytes; the first streams
+    /// Returns the bytes that stream `stream` moves in a test of a fixed amount; the first streams
     /// take the remainder.
     pub fn share(&self, stream: u32) -> Option<u64> {
         match self.amount {

@@ -101,11 +101,11 @@ fn bad(text: &str) -> PlanError {
     }
 }
 
-/// Parses a list of addresses. An item `FIRST+STEP*COUNT` means COUNT addresses with distance STEP:
-/// `10.0.1.2+256*4` is 10.0.1.2, 10.0.2.2, 10.0.3.2 and 10.0.4.2.
+/// Parses a list of addresses. An item `FIRST+STEP*COUNT` means COUNT addresses at intervals of
+/// STEP: `10.0.1.2+256*4` is 10.0.1.2, 10.0.2.2, 10.0.3.2 and 10.0.4.2.
 ///
 /// # Errors
-/// An item is not an address, the stride leaves the address space, or there are more than
+/// An item is not an address, the interval leaves the address space, or there are more than
 /// [`TestLink::MAX_LINKS`].
 pub fn parse_addresses(text: &str) -> Result<Vec<LinkAddress>, PlanError> {
     let mut found = Vec::new();

@@ -19,19 +19,19 @@ pub struct PathResult {
     pub schema: String,
     /// The version of longhaul.
     pub version: String,
-    /// The host as it was named.
+    /// The host as the user named it.
     pub target: String,
     /// The address of the host.
     pub address: IpAddr,
     /// The local address used for it.
     pub local: Option<IpAddr>,
-    /// True if `longhaul serve` took part; otherwise only one direction is measured.
+    /// True if `longhaul serve` took part; without it only one direction is measured.
     pub served: bool,
-    /// The reason why no server took part; `None` if one did.
+    /// The reason why no server took part; `None` if a server did.
     pub alone_because: Option<String>,
     /// The plan of the measurement.
     pub plan: PathPlan,
-    /// The way in which the measurement ended.
+    /// The reason for the end of the measurement.
     pub end: PathEnd,
     /// The duration in seconds.
     pub seconds: f64,
@@ -74,7 +74,7 @@ impl PathResult {
     }
 }
 
-/// The way in which a measurement ended.
+/// The reason for the end of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathEnd {
@@ -158,7 +158,7 @@ pub struct Asymmetry {
     pub reverse_ms: f64,
     /// The forward delay minus the reverse delay in ms.
     pub difference_ms: f64,
-    /// The possible error in ms because of both clocks; `None` if it is unknown.
+    /// The possible error in ms of both clocks together; `None` if it is unknown.
     pub uncertainty_ms: Option<f64>,
     /// True if both ends use one clock.
     pub same_clock: bool,
@@ -176,7 +176,7 @@ pub enum AsymmetryVerdict {
     Within,
     /// A clock is not synchronised.
     ClocksUnknown,
-    /// A delay is negative: a clock is worse than stated.
+    /// A delay is negative, so a clock is less accurate than it states.
     ClocksWrong,
 }
 
@@ -185,7 +185,7 @@ pub enum AsymmetryVerdict {
 pub struct Unmeasured {
     /// The part of the measurement.
     pub part: PathPart,
-    /// The measurement, as text.
+    /// The name of the measurement, as text.
     pub what: String,
     /// The reason.
     pub why: String,

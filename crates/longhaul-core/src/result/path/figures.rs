@@ -21,9 +21,9 @@ pub struct Proportion {
 }
 
 impl Proportion {
-    /// Computes the figures for `count` of `of`. The interval is that of Clopper and Pearson. If
-    /// none or all were seen it is one-sided, so that "none of n" means "below 3/n" (the rule of
-    /// three).
+    /// Computes the figures for `count` of `of` with the interval of Clopper and Pearson. For a
+    /// count of zero or of all, the interval is one-sided, so that "none of n" means "below 3/n"
+    /// (the rule of three).
     pub fn of(count: u64, of: u64) -> Self {
         let count = count.min(of);
         let confidence = if count == 0 || count == of { 0.9 } else { 0.95 };
@@ -32,10 +32,10 @@ impl Proportion {
     }
 }
 
-/// The variation of the one-way delay, measured with two clocks that need not agree.
+/// The variation of the one-way delay. It is independent of the offset of the two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct DelayVariation {
-    /// The median of the delay over the lowest one, in ms (RFC 5481's PDV).
+    /// The median of the delay minus the lowest delay, in ms (RFC 5481's PDV).
     pub p50_ms: f64,
     /// The 99th percentile in ms.
     pub p99_ms: f64,
@@ -53,7 +53,8 @@ pub struct DelayVariation {
 pub struct SentProbes {
     /// The number of datagrams, including those that its host dropped.
     pub datagrams: u64,
-    /// The number that its host dropped because the interface's queue was full.
+    /// The number of datagrams that the sender's host dropped because its interface's queue was
+    /// full.
     pub dropped: u64,
     /// The duration in seconds.
     pub seconds: f64,
@@ -66,23 +67,24 @@ pub struct ProbeFigures {
     pub sent: u64,
     /// The probes that arrived, each counted once.
     pub received: u64,
-    /// The probes lost between the hosts, of those that left the sender's host.
+    /// The share of probes lost between the hosts, of those that left the sender's host.
     pub lost: Proportion,
-    /// The duplicates, of the probes that left the sender's host.
+    /// The share of duplicates, of the probes that left the sender's host.
     pub duplicated: Proportion,
-    /// The probes that arrived after one with a higher number (RFC 4737), of those received.
+    /// The share of probes that arrived after one with a higher number (RFC 4737), of those
+    /// received.
     pub reordered: Proportion,
     /// The largest reordering extent: packets that arrived since the first with a higher number.
     pub reordering_extent: u64,
     /// The mean extent of the reordered packets.
     pub reordering_mean_extent: f64,
-    /// The packets reordered so far that TCP would consider them lost (3-reordered).
+    /// The packets that arrived so late that TCP would consider them lost (3-reordered).
     pub three_reordered: u64,
     /// The longest time in ms by which a packet arrived after the first with a higher number.
     pub reordering_late_ms: f64,
-    /// Dropped by the sender's host.
+    /// The probes that the sender's host dropped.
     pub sender_dropped: u64,
-    /// Dropped by the receiver's host.
+    /// The probes that the receiver's host dropped.
     pub receiver_dropped: u64,
     /// The final interarrival jitter in ms (RFC 3550, section 6.4.1).
     pub jitter_ms: f64,
@@ -91,7 +93,7 @@ pub struct ProbeFigures {
 }
 
 impl ProbeFigures {
-    /// Returns consistent figures whatever a peer reports: proportions are recomputed.
+    /// Returns consistent figures for any input from a peer: proportions are recomputed.
     #[must_use]
     pub fn checked(self) -> Self {
         let left = self.sent.saturating_sub(self.sender_dropped);
@@ -115,16 +117,16 @@ pub enum Certainty {
     Rough,
     /// The trains differ too much for an estimate.
     Scattered,
-    /// The sender was no faster: the path carries at least this rate.
+    /// The trains arrived as fast as the sender sent them: the path carries at least this rate.
     AtLeast,
-    /// The receiver's interface or host coalesces packets, so that there is no estimate.
+    /// The receiver's interface or host coalesces packets, which prevents an estimate.
     Coalesced,
     /// Too few trains arrived complete enough.
     TooFew,
 }
 
-/// The rate of the slowest link, estimated from the spacing of packets that were sent back to back;
-/// in IP packets, in the presence of other traffic.
+/// The rate of the slowest link in IP packets, estimated from the spacing of packets that were sent
+/// back to back, in the presence of other traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CapacityFigures {
     /// The certainty of the estimate.

@@ -47,8 +47,8 @@ pub struct Hops {
 pub struct Hop {
     /// The distance in hops.
     pub distance: u8,
-    /// The addresses that answered; several if packets take different paths, none if nobody
-    /// answered.
+    /// The addresses that answered. There are several if packets take different paths, and none if
+    /// no router answered.
     pub addresses: Vec<IpAddr>,
     /// The number of requests.
     pub asked: u32,
@@ -56,11 +56,11 @@ pub struct Hop {
     pub answered: u32,
     /// The lowest round-trip time in ms.
     pub min_ms: Option<f64>,
-    /// The MTU of the next link, if the hop reported it.
+    /// The MTU of the next link, if the router reported it.
     pub says_mtu_bytes: Option<u32>,
 }
 
-/// A hop as documents contain it. The first ones have `min_us` and `says_mtu`.
+/// A hop in the form of documents. The first version has `min_us` and `says_mtu`.
 #[derive(Deserialize)]
 struct HopDocument {
     distance: u8,
@@ -100,7 +100,7 @@ pub enum MtuLimit {
     },
     /// A device that drops larger packets silently.
     Silent,
-    /// No packet was stopped: IP has no larger packets.
+    /// Larger packets were not stopped: the largest IP packet passes.
     Nothing,
 }
 
@@ -109,10 +109,10 @@ pub enum MtuLimit {
 pub struct MtuProof {
     /// The kind of the probes.
     pub by: Prober,
-    /// The largest packet that arrived, in bytes with its IP header; `None` if none did.
+    /// The largest packet that arrived, in bytes with its IP header; `None` if no packet arrived.
     pub bytes: Option<u32>,
-    /// The smallest size that did not arrive; one more than `bytes` unless `limit` is the interface
-    /// or nothing.
+    /// The smallest size that did not arrive. It is `bytes` + 1 unless `limit` is the interface or
+    /// nothing.
     pub stopped_bytes: Option<u32>,
     /// The reason why larger packets do not pass.
     pub limit: MtuLimit,

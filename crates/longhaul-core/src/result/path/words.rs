@@ -6,14 +6,14 @@ use super::{
 };
 use crate::text::capitalised;
 
-/// More bytes than the headers of TCP over IPv6 with options.
+/// An upper bound of the headers of TCP over IPv6 with options, in bytes.
 const HEADERS: u32 = 100;
 /// The MTU up to which TCP's segments are full-size; above it they are also limited to half of the
 /// peer's window (tcp_bound_to_half_wnd(), include/net/tcp.h).
 const JUMBO: u32 = 9216;
 
 impl PathResult {
-    /// Returns the result with its sentences.
+    /// Returns the result with its summary sentences.
     #[must_use]
     pub fn with_summary(self) -> Self {
         PathResult { summary: summary(&self), ..self }
@@ -53,7 +53,7 @@ fn round_trip(result: &PathResult) -> Option<String> {
     let least = sizes.iter().filter_map(|size| Some(size.as_ref()?.times.min_ms));
     let least = least.min_by(f64::total_cmp)?;
     let more = match sizes {
-        // The significance of a difference of two minima depends on the spread.
+        // The significance of a difference of two minima depends on the spread of the times.
         [Some(small), Some(full)] if full.times.min_ms > small.times.min_ms => format!(
             "; packets of {} bytes take {} longer",
             full.packet_bytes,
@@ -64,7 +64,7 @@ fn round_trip(result: &PathResult) -> Option<String> {
     Some(format!("The round trip takes {} at the least{more}.", millis(least)))
 }
 
-/// Returns the decisive proof for a direction: the one with the largest packet.
+/// Returns the proof with the largest packet for a direction.
 fn best(way: &PathDirection) -> Option<&MtuProof> {
     way.mtu.iter().filter(|proof| proof.bytes.is_some()).max_by_key(|proof| proof.bytes)
 }

@@ -10,7 +10,7 @@ use crate::units::{Bytes, Rate};
 /// The schema of [`TestResult`].
 pub const TEST_SCHEMA: &str = "longhaul.test/1";
 
-/// The way in which a test ended.
+/// The reason for the end of a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "how")]
 pub enum TestEnd {
@@ -34,12 +34,12 @@ pub struct TestResult {
     pub version: String,
     /// The server as the user named it.
     pub target: String,
-    /// The server that acted as its client, in a test between two servers.
+    /// The server that acted as the client, in a test between two servers.
     #[serde(default)]
     pub third_party: Option<String>,
     /// The plan of the test.
     pub plan: TestPlan,
-    /// The way in which the test ended.
+    /// The reason for the end of the test.
     pub end: TestEnd,
     /// The totals over all streams.
     pub summary: TestSummary,
@@ -48,7 +48,7 @@ pub struct TestResult {
     /// The intervals, in order of time.
     pub intervals: Vec<TestSample>,
     /// The direction from server to client of a bidirectional test; the other fields describe the
-    /// opposite direction.
+    /// direction from client to server.
     #[serde(default)]
     pub reverse: Option<Box<TestHalf>>,
     /// The round-trip times of small requests during the test, if requested.
@@ -90,7 +90,7 @@ pub struct TestSummary {
     /// The part after the ramp-up; `None` if the rate did not become steady.
     #[serde(default)]
     pub steady: Option<Steady>,
-    /// The reason for the rate; `None` if the reports of the ends do not cover an interval.
+    /// The reason for the rate; `None` if both reports do not share an interval.
     #[serde(default)]
     pub reason: Option<Reason>,
 }
@@ -128,7 +128,7 @@ pub struct SideSummary {
     /// The segments that this end retransmitted.
     pub retransmits: u64,
     /// The round-trip time in ms that this end's kernel measured: the mean of the sender's samples.
-    /// The receiver, which sends nothing, only knows that of the handshake.
+    /// The receiver sends no data, so its value is that of the handshake.
     pub rtt_ms: f64,
     /// The lowest round-trip time in ms that this end's kernel measured.
     pub rtt_min_ms: f64,
@@ -206,12 +206,13 @@ pub struct TestSample {
     pub bytes: Bytes,
     /// The goodput at the receiver.
     pub throughput_bps: Rate,
-    /// The segments retransmitted; `None` without the sender's report of this interval, which only
-    /// the last interval can lack.
+    /// The number of retransmitted segments; `None` if the sender's report of the interval is
+    /// missing, which happens only for the last interval.
     pub retransmits: Option<u64>,
     /// The mean over the streams of the sender's smoothed round-trip times in ms.
     pub rtt_ms: Option<f64>,
-    /// The time shares of the sending connections; `None` over UDP, which only its sender limits.
+    /// The time shares of the sending connections; `None` over UDP, where only the sender limits
+    /// the rate.
     #[serde(default)]
     pub shares: Option<Shares>,
     /// The sender's CPU time in percent of one core.

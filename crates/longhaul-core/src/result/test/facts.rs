@@ -6,7 +6,7 @@ use super::Shares;
 use crate::result::{End, HostLimits, UdpResult};
 use crate::units::{Bytes, Rate};
 
-/// The facts from which the reason for a rate is derived: the numbers behind its sentence.
+/// The facts behind the sentence that gives the reason for a rate.
 ///
 /// They cover the steady part of the test if it contains whole intervals, otherwise all valid time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -49,10 +49,11 @@ pub struct TestFacts {
     pub marked_percent: f64,
     /// True if the test has a steady part.
     pub settled: bool,
-    /// The distance of the quartiles of the steady part, in percent of its rate.
+    /// The interquartile range of the steady part, in percent of its rate.
     pub spread_percent: Option<f64>,
-    /// The rate that windows are compared with: `requested_bps`, or the rate of the slower of the
-    /// two ends' fastest interfaces, or 10 Gb/s, or 100 Gb/s if the test is near 10.
+    /// The rate with which windows are compared: `requested_bps`, or else the rate of the slower
+    /// one of the two ends' fastest interfaces, or else 10 Gb/s (100 Gb/s if the test reaches
+    /// almost 10).
     pub reference_bps: Rate,
     /// The bandwidth-delay product of that rate: `reference_bps` x `rtt_min_ms`.
     pub bandwidth_delay_bytes: Bytes,
@@ -62,7 +63,7 @@ pub struct TestFacts {
     pub receiver: EndFacts,
 }
 
-/// The facts of one end. Those of threads are means over the streams.
+/// The facts of one end. Facts about threads are means over the streams.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EndFacts {
     /// The share of time in which the stream's thread ran.
@@ -81,7 +82,7 @@ pub struct EndFacts {
     pub core_others_percent: f64,
     /// The use of all cores of the host together.
     pub cores_busy_percent: f64,
-    /// The core with most interrupts.
+    /// The core with the most interrupts.
     pub interrupts_core: u32,
     /// The share of that core in interrupts.
     pub interrupts_percent: f64,
@@ -102,8 +103,8 @@ pub struct EndFacts {
 }
 
 impl EndFacts {
-    /// Returns the share of time in which the thread ran or waited for a core; near 100 the CPU
-    /// limits it.
+    /// Returns the share of time in which the thread ran or waited for a core. Near 100 the CPU is
+    /// its limit.
     pub fn load_percent(&self) -> f64 {
         self.running_percent + self.waiting_percent
     }

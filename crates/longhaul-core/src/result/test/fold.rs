@@ -26,7 +26,7 @@ impl SideSummary {
 }
 
 impl TestHalf {
-    /// Combines the results of both ends for one direction. Returns the warnings too.
+    /// Combines the results of both ends for one direction, and returns them with the warnings.
     fn fold(
         plan: &TestPlan,
         end: &TestEnd,
@@ -68,7 +68,7 @@ impl TestHalf {
             ours.eq(receiver.streams.iter().map(|s| s.total_bytes))
         };
         let totals_agree = match end {
-            // Datagrams may be lost; their counters tell which.
+            // Datagrams may be lost; their counters record the losses.
             _ if plan.protocol == Protocol::Udp => None,
             TestEnd::Cut { .. } => None,
             TestEnd::Completed | TestEnd::Interrupted => Some(agree()),
@@ -96,7 +96,7 @@ impl TestHalf {
     }
 }
 
-/// Returns the hosts of a test against `target`, which sends if `server_sends`.
+/// Returns the hosts of a test against `target`, which is the sender if `server_sends`.
 fn hosts(target: &str, server_sends: bool) -> Hosts<'_> {
     let server = target.rsplit_once(':').map_or(target, |(host, _)| host);
     if server_sends {

@@ -9,7 +9,7 @@ use crate::plan::TestPlan;
 use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
 use crate::units::{Bytes, Rate};
 
-/// The reference rates for windows if no better one is known.
+/// The reference rates for windows, used if neither a requested nor an interface rate is known.
 const REFERENCE_BPS: [u64; 3] = [10_000_000_000, 100_000_000_000, 1_000_000_000_000];
 
 impl TestFacts {
@@ -43,7 +43,7 @@ impl TestFacts {
             let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
             Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
         };
-        // A loss early in a test keeps the window small long afterwards.
+        // A loss early in a test keeps the window small for a long time.
         let whole = |of: fn(&TcpSample) -> u64| {
             let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
             sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
@@ -124,7 +124,8 @@ impl EndFacts {
         let there: Vec<_> = threads.iter().filter(|(t, _)| t.core == core).collect();
         let on_core =
             |of: fn(&ThreadSample) -> f64| over_time(there.iter().map(|(t, s)| (of(t), *s)));
-        // All streams whose thread ran there; the core's own figure is the same for each of them.
+        // The sum is over the streams whose thread ran on this core; the core's own figure is the
+        // same for all of them.
         let seconds: f64 = part.iter().map(|sample| sample.seconds()).sum();
         let ours = percent(there.iter().map(|(t, s)| t.running_percent * s).sum(), seconds) / 100.0;
         let (core_busy_percent, core_stolen_percent) =

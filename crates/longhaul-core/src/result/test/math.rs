@@ -1,4 +1,4 @@
-//! Arithmetic that is defined for zero time and zero amounts.
+//! Arithmetic that is also defined for zero time and zero amounts.
 
 use crate::units::{Bytes, Rate};
 

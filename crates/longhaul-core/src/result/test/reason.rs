@@ -1,9 +1,9 @@
 //! Derives the reason for the rate of a test: a pure function of [`TestFacts`].
 //!
-//! The questions are asked in the order in which one answer hides the next: a test that runs at its
-//! requested rate has no other limit; a kernel short of memory shrinks windows; a receiver without
-//! CPU closes its window; a queue on the path shows that the path is full, and a larger window
-//! would only lengthen the queue; a full window keeps the congestion window from filling.
+//! The order of the questions matters, because one cause hides the next. A test at its requested
+//! rate has no other limit. A kernel short of memory shrinks windows. A receiver without CPU closes
+//! its window. A queue on the path shows that the path is full, and a larger window would only
+//! lengthen the queue. A full receive or send window keeps the congestion window from filling.
 //! `docs/design/attribution.md` explains the thresholds and states how often the answer was
 //! correct.
 
@@ -34,7 +34,7 @@ pub enum Limit {
     Loss,
     /// The rate of the slowest link.
     LinkRate,
-    /// The congestion window, which is still growing or small for an unknown reason.
+    /// The congestion window, which is still growing, or is small for an unknown reason.
     CongestionWindow,
     /// The sending program, which provides no data although it has CPU.
     SendingProgram,
@@ -47,9 +47,9 @@ pub enum Limit {
 pub struct Reason {
     /// The limit.
     pub limit: Limit,
-    /// The end of the limit, if it belongs to one.
+    /// The end that has the limit, if it belongs to one end.
     pub end: Option<End>,
-    /// The share of time in which the limit applied, if it is a matter of time.
+    /// The share of time in which the limit applied; `None` if the limit has no such share.
     pub share_percent: Option<f64>,
     /// The reason as a sentence without a final period.
     pub sentence: String,
@@ -78,7 +78,7 @@ impl Hosts<'_> {
     }
 }
 
-/// A limit before it is put into words.
+/// A limit without its sentence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Attribution {
     pub(super) limit: Limit,
@@ -86,36 +86,36 @@ pub(super) struct Attribution {
     pub(super) share_percent: Option<f64>,
 }
 
-/// The share of a requested rate from which it counts as reached. Headers take up to 6 % of a rate
-/// that the kernel counts with them (MTU 1500).
+/// The share of a requested rate at which the rate counts as reached. The requested rate includes
+/// headers, which take up to 6 % (MTU 1500).
 const PACED_PART: f64 = 0.92;
-/// The percentage of time from which a thread that runs or waits for its core never waits for the
-/// network.
+/// The percentage of time above which a thread is CPU-bound: the sum of running and waiting for its
+/// core. Such a thread never waits for the network.
 const CPU_BOUND_PERCENT: f64 = 90.0;
-/// The percentage from which a load supports what the time shares suggest.
+/// The percentage of load above which the CPU explains a limit that the time shares suggest.
 const CPU_NEAR_PERCENT: f64 = 70.0;
-/// The percentage of time from which a thread that waits for its core lacks CPU, whatever else it
-/// does: it sleeps only after it has caught up.
+/// The percentage of time in which a thread waits for its core above which it lacks CPU, even if it
+/// sleeps at other times: it sleeps only after it has caught up.
 const WAITING_PERCENT: f64 = 30.0;
-/// The percentage of interrupts from which a core does little else: the receive path of the network
-/// needs all of it.
+/// The percentage of interrupts above which a core does little else: the receive path of the
+/// network needs all of it.
 const INTERRUPTS_PERCENT: f64 = 90.0;
-/// The percentage of time under memory pressure from which kernel memory is the limit.
+/// The percentage of time under memory pressure above which kernel memory is the limit.
 const PRESSURE_PERCENT: f64 = 25.0;
-/// The percentage of time for which a window must hold the sender back to be the limit: without it
-/// the sender would have been faster, up to the next limit.
+/// The percentage of time above which a window that limits the sender is the reason: without it the
+/// sender would have been faster, up to the next limit.
 const HELD_PERCENT: f64 = 30.0;
-/// The percentage from which a receive buffer is not emptied fast enough.
+/// The fill level in percent above which the program reads a receive buffer too slowly.
 const FULL_PERCENT: f64 = 50.0;
 /// The percentage that counts as most of the time.
 const MOST_PERCENT: f64 = 50.0;
 /// The relative increase of the round-trip time that shows a queue.
 const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
-/// The percentage of datagrams lost in one place from which this loss is the reason.
+/// The percentage of datagrams lost in one place above which this loss is the reason.
 const LOST_PERCENT: f64 = 1.0;
-/// The least time in seconds: fifty samples per second, and a processor clock of a hundred ticks
-/// per second, say nothing about less.
+/// The least time in seconds: shorter times have too few samples (50 per second) and too few ticks
+/// of the processor clock (100 per second).
 pub(super) const LEAST_SECONDS: f64 = 0.1;
 
 pub(super) fn find(facts: &TestFacts) -> Attribution {
@@ -156,8 +156,8 @@ fn memory(facts: &TestFacts) -> Option<Attribution> {
     })
 }
 
-/// Finds a thread that always runs or waits for a core, or one near that whose connection shows the
-/// effect: a sender with an empty socket, a receiver with a full one.
+/// Finds a thread that always runs or waits for a core. A thread near that state counts if its
+/// connection shows the effect: a sender with an empty socket, a receiver with a full one.
 fn cpu(facts: &TestFacts) -> Option<Attribution> {
     let shares = &facts.shares;
     let sender = facts.sender.load_percent();
@@ -178,8 +178,8 @@ fn cpu(facts: &TestFacts) -> Option<Attribution> {
     let of_sender = found(Limit::SenderCpu, End::Sender, sender);
     let of_receiver = found(Limit::ReceiverCpu, End::Receiver, receiver);
     match (sender_bound, receiver_bound) {
-        // Both threads are fully loaded: the limit is the one that the other waits for, as the
-        // sockets show.
+        // Both threads are fully loaded: the limit is the thread for which the other one waits, as
+        // the sockets show.
         (true, true) if shares.receiver_window_percent > shares.application_percent => {
             Some(of_receiver)
         }
@@ -211,7 +211,7 @@ fn window(facts: &TestFacts) -> Option<Attribution> {
     })
 }
 
-/// Finds a standing queue on the path: it carries no more, whatever else is full.
+/// Finds a standing queue on the path. A full path is the limit, even if other buffers are full.
 fn queue(facts: &TestFacts) -> Option<Attribution> {
     let queued =
         facts.udp.is_none() && facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
@@ -223,13 +223,13 @@ fn queue(facts: &TestFacts) -> Option<Attribution> {
     })
 }
 
-/// Returns the share of time in which the congestion control held the sender back by window or
-/// pacing.
+/// Returns the share of time in which the congestion control limited the sender by its window or
+/// its pacing.
 fn held_by_path(facts: &TestFacts) -> f64 {
     facts.shares.congestion_window_percent + facts.shares.pacing_percent
 }
 
-/// Finds a congestion control that held the sender back without a queue.
+/// Finds a congestion control that limited the sender without a queue on the path.
 fn path(facts: &TestFacts) -> Option<Attribution> {
     let share = held_by_path(facts);
     if share < MOST_PERCENT {
@@ -241,8 +241,8 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(Limit::HostDrops, Some(end));
     }
-    // BBR paces at the rate that the path delivered, and ignores loss below 2 %
-    // (draft-ietf-ccwg-bbr, BBR.LossThresh) or entirely.
+    // BBR paces at the rate that the path delivered. It ignores loss below 2 %
+    // (draft-ietf-ccwg-bbr, BBR.LossThresh); its first version ignores all loss.
     let models_the_path = facts.congestion.starts_with("bbr");
     match (models_the_path, lossy) {
         (true, _) if facts.settled => found(Limit::LinkRate, None),
@@ -282,7 +282,7 @@ mod tests {
     use crate::result::{EndFacts, HostLimits, UdpResult};
     use crate::units::{Bytes, Rate};
 
-    /// A flow without a particular limit; each case adds one.
+    /// Returns the facts of a flow without a limit; each test adds one.
     fn facts() -> TestFacts {
         let end = |autotuned| EndFacts {
             running_percent: 20.0,
@@ -380,7 +380,7 @@ mod tests {
         let mut short = small.clone();
         short.receiver.limits.autotuned_bytes = Bytes::mib(64);
         check(short, Limit::ReceiverWindow, "2.00 MiB", "let it grow to 4.00 MiB of the 64.0 MiB");
-        // If the product is smaller, it explains nothing.
+        // A smaller bandwidth-delay product does not explain the rate.
         let near = TestFacts { bandwidth_delay_bytes: Bytes::new(1000), ..small };
         check(near, Limit::ReceiverWindow, "2.00 MiB at a round-trip time of 90.2 ms", "4194304");
     }
@@ -416,12 +416,12 @@ mod tests {
         let mut slow = busy;
         (slow.receiver.running_percent, slow.receiver.waiting_percent) = (97.0, 1.0);
         check(slow.clone(), Limit::ReceiverCpu, "ran for 97 % of the time", "(-P)");
-        // Near its limit alone it is not the reason, with a full socket it is.
+        // A thread near its limit is the reason only together with a full socket.
         slow.receiver.running_percent = 80.0;
         check(slow.clone(), Limit::ReceiverWindow, "window", "");
         slow.receiver.buffer_full_percent = 70.0;
         check(slow.clone(), Limit::ReceiverCpu, "ran for 80 %", "(-P)");
-        // Half of the time asleep, but only because it is always late.
+        // The thread sleeps half of the time, but it also waits for its core much of the time.
         let mut late = TestFacts { rtt_ms: 120.0, shares: held("pacing", 53.0), ..slow.clone() };
         late.receiver = EndFacts { running_percent: 1.0, waiting_percent: 45.0, ..late.receiver };
         check(late, Limit::ReceiverCpu, "waited for core 1 for 45 %", "");

@@ -1,4 +1,4 @@
-//! The shares of time in which each cause held a connection back.
+//! The shares of time in which each cause limited a connection.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use crate::result::TcpSample;
 
 /// The time shares of the sending connections in percent; they add up to 100.
 ///
-/// The kernel has clocks for the first two (`tcp_chrono_start` in net/ipv4/tcp_output.c), which
-/// count too little: the clock of the receiver's window stops while pacing holds a packet back, and
-/// that of the send buffer starts only when an acknowledgement reveals the state. Busy time is
-/// therefore divided in proportion to fifty samples per second, and a clock counts if it is higher.
-/// Time without data in flight belongs to the application.
+/// The kernel has clocks for the first two shares (`tcp_chrono_start` in net/ipv4/tcp_output.c),
+/// which count too little: the clock of the receiver's window stops while pacing delays a packet,
+/// and that of the send buffer starts only when an acknowledgement reveals the state. Busy time is
+/// therefore divided in proportion to fifty samples per second, and a clock counts if it shows
+/// more. Time without data in flight belongs to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shares {
     /// The receiver's window was full (`TCP_CHRONO_RWND_LIMITED`, and samples).
@@ -20,14 +20,14 @@ pub struct Shares {
     pub send_buffer_percent: f64,
     /// There were data to send, but the congestion window was full.
     pub congestion_window_percent: f64,
-    /// There were data to send and both windows had space: pacing held them back, either that of
-    /// the congestion control or the requested one, or the queue of the interface did.
+    /// There were data to send and both windows had space, but packets were delayed by pacing (of
+    /// the congestion control or requested) or by the queue of the interface.
     pub pacing_percent: f64,
     /// There were no data to send: the sending thread did not provide more.
     pub application_percent: f64,
 }
 
-/// The cause with a share in [`Shares`].
+/// The cause of a share in [`Shares`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holder {
@@ -58,7 +58,7 @@ impl Shares {
         let mut total = 0.0;
         for (tcp, seconds) in streams {
             let whole = within(seconds * 1e3, LONGEST_MS);
-            // The clocks tick in jiffies, the interval does not.
+            // The clocks count jiffies, so they may exceed the interval.
             let busy = within(tcp.busy_ms, whole);
             let receiver = within(tcp.rwnd_limited_ms, busy);
             let buffer = within(tcp.sndbuf_limited_ms, busy - receiver);

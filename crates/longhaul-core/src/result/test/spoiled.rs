@@ -5,10 +5,10 @@ use crate::plan::TestPlan;
 use crate::result::{End, WarningKind};
 use crate::units::Bytes;
 
-/// The percentage of a core from which a thread is fully loaded.
+/// The percentage of a core above which a thread is fully loaded.
 const CPU_BOUND_PERCENT: f64 = 97.0;
-/// The share of the requested rate below which a paced test missed it; headers take up to 4 % of a
-/// rate that the kernel counts with them.
+/// The share of the requested rate below which a paced test missed it. The requested rate includes
+/// headers, which take up to 4 %.
 const PACED_PART: f64 = 0.9;
 
 /// Returns the reasons why the result may be misleading.
@@ -22,7 +22,8 @@ pub(super) fn warnings(
     if let Some(requested_bytes) = plan.window_bytes {
         let mut clipped = |end, of: fn(&StreamResult) -> Bytes| {
             let granted = streams.iter().map(of).min();
-            // The kernel rounds to units; a few bytes less do not mean that it clipped the buffer.
+            // The kernel rounds sizes, so a small difference does not mean that it clipped the
+            // buffer.
             if let Some(granted_bytes) = granted.filter(|g| g.get() + 4096 < requested_bytes.get())
             {
                 found.push(WarningKind::WindowClipped { end, requested_bytes, granted_bytes });

@@ -1,12 +1,12 @@
 //! Separates ramp-up from the steady part of a test, from the receiver's bytes over time.
 //!
-//! The curve is divided into bins of a round-trip time, at least 50 ms: TCP moves in rounds, and a
-//! finer bin would show its bursts. The first reference rate is the median of the second half of
-//! the test. The ramp-up ends with the first bin that reaches 90 % of it and is followed by another
-//! such bin. The steady rate is the median from there on, and its spread the quartiles; the end of
-//! the ramp-up is then determined once more with that rate. A test has no steady part if its
-//! ramp-up takes half of it, or if the rate still rises by a quarter from the first to the last
-//! quarter of the rest.
+//! The curve is divided into bins of a round-trip time, at least 50 ms: TCP sends in rounds, and a
+//! shorter bin would show its bursts. The first reference rate is the median of the second half of
+//! the test. The ramp-up ends with the first of two consecutive bins that reach 90 % of it. The
+//! steady rate is the median from there on, and its spread the quartiles. The end of the ramp-up is
+//! then determined once more with the steady rate. A test has no steady part if its ramp-up takes
+//! half of it, or if the rate still rises by a quarter from the first to the last quarter of the
+//! rest.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,13 @@ use crate::units::Rate;
 
 /// The share of the steady rate at which the ramp-up ends.
 const RAMPED: f64 = 0.9;
-/// The narrowest bin in seconds: several times the delay that a busy host's scheduler may cause.
+/// The shortest bin in seconds: several times the delay that the scheduler of a busy host may
+/// cause.
 const LEAST_BIN_SECONDS: f64 = 0.05;
 /// The least number of bins for quartiles.
 const LEAST_BINS: usize = 8;
-/// The increase over the steady part from which a rate is not steady. Cubic's saw-tooth, whose
-/// teeth are 0.7 of their height (RFC 9438), moves the medians of quarters by less.
+/// The relative increase over the steady part above which a rate is not steady. CUBIC's saw-tooth,
+/// which falls to 0.7 of its height (RFC 9438), changes the medians of quarters by less.
 const RISING: f64 = 1.25;
 
 /// Bytes over time at one end, from its first byte.
@@ -47,14 +48,14 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Returns the distance of the quartiles in percent of the steady rate.
+    /// Returns the interquartile range in percent of the steady rate.
     pub fn spread_percent(&self) -> f64 {
         let width = self.upper_quartile_bps.bps().saturating_sub(self.lower_quartile_bps.bps());
         percent(width as f64, self.throughput_bps.bps() as f64)
     }
 
-    /// Returns the steady part that `curve` shows for a test over a path of `rtt_seconds` whose
-    /// first `omit_seconds` do not count; `None` if there is none.
+    /// Returns the steady part of `curve` for a test over a path of `rtt_seconds`, whose first
+    /// `omit_seconds` are omitted; `None` if it has no steady part.
     pub fn find(curve: &Curve, rtt_seconds: f64, omit_seconds: f64) -> Option<Self> {
         let (rates, bin_seconds) = bins(curve, rtt_seconds.max(LEAST_BIN_SECONDS))?;
         let omitted = (omit_seconds / bin_seconds).ceil() as usize;
@@ -81,7 +82,7 @@ impl Steady {
 
 /// Returns the goodput in bit/s per bin of at least `bin_seconds`, and the bin length in seconds.
 fn bins(curve: &Curve, bin_seconds: f64) -> Option<(Vec<f64>, f64)> {
-    // The values come from a peer.
+    // The values come from a peer, so they are checked.
     let period = Some(curve.period_seconds).filter(|p| p.is_finite() && *p > 0.0)?;
     let width = (bin_seconds / period).ceil().max(1.0) as usize;
     let bin_seconds = period * width as f64;
@@ -132,7 +133,7 @@ mod tests {
     fn a_growing_or_short_test_has_no_steady_part() {
         assert_eq!(Steady::find(&curve((0..60).map(|i| i * 100)), 0.0, 0.0), None);
         assert_eq!(Steady::find(&curve([1000; 7]), 0.0, 0.0), None);
-        // Bins are as long as a round trip: two seconds have too few of 400 ms.
+        // Bins are as long as a round trip: two seconds have too few bins of 400 ms.
         assert_eq!(Steady::find(&curve([1000; 40]), 0.4, 0.0), None);
         assert_eq!(Steady::find(&curve([0; 40]), 0.0, 0.0).unwrap().throughput_bps.bps(), 0);
     }

@@ -152,9 +152,8 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
     } else {
         format!(" at a round-trip time of {}", millis(facts.rtt_ms))
     };
-    // The kernel's bytes are half payload and half bookkeeping (tcp_win_from_space with
-    // TCP_DEFAULT_SCALING_RATIO, net/tcp.h). A window that is at least the product already is
-    // doubled.
+    // Half of the kernel's buffer is payload and half is overhead (tcp_win_from_space with
+    // TCP_DEFAULT_SCALING_RATIO, net/tcp.h). A window that already equals the product is doubled.
     let streams = u64::from(facts.streams.max(1));
     let twice = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(2));
     let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
@@ -204,7 +203,7 @@ fn loss(facts: &TestFacts) -> (String, Option<String>) {
     (sentence, Some(advice.to_owned()))
 }
 
-/// The distance of the quartiles in percent from which a rate is not called steady.
+/// The interquartile range in percent above which a rate is not called steady.
 const STEADY_PERCENT: f64 = 25.0;
 
 fn link(facts: &TestFacts, share: f64) -> String {

@@ -1,4 +1,4 @@
-//! Rate, queue, its management, and other traffic in it.
+//! Tests of rate, queue, queue management and cross traffic.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_full_queue_takes_the_segments_that_fit() {
     let mut run = Run::new(&plan("--rate 1G --queue 45000"));
     run.offer(us(0), &bulk(44));
     assert_eq!(run.missing(), (30..44).collect::<Vec<u64>>());
-    // A third of it has been sent.
+    // A third of the packet has been sent.
     run.offer(us(120), &bulk(44));
     assert_eq!(run.arrivals.len(), 40);
     let counts = run.model.counts();
@@ -89,7 +89,7 @@ fn a_rate_of_steps_carries_what_its_steps_allow() {
     assert_eq!([within(1000), within(2000), within(3000)], [1000, 1100, 2100]);
 }
 
-/// Small packets every 10 ms beside other traffic; their mean wait and the largest, in us.
+/// Returns the mean and the largest wait in us of small packets every 10 ms beside cross traffic.
 fn waits(cross: &str) -> (f64, f64) {
     let mut run = Run::new(&plan(&format!("--rate 100M --mtu 1500 --cross {cross} --seed 4")));
     let probes = 20_000;
@@ -102,8 +102,8 @@ fn waits(cross: &str) -> (f64, f64) {
 
 #[test]
 fn poisson_cross_traffic_makes_one_wait_as_in_theory() {
-    // M/D/1 with load 0.5: the mean wait is load / (2 (1 - load)) of a packet's 120 us. Its
-    // standard deviation is 108 us, so four standard errors are 3 us.
+    // An M/D/1 queue with load 0.5 has a mean wait of load / (2 (1 - load)) times a packet's 120
+    // us. The standard deviation is 108 us, so four standard errors are 3 us.
     let (mean, _) = waits("50M");
     assert!((mean - 60.0).abs() < 3.1, "{mean}");
     let (bursty, largest) = waits("50M:150kB");
@@ -113,7 +113,7 @@ fn poisson_cross_traffic_makes_one_wait_as_in_theory() {
 #[test]
 fn cross_traffic_takes_its_part_of_the_rate() {
     let mut run = Run::new(&plan("--rate 100M --mtu 1500 --cross 40M --queue 500kB --seed 5"));
-    // 110 Mb/s for 20 s: with the cross traffic half as much again as the link carries.
+    // 110 Mb/s for 20 s: with the cross traffic 1.5 times the rate of the link.
     run.offer_many(20_000, Duration::from_micros(1000), &bulk(9));
     let ours = run.arrivals.len() as f64 * 1500.0 * 8.0 / 20.0;
     let counts = run.model.counts();
@@ -127,7 +127,7 @@ fn queue_management_marks_capable_segments_and_drops_others() {
     for aqm in ["codel", "pie"] {
         for ecn_capable in [false, true] {
             let mut run = Run::new(&plan(&format!("--rate 100M --queue 60s --aqm {aqm} --seed 6")));
-            // One tenth more than the rate, for ten seconds.
+            // 1.1 times the rate, for ten seconds.
             let packet = PacketShape { ecn_capable, ..bulk(11) };
             run.offer_many(8333, Duration::from_micros(1200), &packet);
             let counts = run.model.counts();

@@ -1,4 +1,4 @@
-//! Outages, and links that change while they run.
+//! Tests of outages and of links that change while they run.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn an_outage_drops_arriving_and_waiting_segments_only() {
     // A segment takes 12 ms; the link is down from 1 s to 1.5 s.
     let mut run = Run::new(&plan("--delay 100ms --rate 1M --queue 60s --outage 1s+500ms"));
     run.offer(us(900_000), &bulk(20));
-    // Eight were sent before; they are on their way and arrive.
+    // Eight segments were sent before the outage; they are on the path and arrive.
     assert_eq!(run.arrivals.len(), 8);
     assert_eq!(run.arrivals[7].at, us(900_000 + 96_000 + 100_000));
     run.offer(us(1_200_000), &bulk(5));
@@ -54,7 +54,7 @@ fn a_change_keeps_the_times_of_earlier_segments_and_the_order() {
     assert_eq!(ms[10..], [110., 210.1], "behind those before; then at the new rate");
 }
 
-/// Changes `run` to `options`, and checks that the bytes that wait and their time stay the same.
+/// Changes `run` to `options`, and checks that the waiting bytes and their time stay the same.
 #[track_caller]
 fn change(run: &mut Run, now: LinkTime, options: &LinkPlan) {
     let before = run.model.queue(now);
@@ -86,7 +86,7 @@ fn a_lowered_rate_counts_the_waiting_bytes_in_full() {
     let mut run = Run::new(&plan("--rate 1G --queue 800kB"));
     run.offer_many(500, Duration::ZERO, &bulk(1));
     change(&mut run, us(0), &plan("--rate 10M --queue 800kB"));
-    // 50 kB are free, 33 segments.
+    // 50 kB of the queue are free, which is 33 segments.
     for _ in 0..100 {
         run.offer(us(0), &bulk(1));
     }
@@ -112,7 +112,7 @@ fn bytes_wait_through_a_pause_an_outage_and_the_removal_of_the_rate() {
     run.offer(us(600_000), &bulk(1));
     assert_eq!(run.model.counts().queue_full.segments, 1, "1500 of 2000 bytes wait");
 
-    // An outage at 50 ms discards what waits then, whatever plan follows.
+    // An outage at 50 ms discards the bytes that wait then, under any later plan.
     let mut cut = Run::new(&plan("--rate 1M --queue 60s --outage 50ms+10ms"));
     cut.offer_many(10, Duration::ZERO, &bulk(1));
     assert_eq!((cut.arrivals.len(), cut.model.counts().outage.segments), (4, 6));
@@ -240,8 +240,8 @@ proptest! {
             // Without a rate a segment can leave later to keep the order, but it does not wait.
             let later = run.arrivals.iter().filter(|a| a.at > now && queued.contains(&a.number));
             let later = 1500 * later.count() as u64;
-            // Part of the packet that is being sent is on its way. Segments that an outage will
-            // discard wait until then.
+            // A part of the packet in transmission is on the path. Segments that an outage will
+            // discard wait until the outage.
             prop_assert!(waiting <= later + counts.outage.bytes, "{waiting} of {later}");
             prop_assert!(waiting + 40 * 1500 >= later, "{waiting} of {later}");
         }

@@ -1,5 +1,5 @@
-//! The whole model in virtual time: statistics of long runs with fixed seeds, and properties of
-//! any run.
+//! Tests of the whole model in virtual time: statistics of long runs with fixed seeds, and
+//! properties of any run.
 
 mod capacity;
 mod changes;
@@ -15,7 +15,7 @@ use longhaul_core::plan::{LinkPlan, Side};
 
 use super::{LinkModel, LinkTime, PacketShape, Piece, Treatment};
 
-/// The plan of options as on the command line; every file that they name has this text.
+/// Returns the plan of command-line options; every file that they name has the same text.
 fn plan_with_file(options: &str, file: &str) -> LinkPlan {
     let mut parsed = LinkOptions::default();
     let words: Vec<&str> = options.split_whitespace().collect();
@@ -29,7 +29,7 @@ fn plan(options: &str) -> LinkPlan {
     plan_with_file(options, "")
 }
 
-/// A super-packet of `segments` that have 1500 bytes each.
+/// Returns a super-packet of `segments` segments of 1500 bytes each.
 fn bulk(segments: u32) -> PacketShape {
     PacketShape {
         header_bytes: 52,
@@ -43,20 +43,20 @@ fn us(micros: u64) -> LinkTime {
     LinkTime::from_nanos(micros * 1000)
 }
 
-/// A segment that left.
+/// A segment that left the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Arrival {
-    /// Its number among all offered, from 0.
+    /// The number of the segment among all offered segments, from 0.
     number: u64,
     at: LinkTime,
     treatment: Treatment,
 }
 
-/// A model, and what left it as a driver would have it leave.
+/// A model, and the segments that have left it as a driver would write them.
 struct Run {
     model: LinkModel,
     offered: u64,
-    /// In the order in which they were scheduled.
+    /// The arrivals in the order in which they were scheduled.
     arrivals: Vec<Arrival>,
     held: VecDeque<Arrival>,
     pieces: Vec<Piece>,
@@ -105,14 +105,14 @@ impl Run {
         }
     }
 
-    /// All that left, by time.
+    /// Returns all arrivals, by time.
     fn finish(mut self) -> Vec<Arrival> {
         self.arrivals.extend(self.held);
         self.arrivals.sort_by_key(|arrival| arrival.at);
         self.arrivals
     }
 
-    /// The numbers of the segments that did not leave.
+    /// Returns the numbers of the segments that did not arrive.
     fn missing(&self) -> Vec<u64> {
         let mut there = vec![false; self.offered as usize];
         for arrival in self.arrivals.iter().chain(&self.held) {
@@ -122,8 +122,8 @@ impl Run {
     }
 }
 
-/// Asserts that `hits` of `trials` is within four standard errors of probability `p`: once in 16,000
-/// runs it is not, and these runs have fixed seeds.
+/// Asserts that `hits` of `trials` is within four standard errors of probability `p`. By chance
+/// this fails once in 16,000 runs, but these runs have fixed seeds.
 #[track_caller]
 fn assert_share(hits: usize, trials: u64, p: f64) {
     let (expected, n) = (p * trials as f64, trials as f64);

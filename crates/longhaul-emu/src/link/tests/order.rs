@@ -1,11 +1,11 @@
-//! Delay, jitter and reordering.
+//! Tests of delay, jitter and reordering.
 
 use std::time::Duration;
 
 use super::{Arrival, Run, assert_share, bulk, plan, plan_with_file, us};
 
-/// For each reordered segment (its number is below one that arrived before), by how many segments
-/// it came too late: the reordering extent of RFC 4737, section 4.2.
+/// Returns the reordering extent (RFC 4737, section 4.2) of each reordered segment, that is, of
+/// each segment with a lower number than one that arrived before it.
 fn extents(arrivals: &[Arrival]) -> Vec<usize> {
     let mut next_expected = 0;
     let mut extents = Vec::new();
@@ -32,7 +32,7 @@ fn a_fixed_delay_moves_all_alike_and_follows_its_trace_in_order() {
     }
     let times: Vec<u64> =
         run.finish().iter().step_by(2).map(|a| a.at.as_nanos() / 1_000_000).collect();
-    // What was sent just before the path became shorter is not overtaken.
+    // Segments sent just before the delay became shorter are not overtaken.
     assert_eq!(times, [50, 1049, 1049, 1049, 1055, 2050]);
 }
 
@@ -63,7 +63,7 @@ fn segments_that_are_far_apart_have_the_quantiles_of_the_jitter() {
     delays.sort_by(f64::total_cmp);
     for (at, expected) in [(0, 49.0), (5_000, 49.5), (10_000, 50.0), (15_000, 50.5), (19_999, 51.0)]
     {
-        // Four standard errors of the median, which has the largest.
+        // The tolerance is four standard errors of the median, which has the largest error.
         assert!((delays[at] - expected).abs() < 0.03, "{at}: {}", delays[at]);
     }
 }
@@ -74,13 +74,13 @@ fn reordered_segments_have_the_share_and_the_extent_that_were_asked_for() {
         let mut run = Run::new(&plan(&format!("--delay 20ms --reorder 0.01:{extent} --seed 9")));
         run.offer_many(88_000 / u64::from(group), Duration::from_micros(20), &bulk(group));
         let counted = run.model.counts().reordered.segments as usize;
-        // The last ones find no later ones to wait for.
+        // No later segments release the last held segments.
         let left = run.held.len();
         let arrivals = run.finish();
         let extents = extents(&arrivals);
         assert_eq!(extents.len() + left, counted, "extent {extent} in groups of {group}");
         assert_share(counted, 88_000, 0.01);
-        // Two that are held at once do not count for each other.
+        // Segments that are held at the same time do not count for each other.
         assert!(extents.iter().all(|found| *found >= extent), "groups of {group}: {extents:?}");
         let exact = extents.iter().filter(|found| **found == extent).count();
         let alone = (1.0f64 - 0.01).powi(2 * extent as i32);

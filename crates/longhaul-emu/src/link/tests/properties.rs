@@ -1,4 +1,4 @@
-//! Properties of every plan with every traffic.
+//! Tests of properties that every plan has with every traffic.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::{LinkTime, PacketShape};
 use super::{Run, Treatment, plan, us};
 
-/// Any mixture of impairments that can be given together.
+/// Generates any mixture of impairments that can be combined.
 fn options() -> impl Strategy<Value = String> {
     mixture(
         &["", "--jitter 1ms", "--jitter 1ms:uniform:reorder"],
@@ -15,7 +15,7 @@ fn options() -> impl Strategy<Value = String> {
     )
 }
 
-/// Any mixture of impairments that keep the order.
+/// Generates any mixture of impairments that preserve the order.
 fn ordered_options() -> impl Strategy<Value = String> {
     mixture(&["", "--jitter 1ms"], &[""])
 }
@@ -62,7 +62,7 @@ fn timed(traffic: &[(u64, PacketShape)]) -> impl Iterator<Item = (LinkTime, Pack
     })
 }
 
-/// The packet's segments as separate packets.
+/// Returns the packet's segments as separate packets.
 fn singles(packet: PacketShape) -> impl Iterator<Item = PacketShape> {
     (0..packet.segments()).map(move |segment| {
         let payload_bytes = packet.bytes_of(segment..segment + 1) as u32 - packet.header_bytes;
@@ -70,7 +70,7 @@ fn singles(packet: PacketShape) -> impl Iterator<Item = PacketShape> {
     })
 }
 
-/// The treatment of each segment, by number.
+/// Returns the treatment of each segment, by number.
 fn decisions(run: &Run) -> BTreeMap<(u64, bool), Treatment> {
     let all = run.arrivals.iter().chain(&run.held);
     all.map(|a| ((a.number, a.treatment.duplicate), a.treatment)).collect()
@@ -116,8 +116,9 @@ proptest! {
         }
         let (mut one, mut other) = (*grouped.model.counts(), *apart.model.counts());
         if options.contains(":reorder") {
-            // A packet that leaves whole leaves with its last bit, up to 0.5 ms later than its
-            // first segment would; who overtakes whom can differ by that, but no decision.
+            // A super-packet that leaves in one piece leaves with its last bit, up to 0.5 ms later
+            // than its first segment would. The reordering counts can differ because of this time,
+            // but no decision can.
             (one.reordered, other.reordered) = Default::default();
         }
         prop_assert_eq!(one, other);

@@ -1,11 +1,11 @@
-//! Loss, damage, duplicates and marks: how many, and how they lie.
+//! Tests of loss, damage, duplicates and marks: their numbers and their distribution.
 
 use std::time::Duration;
 
 use super::super::Corruption;
 use super::{Run, assert_share, bulk, plan, plan_with_file, us};
 
-/// The lengths of runs of adjacent numbers.
+/// Returns the lengths of runs of adjacent numbers.
 fn runs(numbers: &[u64]) -> Vec<usize> {
     numbers.chunk_by(|a, b| a + 1 == *b).map(<[u64]>::len).collect()
 }
@@ -24,7 +24,7 @@ fn independent_loss_has_its_rate_and_no_memory() {
         assert_share(lost.len(), run.offered, rate);
         assert_eq!(run.model.counts().lost.segments, lost.len() as u64);
         assert_eq!(run.model.counts().lost.bytes, lost.len() as u64 * 1500);
-        // Of the lost ones, as many are followed by a lost one as of all.
+        // The share of lost segments that follow a lost segment equals the share of all.
         let pairs = lost.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
         assert_share(pairs, lost.len() as u64, rate.max(1e-9));
     }
@@ -42,8 +42,8 @@ fn bursts_have_their_rate_and_geometric_lengths() {
     let run = lossy("--loss 0.02 --loss-burst 4 --seed 5", 2_000_000);
     let lost = run.missing();
     let lengths = runs(&lost);
-    // A cycle of good and bad has 200 segments; the standard error of the rate over n cycles
-    // follows from the variance of both lengths, b(b-1) and g(g-1).
+    // A cycle of a good and a bad state has 200 segments. The standard error of the rate over n
+    // cycles follows from the variances of both lengths, b(b-1) and g(g-1).
     let cycles = lengths.len() as f64;
     let good = mean * (1.0 - rate) / rate;
     let error = ((1.0 - rate).powi(2) * mean * (mean - 1.0) + rate.powi(2) * good * (good - 1.0))

@@ -7,14 +7,14 @@ use longhaul_core::result::{Check, CheckVerdict, Unit};
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
 
-/// The highest one-way lateness of the median and of 99 % of the datagrams.
+/// The highest one-way lateness in ms, of the median and of the 99th percentile.
 const MEDIAN_MS: f64 = 0.1;
 const P99_MS: f64 = 0.3;
 
-/// The same for 99 % under load: these datagrams also wait for the super-packets of the load.
+/// The 99th percentile under load: these datagrams also wait for the super-packets of the load.
 const LOADED_P99_MS: f64 = 1.0;
 
-/// The highest earliness: the difference of the clocks of the time stamps.
+/// The largest earliness in ms, from the difference of the clocks of the time stamps.
 const EARLY_MS: f64 = 0.01;
 
 /// Checks the delay of occasional datagrams over an otherwise idle link.

@@ -7,8 +7,9 @@ use longhaul_core::result::{Check, Unit};
 use super::super::case::Case;
 use super::super::lab::{Lab, Stream};
 
-/// Checks that without options every datagram arrives once, unchanged, unmarked and in order: sent
-/// singly, in super-packets of small datagrams, and in those of large ones.
+/// Checks that without options every datagram arrives once, unchanged, unmarked and in order.
+/// Datagrams are sent singly, in super-packets of small datagrams, and in super-packets of large
+/// ones.
 pub(super) fn check(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn FnMut(Check)) {
     let part = if quick { 4 } else { 1 };
     let large = Stream {

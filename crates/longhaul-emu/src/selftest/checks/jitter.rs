@@ -11,12 +11,12 @@ use super::super::lab::{Lab, Stream};
 const DELAY_MS: f64 = 60.0;
 const SPREAD_MS: f64 = 10.0;
 
-/// The part of the distance between the distributions that timing explains: an error of 0.1 ms,
-/// where 10 ms of spread have a density of at most 0.26 per ms (that of the Pareto distribution at
-/// its start).
+/// The part of the distance between the distributions that timing explains: an error of 0.1 ms
+/// times the largest density, 0.26 per ms for a spread of 10 ms (the start of the Pareto
+/// distribution).
 const TIMING: f64 = 0.026;
 
-/// Checks the distribution of delays, and that jitter keeps the order by default.
+/// Checks the distribution of delays, and that jitter preserves the order by default.
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     let stream = Stream::single(if quick { 4000 } else { 15_000 }, Duration::from_micros(100));
     for (name, distribution) in
@@ -48,7 +48,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     });
 }
 
-/// The distribution functions of the jitter, in units of its spread.
+/// Returns the distribution function of uniform jitter, in units of its spread.
 fn uniform(x: f64) -> f64 {
     ((x + 1.0) / 2.0).clamp(0.0, 1.0)
 }
@@ -57,7 +57,7 @@ fn normal(x: f64) -> f64 {
     normal_p(x)
 }
 
-/// Shape 3, mean 0, standard deviation 1.
+/// Returns the distribution function of Pareto with shape 3, mean 0 and standard deviation 1.
 fn pareto(x: f64) -> f64 {
     // With scale m the mean is 1.5 m and the standard deviation m x sqrt(3) / 2.
     let scale = 2.0 / 3.0_f64.sqrt();

@@ -12,7 +12,7 @@ use longhaul_core::result::Check;
 
 use super::lab::Lab;
 
-/// Runs all checks and passes each to `each`.
+/// Runs all checks, and calls `each` with each result.
 pub(super) fn all(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     for ipv6 in [false, true] {
         identity::check(lab, ipv6, quick, each);

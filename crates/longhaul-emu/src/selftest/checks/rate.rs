@@ -10,12 +10,12 @@ use super::super::lab::{Lab, Stream};
 /// The tolerated relative error of the rate over any whole second.
 const TOLERANCE: f64 = 0.01;
 
-/// The offered load relative to a high rate: just enough to keep the queue full, so that processor
-/// time remains for the emulator.
+/// The offered load relative to a high rate: just enough to keep the queue full, so that the
+/// emulator has processor time left.
 const PRESSURE: f64 = 1.15;
 const HIGH_PRESSURE: f64 = 1.04;
 
-/// The rate from which a second thread sends; one thread reaches 9 Gb/s.
+/// The rate above which a second thread sends; one thread reaches 9 Gb/s.
 const HIGH_BPS: f64 = 5e9;
 
 /// Checks rates from 1 Mb/s upwards until the machine cannot send or forward more.
@@ -33,7 +33,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     ];
     for (text, bps) in rates {
         for check in twice(|| vec![one(lab, text, *bps, if quick { 1.3 } else { 2.3 })]) {
-            // A check that the host disturbed says nothing about higher rates.
+            // A check that the host disturbed does not show that higher rates are impossible.
             let beyond = check.verdict == CheckVerdict::NotDone && !check.spoiled_by_host;
             each(check);
             if beyond {
@@ -76,8 +76,8 @@ fn one(lab: &mut Lab<'_>, text: &str, bps: f64, seconds: f64) -> Check {
     check
 }
 
-/// Small datagrams at low rates, so that a second has hundreds of them; jumbo super-packets at high
-/// rates.
+/// Returns small datagrams for low rates, so that a second has hundreds of them, and jumbo
+/// super-packets for high rates.
 fn stream(bps: f64, seconds: f64) -> Stream {
     let (payload_bytes, together) = match bps {
         ..1e7 => (222, 1),

@@ -5,7 +5,7 @@ use longhaul_core::result::{Check, Unit};
 use super::super::case::{Case, Tallies};
 use super::super::lab::{Lab, Stream};
 
-/// Checks the share of datagrams held back and their reordering extent (RFC 4737).
+/// Checks the share of reordered datagrams and their reordering extent (RFC 4737).
 pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
     const RATE: f64 = 1e-2;
     const EXTENT: u64 = 5;
@@ -24,7 +24,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
             each(share.share(RATE, Tallies { seen: probe.reordered, of, emulator }));
             let total: u64 = probe.extents.iter().map(|(extent, count)| extent * count).sum();
             let mean = total as f64 / probe.reordered.max(1) as f64;
-            // A segment held together with another one leaves with it, and so one place later.
+            // If two segments are held at the same time, the later one leaves one position later.
             let range = (EXTENT as f64, EXTENT as f64 + 0.2);
             each(extent.between((EXTENT as f64, mean), range, probe.reordered));
         }

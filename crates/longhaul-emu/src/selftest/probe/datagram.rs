@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..8 | checksum of the rest |
 //! | 8..16 | number, from 0 |
-//! | 16..24 | when it was sent, nanoseconds of `CLOCK_REALTIME` |
+//! | 16..24 | sending time, nanoseconds of `CLOCK_REALTIME` |
 //! | 24.. | filler |
 
 use rustix::time::{ClockId, clock_gettime};
@@ -19,8 +19,8 @@ pub(super) struct Header {
     pub(super) sent_nanos: u64,
 }
 
-/// Writes the header into `datagram` and keeps the filler. With `verify` the checksum covers the
-/// filler too.
+/// Writes the header into `datagram` and keeps the filler. With `verify` the checksum includes the
+/// filler.
 pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
     datagram[8..16].copy_from_slice(&header.number.to_ne_bytes());
     datagram[16..24].copy_from_slice(&header.sent_nanos.to_ne_bytes());
@@ -29,16 +29,16 @@ pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
     datagram[..8].copy_from_slice(&sum.to_ne_bytes());
 }
 
-/// Reads the header if its checksum matches all of `bytes`. `bytes` may be only the header if it
-/// was sealed without `verify`.
+/// Reads the header if its checksum matches all of `bytes`. Without `verify`, `bytes` may be the
+/// header only.
 pub(super) fn open(bytes: &[u8]) -> Option<Header> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let header = Header { number: word(8)?, sent_nanos: word(16)? };
     (word(0)? == checksum(&bytes[8..])).then_some(header)
 }
 
-/// Returns a checksum in which each step is a bijection of the state and of the word: a change
-/// within one word is always detected, other changes are missed once in 2^64.
+/// Returns a checksum whose steps are bijections of the state and of the word. It always detects a
+/// change within one word, and misses other changes once in 2^64.
 fn checksum(bytes: &[u8]) -> u64 {
     /// 2^64 divided by the golden ratio, made odd.
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -5,13 +5,13 @@
 //! and a checksum. From these, the kernel's time stamps and the kernel's counters the receiver
 //! determines which datagrams were lost, duplicated, changed, marked, reordered and delayed.
 //! Datagrams are sent as super-packets (`UDP_SEGMENT`) and may arrive merged (`UDP_GRO`), so that
-//! millions are counted in seconds; each is examined individually.
+//! millions can be counted in seconds; each is examined individually.
 //!
-//! A [`Witness`] measures the machine during a check: how late a thread wakes that does nothing
-//! else.
+//! A [`Witness`] measures the machine during a check: the wake-up delay of a thread that only
+//! sleeps.
 //!
 //! Both ends read `CLOCK_REALTIME`, because the kernel's time stamps use it. The report's
-//! `clock_step_ms` shows if the clock was set while a probe ran.
+//! `clock_step_ms` shows whether the clock was set while a probe ran.
 
 mod datagram;
 mod plan;

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub enum ProbePlan {
     /// Send, then print [`super::Sent`].
     Send(SendPlan),
-    /// Receive until standard input gives a [`super::Sent`], then print a [`super::ProbeReport`].
+    /// Receive until standard input has a [`super::Sent`], then print a [`super::ProbeReport`].
     Receive(ReceivePlan),
-    /// Watch the machine without a link, then print a
+    /// Measure the machine without a link, then print a
     /// [`MachineTiming`](longhaul_core::result::MachineTiming).
     Watch(WatchPlan),
 }
 
 impl ProbePlan {
-    /// Returns the plan as the hidden command takes it.
+    /// Returns the plan as the argument of the hidden command.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -42,7 +42,7 @@ pub struct SendPlan {
     pub payload_bytes: u16,
     /// The number of datagrams per super-packet.
     pub together: u16,
-    /// The interval between super-packets in seconds; a late sender catches up at once.
+    /// The interval between super-packets in seconds. A late sender catches up at once.
     #[serde(with = "duration_seconds")]
     pub interval_seconds: Duration,
     /// True to mark the datagrams ECN-capable (ECT(0), RFC 3168).
@@ -51,8 +51,8 @@ pub struct SendPlan {
     /// True to give each datagram a number and a checksum over all its bytes. Otherwise the
     /// receiver only counts bytes and times, which needs far less CPU time.
     pub verify: bool,
-    /// The number of sending threads, each with its own socket. Values above 1 need `verify` to be
-    /// false, because the threads repeat numbers.
+    /// The number of sending threads, each with a separate socket. A value above 1 requires that
+    /// `verify` is false, because the threads repeat numbers.
     #[serde(default = "one")]
     pub threads: u16,
 }
@@ -72,14 +72,14 @@ impl SendPlan {
 pub struct ReceivePlan {
     /// The address and port to receive at.
     pub bind: SocketAddr,
-    /// The time after the sender's end in which datagrams may still arrive, in seconds.
+    /// The time in seconds after the sender's end in which the receiver still accepts datagrams.
     #[serde(with = "duration_seconds")]
     pub drain_seconds: Duration,
     /// The value of the sender's `verify`.
     pub verify: bool,
 }
 
-/// The parameters of a watch of the machine.
+/// The parameters of a measurement of the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WatchPlan {

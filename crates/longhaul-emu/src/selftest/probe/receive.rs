@@ -15,11 +15,11 @@ use super::{ProbeReport, ReceivePlan, Sent};
 /// The socket's receive buffer: half a second at 1 Gb/s.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// The longest wait for a datagram before the receiver checks whether the sender has ended.
+/// The interval at which the receiver checks whether the sender has ended.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Receives until `control` returns the sender's [`Sent`] as a line, and for the plan's drain time
-/// after that. Calls `ready` once the socket receives.
+/// Receives until `control` returns the sender's [`Sent`] as a line, and then for the plan's drain
+/// time. Calls `ready` once the socket is open.
 ///
 /// # Errors
 /// The socket could not be created or read, or `control` ended without a [`Sent`].

@@ -27,7 +27,7 @@ pub struct ProbeReport {
     pub bytes: u64,
     /// The number of distinct datagrams that arrived unchanged.
     pub received: u64,
-    /// The number of datagrams sent that arrived neither unchanged nor changed.
+    /// The number of datagrams that did not arrive, neither unchanged nor changed.
     pub lost: u64,
     /// The number of unchanged duplicates.
     pub duplicates: u64,
@@ -58,8 +58,7 @@ pub struct ProbeReport {
     pub rate_bps: f64,
     /// The IP rate of each whole second, in bit/s.
     pub window_rates_bps: Vec<f64>,
-    /// The amount by which the wall clock was set during the probe, in ms; the delays are wrong by
-    /// this.
+    /// The change of the wall clock during the probe in ms; the delays are wrong by up to this.
     pub clock_step_ms: f64,
 }
 

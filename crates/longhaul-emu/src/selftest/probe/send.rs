@@ -14,7 +14,7 @@ use super::{SendPlan, Sent};
 ///
 /// # Errors
 /// The receiver has no address of the family, the socket could not be created, or the kernel
-/// refuses a super-packet of this size. A datagram that the kernel refuses for lack of memory
+/// rejects a super-packet of this size. A datagram that the kernel rejects for lack of memory
 /// counts as not sent.
 pub fn send(plan: &SendPlan) -> io::Result<Sent> {
     let threads = if plan.verify { 1 } else { plan.threads.max(1) };
@@ -79,19 +79,19 @@ fn address(plan: &SendPlan) -> io::Result<SocketAddr> {
     })
 }
 
-/// Returns whether the error is temporary: a lack of memory, or an earlier ICMP message that nobody
-/// listened.
+/// Returns whether the error is temporary: a lack of memory, or an ICMP error about an earlier
+/// datagram that reached no socket.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, Interrupted, OutOfMemory, WouldBlock};
     matches!(error.kind(), ConnectionRefused | Interrupted | OutOfMemory | WouldBlock)
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-/// Returns bytes that differ from place to place, so that a misplaced piece is detected.
+/// Returns bytes that differ from position to position, so that a misplaced piece is detected.
 fn filler(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut byte = || {
-        // Marsaglia's xorshift64.
+        // The xorshift64 generator of Marsaglia.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

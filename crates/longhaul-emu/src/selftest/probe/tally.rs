@@ -5,10 +5,10 @@ use longhaul_sys::datagram::ReceivedDatagram;
 use super::datagram::open;
 use super::{DelayReport, ProbeReport};
 
-/// Larger numbers are foreign datagrams; the limit bounds the memory of `seen`.
+/// Datagrams with larger numbers are foreign. The limit bounds the memory of `seen`.
 const LARGEST_NUMBER: u64 = 1 << 28;
 
-/// Counts what arrives.
+/// Counts the received datagrams.
 #[derive(Debug)]
 pub(super) struct Tally {
     verify: bool,
@@ -134,8 +134,8 @@ fn delays(mut nanos: Vec<u64>) -> Option<DelayReport> {
     })
 }
 
-/// Returns the rate at which everything after the first piece arrived. The first piece only marks
-/// the start; its bytes were sent before.
+/// Returns the rate at which the pieces after the first one arrived. The bytes of the first piece
+/// were sent before its arrival, so they do not count.
 fn rate(pieces: &[(u64, u32)]) -> f64 {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return 0.0 };
     let bytes: u64 = pieces[1..].iter().map(|(_, bytes)| u64::from(*bytes)).sum();
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(report.ecn_capable, 4);
     }
 
-    /// After 4, the first later one, 2 is the first arrival and 3 the third.
+    /// The first later datagram is 4; 2 and 3 arrive as the first and the third after it.
     #[test]
     fn reordering_is_that_of_rfc_4737() {
         let report = tally(&[1, 4, 2, 5, 3, 6, 7, 8]).report(9);

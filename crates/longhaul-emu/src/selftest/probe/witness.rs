@@ -1,4 +1,4 @@
-//! Measures how late the machine wakes a bare timer.
+//! Measures the wake-up delay of a bare timer on this machine.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use longhaul_core::result::MachineTiming;
 use longhaul_core::stats::quantile;
 use longhaul_sys::cpu::HostTimes;
 
-/// The interval at which each thread asks to be woken.
+/// The requested interval between two wake-ups of a thread.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// A priority above the emulator's, so that a witness never waits for the emulator.
+/// A priority above the emulator's, so that a witness thread never waits for the emulator.
 const PRIORITY: i32 = 2;
 
-/// The most processors that are watched.
+/// The most processors that are measured.
 const WATCHED: usize = 4;
 
-/// Measures the timing of the machine alone, as cyclictest does: on each processor a thread of
-/// real-time priority sleeps for a millisecond and measures how late it wakes. It moves no packets,
-/// so the emulator does not affect it. It uses about 1 % of each processor.
+/// Measures the timing of the machine without the emulator, as cyclictest does: on each processor a
+/// thread of real-time priority sleeps for a millisecond and measures how late it wakes. It moves
+/// no packets, so the emulator does not affect it. It uses about 1 % of each processor.
 #[derive(Debug)]
 pub struct Witness {
     threads: Vec<JoinHandle<(bool, Vec<f64>)>>,
@@ -31,8 +31,8 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Starts to watch. Without permission for real-time priority it uses ordinary threads, and the
-    /// report states that.
+    /// Starts the measurement. Without permission for real-time priority it uses ordinary threads,
+    /// and the report states this.
     pub fn start() -> Self {
         let done = Arc::new(AtomicBool::new(false));
         let cpus = longhaul_sys::cpu::allowed().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Drop for Witness {
 
 /// Returns whether the thread had real-time priority, and its lateness at each wake-up in ms.
 fn watch(cpu: u32, done: &AtomicBool) -> (bool, Vec<f64>) {
-    // A thread that cannot be bound watches the processor that it runs on.
+    // A thread that cannot be bound to a processor measures the processor on which it runs.
     let _ = longhaul_sys::cpu::bind_thread(&[cpu]);
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();

@@ -21,7 +21,7 @@ use longhaul_core::units::Bytes;
 use super::{Detected, Driver, Job, Pace, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
-/// Reads a figure from a client's output, or returns the reason why there is none.
+/// Reads a figure from a client's output, or returns the reason for a missing figure.
 type ReadFigure = fn(&ToolOutput) -> Result<Reading, String>;
 
 /// A tool of the table.
@@ -66,17 +66,18 @@ impl Programs {
         }
     }
 
-    /// Returns the full path of a program, or its bare name; starting that reports that it is
-    /// missing.
+    /// Returns the full path of a program, or its bare name: an attempt to start that name reports
+    /// that the program is missing.
     fn get(&self, name: &str) -> PathBuf {
         self.find(name).unwrap_or_else(|| PathBuf::from(name))
     }
 }
 
-/// The prefix that marks a file system of the kernel in a list of programs.
+/// The prefix that marks a kernel file system in a list of programs.
 const KERNEL: &str = "the kernel's ";
 
-/// Returns the file that shows that the kernel has or can load a file system.
+/// Returns the kernel's list of file systems if the kernel supports this one or can load its
+/// module.
 fn in_kernel(file_system: &str) -> Option<PathBuf> {
     const KNOWN: &str = "/proc/filesystems";
     let known = std::fs::read_to_string(KNOWN).unwrap_or_default();
@@ -153,12 +154,13 @@ impl Driver for Tool {
     }
 }
 
-/// Guarantees nothing.
+/// Returns no guarantees.
 fn plain(_options: &[String]) -> Guarantees {
     Guarantees::default()
 }
 
-/// Every packet is authenticated and encrypted, but the written files are not compared.
+/// Returns the guarantees of a tool that authenticates and encrypts packets, but does not compare
+/// files.
 fn encrypted(_options: &[String]) -> Guarantees {
     Guarantees { encrypted: true, ..Guarantees::default() }
 }
@@ -167,8 +169,8 @@ fn has(options: &[String], wanted: &str) -> bool {
     options.iter().any(|option| option == wanted)
 }
 
-/// Creates a link in the private directory that points to the source and has the name of the copy,
-/// for a tool that copies a file under its own name into a directory.
+/// Creates a symbolic link in the private directory that points to the source and has the name of
+/// the copy. It serves tools that copy a file under its own name into a directory.
 fn link_to_source(job: &Job<'_>, tool: &'static str) -> Result<PathBuf, LabError> {
     let task = job.disk(tool)?;
     let dir = job.private.join("source");

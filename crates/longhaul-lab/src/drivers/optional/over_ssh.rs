@@ -1,4 +1,4 @@
-//! Tools that start their far half over ssh, here through a private sshd.
+//! Tools that start their far half over ssh, through a private sshd.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -48,7 +48,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         client: |job, programs| {
             let task = job.disk("fdt")?;
-            // FDT copies into a directory under the source's name.
+            // FDT copies into a directory and keeps the source's name.
             let source = link_to_source(job, "fdt")?;
             let mut command = Command::new(programs.get("fdt"));
             command.args(["-c", job.far, "-p", &FDT_PORT.to_string(), "-noupdates"]);
@@ -90,7 +90,7 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://tsunami-udp.sourceforge.net: the client fetches, so the far end reads.
+    // https://tsunami-udp.sourceforge.net: the client downloads, so the far end reads.
     Tool {
         name: "tsunami",
         programs: &["tsunami", "tsunamid"],
@@ -102,7 +102,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(task.source));
             Ok(Some(Server::new(command, TSUNAMI_PORT)))
         },
-        // Commands are separate words. Settings, among them the plan's options, precede `connect`.
+        // Commands are separate words. Settings, including the plan's options, precede `connect`.
         client: |job, programs| {
             let task = job.single_file("tsunami")?;
             let mut command = Command::new(programs.get("tsunami"));
@@ -114,8 +114,8 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://irods.org: a server that is set up on this host, started at the far end; the copy is
-    // registered where it can be compared.
+    // https://irods.org: the user sets up the server on this host, and the job starts it at the far
+    // end. Option -p sets the physical path of the copy, so that the runner can compare it.
     Tool {
         name: "irods",
         programs: &["iput", "irodsServer"],
@@ -125,7 +125,7 @@ pub(super) const TOOLS: &[Tool] = &[
         trees: false,
         server: |_, programs| {
             let mut command = Command::new(programs.get("irodsServer"));
-            // In the foreground, as in its containers.
+            // -u keeps the server in the foreground, as in the containers of iRODS.
             command.arg("-u");
             Ok(Some(Server::new(command, IRODS_PORT)))
         },
@@ -139,8 +139,8 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // The kernel's NFS, version 4.2, with the commands of nfs-utils; the client is cp. The mount
-    // namespaces of both ends disappear with the path.
+    // The kernel's NFS, version 4.2, with the commands of nfs-utils; the client is cp. The mounts
+    // end with the mount namespaces of the path.
     Tool {
         name: "nfs",
         programs: &[
@@ -176,7 +176,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let mount = job.private.join("mount");
             let name = Path::new(task.destination.file_name().unwrap_or_default());
             let mut options = vec!["vers=4.2".to_owned(), "rsize=1048576,wsize=1048576".to_owned()];
-            // Streams are two words, other options are mount options.
+            // A number of streams is two words; all other options are mount options.
             let mut words = job.options.iter();
             while let Some(option) = words.next() {
                 let value = (option == "nconnect").then(|| words.next()).flatten();
@@ -201,7 +201,8 @@ pub(super) const TOOLS: &[Tool] = &[
 
 const NFS_PORT: u16 = 2049;
 
-/// The script keeps its state in a private mount, so the host's exports stay unchanged.
+/// The script of the NFS server. It keeps its state in a private mount, so the host's exports stay
+/// unchanged.
 const NFS_SERVER: &str = "set -e
 mkdir -p @STATE@ /var/lib/nfs
 mount --bind @STATE@ /var/lib/nfs

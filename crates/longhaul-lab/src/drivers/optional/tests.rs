@@ -8,7 +8,8 @@ use super::super::driver::Task;
 use super::super::{DiskTask, MemoryTask};
 use super::*;
 
-/// Writes a script for every program of the table. It prints its version or records its arguments.
+/// Writes a script for every program of the table, which prints its version or records its
+/// arguments.
 fn stand_ins(dir: &Path) {
     for tool in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
         for program in tool.programs {

@@ -25,9 +25,9 @@ pub(in crate::report) struct Bar {
 
 const BAR: f64 = 15.0;
 const GAP: f64 = 13.0;
-/// The smallest and largest width for bar names, which are drawn before the bars.
+/// The smallest and the largest width of the column of bar names.
 const NAME: (f64, f64) = (92.0, 230.0);
-/// The width of a character of a bar name.
+/// The estimated width of a character of a bar name.
 const CHARACTER: f64 = 6.1;
 /// The width for the figure after a bar.
 const FIGURE: f64 = 58.0;
@@ -36,7 +36,7 @@ impl BarChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
-        // A page has the groups' names beside the bars, a phone has them above.
+        // A page has the names of groups beside the bars; a phone has them above.
         let beside = width == Width::Page;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();

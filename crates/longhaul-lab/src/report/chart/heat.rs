@@ -4,8 +4,8 @@ use super::Width;
 use super::lines::significant;
 use super::svg::{Drawing, Svg};
 
-/// A heat map over two dimensions: one tile per pair, with colour and figure, so that it is
-/// readable in grey too.
+/// A heat map over two dimensions. Every pair has a tile with a colour and a figure, so that the
+/// map is readable in grey, too.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct HeatMap {
     pub(in crate::report) title: String,
@@ -20,7 +20,7 @@ pub(in crate::report) struct HeatMap {
     pub(in crate::report) unit: String,
 }
 
-/// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps: its
+/// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps. Its
 /// lightness changes evenly, and it looks the same with red or green colour blindness.
 const CIVIDIS: [[f64; 3]; 8] = [
     [0.0, 34.0, 78.0],
@@ -79,7 +79,7 @@ impl HeatMap {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, base + 88.0)
     }
 
-    /// Draws the scale of colours from zero to the greatest figure.
+    /// Draws the scale of colours from zero to `greatest`.
     fn key(&self, svg: &mut Svg, left: f64, top: f64, greatest: f64) {
         const STEPS: usize = 24;
         for step in 0..STEPS {
@@ -97,7 +97,7 @@ impl HeatMap {
     }
 }
 
-/// Returns the colour of a share from 0 to 1.
+/// Returns the colour of a share of the scale (0 to 1).
 fn color(share: f64) -> String {
     let place = share.clamp(0.0, 1.0) * (CIVIDIS.len() - 1) as f64;
     let below = (place.floor() as usize).min(CIVIDIS.len() - 2);

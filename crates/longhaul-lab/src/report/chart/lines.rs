@@ -32,7 +32,7 @@ pub(in crate::report) struct Panel {
 /// One line of a panel.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct Line {
-    /// The index of the line's name.
+    /// The index in the names of the series.
     pub(in crate::report) series: usize,
     pub(in crate::report) kind: LineKind,
     /// The points in order of x.
@@ -55,7 +55,7 @@ pub(in crate::report) struct Point {
     pub(in crate::report) y: f64,
     /// The range of the figures.
     pub(in crate::report) range: Option<(f64, f64)>,
-    /// The tooltip.
+    /// The text of the tooltip.
     pub(in crate::report) title: String,
     /// True if figures between this point and the previous one are missing.
     pub(in crate::report) after_gap: bool,
@@ -72,10 +72,10 @@ const NAMES: f64 = 232.0;
 const NAME: f64 = 17.0;
 /// The most names that fit at the ends of the lines.
 const AT_ENDS: usize = 16;
-/// The least distance between the texts of two ticks.
+/// The least space between the texts of two ticks.
 const TICK: f64 = 24.0;
 
-/// The place of a panel.
+/// The position of a panel.
 struct Frame {
     left: f64,
     top: f64,
@@ -87,7 +87,7 @@ impl LineChart {
     pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
-        // Names are at the ends of the lines if one panel has space for them, otherwise above.
+        // Names are at the ends of the lines if a single panel has space for them, otherwise above.
         let few = self.panels.iter().all(|panel| panel.lines.len() <= AT_ENDS);
         let at_ends = width == Width::Page && self.panels.len() == 1 && few;
         y += 6.0;
@@ -181,7 +181,7 @@ impl LineChart {
             svg.path("line trace", &places);
         } else {
             for (pair, points) in places.windows(2).zip(line.points.windows(2)) {
-                // Dotted where a figure in between is missing.
+                // The line is dotted if a figure between the two points is missing.
                 let class = if points[1].after_gap { "line gap" } else { "line" };
                 svg.line(class, pair[0], pair[1]);
             }

@@ -1,9 +1,9 @@
 //! Charts as SVG: lines, bars and heat maps from numbers and names.
 //!
-//! This module knows nothing about tools and runs. Every chart is drawn at two widths, for a page
-//! and for a phone, because scaled-down text is unreadable. Series differ without colour too: each
-//! has a marker, a dash pattern and, if there is space, its name at its end. Axes start at zero or
-//! are labelled as logarithmic.
+//! This module does not depend on tools and runs. Every chart is drawn at two widths, for a page
+//! and for a phone, because scaled-down text is unreadable. Series differ in more than colour: each
+//! has a marker, a dash pattern and, if there is space, its name at the end of its line. Axes start
+//! at zero or are labelled as logarithmic.
 //!
 //! A drawing has no network reference and no script, and follows the reader's light or dark theme.
 

@@ -3,21 +3,21 @@
 /// A map from values to positions on an axis, as shares (0 to 1) of its length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::report) enum Scale {
-    /// Starts at zero, in equal steps.
+    /// Equal steps from zero.
     Linear {
         /// The value at the end.
         to: f64,
     },
-    /// Equal factors have equal distances.
+    /// Equal factors at equal distances.
     Log {
         /// The value at the start.
         from: f64,
         /// The value at the end.
         to: f64,
     },
-    /// Like `Log`, with a position for zero before it.
+    /// Equal factors at equal distances, with a position for zero before them.
     ZeroLog {
-        /// The smallest value except zero.
+        /// The smallest value above zero.
         from: f64,
         /// The value at the end.
         to: f64,
@@ -36,8 +36,8 @@ pub(in crate::report) struct Axis {
 
 /// The share of an axis between zero and the smallest other value.
 const ZERO_GAP: f64 = 0.14;
-/// The factor between the largest and the smallest value from which small values would be
-/// unreadable on a scale from zero.
+/// The ratio of the largest to the smallest value above which a logarithmic scale is used, because
+/// small values would be unreadable on a scale from zero.
 const WIDE: f64 = 20.0;
 
 impl Scale {
@@ -49,8 +49,8 @@ impl Scale {
         Scale::Linear { to: (greatest / step - 1e-9).ceil() * step }
     }
 
-    /// Creates a logarithmic scale between marks of the series 1, 2, 5 around the `values` above
-    /// zero.
+    /// Creates a logarithmic scale for the `values` above zero, between marks of the series 1, 2,
+    /// 5.
     pub(in crate::report) fn log(values: &[f64]) -> Self {
         let above = || values.iter().copied().filter(|value| *value > 0.0);
         let least = above().fold(f64::INFINITY, f64::min);
@@ -73,7 +73,7 @@ impl Scale {
     }
 
     /// Creates a logarithmic scale from the smallest to the largest of `values`, with a position
-    /// for zero if it is among them.
+    /// for zero if `values` contain it.
     pub(in crate::report) fn steps_between(values: &[f64]) -> Self {
         let above: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let from = above.iter().copied().fold(f64::INFINITY, f64::min);
@@ -101,7 +101,7 @@ impl Scale {
         }
     }
 
-    /// Returns whether equal distances are equal factors.
+    /// Returns whether the scale is logarithmic.
     pub(in crate::report) fn is_log(&self) -> bool {
         !matches!(self, Scale::Linear { .. })
     }
@@ -116,7 +116,7 @@ impl Scale {
             Scale::Log { from, to } | Scale::ZeroLog { from, to } => {
                 let on = |mark: &f64| (from * 0.999_999..=to * 1.000_001).contains(mark);
                 let all: Vec<f64> = marks().filter(on).collect();
-                // Over many decades only the powers of ten.
+                // Over many decades only the powers of ten get a tick.
                 let decades = |mark: &f64| (mark.log10() - mark.log10().round()).abs() < 1e-6;
                 if all.len() > 10 { all.into_iter().filter(decades).collect() } else { all }
             }
@@ -126,7 +126,7 @@ impl Scale {
 }
 
 impl Axis {
-    /// Creates an axis with round ticks. The label of a logarithmic axis says so.
+    /// Creates an axis with round ticks. The label states if the axis is logarithmic.
     pub(in crate::report) fn new(label: &str, scale: Scale) -> Self {
         let label =
             if scale.is_log() { format!("{label} (logarithmic)") } else { label.to_owned() };
@@ -134,7 +134,7 @@ impl Axis {
     }
 }
 
-/// Returns 1, 2, 5, 10, ... from a millionth on.
+/// Returns the marks 1, 2, 5, 10 ... times one millionth.
 fn marks() -> impl Iterator<Item = f64> {
     (-6..13).flat_map(|power: i32| {
         // Powers of ten with a positive exponent are exact; their reciprocals are correctly
@@ -144,7 +144,7 @@ fn marks() -> impl Iterator<Item = f64> {
     })
 }
 
-/// Returns a step of 1, 2 or 5 times a power of ten, of which four to ten reach `to`.
+/// Returns the smallest step of 1, 2 or 5 times a power of ten of which at most six reach `to`.
 fn step_for(to: f64) -> f64 {
     marks().find(|step| to / step <= 6.0 + 1e-9).unwrap_or(to)
 }
@@ -156,7 +156,7 @@ pub(in crate::report) fn plain(value: f64) -> String {
 }
 
 /// Moves `places` apart until neighbours are at least `gap` from each other and all lie within 0 to
-/// `length`; keeps their order.
+/// `length`. Their order does not change.
 pub(super) fn spread(places: &[f64], gap: f64, length: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));

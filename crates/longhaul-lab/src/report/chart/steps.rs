@@ -3,7 +3,7 @@
 use super::svg::{Drawing, Svg, shorten};
 use super::{Axis, Scale, Width};
 
-/// A chart of horizontal bars from zero, one of which is marked.
+/// A chart of horizontal bars from zero with one marked bar.
 #[derive(Debug, Clone)]
 pub(in crate::report) struct StepChart {
     pub(in crate::report) title: String,
@@ -17,7 +17,7 @@ pub(in crate::report) struct StepChart {
 #[derive(Debug, Clone)]
 pub(in crate::report) struct StepBar {
     pub(in crate::report) name: String,
-    /// The value and its text; `None` if there is none.
+    /// The value and its text; `None` if it was not measured.
     pub(in crate::report) value: Option<(f64, String)>,
     /// The smallest and the largest value.
     pub(in crate::report) range: Option<(f64, f64)>,
@@ -27,11 +27,12 @@ pub(in crate::report) struct StepBar {
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
-/// The width for names before the bars on a page; on a phone names are above the bars.
+/// The width for names before the bars on a page; on a phone the names are above the bars.
 const NAME: f64 = 236.0;
 /// The width for the figure after a bar.
 const FIGURE: f64 = 150.0;
-/// The colours of a bar (`style.rs`): blue, and orange for the marked bar.
+/// The colours of a bar as indices into the palette (`style.rs`): blue, and orange for the marked
+/// bar.
 const PLAIN: usize = 0;
 const MARKED: usize = 1;
 

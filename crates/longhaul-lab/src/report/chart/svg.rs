@@ -36,8 +36,8 @@ impl Svg {
         (svg, y)
     }
 
-    /// Draws the axis below bars that extend from `left` by at most `length`, with its grid behind
-    /// them from `top` to `bottom`.
+    /// Draws the axis below bars that start at `left` and are at most `length` long, with a grid
+    /// behind them from `top` to `bottom`.
     pub(super) fn value_axis(
         &mut self,
         axis: &Axis,
@@ -53,7 +53,7 @@ impl Svg {
         self.text("soft middle", (left + length / 2.0, bottom + 30.0), &axis.label);
     }
 
-    /// Draws a bar of the given height from `at` to the right as far as `end`, with a line over its
+    /// Draws a bar of the given height from `at` to `end` on its right, with a line over its
     /// `range`. Returns the right end of both.
     pub(super) fn value_bar(
         &mut self,
@@ -94,7 +94,7 @@ impl Svg {
         );
     }
 
-    /// Draws a rectangle with its own colour and an optional tooltip.
+    /// Draws a rectangle in a colour with an optional tooltip.
     pub(super) fn tile(&mut self, fill: &str, at: At, width: f64, height: f64, title: &str) {
         let (x, y) = at;
         let _ = write!(
@@ -115,7 +115,7 @@ impl Svg {
             writeln!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
     }
 
-    /// Draws a point of the series `series` with its shape and an optional tooltip.
+    /// Draws a point in the shape of the series with an optional tooltip.
     pub(super) fn mark(&mut self, series: usize, at: At, title: &str) {
         let shape = shape(series % SHAPES, at);
         let _ = match title {
@@ -160,12 +160,12 @@ impl Svg {
 }
 
 impl Drawing {
-    /// Returns an element for a page that contains [`STYLE`], with a class of the page.
+    /// Returns an SVG element with the given class, for a page that contains [`STYLE`].
     pub(in crate::report) fn embedded(&self, class: &str) -> String {
         self.element(class, "")
     }
 
-    /// Returns a separate SVG file.
+    /// Returns the text of a separate SVG file.
     pub(in crate::report) fn document(&self) -> String {
         self.element("", &format!("<style>{STYLE}</style>\n"))
     }
@@ -187,7 +187,7 @@ const COLORS: usize = 8;
 const SHAPES: usize = 7;
 const DASHES: usize = 4;
 
-/// Returns the element of a point without its end.
+/// Returns the opening of the element of a point.
 fn shape(index: usize, (x, y): At) -> String {
     let polygon = |class: &str, corners: &[At]| {
         let at = |(dx, dy): &At| format!("{:.1},{:.1}", x + dx, y + dy);
@@ -213,8 +213,8 @@ fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-/// Estimates the width of a text at the size of names and ticks. Fonts differ between browsers; the
-/// estimate only decides when a row is full.
+/// Estimates the width of a text at the size of names and ticks. Fonts differ between browsers, so
+/// the estimate only decides when a row is full.
 pub(super) fn width_of(text: &str) -> f64 {
     text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
 }
@@ -228,7 +228,7 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
     format!("{}...", start.trim_end())
 }
 
-/// Breaks a text into lines of about `letters` characters at most.
+/// Breaks a text into lines of at most about `letters` characters.
 fn wrap(text: &str, letters: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -243,8 +243,7 @@ fn wrap(text: &str, letters: f64) -> Vec<String> {
     lines
 }
 
-/// The style sheet of a drawing in light and dark mode; an `svg.plot` needs it in the drawing or in
-/// its page.
+/// The style sheet of a drawing in light and dark mode; the drawing or its page must contain it.
 ///
 /// The palette is that of Okabe and Ito ("Color Universal Design", 2008), with yellow and sky blue
 /// darkened to be legible on white, and lightened counterparts on dark. Print is always light.

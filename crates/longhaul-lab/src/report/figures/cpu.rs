@@ -10,10 +10,10 @@ use super::facet::{Common, Facets};
 use super::{Chart, Figure};
 use crate::report::chart::{Bar, BarChart};
 
-/// The bars of a tool: CPU seconds per GB of its runs, by path.
+/// CPU seconds per GB of every run, by tool and path.
 type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
 
-/// The most bars per tool; the table of all runs has all.
+/// The most bars per tool; the table of runs has all values.
 const MOST_BARS: usize = 32;
 
 /// Returns figures of CPU seconds per GB of both ends together, one chart per kind of work.
@@ -60,8 +60,9 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
     figures.collect()
 }
 
-/// Returns CPU seconds per GB copied. For a memory test the GB that crossed the path count, because
-/// the tool's own figure excludes the omitted seconds, which need CPU time too.
+/// Returns CPU seconds per GB. For a copy the GB are those copied; for a memory test those that
+/// crossed the path, because the tool's figure excludes the omitted seconds, which also need CPU
+/// time.
 fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
     let seconds = run.cpu?.total_seconds();
     let stated = run.bytes.map(|bytes| bytes.get() as f64);

@@ -5,7 +5,7 @@ use crate::report::chart::{Axis, Scale, plain};
 /// A quantity that a plan can vary and a figure can have on its x axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dimension {
-    /// Round-trip time in ms, for paths without a given length.
+    /// Round-trip time in ms, for paths without a stated length.
     Rtt,
     /// Length in statute miles of fibre.
     Miles,
@@ -111,7 +111,7 @@ impl Dimension {
     }
 
     /// Creates an axis with a tick at each of `values`: linear from zero for time and distance,
-    /// logarithmic for the others, which plans vary by factors.
+    /// logarithmic for other dimensions, which plans vary by factors.
     pub(super) fn axis(self, values: &[f64]) -> Axis {
         let scale = match self {
             Dimension::Rtt | Dimension::Miles => {
@@ -140,7 +140,7 @@ fn bytes(value: f64) -> String {
     if less_off < off { decimal } else { binary }
 }
 
-/// Formats `1e-4`, `2.5e-3`; values from a tenth on without an exponent.
+/// Formats a value like `1e-4` or `2.5e-3`; values of at least 0.1 have no exponent.
 fn scientific(value: f64) -> String {
     if value >= 0.1 { plain(value) } else { format!("{value:e}") }
 }

@@ -8,7 +8,7 @@ use super::{Columns, Dimension, Figure};
 use crate::reference::published;
 
 /// Returns throughput against distance with the two figures of merit of UltraScience Net: the
-/// standard deviation at each distance, and the decrease per mile beyond the shortest.
+/// standard deviation at each distance, and the decrease per mile from the shortest distance on.
 pub(super) fn distance(facets: &Facets<'_>) -> Option<Figure> {
     let figure = profile(facets, Dimension::Miles)?;
     let mut lines = Vec::new();

@@ -8,15 +8,15 @@ use longhaul_core::result::{Outcome, RunRecord};
 use super::Dimension;
 use crate::archive::Contents;
 
-/// The most combinations of entries and settings that one panel can show as lines.
+/// The most combinations of entries and settings that a panel shows as lines.
 const MOST_VARIANTS: usize = 12;
 
-/// The valid runs, grouped by the properties that a figure can distinguish.
+/// The valid runs, grouped by the properties that figures distinguish.
 pub(super) struct Facets<'a> {
     pub(super) all: Vec<Facet<'a>>,
-    /// The entries of the plan, each with its driver.
+    /// The entries of the plan, with their drivers.
     entries: Vec<(String, String)>,
-    /// The entries with each of their settings, and their drivers.
+    /// The combinations of entries and settings, with their drivers.
     variants: Vec<(String, String)>,
     /// The dimensions with more than one value.
     pub(super) varying: Vec<Dimension>,
@@ -29,11 +29,11 @@ pub(super) struct Facet<'a> {
     variant: usize,
     pub(super) gbps: f64,
     values: [Option<f64>; Dimension::COUNT],
-    /// Further properties that must be equal for a comparison.
+    /// The other properties that must be equal for a comparison, as text.
     rest: String,
 }
 
-/// The common properties of the points of one panel.
+/// The common properties of the points of a panel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Common {
     /// The index of the work.
@@ -76,8 +76,8 @@ impl<'a> Facets<'a> {
         self.varying.contains(&dimension)
     }
 
-    /// Returns whether each setting of an entry gets its own line: not if a setting is on an axis,
-    /// and not if there are too many lines.
+    /// Returns whether each setting of an entry has a separate line. The settings share a line if
+    /// one of them is on an axis or if there would be too many lines.
     fn has_variants(&self, along: &[Dimension]) -> bool {
         let is_along = Dimension::SETTINGS.iter().any(|setting| along.contains(setting));
         !is_along && self.variants.len() <= MOST_VARIANTS
@@ -168,7 +168,8 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
         Content::Files { files: 1, size } => set(Dimension::Size, Some(size.get() as f64)),
         Content::Files { files, size } => {
             set(Dimension::Size, Some(size.get() as f64));
-            // The volume stays constant when a plan varies sizes with it.
+            // A plan may vary the file size at a constant volume, so runs are grouped by their
+            // volume.
             let volume = size.get().saturating_mul(*files) as f64;
             rest.push(format!("{} in files", Dimension::Size.named(volume)));
         }
@@ -181,7 +182,7 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
     (values, rest.join(", "))
 }
 
-/// Returns for example `iperf3, 8 streams`.
+/// Returns the name of an entry with a setting, for example `iperf3, 8 streams`.
 fn variant(entry: &str, row: &Row) -> String {
     let mut parts = vec![entry.to_owned()];
     parts.extend(row.streams.map(|count| Dimension::Streams.named(f64::from(count))));

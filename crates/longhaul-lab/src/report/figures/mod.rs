@@ -2,8 +2,8 @@
 //! varied, surfaces of two dimensions, repeats, throughput over time, CPU time, scaling and
 //! distance.
 //!
-//! Figures use valid runs only. If more combinations were measured than fit, the first ones are
-//! drawn and the figure states how many are omitted.
+//! Figures use valid runs only. If there are more combinations than a figure can show, it shows the
+//! first ones and states the number of omitted combinations.
 
 mod cpu;
 mod dimension;
@@ -30,7 +30,7 @@ pub(super) struct Figure {
     pub(super) id: String,
     pub(super) chart: Option<Chart>,
     pub(super) table: Option<Columns>,
-    /// Further remarks.
+    /// Remarks below the figure.
     pub(super) notes: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
     all
 }
 
-/// Returns the remark that panels were omitted.
+/// Returns the remark about omitted panels.
 fn shown(left_out: usize) -> String {
     match left_out {
         0 => String::new(),

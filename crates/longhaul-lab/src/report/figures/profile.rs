@@ -14,7 +14,7 @@ use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale}
 type Points = BTreeMap<usize, BTreeMap<u64, Vec<f64>>>;
 
 /// Returns throughput against one dimension: one line per entry, one panel per combination of the
-/// other varying properties.
+/// other dimensions.
 pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
     let mut panels: BTreeMap<Common, Points> = BTreeMap::new();
     for facet in &facets.all {
@@ -23,7 +23,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         let line = points.entry(facets.series(facet, &[dimension])).or_default();
         line.entry(x.to_bits()).or_default().push(facet.gbps);
     }
-    // A panel in which the dimension does not vary shows nothing.
+    // A panel with a single value of the dimension is omitted.
     panels.retain(|_, points| points.values().any(|line| line.len() > 1));
     if panels.is_empty() {
         return None;
@@ -137,8 +137,8 @@ fn references(
     found
 }
 
-/// Groups the runs by their common properties, line, and value of one dimension. Lines with one
-/// value are omitted.
+/// Groups the runs by their common properties, their line, and their value of one dimension. Lines
+/// with a single value are omitted.
 pub(super) fn groups<'f, 'a>(
     facets: &'f Facets<'a>,
     dimension: Dimension,

@@ -8,8 +8,8 @@ use super::{Chart, Columns, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// Returns the scale factor as Fermilab tabulated it: the joint throughput of several divided by
-/// their number times the throughput of one. 1 is perfect.
+/// Returns the scale factor as Fermilab tabulated it: the joint throughput of n clients or streams
+/// divided by n times the throughput of one. A factor of 1 is perfect scaling.
 pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figure> {
     let names = facets.names(&[dimension]);
     let what = if dimension == Dimension::Clients { "clients" } else { "streams" };

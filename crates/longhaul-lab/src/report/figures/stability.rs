@@ -8,9 +8,9 @@ use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
-/// The number of passes from which their spread is meaningful.
+/// The least number of passes for which a standard deviation is meaningful.
 const PASSES: usize = 5;
-/// The number of runs per line from which markers would overlap.
+/// The number of runs per line above which markers would overlap.
 const CLOSE: usize = 60;
 
 /// Returns each cell's throughput in each pass and its standard deviation.

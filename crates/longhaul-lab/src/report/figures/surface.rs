@@ -8,7 +8,8 @@ use super::facet::{Common, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::report::chart::HeatMap;
 
-/// Figures in Gb/s by window and number of streams, both stored as float bits, which sort alike.
+/// Figures in Gb/s by window and number of streams. The keys are float bits, which sort like the
+/// numbers.
 type Surface = BTreeMap<(u64, u64), Vec<f64>>;
 
 /// Returns throughput over numbers of streams and windows: one heat map per entry and path.

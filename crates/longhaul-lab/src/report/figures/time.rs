@@ -12,10 +12,10 @@ use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale}
 
 /// The most points of a line.
 const POINTS: f64 = 150.0;
-/// The shortest interval in seconds: samples come every 0.1 s, and two samples smooth the effect of
-/// a late one on its neighbour.
+/// The shortest interval in seconds: two sampling intervals of 0.1 s, to smooth the effect of a
+/// late sample.
 const SHORTEST: f64 = 0.2;
-/// The share of the steady rate from which a run counts as ramped up.
+/// The share of the steady rate at which the ramp-up ends.
 const RAMPED: f64 = 0.9;
 
 /// Returns the throughput over time of the run nearest the median of each cell: one figure per kind
@@ -101,7 +101,8 @@ fn chart(
     let ends: Vec<f64> =
         lines().filter_map(|line| line.points.last()).map(|point| point.x).collect();
     let longest = ends.iter().copied().fold(0.0, f64::max);
-    // A slow tool may take a hundred times as long; the start of the others is of interest.
+    // The figure ends at three times the median duration: a slow tool may take a hundred times as
+    // long, which would hide the start of the other lines.
     let shown_until = longest.min((median(&ends).unwrap_or(longest) * 3.0).max(2.0));
     let cut = shown_until < longest;
     for line in panels.iter_mut().flat_map(|panel| &mut panel.lines) {
@@ -133,7 +134,7 @@ fn typical<'f, 'a>(runs: &[&'f Facet<'a>]) -> Option<&'f Facet<'a>> {
     runs.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
 }
 
-/// Returns the ends of intervals and the Gb/s within them.
+/// Returns the ends of intervals in seconds and the rates within them in Gb/s.
 fn rates(samples: &[RunSample]) -> Vec<(f64, f64)> {
     let length = samples.last().map_or(0.0, |sample| sample.seconds);
     let interval = (length / POINTS).max(SHORTEST) * 0.95;
@@ -150,7 +151,7 @@ fn rates(samples: &[RunSample]) -> Vec<(f64, f64)> {
     rates
 }
 
-/// Returns the median rate of the second half.
+/// Returns the median rate of the second half of a run.
 fn steady(rates: &[(f64, f64)]) -> f64 {
     let later: Vec<f64> = rates[rates.len() / 2..].iter().map(|(_, rate)| *rate).collect();
     median(&later).unwrap_or_default()

@@ -37,7 +37,7 @@ pub fn html(contents: &Contents, table: &Table) -> String {
     frame(&format!("longhaul matrix: {}", plan.name), &main)
 }
 
-/// Returns a page that needs no network and no script.
+/// Returns a page that uses no network and no script.
 pub(super) fn frame(title: &str, main: &Markup) -> String {
     let document = markup! {
         (DOCTYPE)
@@ -52,7 +52,7 @@ pub(super) fn frame(title: &str, main: &Markup) -> String {
             body { main { (main) } }
         }
     };
-    // Markup is escaped already; characters that hide or reorder text are not.
+    // Maud escapes markup, but not characters that hide or reorder text.
     escape_lines(&document.into_string()).into_owned()
 }
 

@@ -5,7 +5,7 @@ use maud::{Markup, PreEscaped, html as markup};
 use crate::report::chart::Width;
 use crate::report::figures::{Columns, Figure};
 
-/// The lines of a table that are visible at once; longer tables fold.
+/// The number of visible lines of a table; longer tables are collapsed.
 const SHOWN: usize = 24;
 
 /// Returns all figures, each drawn for a page and for a phone.

@@ -5,8 +5,8 @@ use maud::{Markup, html as markup};
 
 use crate::table::{CellFigure, Row, Table};
 
-/// Returns the ratio of each row to the first row of the same work and setting, within passes;
-/// nothing for a matrix of one pass.
+/// Returns the ratio of each row to the first row with the same work and setting, within passes.
+/// The section is empty for a matrix of one pass.
 pub(super) fn section(table: &Table) -> Markup {
     let rows = table.rows.iter().filter(|row| {
         row.cells.iter().any(|cell| cell.ratio.is_some_and(|ratio| ratio.passes > 1))

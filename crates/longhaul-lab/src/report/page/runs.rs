@@ -26,7 +26,7 @@ pub(super) fn section(contents: &Contents) -> Markup {
     }
 }
 
-/// Names in order of appearance.
+/// Names in the order of appearance.
 #[derive(Default)]
 struct Order {
     known: std::collections::HashMap<String, usize>,
@@ -112,7 +112,7 @@ fn line(run: &RunRecord) -> Markup {
     }
 }
 
-/// Returns the 99.9th percentile of lateness in the worse direction, from the link's report.
+/// Returns the 99.9th percentile of lateness in ms in the worse direction, from the link's report.
 fn late_ms(run: &RunRecord) -> Option<f64> {
     let way = |way: &str| run.path.pointer(&format!("/{way}/lateness/p999_ms"))?.as_f64();
     Some(way("up")?.max(way("down")?))

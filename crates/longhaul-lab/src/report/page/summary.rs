@@ -59,20 +59,21 @@ fn tiles(contents: &Contents, table: &Table) -> Markup {
     }
 }
 
-/// Returns for each workload the fastest and the slowest row on the longest path with figures.
+/// Returns, per workload, a sentence about the fastest and the slowest row on the longest path with
+/// figures.
 fn sentences(table: &Table) -> Vec<String> {
     Workload::ALL.into_iter().filter_map(|work| sentence(table, work)).collect()
 }
 
 fn sentence(table: &Table, workload: Workload) -> Option<String> {
-    // Within one work: rows that moved other data are not compared.
+    // Only rows with the same work are compared: other rows moved other data.
     let measured = |row: &&Row| row.cells.iter().any(|cell| cell.median_bps.is_some());
     let work = &table.rows_of(workload).filter(measured).last()?.work;
     let rows = || table.rows_of(workload).filter(|row| row.work == *work);
     let has_figure = |column: usize| rows().any(|row| row.cells[column].median_bps.is_some());
     let paths = table.conditions.iter().enumerate().filter(|(column, _)| has_figure(*column));
     let (column, condition) = paths.max_by_key(|(_, condition)| condition.rtt)?;
-    // The best rate of each tool.
+    // The tools with the row and rate of their best figure.
     let mut best: Vec<(&str, &str, Rate)> = Vec::new();
     for row in rows() {
         let Some(rate) = row.cells[column].median_bps else { continue };

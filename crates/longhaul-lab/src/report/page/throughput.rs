@@ -9,7 +9,7 @@ use crate::reference::{Figure, published};
 use crate::report::text::{gbps, guarantees_in_words};
 use crate::table::{CellFigure, CellState, Row, Table};
 
-/// The columns of one table: paths that differ only in their length.
+/// The columns of one table: paths that differ only in their RTT or length.
 struct Columns<'a> {
     /// The common properties of the paths.
     common: &'a str,
@@ -17,8 +17,8 @@ struct Columns<'a> {
     all: Vec<(usize, &'a str)>,
 }
 
-/// Returns tables in the published form: tool, type, one column per round-trip time; one table per
-/// combination of the paths' other properties.
+/// Returns tables in the form of published matrices: tool, type, one column per round-trip time;
+/// one table per combination of the paths' other properties.
 pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
     let labels: Vec<String> = table.conditions.iter().map(Condition::label).collect();
     let groups = grouped(&labels);
@@ -50,7 +50,7 @@ fn grouped(labels: &[String]) -> Vec<Columns<'_>> {
             None => groups.push(Columns { common, all: vec![(index, length)] }),
         }
     }
-    // A table per column would not help if every group has one path.
+    // If every group has only one path, a table per group would have a single column.
     if groups.len() > 1 && groups.iter().all(|group| group.all.len() == 1) {
         let all = labels.iter().enumerate().map(|(index, label)| (index, label.as_str()));
         return vec![Columns { common: "", all: all.collect() }];
@@ -144,7 +144,8 @@ fn range(cell: &CellFigure) -> Option<String> {
     }
 }
 
-/// Returns `P1 7.36`, or the smallest and the largest of several.
+/// Returns the source and figure in Gb/s, as `P1 7.36`, or the smallest and the largest of several
+/// figures.
 fn reference(figures: &[&Figure]) -> Option<String> {
     let figure = |figure: &Figure| gbps(Rate::from_bps((figure.gbps * 1e9).round() as u64));
     let least = figures.iter().min_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
