@@ -3,7 +3,7 @@
 use super::{PciFacts, Seen};
 use crate::units::Bytes;
 
-/// A directory to copy from or to, and the devices below it.
+/// A directory to copy from or to, and the devices that store it.
 #[derive(Debug, Clone)]
 pub struct DiskFacts {
     /// The directory as the user named it.
@@ -16,13 +16,13 @@ pub struct DiskFacts {
     pub room: Seen<(Bytes, Bytes)>,
     /// The name of the block device; `None` if the file system has none.
     pub device: Seen<Option<String>>,
-    /// The active I/O scheduler of that device or the first one below it.
+    /// The active I/O scheduler of `device`, or of the first device below a RAID or volume.
     pub scheduler: Seen<String>,
     /// The read-ahead of the kernel.
     pub read_ahead: Seen<Bytes>,
     /// True if the disk is rotational.
     pub rotational: Seen<bool>,
-    /// The NUMA node of the first device below; `None` if it has none.
+    /// The NUMA node of that device; `None` if it has none.
     pub node: Seen<Option<u32>>,
     /// The PCI device; `None` if the disk is not on PCI.
     pub pci: Seen<Option<PciFacts>>,

@@ -8,7 +8,8 @@ use crate::units::{Bytes, Rate};
 pub struct InterfaceFacts {
     /// The name of the interface.
     pub name: String,
-    /// The number of interfaces that share the load, including this one: the ports of a bond.
+    /// The number of interfaces that share the load, including this one, such as the ports of a
+    /// bond.
     pub sharers: u32,
     /// The kind of interface.
     pub kind: InterfaceKind,
@@ -99,9 +100,9 @@ pub struct Rings {
 /// Interrupt coalescing (ethtool(8), `-c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalescing {
-    /// True if it adapts to the traffic.
+    /// True if the driver adapts the wait to the received traffic.
     pub adaptive_receive: bool,
-    /// The wait after a received packet in microseconds.
+    /// The time from a received packet to its interrupt, in microseconds.
     pub receive_us: u32,
 }
 
@@ -145,7 +146,7 @@ pub struct PciFacts {
     pub link: Seen<Option<PcieLink>>,
     /// The fastest link that the device supports.
     pub link_max: Seen<Option<PcieLink>>,
-    /// The configured payload of a packet on the bus.
+    /// The configured maximum payload of a packet on the bus (`MaxPayload`).
     pub payload: Seen<Bytes>,
     /// The largest payload that the device and all bridges above it support.
     pub payload_supported: Seen<Bytes>,

@@ -21,8 +21,8 @@ fn window(target: &Target) -> u64 {
     target.bdp().get().div_ceil(connections(target))
 }
 
-/// Returns the buffer for that window: twice its size. The window that the kernel offers is about
-/// half of a receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst), and the
+/// Returns the buffer size for [`window`]: twice the window. The window that the kernel offers is
+/// about half of a receive buffer (tcp_adv_win_scale 1, Documentation/networking/ip-sysctl.rst). The
 /// kernel makes a send buffer twice the window (tcp_sndbuf_expand in net/ipv4/tcp_input.c).
 fn buffer(target: &Target) -> u64 {
     (2 * window(target)).next_multiple_of(MIB).min(LARGEST_BUFFER)
@@ -96,8 +96,8 @@ pub(super) fn asked_send(host: &HostFacts, target: &Target) -> Answer {
     asked(host, target, "net.core.wmem_max")
 }
 
-/// Judges the limit of buffers that a program requests. A request disables autotuning, and the
-/// kernel doubles it (socket(7)). UDP has no autotuning.
+/// Judges the largest buffer that a program can request. The kernel doubles the requested size
+/// (socket(7)) and does not autotune this buffer. UDP buffers are never autotuned.
 fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
@@ -129,8 +129,9 @@ fn switched_on(host: &HostFacts, name: &str, why: &str) -> Answer {
     judgement.wanted("on").why(why).set(name, 1).answer()
 }
 
-/// Judges tcp_mem, whose numbers are pages: below the first TCP is not limited, from the second on
-/// every connection's buffers shrink, above the third allocations fail (tcp(7)).
+/// Judges tcp_mem, three numbers of pages (tcp(7)). Below the first number the kernel does not
+/// limit TCP. From the second number on, it shrinks the buffers of every connection. Above the
+/// third number, allocations fail.
 pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
     let (name, page) = ("net.ipv4.tcp_mem", host.page_bytes.max(1));
     let seen = host.number(name, 1)? * page;
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!((connections(&hundred), window(&hundred)), (2, 625_000_000));
         assert_eq!(buffer(&hundred), 1193 * MIB);
         assert!(arithmetic(&hundred).contains("over 2 connections"), "{}", arithmetic(&hundred));
-        // Twice the share of each of 14 connections, below the largest buffer.
+        // 14 connections: twice the window of one is less than the largest buffer.
         assert_eq!((connections(&target(400, 300)), buffer(&target(400, 300))), (14, 2044 * MIB));
         assert_eq!(connections(&target(1, 0)), 1);
     }

@@ -18,7 +18,7 @@ pub struct LinkPlan {
     pub up: LinkDirection,
     /// From far to near.
     pub down: LinkDirection,
-    /// The MTU in bytes of IP packet.
+    /// The MTU: the size of the largest IP packet in bytes.
     #[serde(default = "LinkPlan::default_mtu")]
     pub mtu: u32,
     /// The seed of all random decisions: the same seed makes the same decisions about the same

@@ -1,4 +1,4 @@
-//! Sets of segments by their number in a direction, from 1.
+//! Sets of segments. The segments of a direction are numbered from 1.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Segments by number, once or periodically: `3,17,100-105` or, in every 1000, `5-9/1000`.
+/// A set of segment numbers. `3,17,100-105` selects each segment once; `5-9/1000` selects the
+/// segments 5 to 9 of every 1000.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SegmentSet {
@@ -54,7 +55,8 @@ impl SegmentSet {
         self.ranges.is_empty()
     }
 
-    /// Returns the first and last number of the first run that ends at `from` or later.
+    /// Returns the first and last number of the first range that ends at `from` or later. The
+    /// ranges of a periodic set continue without end.
     pub fn run_from(&self, from: u64) -> Option<(u64, u64)> {
         let period = self.period.unwrap_or(u64::MAX);
         let from = from.max(1);

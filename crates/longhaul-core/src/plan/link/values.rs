@@ -101,7 +101,8 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Returns a seed for an identity. Equal identities have equal seeds; other seeds are independent.
+/// Derives a seed from `root` and `identity`. Equal arguments give equal seeds; different arguments
+/// give independent seeds.
 ///
 /// An experiment passes its own seed as `root` and, for example, its name, the cell and the number
 /// of the repeat as `identity`. The result is below 2^53, so that every JSON parser keeps it.

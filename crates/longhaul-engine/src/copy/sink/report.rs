@@ -17,18 +17,18 @@ use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
 
-/// The type of a channel that only ends.
+/// The type of a channel without messages: a receiver only waits until the sender is dropped.
 pub(super) type Never = std::convert::Infallible;
 
 /// The longest time between two checkpoints.
 const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
-/// The least time between two checkpoints: 250 MB at 10 Gb/s.
+/// The shortest time between two checkpoints. At 10 Gb/s 250 MB arrive in this time.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
-/// The bytes after which a checkpoint does not wait for [`CHECKPOINT`].
+/// The number of new bytes from which a checkpoint is written before [`CHECKPOINT`] has passed.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
-/// Reports the progress to the source until the other end of `over` is dropped, also during the
-/// last operations, which can take long: silence ends a session.
+/// Reports the progress to the source until the sender of `over` is dropped. The reports continue
+/// during the last operations, which can take long, because the source ends a silent session.
 pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicBool) {
     let mut limited = shared.context.progress.limit();
     let clocks = [
@@ -72,23 +72,23 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
             if limit == limited {
                 return Ok(());
             }
-            // Only a sink that is the client is asked to change it.
+            // Only a client changes the limit: its user sends it SIGUSR1 or SIGUSR2.
             limited = limit;
             shared.context.control.send(&SinkMessage::Limit { rate_bps: limit })
         });
-        // A source that has heard of the end may have left.
+        // After the report of the end the source may disconnect, so an error is no failure.
         if !shared.books.finished.load(Ordering::Relaxed) {
             shared.context.cancel.check(told);
         }
     }
 }
 
-/// Writes checkpoints until the other end of `over` is dropped.
+/// Writes checkpoints until the sender of `over` is dropped.
 pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
     let (mut last, mut bytes) = (Instant::now(), 0);
     while over.recv_timeout(CHECKPOINT_LOOK) == Err(RecvTimeoutError::Timeout) {
         let written = shared.books.ledger.written_bytes();
-        // Less where bytes of an earlier attempt are of no use.
+        // The number decreases if bytes of an earlier attempt turn out to be unusable.
         if written.abs_diff(bytes) >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT {
             shared.checkpoint();
             (last, bytes) = (Instant::now(), written);
@@ -96,12 +96,12 @@ pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
     }
 }
 
-/// Waits until every entry is settled, completes the target, and reports the end.
+/// Waits until every entry is complete or has failed, completes the target, and reports the end.
 pub(super) fn conclude(shared: &Shared<'_>) {
     let Some(standing) = shared.books.ledger.wait_complete() else { return };
     let concluded = shared.complete(&standing).and_then(|report| {
         shared.show_progress();
-        // Before the message, upon which the source closes the channel.
+        // This must precede the message, because the source closes the channel when it arrives.
         shared.books.finished.store(true, Ordering::Relaxed);
         shared.context.control.send(&SinkMessage::Finished(report.clone()))?;
         *lock(&shared.books.report) = Some((report, Instant::now()));
@@ -111,7 +111,7 @@ pub(super) fn conclude(shared: &Shared<'_>) {
 }
 
 impl Shared<'_> {
-    /// The error of a copy without progress for too long.
+    /// Returns an error if the copy has made no progress for too long.
     fn stalled(&self) -> Option<EngineError> {
         let working = [&self.meters.writing, &self.meters.syncing, &self.meters.checking]
             .map(StageClock::is_running);
@@ -126,12 +126,13 @@ impl Shared<'_> {
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 
-    /// True if the source stays although the copy ended long ago.
+    /// True if the copy ended more than [`SILENCE_LIMIT`] ago. A source that still sends messages
+    /// then violates the protocol.
     pub(super) fn lingers(&self) -> bool {
         lock(&self.books.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
     }
 
-    /// Updates the progress; returns the entries put in place since the last call.
+    /// Updates the progress, and returns the entries that got their final name since the last call.
     fn show_progress(&self) -> Vec<u64> {
         let standing = self.books.ledger.standing(DONE_BATCH);
         let progress = self.context.progress;
@@ -144,7 +145,8 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Makes names durable, applies the attributes of directories, and sums up.
+    /// Makes hard links, deletes extra files, applies the attributes of directories, makes names
+    /// durable, and returns the report.
     fn complete(&self, standing: &Standing) -> Result<SinkReport> {
         let mut durable = self.context.options.durable && self.store.keeps();
         let (mut deleted, mut manifest) = (0, None);
@@ -152,7 +154,7 @@ impl Shared<'_> {
             self.make_hard_links()?;
             deleted = self.delete_extras()?;
             manifest = self.tell_digests()?;
-            // Deepest first: a directory's time changes when something is made in it.
+            // Deepest first, because a new entry changes the time of its directory.
             for (path, attributes, _) in lock(&self.books.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
                     self.tell_failed(None, &path, "finish", &error)?;
@@ -164,9 +166,10 @@ impl Shared<'_> {
             }
             Ok(())
         })?;
-        // Before the source hears of the end, so that nothing is left when its command is over.
+        // This precedes the report of the end, so that no journal remains when the command ends.
         self.recorder.end(true);
-        // The last name that changes in the target was the journal's.
+        // The removal of the journal was the last change in the target directory, so that its
+        // modification time can be set now.
         if let Some(attributes) = lock(&self.books.top).take()
             && let Err(error) = self.meters.syncing.time(|| self.finisher.finish_top(&attributes))
         {

@@ -39,20 +39,21 @@ use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// Writers, each with one write in flight: as many as the source has readers.
+/// The number of writer threads, equal to the number of readers of the source. Each has one write
+/// in flight.
 pub(crate) const WRITERS: usize = 4;
-/// Blocks that wait for a writer; the pool bounds them further.
+/// The most blocks that wait for a writer. The buffers of the pool can be a lower limit.
 const WRITE_QUEUE: usize = 64;
-/// Waves of whole files that wait to be synced; beyond, writers wait too.
+/// The most batches of complete files that wait for a sync. If the queue is full, the writers wait.
 const FINISH_QUEUE: usize = 256;
-/// The longest wait for an earlier attempt to release the journal: its end of a broken connection
-/// notices the silence first.
+/// The longest wait for an earlier attempt to release the journal. It exceeds [`SILENCE_LIMIT`],
+/// because a sink with a broken connection ends only after that time.
 const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
 /// The longest time for receiving the data in flight from a source that has left.
 const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / HASTE);
-/// The time without data after which nothing more is in flight.
+/// The time without data after which the sink assumes that no data are in flight.
 const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
 
 /// A target that is ready to receive a copy.
@@ -74,7 +75,7 @@ pub(in crate::copy) struct SinkOutcome {
     pub(in crate::copy) tcp: Vec<TcpInfo>,
     /// The report of the source, if it sent one.
     pub(in crate::copy) source: Option<SourceReport>,
-    /// The time at which everything was in place.
+    /// The time at which the sink reported the end of the copy.
     pub(in crate::copy) completed: Instant,
 }
 
@@ -200,7 +201,7 @@ impl Shared<'_> {
         thread::scope(|scope| {
             let (received, to_write) = bounded(WRITE_QUEUE);
             let (whole, to_finish) = bounded(FINISH_QUEUE);
-            // As many as the journal of an earlier attempt names.
+            // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
             let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
                 let mut receiver =
@@ -265,7 +266,7 @@ impl Shared<'_> {
             drop(onward);
             dialing.thread().unpark();
             match followed {
-                // The source closes the channel after the report of the end.
+                // The copy is complete, and the source has closed the channel.
                 Err(_) if self.books.finished.load(Ordering::Relaxed) => {
                     self.context.cancel.release();
                 }
@@ -281,7 +282,8 @@ impl Shared<'_> {
         tcp.into_inner().unwrap_or_default()
     }
 
-    /// Receives the data in flight from a source that has left: a later attempt reuses them.
+    /// Receives the data that were in flight when the source disconnected, so that a later attempt
+    /// can reuse them.
     fn drain(&self) {
         let deadline = Instant::now() + DRAIN_LIMIT;
         let arrived = || self.context.arrived.load(Ordering::Relaxed);

@@ -13,17 +13,17 @@ use crate::copy::quota::{QuotaUse, occupied};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// File systems that compress, and so may hold more than they have free (linux/magic.h: ZFS,
-/// bcachefs).
+/// The magic numbers of ZFS and bcachefs (linux/magic.h). They compress files, so that a file can
+/// take less space than its size.
 const COMPRESSING: [u64; 2] = [0x2fc1_2fc1, 0xca45_1a4e];
 
-/// The account of one copy.
+/// The space that one copy needs and that its file system has.
 pub(super) struct Space {
-    /// The target's directory and its device; `None` where nothing is stored.
+    /// The target's directory and its device; `None` if the copy stores no files.
     target: Option<(OwnedFd, u64)>,
     path: PathBuf,
     reserve: MinFree,
-    /// True if the file system compresses: it can hold more than its free space.
+    /// True if the file system is one of [`COMPRESSING`].
     compresses: bool,
     account: Mutex<Account>,
     quota: Option<Arc<QuotaUse>>,
@@ -32,19 +32,20 @@ pub(super) struct Space {
 /// The bytes that files need.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Need {
-    /// Before the file that is replaced is gone; of several files, the largest.
+    /// The bytes until the replaced file is removed. For several files, this is the
+    /// largest of their values.
     pub(super) at_once: u64,
-    /// In the end.
+    /// The additional bytes after all replaced files are removed.
     pub(super) lasting: u64,
 }
 
 impl Need {
-    /// A file of `bytes` that replaces one of `replaced`.
+    /// Returns the need of a file of `bytes` that replaces a file of `replaced` bytes.
     pub(super) fn of(bytes: u64, replaced: u64) -> Self {
         Need { at_once: bytes, lasting: bytes.saturating_sub(replaced) }
     }
 
-    /// This and another.
+    /// Returns the need of both.
     pub(super) fn and(self, other: Need) -> Self {
         Need {
             at_once: self.at_once.max(other.at_once),
@@ -55,16 +56,16 @@ impl Need {
 
 #[derive(Default)]
 struct Account {
-    /// Bytes that announced files need.
+    /// The bytes that announced files need.
     claimed: u64,
-    /// Those of them that are on the disk, or no longer needed.
+    /// The claimed bytes that are on the disk or no longer needed.
     settled: u64,
-    /// Claims up to here fit, as the last look at the file system found.
+    /// The largest value of `claimed` that fits, according to the last query of the file system.
     fits: u64,
 }
 
 impl Space {
-    /// The space of a copy to `destination`.
+    /// Returns the space of a copy to `destination`.
     pub(super) fn of(destination: &Destination) -> Self {
         match destination {
             Destination::Directory { tree, path, .. } => {
@@ -75,7 +76,7 @@ impl Space {
         }
     }
 
-    /// The space below the directory `base`, called `path` in messages.
+    /// Returns the space of the file system of `base`. Messages name the directory `path`.
     fn new(base: Option<OwnedFd>, path: &Path, reserve: MinFree) -> Self {
         let target = base.and_then(|base| {
             let device = fstat(&base).ok()?.st_dev;
@@ -88,12 +89,12 @@ impl Space {
         Space { target, path, reserve, compresses, account: Mutex::default(), quota: None }
     }
 
-    /// True if files on `device` take space from this account.
+    /// True if this account covers the files on `device`.
     pub(super) fn covers(&self, device: u64) -> bool {
         self.target.as_ref().is_some_and(|(_, own)| *own == device)
     }
 
-    /// Fails if `need` does not fit beside all that is claimed.
+    /// Fails if `need` does not fit in addition to all claims.
     pub(super) fn check(&self, need: Need) -> Result<()> {
         self.look(&mut lock(&self.account), need)
     }
@@ -109,13 +110,13 @@ impl Space {
         self.quota.is_some()
     }
 
-    /// Claims `bytes` of the quota, for one name.
+    /// Claims `bytes` of the quota for one directory entry, rounded up to blocks of 4 KiB.
     pub(super) fn claim_quota(&self, bytes: u64) -> Result<()> {
         self.quota.as_ref().map_or(Ok(()), |quota| quota.claim(bytes))
     }
 
-    /// Claims `need` for a file that is about to come, and returns the bytes to settle. Costs a
-    /// system call only where the last look does not suffice.
+    /// Claims `need` for an announced file, and returns the bytes to [`settle`](Self::settle).
+    /// Queries the file system only if the last query does not show that the file fits.
     pub(super) fn claim(&self, need: Need) -> Result<u64> {
         let mut account = lock(&self.account);
         self.look(&mut account, need)?;
@@ -123,7 +124,7 @@ impl Space {
         Ok(need.lasting)
     }
 
-    /// Notes that `bytes` of the claims are on the disk, or no longer needed.
+    /// Records that `bytes` of the claims are on the disk or no longer needed.
     pub(super) fn settle(&self, bytes: u64) {
         let mut account = lock(&self.account);
         account.settled = account.settled.saturating_add(bytes);
@@ -164,8 +165,8 @@ impl Space {
         Ok(())
     }
 
-    /// Bytes that are free, and how many of them stay so; `None` where the file system does not
-    /// say.
+    /// Returns the free bytes, and the number of them that must stay free. Returns `None` if the
+    /// file system does not report its size.
     fn free(&self) -> Option<(u64, u64)> {
         let (dir, _) = self.target.as_ref()?;
         let disk: StatVfs = fstatvfs(dir).ok()?;
@@ -185,7 +186,8 @@ impl Space {
     }
 }
 
-/// The bytes of a file system that stay free: shares are of what users can use, as df(1) counts.
+/// Returns the bytes of a file system that must stay free. A percentage refers to the size that
+/// df(1) uses, without the blocks reserved for root.
 pub(crate) fn reserve_of(disk: &StatVfs, reserve: MinFree) -> u64 {
     let blocks = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_add(disk.f_bavail);
     reserve.of(Bytes::new(blocks.saturating_mul(disk.f_frsize))).get()
@@ -211,11 +213,11 @@ mod tests {
         assert_eq!(space.claim(new(free / 2)).unwrap(), free / 2);
         let error = space.claim(new(free)).unwrap_err();
         assert!(matches!(error, EngineError::NoSpace { .. }), "{error}");
-        // Settled bytes are part of the free space that is read again.
+        // Here the settled bytes are still free, because no file was written.
         space.settle(free / 2);
         space.claim(new(free / 2)).unwrap();
         assert!(space.claim(new(u64::MAX)).is_err());
-        // A file that replaces one as large needs its space only for a while.
+        // A file that replaces one of the same size needs no lasting space.
         for _ in 0..4 {
             assert_eq!(space.claim(Need::of(free / 3, free / 3)).unwrap(), 0);
         }

@@ -1,4 +1,5 @@
-//! Removes temporary files that an earlier attempt of the same copy has left and no journal names.
+//! Removes the temporary files of an earlier attempt of the same copy, except those that the
+//! journal lists.
 //!
 //! A journal can be lost: another user may have replaced it, or it was damaged. The temporary files
 //! of its attempt still carry the token of the copy. Each directory is swept once, before this
@@ -21,23 +22,25 @@ pub(super) struct Sweep {
     token: u32,
     /// The device and inode of each temporary file that the journal names.
     kept: HashSet<(u64, u64)>,
-    /// The device and inode of each directory that was swept: it can have several paths.
+    /// The device and inode of each directory that was swept. A path does not identify a directory,
+    /// because it can have several paths.
     swept: Mutex<HashSet<(u64, u64)>>,
 }
 
 impl Sweep {
-    /// A sweep for the copy of `token`, which spares the temporary files that `past` names.
+    /// Creates the sweep of the copy with `token`. It keeps the temporary files that
+    /// the journal `past` lists.
     pub(super) fn new(token: u32, past: &Past) -> Self {
         Sweep { token, kept: past.temporaries(), swept: Mutex::default() }
     }
 
-    /// Returns whether the journal names the file of this device and inode.
+    /// Returns whether the journal lists the file of this device and inode.
     pub(super) fn spares(&self, identity: (u64, u64)) -> bool {
         self.kept.contains(&identity)
     }
 
-    /// Sweeps the directory `fd`, unless that was done. Returns after it is done, also in another
-    /// thread.
+    /// Sweeps the directory `fd`, unless this attempt has swept it already. If another thread is
+    /// sweeping it, waits for that thread.
     pub(super) fn directory(&self, fd: &OwnedFd) {
         let Ok(stat) = fstat(fd) else { return };
         let mut swept = lock(&self.swept);
@@ -82,7 +85,7 @@ mod tests {
         assert!(hold(&live));
         std::os::unix::fs::chown(dir.path().join(&theirs), Some(4711), None)
             .expect("these tests run as root");
-        // The directory can have another path than the journal has.
+        // The path of the directory can differ from the path in the journal.
         let named = fs::metadata(dir.path().join(&kept)).unwrap();
         let id = FileId {
             device: named.dev(),
