@@ -1,3 +1,4 @@
+//! The fuzz target `blocks`; `fuzz/README.md` lists the targets and their inputs.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| longhaul_fuzz::run("blocks", data));

@@ -1,3 +1,4 @@
+//! The fuzz target `test_event`; `fuzz/README.md` lists the targets and their inputs.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| longhaul_fuzz::run("test_event", data));

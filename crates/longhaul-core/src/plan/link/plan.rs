@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_reads_back_and_unknown_fields_are_refused() {
+    fn a_document_reads_back_and_unknown_fields_are_ignored() {
         let mut plan = LinkPlan::symmetric(Duration::from_millis(45));
         plan.up.rate_bps = Some(Rate::from_bps(1_000_000_000));
         let text = serde_json::to_string(&plan).unwrap();
