@@ -109,7 +109,7 @@ pub fn join(process: BorrowedFd<'_>, user: bool) -> io::Result<()> {
 
 /// The first process of a PID namespace. It only adopts and reaps orphans.
 ///
-/// When it ends, the kernel kills every process of its namespace. It ends when the thread that
+/// The kernel kills every process of its namespace when it ends. It ends when the thread that
 /// started it ends for any reason.
 #[derive(Debug)]
 pub struct Init {
