@@ -57,8 +57,8 @@ pub use side::{
 };
 pub use test::{
     Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestResult, TestSample,
-    TestSummary,
+    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestPeer, TestResult,
+    TestSample, TestSummary,
 };
 pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

@@ -37,6 +37,9 @@ pub struct TestResult {
     /// The server that acted as the client, in a test between two servers.
     #[serde(default)]
     pub third_party: Option<String>,
+    /// The server's program in a test against another program; `None` if it is longhaul.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<TestPeer>,
     /// The plan of the test.
     pub plan: TestPlan,
     /// The reason for the end of the test.
@@ -56,6 +59,16 @@ pub struct TestResult {
     pub latency: Option<LatencyResult>,
     /// The reasons why the result may be misleading.
     pub warnings: Vec<Warning>,
+}
+
+/// The server's program in a test against another program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestPeer {
+    /// The name of the program, as in the scheme of its address.
+    pub program: String,
+    /// The version that the peer stated; `None` if its protocol has no version.
+    #[serde(default)]
+    pub version: Option<String>,
 }
 
 /// One direction of a bidirectional test.

@@ -143,6 +143,7 @@ impl TestResult {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             target,
             third_party: None,
+            peer: None,
             plan,
             end,
             summary: half.summary,

@@ -17,7 +17,7 @@ mod steady;
 mod words;
 
 pub use document::{
-    LinkSummary, SideSummary, StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestHalf,
+    LinkSummary, SideSummary, StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestHalf, TestPeer,
     TestResult, TestSample, TestSummary,
 };
 pub use facts::{EndFacts, TestFacts};

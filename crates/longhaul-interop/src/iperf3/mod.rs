@@ -1,0 +1,1 @@
+//! The protocol of iperf3 3.1 and later.

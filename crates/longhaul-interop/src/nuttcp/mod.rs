@@ -1,0 +1,1 @@
+//! The protocol of nuttcp 6.1 and later.

@@ -1,0 +1,1 @@
+//! STAMP (RFC 8762 and 8972) and TWAMP Light (RFC 5357, appendix I).
