@@ -25,9 +25,10 @@ const FEW_BYTES: f64 = 16.0 * 1448.0;
 /// Time constant of the estimate of random loss, in seconds.
 const RANDOM_SECONDS: f64 = 0.5;
 
-/// Bound over delivered rate before the first loss: without a queue, where a startup doubles its
-/// window in a round trip, and with one.
-const STARTUP: f64 = 2.0;
+/// Bound over delivered rate before the first loss: without a queue, and with one. A startup doubles
+/// its rate in a round trip, and the delivered rate of the last round trip is a round trip and a
+/// half old; three times that rate lets it double.
+const STARTUP: f64 = 3.0;
 const STARTUP_QUEUED: f64 = 1.1;
 /// Bound over delivered rate after a loss above [`LOSS_LIMIT`], and after a smaller one.
 const AFTER_LOSS: f64 = 0.7;
@@ -155,8 +156,7 @@ impl Bound {
         self.trip_rate = (self.trip_rate * kept).max(trip_rate);
         self.window_rate = (self.window_rate * kept).max(window_rate);
 
-        let queue = now.rtt.saturating_sub(now.least_rtt);
-        let queued = queue > now.least_rtt.mul_f64(QUEUE_SHARE).max(QUEUE_FLOOR);
+        let queued = is_queued(now.rtt, now.least_rtt);
         let retransmitted = now.retransmitted.saturating_sub(first.retransmitted) as f64;
         let sent = now.acked.saturating_sub(first.acked) as f64 + retransmitted;
         let loss = retransmitted / sent.max(1.0);
@@ -194,6 +194,11 @@ impl Lowered {
         let growth = if used { growth.powf((now - self.grown).as_secs_f64()) } else { 1.0 };
         Lowered { rate: self.rate * growth, grown: now, ..self }
     }
+}
+
+/// True if the smoothed RTT `rtt` exceeds `least` by the delay of a queue.
+pub(super) fn is_queued(rtt: Duration, least: Duration) -> bool {
+    rtt.saturating_sub(least) > least.mul_f64(QUEUE_SHARE).max(QUEUE_FLOOR)
 }
 
 /// Returns the bytes per second acknowledged between two samples.

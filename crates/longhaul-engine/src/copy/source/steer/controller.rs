@@ -8,8 +8,9 @@ use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::tcp::TcpInfo;
 
+use super::bound::is_queued;
 use super::nice::NicePacer;
-use super::policy::{Decision, StreamPolicy, WindowStats};
+use super::policy::{Decision, StreamPolicy, WORTH, WindowStats};
 use super::steered::rate_of;
 use crate::copy::source::shared::Shared;
 
@@ -25,6 +26,8 @@ struct Reading {
     resent: u64,
     sending: Duration,
     host: HostTimes,
+    /// The time that windows limited each connection.
+    window_limited: Vec<Duration>,
 }
 
 /// Controls the streams of a copy; called every tick.
@@ -36,6 +39,8 @@ pub(in crate::copy::source) struct StreamController<'a> {
     /// With `--dedicated`: no [`Pacemaker`](super::Pacemaker) keeps the user's limit.
     dedicated: bool,
     window: Option<Reading>,
+    /// The time and the acknowledged bytes in the middle of the window.
+    middle: Option<(Instant, u64)>,
     /// The rate limit and the number of connections in force.
     paced: Option<(Option<Rate>, usize)>,
     last: Option<(Instant, u64)>,
@@ -58,6 +63,7 @@ impl<'a> StreamController<'a> {
             nice_pacer,
             dedicated: options.dedicated,
             window: None,
+            middle: None,
             paced: None,
             last: None,
             path: None,
@@ -91,10 +97,14 @@ impl<'a> StreamController<'a> {
             return;
         };
         let rtt = infos.iter().map(|info| info.rtt).max().unwrap_or_default();
-        if now.at - then.at < SHORTEST_WINDOW.max(rtt * SETTLING_TRIPS) {
+        let length = SHORTEST_WINDOW.max(rtt * SETTLING_TRIPS);
+        if now.at - then.at >= length / 2 && self.middle.is_none() {
+            self.middle = Some((now.at, now.acked));
+        }
+        if now.at - then.at < length {
             return;
         }
-        let seen = WindowStats::between(then, &now, infos.len() as u32);
+        let seen = WindowStats::between(then, self.middle.take(), &now, infos);
         self.window = Some(now);
         let congestion = self.shared.steered.congestion().unwrap_or_default();
         let decision = self.policy.decide(seen, limit, &congestion);
@@ -108,6 +118,7 @@ impl<'a> StreamController<'a> {
             resent: infos.iter().map(|info| info.retransmitted_bytes).sum(),
             sending: self.shared.meters.sending.busy(),
             host: HostTimes::now().ok()?,
+            window_limited: infos.iter().map(window_limited).collect(),
         })
     }
 
@@ -154,17 +165,44 @@ impl<'a> StreamController<'a> {
     }
 }
 
+/// Returns the time that the receive window or the send buffer limited a connection.
+fn window_limited(info: &TcpInfo) -> Duration {
+    info.receive_window_limited + info.send_buffer_limited
+}
+
 impl WindowStats {
-    fn between(then: &Reading, now: &Reading, streams: u32) -> Self {
-        let seconds = (now.at - then.at).as_secs_f64();
+    /// Returns the measurements between two readings, with the reading in their `middle` and
+    /// `infos`, the state of the connections at the end.
+    fn between(
+        then: &Reading,
+        middle: Option<(Instant, u64)>,
+        now: &Reading,
+        infos: &[TcpInfo],
+    ) -> Self {
+        let rate = |(from, before): (Instant, u64), (to, after): (Instant, u64)| {
+            after.saturating_sub(before) as f64 / (to - from).as_secs_f64().max(1e-3)
+        };
+        let (start, end) = ((then.at, then.acked), (now.at, now.acked));
+        let middle = middle.unwrap_or(start);
         let acked = now.acked.saturating_sub(then.acked);
+        let time = now.at - then.at;
         let sending = now.sending.saturating_sub(then.sending).as_secs_f64();
+        let limited =
+            infos.iter().zip(&now.window_limited).enumerate().filter(|(number, (info, now))| {
+                let before = then.window_limited.get(*number).copied().unwrap_or_default();
+                info.delivery_app_limited || now.saturating_sub(before) > time / 2
+            });
+        let rtt = infos.iter().map(|info| info.rtt).min().unwrap_or_default();
+        let least = infos.iter().filter_map(|info| info.min_rtt).min().unwrap_or_default();
         WindowStats {
-            streams,
-            rate: acked as f64 / seconds,
+            streams: infos.len() as u32,
+            rate: rate(start, end),
             loss: now.resent.saturating_sub(then.resent) as f64 / acked.max(1) as f64,
-            sending: sending / (seconds * f64::from(streams)),
+            sending: sending / (time.as_secs_f64() * infos.len() as f64),
             cpu: now.host.busy_since(&then.host),
+            growing: rate(middle, end) > WORTH * rate(start, middle),
+            limited: limited.count() as f64 / infos.len() as f64,
+            queued: is_queued(rtt, least),
         }
     }
 }

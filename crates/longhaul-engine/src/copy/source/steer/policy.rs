@@ -8,9 +8,11 @@ use super::steered::rate_of;
 use crate::copy::streams::{FIRST_STREAMS, MOST_STREAMS};
 
 /// The least increase of the rate that keeps more connections.
-const WORTH: f64 = 1.1;
+pub(super) const WORTH: f64 = 1.1;
 /// The share of the time from which on the network limits the senders.
 const HELD_UP: f64 = 0.5;
+/// The share of the connections that the sender or a window limits from which on more of them help.
+const LIMITED: f64 = 0.5;
 /// The share of the host's processor time that counts as full.
 const CPU_FULL: f64 = 0.95;
 /// Bytes sent again for each byte delivered from which on loss is what limits a window: one lost
@@ -20,7 +22,7 @@ const LOSSY: f64 = 5e-5;
 /// overrun a queue.
 const OVERRUN: f64 = 1e-3;
 
-/// The measurements of one window, of all connections together.
+/// The measurements of one window of time, of all connections together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WindowStats {
     /// Connections that are open.
@@ -33,6 +35,13 @@ pub(super) struct WindowStats {
     pub(super) sending: f64,
     /// The share of the host's processor time in use.
     pub(super) cpu: f64,
+    /// The second half of the window was faster than the first by [`WORTH`]: a startup.
+    pub(super) growing: bool,
+    /// The share of the connections that the sending thread, the send buffer or the receive window
+    /// limits, not the congestion window.
+    pub(super) limited: f64,
+    /// Packets wait in a queue of the path.
+    pub(super) queued: bool,
 }
 
 /// A decision.
@@ -142,6 +151,12 @@ impl StreamPolicy {
         if !self.free || limit.is_some() || !held_up || seen.streams < self.wanted {
             return Decision::Keep;
         }
+        // One BBR connection fills a path, and further ones would only take the share of others.
+        // Loss-based ones grow slowly on a long path, so that more of them fill it earlier.
+        let path_has_room = !congestion.starts_with("bbr") && !seen.queued;
+        if seen.growing || !(seen.limited >= LIMITED || path_has_room) {
+            return Decision::Keep;
+        }
         if let Some(reason) = self.why_stop(&seen) {
             self.free = false;
             return Decision::Stop { streams: seen.streams, reason };
@@ -173,7 +188,16 @@ mod tests {
     use super::*;
 
     fn seen(streams: u32, rate: f64) -> WindowStats {
-        WindowStats { streams, rate, loss: 0.0, sending: 0.9, cpu: 0.3 }
+        WindowStats {
+            streams,
+            rate,
+            loss: 0.0,
+            sending: 0.9,
+            cpu: 0.3,
+            growing: false,
+            limited: 1.0,
+            queued: false,
+        }
     }
 
     /// Follows `policy` over windows of a path on which so many connections bring `rate_of`, until
@@ -263,6 +287,19 @@ mod tests {
         }
         let decision = StreamPolicy::new(None, false).decide(idle, None, "cubic");
         assert_eq!(decision, Decision::Keep, "what limits is the disk");
+    }
+
+    #[test]
+    fn a_startup_and_a_full_path_get_no_more_connections() {
+        let decide = |seen, congestion| {
+            StreamPolicy::new(None, true).decide(seen, None, congestion) != Decision::Keep
+        };
+        let path_limits = WindowStats { limited: 0.25, ..seen(4, 1.0) };
+        assert!(decide(seen(4, 1.0), "bbr"), "the sender or a window limits");
+        assert!(!decide(WindowStats { growing: true, ..seen(4, 1.0) }, "bbr"));
+        assert!(!decide(path_limits, "bbr"));
+        assert!(decide(path_limits, "cubic"), "cubic grows slowly");
+        assert!(!decide(WindowStats { queued: true, ..path_limits }, "cubic"));
     }
 
     #[test]
