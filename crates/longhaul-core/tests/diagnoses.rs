@@ -3,7 +3,7 @@
 //! left out.
 
 use longhaul_core::diagnosis::judge;
-use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Limit, Resource, Verdict};
+use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Resource, TestLimit, Verdict};
 use longhaul_core::units::Rate;
 
 macro_rules! recorded {
@@ -147,7 +147,7 @@ fn of_two_ends_short_of_cores_the_copy_tells_which() {
         let tests = diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds);
         for (round, limit) in tests
             .filter(|round| round.reason.is_some())
-            .zip([Limit::SenderCpu, Limit::ReceiverCpu].into_iter().cycle())
+            .zip([TestLimit::SenderCpu, TestLimit::ReceiverCpu].into_iter().cycle())
         {
             let reason = round.reason.as_mut().unwrap();
             reason.limit = limit;
@@ -175,7 +175,7 @@ fn interrupts_and_memory_are_distinguished_from_a_busy_thread() {
         let mut diagnosis = read("sender-cpu");
         for round in diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds) {
             if let Some(reason) = &mut round.reason {
-                reason.limit = Limit::SenderCpu;
+                reason.limit = TestLimit::SenderCpu;
                 change(&mut reason.facts);
             }
         }

@@ -10,8 +10,8 @@ use super::cause::{
     round_with_account, thread_words, throttled,
 };
 use crate::result::{
-    CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Limit, Reason, Resource, StepRound,
-    TestFacts,
+    CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Reason, Resource, StepRound, TestFacts,
+    TestLimit,
 };
 use crate::units::Rate;
 
@@ -128,7 +128,7 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
         Some(Cause { resource, end, step, allows, by_quota: false, sentence })
     };
     let words = || reason.sentence.trim_start_matches("limited by ").to_owned();
-    if let Limit::TcpMemory = reason.limit {
+    if let TestLimit::TcpMemory = reason.limit {
         return cause(Resource::TcpMemory, reason.end, words());
     }
     for end in [End::Sender, End::Receiver] {
@@ -145,20 +145,28 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
         }
     }
     match reason.limit {
-        Limit::SenderCpu => cpu(diagnosis, End::Sender, reason, cause),
-        Limit::ReceiverCpu => cpu(diagnosis, End::Receiver, reason, cause),
-        Limit::HostDrops => cause(Resource::HostDrops, reason.end, words()),
-        Limit::Loss => cause(Resource::Loss, None, words()),
-        Limit::ReceiverWindow | Limit::SendBuffer | Limit::LinkRate | Limit::CongestionWindow
+        TestLimit::SenderCpu => cpu(diagnosis, End::Sender, reason, cause),
+        TestLimit::ReceiverCpu => cpu(diagnosis, End::Receiver, reason, cause),
+        TestLimit::HostDrops => cause(Resource::HostDrops, reason.end, words()),
+        TestLimit::Loss => cause(Resource::Loss, None, words()),
+        TestLimit::ReceiverWindow
+        | TestLimit::SendBuffer
+        | TestLimit::LinkRate
+        | TestLimit::CongestionWindow
             if lossy.is_some() =>
         {
             cause(Resource::Loss, None, loss_words(lossy.unwrap_or_default(), facts))
         }
-        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, words()),
-        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, words()),
-        Limit::LinkRate => cause(Resource::LinkRate, None, words()),
-        Limit::CongestionWindow => cause(Resource::CongestionWindow, Some(End::Sender), words()),
-        Limit::TcpMemory | Limit::Pacing | Limit::SendingProgram | Limit::Nothing => None,
+        TestLimit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, words()),
+        TestLimit::SendBuffer => cause(Resource::SenderWindow, reason.end, words()),
+        TestLimit::LinkRate => cause(Resource::LinkRate, None, words()),
+        TestLimit::CongestionWindow => {
+            cause(Resource::CongestionWindow, Some(End::Sender), words())
+        }
+        TestLimit::TcpMemory
+        | TestLimit::Pacing
+        | TestLimit::SendingProgram
+        | TestLimit::Nothing => None,
     }
 }
 

@@ -22,11 +22,12 @@ mod target;
 pub use bus::{Capability, PCIE_OVERHEAD_BYTES, express_capability, theoretical_maximum};
 pub use examine::{examine, summary};
 pub use facts::{
-    Cause, Chain, ClockFacts, Coalescing, DirectIo, DiskFacts, FirewallFacts, HostFacts, IdleState,
-    InterfaceFacts, InterfaceKind, Interrupt, Limit, MountFacts, Offloads, PathFacts, Pause,
-    PciFacts, PcieLink, ProcessorFacts, Queueing, Rings, Seen, TcpMemoryFacts, Traffic, Unseen,
+    Cause, Chain, ClockFacts, Coalescing, DirectIoSupport, DiskFacts, FirewallFacts, HostFacts,
+    IdleState, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
+    MountFacts, PathFacts, Pause, PciFacts, PcieLink, ProcessorFacts, Queueing, ResourceLimit,
+    Rings, Seen, TcpMemoryFacts, Unseen,
 };
-pub use recording::{Entry, Recording, RecordingError};
+pub use recording::{RecordedAnswer, Recording, RecordingError};
 pub use rule::{Answer, Judge, Judgement, Rule};
 pub use rules::{RULES, SETTINGS};
 pub use target::Target;

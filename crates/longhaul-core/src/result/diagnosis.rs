@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CopyLimit, End, EndReport, Finding, HostSummary, PathReport, Reason, StageTimes, TransferEnd,
+    CopyLimit, CopyPathReport, End, EndReport, Finding, HostSummary, Reason, StageTimes,
+    TransferEnd,
 };
 use crate::units::{Bytes, Rate};
 
@@ -29,7 +30,7 @@ pub struct Diagnosis {
     #[serde(rename = "rungs")]
     pub steps: Vec<StepReport>,
     /// The hosts of source and sink, as far as they could be examined.
-    pub ends: Ends,
+    pub ends: DiagnosedEnds,
     /// The limits of the copy, the tightest first. Each further one would be the next limit.
     pub limits: Vec<Bottleneck>,
     /// The answer as one sentence.
@@ -211,7 +212,7 @@ pub struct CopyEvidence {
     /// The limit that the copy names.
     pub limit: Option<CopyLimit>,
     /// The TCP statistics.
-    pub path: PathReport,
+    pub path: CopyPathReport,
     /// The source's end.
     pub source: EndReport,
     /// The sink's end.
@@ -255,7 +256,7 @@ pub struct HostUse {
 
 /// The two ends of a copy.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Ends {
+pub struct DiagnosedEnds {
     /// The source's host.
     pub source: Option<EndView>,
     /// The sink's host.
@@ -264,7 +265,7 @@ pub struct Ends {
     pub same_host: bool,
 }
 
-impl Ends {
+impl DiagnosedEnds {
     /// Returns an end; the source is the sender.
     pub fn of(&self, end: End) -> Option<&EndView> {
         match end {

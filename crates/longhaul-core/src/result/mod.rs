@@ -24,13 +24,13 @@ mod warning;
 pub use audit::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use copy::{
-    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
-    CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
-    ThreadRole, TransferEnd,
+    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit,
+    CopyPathReport, CopyResult, CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore,
+    StageTimes, ThreadRole, TransferEnd,
 };
 pub use diagnosis::{
-    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, DiagnosisStep, EndView, Ends,
-    Gap, HostUse, Resource, SampleReport, StepReport, StepRound,
+    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, DiagnosedEnds, Diagnosis, DiagnosisStep,
+    EndView, Gap, HostUse, Resource, SampleReport, StepReport, StepRound,
 };
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
@@ -56,8 +56,8 @@ pub use side::{
     ThreadSample,
 };
 pub use test::{
-    Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestPeer, TestResult,
+    Curve, EndFacts, Holder, Hosts, LinkSummary, Reason, Shares, SideSummary, Steady, StreamResult,
+    StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestLimit, TestPeer, TestResult,
     TestSample, TestSummary,
 };
 pub use udp::{UdpCounts, UdpResult};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::diagnosis::goal;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
-    DiagnosisStep, End, Ends, Finding, Gap, SampleReport, StepReport, StepRound, Verdict,
+    DiagnosedEnds, DiagnosisStep, End, Finding, Gap, SampleReport, StepReport, StepRound, Verdict,
 };
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
@@ -56,7 +56,7 @@ pub struct DiagnoseOutcome {
     /// The steps, from the source to the whole copy.
     pub steps: Vec<StepReport>,
     /// The examinations of both hosts.
-    pub ends: Ends,
+    pub ends: DiagnosedEnds,
     /// The files to copy.
     pub sample: SampleReport,
     /// The smallest round-trip time in ms.
@@ -78,7 +78,10 @@ pub fn run(
 ) -> DiagnoseOutcome {
     let mut outcome = DiagnoseOutcome {
         steps: plan.steps().map(empty).collect(),
-        ends: Ends { same_host: plan.way == super::CopyDirection::Local, ..Ends::default() },
+        ends: DiagnosedEnds {
+            same_host: plan.way == super::CopyDirection::Local,
+            ..DiagnosedEnds::default()
+        },
         sample: SampleReport::default(),
         rtt_ms: None,
         gaps: Vec::new(),

@@ -1,7 +1,7 @@
 //! Rules for disks and file systems.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
-use crate::doctor::{DirectIo, DiskFacts, HostFacts, Target};
+use crate::doctor::{DirectIoSupport, DiskFacts, HostFacts, Target};
 use crate::units::{Bytes, Rate};
 
 /// Network file systems and other remote ones.
@@ -81,8 +81,10 @@ pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
 
 pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     match disk.direct_io.clone()? {
-        DirectIo::Works => fine("works").why("files bypass the page cache without a copy").answer(),
-        DirectIo::Refused => advice("refused by the file system")
+        DirectIoSupport::Works => {
+            fine("works").why("files bypass the page cache without a copy").answer()
+        }
+        DirectIoSupport::Refused => advice("refused by the file system")
             .wanted("ext4, XFS or another that supports O_DIRECT")
             .why(
                 "every byte is copied through the page cache, which costs a core some 5 GB/s of \

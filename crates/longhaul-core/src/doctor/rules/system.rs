@@ -1,7 +1,7 @@
 //! Rules for clock, limits and firewall.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
-use crate::doctor::{Cause, Chain, HostFacts, Limit, Target};
+use crate::doctor::{Cause, Chain, HostFacts, ResourceLimit, Target};
 use crate::units::{Bytes, format_span};
 
 /// The clock sources that a processor reads without a device access.
@@ -75,7 +75,7 @@ pub(super) fn locked_memory(host: &HostFacts, _: &Target) -> Answer {
         .answer()
 }
 
-fn both(limit: Limit, text: impl Fn(u64) -> String) -> String {
+fn both(limit: ResourceLimit, text: impl Fn(u64) -> String) -> String {
     let one = |limit: Option<u64>| limit.map_or("no limit".to_owned(), &text);
     if limit.soft == limit.hard {
         one(limit.soft)

@@ -21,6 +21,6 @@ pub use document::{
     TestResult, TestSample, TestSummary,
 };
 pub use facts::{EndFacts, TestFacts};
-pub use reason::{Hosts, Limit, Reason};
+pub use reason::{Hosts, Reason, TestLimit};
 pub use shares::{Holder, Shares};
 pub use steady::{Curve, Steady};

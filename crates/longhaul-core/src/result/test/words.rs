@@ -1,7 +1,7 @@
 //! The sentences for the reason of a rate, with their numbers.
 
 use super::TestFacts;
-use super::reason::{Attribution, Hosts, LEAST_SECONDS, Limit, Reason, find};
+use super::reason::{Attribution, Hosts, LEAST_SECONDS, Reason, TestLimit, find};
 use crate::result::{End, EndFacts};
 use crate::units::Bytes;
 
@@ -20,15 +20,15 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
     let end = found.end.unwrap_or(End::Sender);
     let share = found.share_percent.unwrap_or(0.0);
     match found.limit {
-        Limit::Pacing => (
+        TestLimit::Pacing => (
             format!("sent at the requested rate (-b {})", facts.requested_bps.unwrap_or_default()),
             Some("omit -b to measure the rate of the path".to_owned()),
         ),
-        Limit::TcpMemory => memory(end, share, facts.end(end), hosts.name(end)),
-        Limit::SenderCpu | Limit::ReceiverCpu => cpu(end, facts.end(end), hosts.name(end)),
-        Limit::ReceiverWindow => window(facts, end, share, hosts.name(end)),
-        Limit::SendBuffer => window(facts, end, share, hosts.name(end)),
-        Limit::HostDrops if facts.udp.is_some() => (
+        TestLimit::TcpMemory => memory(end, share, facts.end(end), hosts.name(end)),
+        TestLimit::SenderCpu | TestLimit::ReceiverCpu => cpu(end, facts.end(end), hosts.name(end)),
+        TestLimit::ReceiverWindow => window(facts, end, share, hosts.name(end)),
+        TestLimit::SendBuffer => window(facts, end, share, hosts.name(end)),
+        TestLimit::HostDrops if facts.udp.is_some() => (
             format!("limited by the {end}'s host, which dropped {share:.1} % of the datagrams"),
             Some(match end {
                 End::Sender => "send slower (-b)".to_owned(),
@@ -38,14 +38,14 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
                 ),
             }),
         ),
-        Limit::Loss if facts.udp.is_some() => (
+        TestLimit::Loss if facts.udp.is_some() => (
             format!(
                 "limited by the path, which lost {share:.1} % of the datagrams and delivered {}",
                 facts.throughput_bps
             ),
             Some("send slower (-b), until none are lost".to_owned()),
         ),
-        Limit::HostDrops => (
+        TestLimit::HostDrops => (
             format!(
                 "limited by the {end}'s host, which dropped {} packets ({} segments retransmitted)",
                 facts.end(end).drops,
@@ -57,10 +57,10 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
                 hosts.name(end)
             )),
         ),
-        Limit::Loss => loss(facts),
-        Limit::LinkRate => (link(facts, share), None),
-        Limit::CongestionWindow => congestion(facts, share),
-        Limit::SendingProgram => (
+        TestLimit::Loss => loss(facts),
+        TestLimit::LinkRate => (link(facts, share), None),
+        TestLimit::CongestionWindow => congestion(facts, share),
+        TestLimit::SendingProgram => (
             format!(
                 "limited by the sending program, which had nothing in its socket for {share:.0} % \
                  of the time though its threads ran for only {:.0} %",
@@ -68,11 +68,11 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
             ),
             Some("use more streams (-P) or larger writes (-l)".to_owned()),
         ),
-        Limit::Nothing if facts.seconds < LEAST_SECONDS => (
+        TestLimit::Nothing if facts.seconds < LEAST_SECONDS => (
             format!("too short to determine the limit: {:.3} s", facts.seconds),
             Some("run a longer test (-t)".to_owned()),
         ),
-        Limit::Nothing => ("nothing stands out".to_owned(), None),
+        TestLimit::Nothing => ("nothing stands out".to_owned(), None),
     }
 }
 
