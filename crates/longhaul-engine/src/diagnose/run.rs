@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::diagnosis::goal;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
-    DiagnosedEnds, DiagnosisStep, End, Finding, Gap, SampleReport, StepReport, StepRound, Verdict,
+    DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
 };
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
@@ -382,13 +382,6 @@ impl Runner<'_> {
             };
             match worker.examine(rate, rtt) {
                 Ok(findings) => {
-                    // A missing permission is a gap; a missing kernel feature is not.
-                    let unseen =
-                        |one: &&Finding| one.verdict == Verdict::Unseen && !one.commands.is_empty();
-                    outcome.gaps.extend(findings.iter().filter(unseen).map(|one| Gap {
-                        what: format!("{host}: {}", one.title),
-                        why: one.seen.clone(),
-                    }));
                     if let Some(view) = view {
                         view.findings = findings;
                     }
