@@ -18,7 +18,7 @@ pub use copy::{
     CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
     Verify,
 };
-pub use error::PlanError;
+pub use error::{PlanError, TestOption};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
     Condition, Conditions, Constraint, Content, DiskWork, MatrixFault, MatrixPlan, MemoryWork,

@@ -135,7 +135,7 @@ impl CopyLimit {
             CopyLimit::SinkCpu => "sink CPU",
             CopyLimit::SinkDisk => "sink disk",
             CopyLimit::Cpu => "CPU",
-            CopyLimit::Rate => "--bwlimit",
+            CopyLimit::Rate => "requested rate",
         }
     }
 }
