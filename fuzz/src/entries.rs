@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use longhaul_core::path::{Delays, Dispersion, Reordering, asymmetry, capacity};
 use longhaul_core::plan::{CpuList, LinkPlan, TestPlan, TrainSpec, parse_addresses};
-use longhaul_core::result::{SideResult, SideSample, TestEnd, TestResult, TestSample};
+use longhaul_core::result::{
+    MeasuredHalf, SideResult, SideSample, TestEnd, TestResult, TestSample,
+};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::copy::{
     CheckMessage, CopyReply, CopyRequest, Names, SinkMessage, SourceMessage,
@@ -128,8 +130,8 @@ fn fold(theirs: &SideResult, bytes: &[u8]) {
     let ours = SideResult { streams: theirs.streams.clone(), ..SideResult::default() };
     for (sender, receiver) in [(theirs, &ours), (&ours, theirs), (theirs, theirs)] {
         let (plan, end) = (TestPlan::new(), TestEnd::Completed);
-        let intervals = intervals.clone();
-        TestResult::fold("far:5210".to_owned(), plan, end, intervals, sender, receiver);
+        let measured = MeasuredHalf { intervals: intervals.clone(), sender, receiver };
+        TestResult::fold("far:5210".to_owned(), plan, end, measured);
     }
 }
 

@@ -3,7 +3,7 @@
 //! left out.
 
 use longhaul_core::diagnosis::judge;
-use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Limit, Resource, Verdict};
+use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Resource, TestLimit};
 use longhaul_core::units::Rate;
 
 macro_rules! recorded {
@@ -39,11 +39,8 @@ fn each_limit_that_was_injected_is_named_first() {
     for (name, text, expected) in RECORDED {
         let judged = judge(serde_json::from_str(text).unwrap());
         let Some(first) = judged.limits.first() else { panic!("{name}: nothing is named") };
-        assert_eq!(first.resource, *expected, "{name}: {}", judged.sentence);
+        assert_eq!(first.resource, *expected, "{name}: {first:?}");
         assert!(!first.cures.is_empty(), "{name}: there is no cure");
-        let rate = judged.rate(DiagnosisStep::Whole).unwrap().to_string();
-        assert!(judged.sentence.starts_with(&format!("The copy reaches {rate}, limited by")));
-        assert!(!judged.sentence.ends_with('.') && !first.sentence.ends_with('.'), "{name}");
     }
 }
 
@@ -64,19 +61,6 @@ fn limits_are_in_order_and_the_gain_is_the_next_ones() {
 }
 
 #[test]
-fn cures_have_the_present_and_the_wanted_value() {
-    let judged = judge(read("receiver-window"));
-    let cure = &judged.limits[0].cures[0];
-    let finding = judged.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
-    assert_eq!(finding.verdict, Verdict::Problem);
-    assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
-    assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
-    let encryption = judge(read("encryption"));
-    let cures = &encryption.limits[0].cures;
-    assert!(cures.iter().any(|cure| cure.command.contains("--cleartext")), "{cures:?}");
-}
-
-#[test]
 fn nothing_is_named_where_the_path_was_not_measured() {
     let mut diagnosis = read("source-disk");
     for report in &mut diagnosis.steps {
@@ -87,7 +71,6 @@ fn nothing_is_named_where_the_path_was_not_measured() {
     }
     let judged = judge(diagnosis);
     assert!(judged.limits.is_empty(), "{:?}", judged.limits);
-    assert!(judged.sentence.contains("is unknown"), "{}", judged.sentence);
 }
 
 #[test]
@@ -117,7 +100,7 @@ fn writing_anew_that_is_slower_than_writing_over_is_allocation() {
         round.alone.as_mut().unwrap().overwrite_bps = Some(twice);
     }
     let judged = judge(diagnosis);
-    assert_eq!(judged.limits[0].resource, Resource::FileAllocation, "{}", judged.sentence);
+    assert_eq!(judged.limits[0].resource, Resource::FileAllocation, "{:?}", judged.limits);
 }
 
 #[test]
@@ -132,7 +115,7 @@ fn a_whole_that_is_slower_than_every_part_is_contention() {
         (copy.source.end.host_busy, copy.sink.end.host_busy) = (None, None);
     }
     let judged = judge(diagnosis);
-    assert_eq!(judged.limits[0].resource, Resource::Contention, "{}", judged.sentence);
+    assert_eq!(judged.limits[0].resource, Resource::Contention, "{:?}", judged.limits);
     assert_eq!(judged.limits[1].resource, Resource::LinkRate);
 }
 
@@ -147,13 +130,13 @@ fn of_two_ends_short_of_cores_the_copy_tells_which() {
         let tests = diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds);
         for (round, limit) in tests
             .filter(|round| round.reason.is_some())
-            .zip([Limit::SenderCpu, Limit::ReceiverCpu].into_iter().cycle())
+            .zip([TestLimit::SenderCpu, TestLimit::ReceiverCpu].into_iter().cycle())
         {
             let reason = round.reason.as_mut().unwrap();
             reason.limit = limit;
         }
         let judged = judge(diagnosis);
-        assert_eq!(judged.limits[0].end, Some(expected), "{name}: {}", judged.sentence);
+        assert_eq!(judged.limits[0].end, Some(expected), "{name}: {:?}", judged.limits);
     }
 }
 
@@ -166,7 +149,7 @@ fn others_on_the_core_do_not_excuse_a_quota() {
         }
     }
     let judged = judge(diagnosis);
-    assert_eq!(judged.limits[0].resource, Resource::Encryption, "{}", judged.sentence);
+    assert_eq!(judged.limits[0].resource, Resource::Encryption, "{:?}", judged.limits);
 }
 
 #[test]
@@ -175,7 +158,7 @@ fn interrupts_and_memory_are_distinguished_from_a_busy_thread() {
         let mut diagnosis = read("sender-cpu");
         for round in diagnosis.steps.iter_mut().flat_map(|report| &mut report.rounds) {
             if let Some(reason) = &mut round.reason {
-                reason.limit = Limit::SenderCpu;
+                reason.limit = TestLimit::SenderCpu;
                 change(&mut reason.facts);
             }
         }

@@ -216,18 +216,14 @@ pub enum LabError {
         path: PathBuf,
     },
     /// The directory for results is not empty.
-    #[error(
-        "{} is not empty; resume it with --resume or choose another directory with --out",
-        path.display()
-    )]
+    #[error("{} is not empty", path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
     },
     /// An interrupted matrix cannot be resumed with another plan.
     #[error(
-        "{} was measured with plan {archived}, not with this plan {given}; use the same plan \
-         and options (or none, for those of the archive), or choose another directory with --out",
+        "{} was measured with plan {archived}, not with this plan {given}",
         path.display()
     )]
     OtherPlan {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::{fs, mem};
 
-use longhaul_core::plan::{Content, MatrixPlan, Row, Rule, Step};
+use longhaul_core::plan::{Constraint, Content, MatrixPlan, Row, Step};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use twox_hash::XxHash3_128;
@@ -151,7 +151,7 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
     }
     plan.entries.retain(|entry| wanted.iter().any(|name| entry.is_called(name)));
     // Constraints on removed entries are removed, too.
-    let named = |rule: &Rule| {
+    let named = |rule: &Constraint| {
         let all = rule.tool.iter();
         rule.tool.is_empty() || all.clone().any(|n| plan.entries.iter().any(|e| e.is_called(n)))
     };

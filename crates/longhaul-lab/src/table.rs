@@ -17,14 +17,14 @@ pub struct Table {
     /// The columns of the table.
     pub conditions: Vec<Condition>,
     /// The rows, in the order of the plan.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// The notes to which cells refer by number, from 1.
     pub notes: Vec<String>,
 }
 
 /// One row of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct TableRow {
     /// The name of the row.
     pub label: String,
     /// The name of the driver.
@@ -149,7 +149,7 @@ impl Table {
                 .filter(|_| runs.is_empty())
                 .map(|program| format!("not installed: {program} not found"));
             let about = absent.or_else(|| smaller_size(plan, row));
-            rows.push(Row {
+            rows.push(TableRow {
                 notes: about.map(|text| notes.number(text)).into_iter().collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// Returns the rows of one workload.
-    pub fn rows_of(&self, workload: Workload) -> impl Iterator<Item = &Row> {
+    pub fn rows_of(&self, workload: Workload) -> impl Iterator<Item = &TableRow> {
         self.rows.iter().filter(move |row| row.workload == workload)
     }
 }

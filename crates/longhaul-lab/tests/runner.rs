@@ -11,9 +11,9 @@ use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
 use longhaul_core::result::{Guarantees, Outcome};
 use longhaul_core::units::Rate;
 use longhaul_lab::archive::{Archive, Contents, Data, Header};
-use longhaul_lab::data::Source;
+use longhaul_lab::data::CopyData;
 use longhaul_lab::drivers::{Detected, Driver, Job, Reading, RunOutput, Server, Task};
-use longhaul_lab::runner::{Ended, Event, Matrix, Setup, find_tools};
+use longhaul_lab::runner::{Ended, Matrix, MatrixEvent, Setup, find_tools};
 use longhaul_lab::table::{CellState, Table};
 use longhaul_lab::{
     FarHost, LabError, NetPath, Network, NetworkError, PathReport, plan, run_script,
@@ -217,7 +217,7 @@ workload = "memory"
 struct Bench {
     dir: tempfile::TempDir,
     plan: MatrixPlan,
-    source: Source,
+    source: CopyData,
     /// Paths that were opened so far.
     opened: Flag<u32>,
 }
@@ -227,7 +227,7 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         fs::write(&data, vec![9; 300_000]).unwrap();
-        let source = Source::own(&data).unwrap();
+        let source = CopyData::own(&data).unwrap();
         Bench {
             plan: plan::parse("test", text, &drivers()).unwrap(),
             source,
@@ -276,8 +276,8 @@ impl Bench {
             retry_failed: false,
             stop: &stop,
         };
-        let mut show = |event: Event<'_>| {
-            if let Event::Finished { .. } = event {
+        let mut show = |event: MatrixEvent<'_>| {
+            if let MatrixEvent::Finished { .. } = event {
                 finished.set(finished.get() + 1);
             }
             stop.store(finished.get() >= stop_after, Ordering::Relaxed);
@@ -295,7 +295,8 @@ impl Bench {
 
 fn states(contents: &Contents) -> Vec<(String, Vec<CellState>)> {
     let table = Table::fold(contents);
-    let cells = |row: &longhaul_lab::table::Row| row.cells.iter().map(|cell| cell.state).collect();
+    let cells =
+        |row: &longhaul_lab::table::TableRow| row.cells.iter().map(|cell| cell.state).collect();
     table.rows.iter().map(|row| (row.label.clone(), cells(row))).collect()
 }
 

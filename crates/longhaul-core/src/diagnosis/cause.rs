@@ -1,6 +1,8 @@
 //! Possible limits of a copy, and the thresholds by which they are recognised.
 
-use crate::result::{BusyThread, CopyEvidence, Diagnosis, DiagnosisStep, End, Resource, StepRound};
+use crate::result::{
+    BusyThread, CopyEvidence, Diagnosis, DiagnosisStep, End, Evidence, Resource, StepRound,
+};
 use crate::units::Rate;
 
 /// A resource that limits a part of the copy.
@@ -14,7 +16,7 @@ pub(super) struct Cause {
     pub(super) allows: Rate,
     /// True if a CPU quota throttles the process of `end`.
     pub(super) by_quota: bool,
-    pub(super) sentence: String,
+    pub(super) evidence: Evidence,
 }
 
 /// The percentage of time above which a thread is CPU-bound: the sum of running and waiting for its
@@ -73,21 +75,4 @@ pub(super) fn cpu_of(end: End) -> Resource {
         End::Sender => Resource::SenderCpu,
         End::Receiver => Resource::ReceiverCpu,
     }
-}
-
-/// Returns "the source" or "the sink".
-pub(super) fn name_of(end: End) -> &'static str {
-    match end {
-        End::Sender => "source",
-        End::Receiver => "sink",
-    }
-}
-
-/// Describes how a thread spent its time, as part of a sentence.
-pub(super) fn thread_words(thread: &BusyThread) -> String {
-    let role = thread.role.as_str();
-    let (ran, waited) = (thread.running_percent, thread.waiting_percent);
-    format!(
-        "its busiest {role} thread ran for {ran:.0} % of the time and waited for a core for {waited:.0} %"
-    )
 }

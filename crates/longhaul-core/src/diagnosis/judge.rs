@@ -2,10 +2,10 @@
 
 use super::cause::Cause;
 use super::{cures, disks, path, whole};
-use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, Resource, StepReport};
+use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, StepReport};
 use crate::units::Rate;
 
-/// Fills in the limits of the copy and the sentence with the answer.
+/// Fills in the limits of the copy. Their sentences are empty.
 pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     let causes = causes(&diagnosis);
     let limits = causes.iter().enumerate().map(|(at, cause)| {
@@ -22,12 +22,13 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
             allows_bps: cause.allows,
             without_bps,
             gain,
-            sentence: format!("limited by {}", cause.sentence),
+            evidence: Some(cause.evidence.clone()),
+            sentence: String::new(),
             cures: cures::of(&diagnosis, cause),
         }
     });
     diagnosis.limits = limits.collect();
-    diagnosis.sentence = sentence(&diagnosis);
+    diagnosis.sentence = String::new();
     diagnosis
 }
 
@@ -58,48 +59,6 @@ fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
 /// Returns whether both limits are at the same end. Small files limit both ends alike.
 fn same_end(one: Option<End>, other: Option<End>) -> bool {
     one.is_none() || other.is_none() || one == other
-}
-
-fn sentence(diagnosis: &Diagnosis) -> String {
-    let Some(first) = diagnosis.limits.first() else {
-        return match diagnosis.gaps.first() {
-            Some(gap) => {
-                format!("The limit of the copy is unknown: {}: {}", gap.what, gap.why)
-            }
-            None => "The limit of the copy is unknown: too little was measured".to_owned(),
-        };
-    };
-    let whole = diagnosis.rate(DiagnosisStep::Whole);
-    let reached = match (whole, diagnosis.interrupted) {
-        (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
-        (None, true) => {
-            format!("According to the measurements so far, a copy is {}", first.sentence)
-        }
-        (None, false) => format!("A copy would be {}", first.sentence),
-    };
-    let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);
-    match (next, first.gain) {
-        (Some(next), Some(gain)) if gain >= WORTH_TELLING => format!(
-            "{reached}. Without that, {} would be next at {}: {gain:.1} times as fast",
-            article(next.resource),
-            next.allows_bps
-        ),
-        _ => reached,
-    }
-}
-
-/// The smallest reported gain; shorter steps vary by more.
-const WORTH_TELLING: f64 = 1.15;
-
-fn article(resource: Resource) -> String {
-    match resource {
-        Resource::SmallFiles
-        | Resource::FileAllocation
-        | Resource::Loss
-        | Resource::Encryption
-        | Resource::Contention => resource.to_string(),
-        _ => format!("the {resource}"),
-    }
 }
 
 /// The upper bound of the target rate.

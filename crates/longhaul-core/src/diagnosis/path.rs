@@ -6,12 +6,12 @@
 //! a processor is fully loaded, encryption is the limit.
 
 use super::cause::{
-    Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, name_of, round,
-    round_with_account, thread_words, throttled,
+    Cause, HOST_FULL, THROTTLED, WAITING_PERCENT, cpu_of, is_bound, round, round_with_account,
+    throttled,
 };
 use crate::result::{
-    CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Limit, Reason, Resource, StepRound,
-    TestFacts,
+    CopyEvidence, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Reason, Resource, StepRound,
+    TestLimit,
 };
 use crate::units::Rate;
 
@@ -123,71 +123,77 @@ fn tests(diagnosis: &Diagnosis) -> Vec<Test<'_>> {
 fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option<Cause> {
     let Test { step, round, reason } = *test;
     let allows = round.throughput_bps;
-    let facts = &reason.facts;
-    let cause = |resource, end, sentence: String| {
-        Some(Cause { resource, end, step, allows, by_quota: false, sentence })
+    let cause = |resource, end, evidence| {
+        Some(Cause { resource, end, step, allows, by_quota: false, evidence })
     };
-    let words = || reason.sentence.trim_start_matches("limited by ").to_owned();
-    if let Limit::TcpMemory = reason.limit {
-        return cause(Resource::TcpMemory, reason.end, words());
+    let test = || Evidence::Test { step, round: round.number };
+    let named = |resource, end| cause(resource, end, test());
+    let cpu = |end| {
+        let (resource, evidence) = cpu(diagnosis, end, reason);
+        cause(resource, Some(end), evidence.unwrap_or_else(test))
+    };
+    if let TestLimit::TcpMemory = reason.limit {
+        return named(Resource::TcpMemory, reason.end);
     }
     for end in [End::Sender, End::Receiver] {
-        let held = throttled(round, end);
-        if held >= THROTTLED {
-            let sentence = format!(
-                "the {}'s processors: the CPU quota of its control group throttles the process for \
-                 {:.0} % of the time",
-                name_of(end),
-                100.0 * held
-            );
-            let named = cause(cpu_of(end), Some(end), sentence)?;
+        let quota = throttled(round, end);
+        if quota >= THROTTLED {
+            let evidence = Evidence::Throttled { throttled_percent: 100.0 * quota };
+            let named = cause(cpu_of(end), Some(end), evidence)?;
             return Some(Cause { by_quota: true, ..named });
         }
     }
-    match reason.limit {
-        Limit::SenderCpu => cpu(diagnosis, End::Sender, reason, cause),
-        Limit::ReceiverCpu => cpu(diagnosis, End::Receiver, reason, cause),
-        Limit::HostDrops => cause(Resource::HostDrops, reason.end, words()),
-        Limit::Loss => cause(Resource::Loss, None, words()),
-        Limit::ReceiverWindow | Limit::SendBuffer | Limit::LinkRate | Limit::CongestionWindow
-            if lossy.is_some() =>
-        {
-            cause(Resource::Loss, None, loss_words(lossy.unwrap_or_default(), facts))
+    match (reason.limit, lossy) {
+        (TestLimit::SenderCpu, _) => cpu(End::Sender),
+        (TestLimit::ReceiverCpu, _) => cpu(End::Receiver),
+        (TestLimit::HostDrops, _) => named(Resource::HostDrops, reason.end),
+        (TestLimit::Loss, _) => named(Resource::Loss, None),
+        (
+            TestLimit::ReceiverWindow
+            | TestLimit::SendBuffer
+            | TestLimit::LinkRate
+            | TestLimit::CongestionWindow,
+            Some(loss_percent),
+        ) => {
+            let evidence = Evidence::TestLoss { step, round: round.number, loss_percent };
+            cause(Resource::Loss, None, evidence)
         }
-        Limit::ReceiverWindow => cause(Resource::ReceiverWindow, reason.end, words()),
-        Limit::SendBuffer => cause(Resource::SenderWindow, reason.end, words()),
-        Limit::LinkRate => cause(Resource::LinkRate, None, words()),
-        Limit::CongestionWindow => cause(Resource::CongestionWindow, Some(End::Sender), words()),
-        Limit::TcpMemory | Limit::Pacing | Limit::SendingProgram | Limit::Nothing => None,
+        (TestLimit::ReceiverWindow, None) => named(Resource::ReceiverWindow, reason.end),
+        (TestLimit::SendBuffer, None) => named(Resource::SenderWindow, reason.end),
+        (TestLimit::LinkRate, None) => named(Resource::LinkRate, None),
+        (TestLimit::CongestionWindow, None) => named(Resource::CongestionWindow, Some(End::Sender)),
+        (
+            TestLimit::TcpMemory
+            | TestLimit::Pacing
+            | TestLimit::SendingProgram
+            | TestLimit::Nothing,
+            _,
+        ) => None,
     }
 }
 
-fn cpu(
-    diagnosis: &Diagnosis,
-    end: End,
-    reason: &Reason,
-    cause: impl Fn(Resource, Option<End>, String) -> Option<Cause>,
-) -> Option<Cause> {
+/// Returns the resource of a test that the CPU of `end` limits, and its evidence if it is not the
+/// reason of the test.
+fn cpu(diagnosis: &Diagnosis, end: End, reason: &Reason) -> (Resource, Option<Evidence>) {
     let facts = reason.facts.end(end);
-    let said = reason.sentence.trim_start_matches("limited by ").to_owned();
     if facts.load_percent() < facts.interrupts_percent {
-        return cause(Resource::InterruptCpu, Some(end), said);
+        return (Resource::InterruptCpu, None);
     }
-    let own = facts.running_percent >= 80.0 && facts.core_others_percent < OTHERS_PERCENT;
-    let copies = diagnosis.ends.of(end).and_then(|view| view.memory_copy_bps);
-    if let Some(copies) = copies.filter(|_| own) {
-        let one = reason.facts.throughput_bps.bps() / u64::from(reason.facts.streams.max(1));
-        if one as f64 >= MEMORY_BOUND * copies.bps() as f64 {
-            let sentence = format!(
-                "the {}'s memory: a thread moves {}, where one core copies {copies} in memory and \
-                 does nothing else",
-                name_of(end),
-                Rate::from_bps(one)
-            );
-            return cause(Resource::MemoryBandwidth, Some(end), sentence);
-        }
+    match memory(diagnosis, end, reason) {
+        Some(evidence) => (Resource::MemoryBandwidth, Some(evidence)),
+        None => (cpu_of(end), None),
     }
-    cause(cpu_of(end), Some(end), said)
+}
+
+/// Returns the evidence that a thread of `end` is limited by the bandwidth of the memory.
+fn memory(diagnosis: &Diagnosis, end: End, reason: &Reason) -> Option<Evidence> {
+    let facts = reason.facts.end(end);
+    let busy = facts.running_percent >= 80.0 && facts.core_others_percent < OTHERS_PERCENT;
+    let copy_bps = diagnosis.ends.of(end)?.memory_copy_bps.filter(|_| busy)?;
+    let streams = u64::from(reason.facts.streams.max(1));
+    let thread_bps = Rate::from_bps(reason.facts.throughput_bps.bps() / streams);
+    let fast = thread_bps.bps() as f64 >= MEMORY_BOUND * copy_bps.bps() as f64;
+    fast.then_some(Evidence::MemoryCopy { thread_bps, copy_bps })
 }
 
 /// Returns the path's loss in percent if it exceeds what a congestion control tolerates and is not
@@ -204,18 +210,6 @@ fn is_lossy(tests: &[Test<'_>]) -> Option<f64> {
         drops > 0 && drops as f64 >= facts.retransmits as f64 / 2.0
     });
     (least >= LOSSY_PERCENT && high > AS_FAST * low && !dropped).then_some(least)
-}
-
-fn loss_words(percent: f64, facts: &TestFacts) -> String {
-    format!(
-        "loss: {percent:.2} % of the segments were sent again, at which {} keeps its window at {} \
-         against a bandwidth-delay product of {} ({} at {:.1} ms)",
-        facts.congestion,
-        facts.cwnd_bytes,
-        facts.bandwidth_delay_bytes,
-        facts.reference_bps,
-        facts.rtt_min_ms
-    )
 }
 
 /// Returns encryption or hashing as the limit if a copy from memory to memory is slower because of
@@ -250,24 +244,15 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
     if others(end) && !held_by_quota {
         return None;
     }
-    let work = match end {
-        End::Sender => "sealing takes",
-        End::Receiver => "opening what is sealed takes",
+    let evidence = Evidence::Encryption {
+        copy_bps: sealed,
+        test_bps: test,
+        sealing_percent: 100.0 * share,
+        throttled: held_by_quota,
+        thread: of_end(copy, end).end.busiest,
     };
-    let how = match (held_by_quota, of_end(copy, end).end.busiest) {
-        (true, _) => "the CPU quota of its control group throttles it".to_owned(),
-        (false, Some(thread)) => thread_words(&thread),
-        (false, None) => "its processors are full".to_owned(),
-    };
-    let sentence = format!(
-        "encryption on the processors of the {}: from memory to memory a copy moves {sealed}, a \
-         test over as many connections that does not encrypt {test}; {work} {:.0} % of the time of \
-         the threads at the connections, and {how}",
-        name_of(end),
-        100.0 * share,
-    );
     let (resource, step) = (Resource::Encryption, DiagnosisStep::Protected);
-    Some(Cause { resource, end: Some(end), step, allows: sealed, by_quota: false, sentence })
+    Some(Cause { resource, end: Some(end), step, allows: sealed, by_quota: false, evidence })
 }
 
 fn of_end(copy: &CopyEvidence, end: End) -> &EndReport {
@@ -313,9 +298,8 @@ fn starved(diagnosis: &Diagnosis) -> Option<Cause> {
     };
     let ends = [End::Sender, End::Receiver].into_iter().filter_map(waiting);
     let (end, thread) = ends.max_by(|a, b| a.1.waiting_percent.total_cmp(&b.1.waiting_percent))?;
-    let sentence = format!("the {}'s processors: {}", name_of(end), thread_words(&thread));
-    let allows = round.throughput_bps;
-    Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, by_quota: false, sentence })
+    let (allows, evidence) = (round.throughput_bps, Evidence::BusyThread { thread });
+    Some(Cause { resource: cpu_of(end), end: Some(end), step, allows, by_quota: false, evidence })
 }
 
 /// Returns the limit that a copy from memory to memory, or the whole copy, names for the path if no
@@ -325,26 +309,21 @@ fn by_the_copy(diagnosis: &Diagnosis) -> Option<Cause> {
     let (step, (round, copy)) =
         steps.into_iter().find_map(|step| Some((step, round_with_account(diagnosis, step)?)))?;
     let path = &copy.path;
-    let percent = |share: f64| format!("{:.0} % of the time", 100.0 * share);
     let bound = |end: End| {
         let thread = of_end(copy, end).end.busiest.filter(is_bound);
         thread.map(|thread| (end, thread))
     };
-    let (resource, end, sentence) = if path.receive_window_limited >= HELD {
-        let words = format!("the sink's window, {}", percent(path.receive_window_limited));
-        (Resource::ReceiverWindow, Some(End::Receiver), words)
+    let full = |share: f64| Evidence::FullWindow { full_percent: 100.0 * share };
+    let (resource, end, evidence) = if path.receive_window_limited >= HELD {
+        (Resource::ReceiverWindow, Some(End::Receiver), full(path.receive_window_limited))
     } else if path.send_buffer_limited >= HELD {
-        let words = format!("the source's send buffer, {}", percent(path.send_buffer_limited));
-        (Resource::SenderWindow, Some(End::Sender), words)
+        (Resource::SenderWindow, Some(End::Sender), full(path.send_buffer_limited))
     } else if path.loss >= LOSSY {
-        let words = format!("loss: {:.3} % of the bytes were sent again", 100.0 * path.loss);
-        (Resource::Loss, None, words)
+        (Resource::Loss, None, Evidence::CopyLoss { loss_percent: 100.0 * path.loss })
     } else if let Some((end, thread)) = bound(End::Receiver).or_else(|| bound(End::Sender)) {
-        let words = format!("the {}'s processors: {}", name_of(end), thread_words(&thread));
-        (cpu_of(end), Some(end), words)
+        (cpu_of(end), Some(end), Evidence::BusyThread { thread })
     } else {
-        let rate = round.throughput_bps;
-        (Resource::LinkRate, None, format!("the path, which carries {rate} for a copy"))
+        (Resource::LinkRate, None, Evidence::Path { rate_bps: round.throughput_bps })
     };
-    Some(Cause { resource, end, step, allows: round.throughput_bps, by_quota: false, sentence })
+    Some(Cause { resource, end, step, allows: round.throughput_bps, by_quota: false, evidence })
 }

@@ -1,9 +1,7 @@
 //! Limits of the whole copy if it is much slower than its slowest part.
 
-use super::cause::{
-    Cause, HOST_FULL, are_small, cpu_of, is_bound, name_of, round_with_account, thread_words,
-};
-use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Resource};
+use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, round_with_account};
+use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Resource};
 use crate::units::{Bytes, Rate};
 
 /// The least share of the rate of its slowest part at which a whole copy counts as equally fast;
@@ -17,18 +15,19 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     if allows.bps() as f64 >= NEAR * slowest.allows.bps() as f64 {
         return None;
     }
-    let of = |resource, end, sentence: String| {
-        Some(Cause { resource, end, step, allows, by_quota: false, sentence })
+    let of = |resource, end, evidence| {
+        Some(Cause { resource, end, step, allows, by_quota: false, evidence })
     };
     if are_small(diagnosis) {
-        let files = diagnosis.step(step)?.files_per_second.unwrap_or(0.0);
-        let mean = Bytes::new(diagnosis.sample.mean_bytes());
-        let sentence = format!(
-            "small files: {files:.0} files are copied per second, which at {mean} each is \
-             {allows}, where their bytes alone would go at {}",
-            slowest.allows
-        );
-        return of(Resource::SmallFiles, None, sentence);
+        let files_per_second = diagnosis.step(step)?.files_per_second.unwrap_or(0.0);
+        let mean_bytes = Bytes::new(diagnosis.sample.mean_bytes());
+        let evidence = Evidence::SmallFiles {
+            files_per_second,
+            mean_bytes,
+            rate_bps: allows,
+            slowest_bps: slowest.allows,
+        };
+        return of(Resource::SmallFiles, None, evidence);
     }
     // Rounds that the time limit ended report no limit.
     let (_, copy) = round_with_account(diagnosis, step)?;
@@ -71,27 +70,14 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     let full = |report: &EndReport| report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL);
     for (end, report) in ends {
         if let Some(thread) = report.end.busiest.filter(is_bound) {
-            let words = format!(
-                "the {}'s processors, when everything runs at once: {}",
-                name_of(end),
-                thread_words(&thread)
-            );
-            return of(cpu_of(end), Some(end), words);
+            return of(cpu_of(end), Some(end), Evidence::BusyTogether { thread });
         }
         if full(report) {
-            let words = format!(
-                "the {}'s processors, which the whole copy uses up though its parts do not",
-                name_of(end)
-            );
-            return of(cpu_of(end), Some(end), words);
+            return of(cpu_of(end), Some(end), Evidence::FullTogether);
         }
     }
-    let sentence = format!(
-        "contention: the whole reaches {allows} where its slowest part alone reaches {}; reading, \
-         sending and writing slow each other down",
-        slowest.allows
-    );
-    of(Resource::Contention, None, sentence)
+    let evidence = Evidence::Contention { whole_bps: allows, slowest_bps: slowest.allows };
+    of(Resource::Contention, None, evidence)
 }
 
 /// Returns the whole copy with its rate, or else the slowest partial copy.

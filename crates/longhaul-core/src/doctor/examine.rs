@@ -74,30 +74,27 @@ impl Findings {
                     return;
                 }
                 self.unseen.push(key);
-                let judgement = unknown(unseen.to_string());
-                let by_root = "sudo longhaul doctor";
-                match unseen.cause {
-                    Cause::Denied => judgement.why(granted_by(&unseen)).run(by_root),
-                    Cause::Absent => {
-                        judgement.why("this kernel, driver or machine does not report it")
-                    }
-                    Cause::Failed(_) => judgement,
-                }
+                unknown(unseen_case(&unseen)).with("unseen", unseen.to_string())
             }
         };
         self.list.push(judgement.into_finding(rule, subject));
     }
 }
 
-/// Returns the privilege that makes an unreadable fact readable.
-fn granted_by(unseen: &Unseen) -> &'static str {
-    match unseen.what.as_str() {
-        what if what.starts_with("nftables") => "reading it needs CAP_NET_ADMIN, which root has",
-        what if what.ends_with("/config") => "reading more than 64 bytes of it needs CAP_SYS_ADMIN",
-        what if what.starts_with("direct") => {
-            "the test needs a file, which this user may not create there"
-        }
-        _ => "root can read it",
+/// The cases of every rule whose fact is unseen. Those of a missing privilege begin with
+/// [`Finding::DENIED`].
+pub const UNSEEN_CASES: &[&str] =
+    &["denied", "denied_net_admin", "denied_sys_admin", "denied_file", "absent", "unreadable"];
+
+/// Returns the case of a rule whose fact is unseen, by the privilege that makes the fact readable.
+fn unseen_case(unseen: &Unseen) -> &'static str {
+    match (&unseen.cause, unseen.what.as_str()) {
+        (Cause::Absent, _) => "absent",
+        (Cause::Failed(_), _) => "unreadable",
+        (Cause::Denied, what) if what.starts_with("nftables") => "denied_net_admin",
+        (Cause::Denied, what) if what.ends_with("/config") => "denied_sys_admin",
+        (Cause::Denied, what) if what.starts_with("direct") => "denied_file",
+        (Cause::Denied, _) => "denied",
     }
 }
 

@@ -1,9 +1,9 @@
 //! The rules that judge whether a host can reach a rate over a round-trip time.
 //!
 //! [`HostFacts`] are plain values; each may be [unseen](Unseen) with a reason. [`examine`] applies
-//! the table of [rules](RULES) to them. A rule has a name, a subject, and a short function from
-//! facts and [`Target`] to a result. If a fact that a rule needs is unseen, `?` makes the finding
-//! "unseen".
+//! the table of [rules](RULES) to them. A rule has a name, its cases, and a short function from
+//! facts and [`Target`] to a case with values. If a fact that a rule needs is unseen, `?` makes the
+//! finding "unseen". The program has the sentences of the cases.
 //!
 //! Wanted values follow the kernel's arithmetic and the guide of ESnet for data-transfer nodes
 //! (<https://fasterdata.es.net/host-tuning/>); rules cite the guide if they depend on it.
@@ -20,13 +20,14 @@ mod rules;
 mod target;
 
 pub use bus::{Capability, PCIE_OVERHEAD_BYTES, express_capability, theoretical_maximum};
-pub use examine::{examine, summary};
+pub use examine::{UNSEEN_CASES, examine, summary};
 pub use facts::{
-    Cause, Chain, ClockFacts, Coalescing, DirectIo, DiskFacts, FirewallFacts, HostFacts, IdleState,
-    InterfaceFacts, InterfaceKind, Interrupt, Limit, MountFacts, Offloads, PathFacts, Pause,
-    PciFacts, PcieLink, ProcessorFacts, Queueing, Rings, Seen, TcpMemoryFacts, Traffic, Unseen,
+    Cause, Chain, ClockFacts, Coalescing, DirectIoSupport, DiskFacts, FirewallFacts, HostFacts,
+    IdleState, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
+    MountFacts, PathFacts, Pause, PciFacts, PcieLink, ProcessorFacts, Queueing, ResourceLimit,
+    Rings, Seen, TcpMemoryFacts, Unseen,
 };
-pub use recording::{Entry, Recording, RecordingError};
+pub use recording::{RecordedAnswer, Recording, RecordingError};
 pub use rule::{Answer, Judge, Judgement, Rule};
 pub use rules::{RULES, SETTINGS};
 pub use target::Target;

@@ -15,12 +15,12 @@ const KINDS: [&str; 5] = ["file", "head", "list", "link", "call"];
 /// The questions to a host and its answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
-    entries: BTreeMap<(String, String), Entry>,
+    entries: BTreeMap<(String, String), RecordedAnswer>,
 }
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum RecordedAnswer {
     /// The text.
     Text(String),
     /// The user lacks the permission.
@@ -32,17 +32,17 @@ pub enum Entry {
 impl Recording {
     /// Returns the answer to the question `name` of `kind`; `None` means that the host has no such
     /// object.
-    pub fn get(&self, kind: &str, name: &str) -> Option<&Entry> {
+    pub fn get(&self, kind: &str, name: &str) -> Option<&RecordedAnswer> {
         self.entries.get(&(kind.to_owned(), name.to_owned()))
     }
 
     /// Records an answer: the text, or the cause of its absence.
     pub fn note(&mut self, kind: &str, name: &str, answer: Result<&str, &Cause>) {
         let entry = match answer {
-            Ok(text) => Entry::Text(text.to_owned()),
+            Ok(text) => RecordedAnswer::Text(text.to_owned()),
             Err(Cause::Absent) => return,
-            Err(Cause::Denied) => Entry::Denied,
-            Err(Cause::Failed(how)) => Entry::Failed(how.clone()),
+            Err(Cause::Denied) => RecordedAnswer::Denied,
+            Err(Cause::Failed(how)) => RecordedAnswer::Failed(how.clone()),
         };
         self.entries.insert((kind.to_owned(), name.to_owned()), entry);
     }
@@ -53,9 +53,9 @@ impl fmt::Display for Recording {
         writeln!(f, "{HEAD}")?;
         for ((kind, name), entry) in &self.entries {
             match entry {
-                Entry::Denied => writeln!(f, "denied {kind} {name}")?,
-                Entry::Failed(how) => writeln!(f, "failed {kind} {name}\n {how}")?,
-                Entry::Text(text) => {
+                RecordedAnswer::Denied => writeln!(f, "denied {kind} {name}")?,
+                RecordedAnswer::Failed(how) => writeln!(f, "failed {kind} {name}\n {how}")?,
+                RecordedAnswer::Text(text) => {
                     writeln!(f, "{kind} {name}")?;
                     text.lines().try_for_each(|line| writeln!(f, " {line}"))?;
                 }
@@ -111,9 +111,9 @@ impl FromStr for Recording {
                 answer.push_str(&line[1..]);
             }
             let entry = match how {
-                "denied" => Entry::Denied,
-                "failed" => Entry::Failed(answer),
-                _ => Entry::Text(answer),
+                "denied" => RecordedAnswer::Denied,
+                "failed" => RecordedAnswer::Failed(answer),
+                _ => RecordedAnswer::Text(answer),
             };
             recording.entries.insert((kind.to_owned(), name.to_owned()), entry);
         }
@@ -135,7 +135,10 @@ mod tests {
         recording.note("file", "sys/missing", Err(&Cause::Absent));
         let text = recording.to_string();
         assert_eq!(text.parse::<Recording>().unwrap(), recording, "{text}");
-        assert_eq!(recording.get("file", "proc/a b"), Some(&Entry::Text("one\n two".into())));
+        assert_eq!(
+            recording.get("file", "proc/a b"),
+            Some(&RecordedAnswer::Text("one\n two".into()))
+        );
         assert_eq!(recording.get("file", "sys/missing"), None);
     }
 

@@ -1,7 +1,10 @@
 //! Rules and their results.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen, Target};
-use crate::result::{Area, Finding, Measurement, Verdict};
+use crate::result::{Area, Finding, FindingValue, Measurement, Verdict};
 
 /// One rule of the table.
 #[derive(Debug, Clone, Copy)]
@@ -10,8 +13,8 @@ pub struct Rule {
     pub name: &'static str,
     /// The area that the rule belongs to.
     pub area: Area,
-    /// The subject of the rule, as text.
-    pub title: &'static str,
+    /// The cases that the rule distinguishes.
+    pub cases: &'static [&'static str],
     /// The function that applies the rule.
     pub judge: Judge,
 }
@@ -36,72 +39,67 @@ pub enum Judge {
 /// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
 pub type Answer = Seen<Option<Judgement>>;
 
-/// The judgement of a subject by a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The judgement of a subject by a rule: a case of the rule with its values.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     verdict: Verdict,
-    seen: String,
-    wanted: String,
-    why: String,
-    commands: Vec<String>,
+    case: &'static str,
+    values: BTreeMap<String, FindingValue>,
 }
 
 /// The result of a rule that does not apply.
 pub(super) const NOTHING: Answer = Ok(None);
 
 /// Returns the judgement that the subject is in order.
-pub(super) fn fine(seen: impl Into<String>) -> Judgement {
-    Judgement::new(Verdict::Ok, seen)
+pub(super) fn fine(case: &'static str) -> Judgement {
+    judged(Verdict::Ok, case)
 }
 
 /// Returns the judgement that the subject could be improved.
-pub(super) fn advice(seen: impl Into<String>) -> Judgement {
-    Judgement::new(Verdict::Advice, seen)
+pub(super) fn advice(case: &'static str) -> Judgement {
+    judged(Verdict::Advice, case)
 }
 
 /// Returns the judgement that the subject prevents transfers at the target rate.
-pub(super) fn problem(seen: impl Into<String>) -> Judgement {
-    Judgement::new(Verdict::Problem, seen)
+pub(super) fn problem(case: &'static str) -> Judgement {
+    judged(Verdict::Problem, case)
 }
 
 /// Returns the judgement that the subject does not report its state.
-pub(super) fn unknown(seen: impl Into<String>) -> Judgement {
-    Judgement::new(Verdict::Unseen, seen)
+pub(super) fn unknown(case: &'static str) -> Judgement {
+    judged(Verdict::Unseen, case)
+}
+
+/// Returns a judgement.
+pub(super) fn judged(verdict: Verdict, case: &'static str) -> Judgement {
+    Judgement { verdict, case, values: BTreeMap::new() }
 }
 
 impl Judgement {
-    fn new(verdict: Verdict, seen: impl Into<String>) -> Self {
-        let (wanted, why) = (String::new(), String::new());
-        Judgement { verdict, seen: seen.into(), wanted, why, commands: Vec::new() }
-    }
-
-    /// Sets the verdict.
-    pub(super) fn judged(mut self, verdict: Verdict) -> Self {
-        self.verdict = verdict;
+    /// Adds a value. Its name ends in its unit.
+    pub(super) fn with(mut self, name: &str, value: impl Into<FindingValue>) -> Self {
+        self.values.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Sets the wanted value.
-    pub(super) fn wanted(mut self, wanted: impl Into<String>) -> Self {
-        self.wanted = wanted.into();
-        self
+    /// Adds a value if there is one.
+    pub(super) fn with_any(self, name: &str, value: Option<impl Into<FindingValue>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
     }
 
-    /// Sets the reason, with its arithmetic.
-    pub(super) fn why(mut self, why: impl Into<String>) -> Self {
-        self.why = why.into();
-        self
+    /// Adds a time.
+    pub(super) fn with_ms(self, name: &str, time: Duration) -> Self {
+        self.with(name, time.as_secs_f64() * 1e3)
     }
 
-    /// Adds a shell command that corrects the state.
-    pub(super) fn run(mut self, command: impl Into<String>) -> Self {
-        self.commands.push(command.into());
-        self
-    }
-
-    /// Adds the command that sets the kernel setting `name` until the next boot.
-    pub(super) fn set(self, name: &str, value: impl std::fmt::Display) -> Self {
-        self.run(format!("sudo sysctl -w {name}='{value}'"))
+    /// Adds the figures of the target.
+    pub(super) fn for_target(self, target: &Target) -> Self {
+        self.with("target_bps", target.rate)
+            .with_ms("target_rtt_ms", target.rtt)
+            .with("bdp_bytes", target.bdp())
     }
 
     /// Returns the judgement as a rule's result.
@@ -110,18 +108,24 @@ impl Judgement {
     }
 
     pub(super) fn into_finding(self, rule: &Rule, subject: &str) -> Finding {
-        let Judgement { verdict, seen, wanted, why, commands } = self;
+        let Judgement { verdict, case, values } = self;
+        debug_assert!(
+            rule.cases.contains(&case) || super::UNSEEN_CASES.contains(&case),
+            "{}: {case}",
+            rule.name
+        );
         Finding {
             rule: rule.name.to_owned(),
             area: rule.area,
             subject: subject.to_owned(),
-            title: rule.title.to_owned(),
             verdict,
-            seen,
-            wanted,
-            why,
-            // A subject that is in order needs no remedy.
-            commands: if verdict == Verdict::Ok { Vec::new() } else { commands },
+            case: case.to_owned(),
+            values,
+            title: String::new(),
+            seen: String::new(),
+            wanted: String::new(),
+            why: String::new(),
+            commands: Vec::new(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Errors of plans.
 
+use std::fmt;
+
 /// The reason why a plan is invalid. Nothing has been started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
@@ -17,16 +19,73 @@ pub enum PlanError {
     #[error("{one} cannot be used with {other}")]
     Conflict {
         /// The first option.
-        one: &'static str,
+        one: TestOption,
         /// The second option.
-        other: &'static str,
+        other: TestOption,
     },
     /// An option needs another one.
     #[error("{one} needs {other}")]
     Needs {
         /// The given option.
-        one: &'static str,
+        one: TestOption,
         /// The missing option.
-        other: &'static str,
+        other: TestOption,
     },
+}
+
+/// An option of a test that excludes or needs another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestOption {
+    /// UDP.
+    Udp,
+    /// MPTCP.
+    Mptcp,
+    /// A congestion control.
+    Congestion,
+    /// A segment size.
+    SegmentSize,
+    /// The socket option TCP_NODELAY.
+    NoDelay,
+    /// Zero-copy send.
+    ZeroCopy,
+    /// Discarding of received data in the kernel.
+    SkipReceiveCopy,
+    /// The size of bursts.
+    Burst,
+    /// The rate.
+    Rate,
+    /// The method of pacing.
+    Pacing,
+    /// Pacing by the kernel.
+    KernelPacing,
+    /// Striping over links.
+    Links,
+    /// Data connections that the server opens.
+    ServerOpens,
+    /// An IPv4 address of a link.
+    Ipv4,
+    /// An IPv6 address of the same link.
+    Ipv6,
+}
+
+impl fmt::Display for TestOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TestOption::Udp => "UDP",
+            TestOption::Mptcp => "MPTCP",
+            TestOption::Congestion => "a congestion control",
+            TestOption::SegmentSize => "a segment size",
+            TestOption::NoDelay => "no delay",
+            TestOption::ZeroCopy => "zero-copy send",
+            TestOption::SkipReceiveCopy => "discarding received data",
+            TestOption::Burst => "a burst",
+            TestOption::Rate => "a rate",
+            TestOption::Pacing => "pacing",
+            TestOption::KernelPacing => "pacing by the kernel",
+            TestOption::Links => "striping over links",
+            TestOption::ServerOpens => "data connections that the server opens",
+            TestOption::Ipv4 => "an IPv4 address",
+            TestOption::Ipv6 => "an IPv6 address on one link",
+        })
+    }
 }

@@ -18,11 +18,12 @@ pub use copy::{
     CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
     Verify,
 };
-pub use error::PlanError;
+pub use error::{PlanError, TestOption};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
-    Condition, Conditions, Content, DiskWork, Entry, MatrixFault, MatrixPlan, MemoryWork, Mixed,
-    PlanCell, Precision, RealPath, Row, Rule, Step, Store, Work, WorkFault, Workload,
+    Condition, Conditions, Constraint, Content, DiskWork, MatrixFault, MatrixPlan, MemoryWork,
+    Mixed, PlanCell, PlanEntry, PlannedWork, Precision, RealPath, Row, Step, Store, WorkFault,
+    Workload,
 };
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use test::{

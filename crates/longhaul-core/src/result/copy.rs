@@ -25,7 +25,7 @@ pub struct CopyResult {
     pub limit: Option<CopyLimit>,
     /// The adaptation to the path.
     #[serde(default)]
-    pub path: PathReport,
+    pub path: CopyPathReport,
     /// The report of the source.
     pub source: EndReport,
     /// The report of the sink.
@@ -135,14 +135,14 @@ impl CopyLimit {
             CopyLimit::SinkCpu => "sink CPU",
             CopyLimit::SinkDisk => "sink disk",
             CopyLimit::Cpu => "CPU",
-            CopyLimit::Rate => "--bwlimit",
+            CopyLimit::Rate => "requested rate",
         }
     }
 }
 
 /// The source's adaptation to the path, and TCP's measurements of the path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct PathReport {
+pub struct CopyPathReport {
     /// The path before the first byte; `None` in documents of the first versions.
     #[serde(default)]
     pub before: Option<PathBefore>,

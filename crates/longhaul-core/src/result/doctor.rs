@@ -1,5 +1,6 @@
 //! The report of an examination of a host.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -145,7 +146,7 @@ impl fmt::Display for Area {
     }
 }
 
-/// The result of one rule.
+/// The result of one rule: a case with its values. The program fills in the sentences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The name of the rule, which never changes.
@@ -155,11 +156,19 @@ pub struct Finding {
     /// The interface, disk or path; empty for the host itself.
     #[serde(default)]
     pub subject: String,
-    /// The subject of the rule, as text.
-    pub title: String,
     /// The verdict.
     pub verdict: Verdict,
+    /// The case of the rule that applies; empty in documents of earlier versions.
+    #[serde(default)]
+    pub case: String,
+    /// The values of the case. Their names end in their units.
+    #[serde(default)]
+    pub values: BTreeMap<String, FindingValue>,
+    /// The subject of the rule, as text.
+    #[serde(default)]
+    pub title: String,
     /// The value read; for [`Verdict::Unseen`] the unreadable item and the reason.
+    #[serde(default)]
     pub seen: String,
     /// The wanted value; empty if the rule has none.
     #[serde(default)]
@@ -171,6 +180,70 @@ pub struct Finding {
     /// commands that make the subject readable.
     #[serde(default)]
     pub commands: Vec<String>,
+}
+
+impl Finding {
+    /// The beginning of the cases of an unseen fact that a privilege makes readable.
+    pub const DENIED: &str = "denied";
+
+    /// Returns whether a missing privilege hides a fact that the rule needs.
+    pub fn is_denied(&self) -> bool {
+        self.case.starts_with(Finding::DENIED)
+    }
+}
+
+/// A value of a [`Finding`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FindingValue {
+    /// A whole number.
+    Count(u64),
+    /// Another number.
+    Number(f64),
+    /// A name, or a list of names.
+    Text(String),
+}
+
+impl From<u64> for FindingValue {
+    fn from(count: u64) -> Self {
+        FindingValue::Count(count)
+    }
+}
+
+impl From<u32> for FindingValue {
+    fn from(count: u32) -> Self {
+        FindingValue::Count(count.into())
+    }
+}
+
+impl From<f64> for FindingValue {
+    fn from(number: f64) -> Self {
+        FindingValue::Number(number)
+    }
+}
+
+impl From<Bytes> for FindingValue {
+    fn from(bytes: Bytes) -> Self {
+        FindingValue::Count(bytes.get())
+    }
+}
+
+impl From<Rate> for FindingValue {
+    fn from(rate: Rate) -> Self {
+        FindingValue::Count(rate.bps())
+    }
+}
+
+impl From<&str> for FindingValue {
+    fn from(text: &str) -> Self {
+        FindingValue::Text(text.to_owned())
+    }
+}
+
+impl From<String> for FindingValue {
+    fn from(text: String) -> Self {
+        FindingValue::Text(text)
+    }
 }
 
 /// An active measurement.

@@ -5,6 +5,7 @@
 //! documents.
 
 mod audit;
+mod bottleneck;
 mod certificate;
 mod copy;
 mod diagnosis;
@@ -17,23 +18,23 @@ mod manifest;
 mod path;
 mod run;
 mod side;
+mod step;
 mod test;
 mod udp;
 mod warning;
 
 pub use audit::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
+pub use bottleneck::{Bottleneck, Cure, CureKind, Evidence, Remedy, Resource};
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use copy::{
-    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit, CopyResult,
-    CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore, PathReport, StageTimes,
-    ThreadRole, TransferEnd,
+    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit,
+    CopyPathReport, CopyResult, CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore,
+    StageTimes, ThreadRole, TransferEnd,
 };
-pub use diagnosis::{
-    AloneReport, Bottleneck, CopyEvidence, Cure, CureKind, Diagnosis, DiagnosisStep, EndView, Ends,
-    Gap, HostUse, Resource, SampleReport, StepReport, StepRound,
-};
+pub use diagnosis::{DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
 pub use doctor::{
-    Area, DoctorReport, DoctorTarget, Finding, HostSummary, Measurement, TargetSource, Verdict,
+    Area, DoctorReport, DoctorTarget, Finding, FindingValue, HostSummary, Measurement,
+    TargetSource, Verdict,
 };
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
@@ -55,10 +56,11 @@ pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,
 };
+pub use step::{AloneReport, CopyEvidence, DiagnosisStep, HostUse, StepReport, StepRound};
 pub use test::{
-    Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestPeer, TestResult,
-    TestSample, TestSummary,
+    Curve, EndFacts, Holder, LinkSummary, MeasuredHalf, Reason, Shares, SideSummary, Steady,
+    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestLimit, TestPeer,
+    TestResult, TestSample, TestSummary,
 };
 pub use udp::{UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

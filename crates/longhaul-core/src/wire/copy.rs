@@ -22,7 +22,9 @@ pub use super::entry::{
 };
 use super::{FilePath, RefusalKind};
 use crate::plan::CopyOptions;
-use crate::result::{Action, CopyFailure, DigestOf, NotKept, PathReport, StageTimes, TransferEnd};
+use crate::result::{
+    Action, CopyFailure, CopyPathReport, DigestOf, NotKept, StageTimes, TransferEnd,
+};
 use crate::units::{Bytes, Rate};
 
 /// The most entries in one [`SinkMessage::Progress`], which keeps it below the frame limit.
@@ -395,7 +397,7 @@ pub struct SourceReport {
     pub retransmits: u64,
     /// The adaptation to the path.
     #[serde(default)]
-    pub path: PathReport,
+    pub path: CopyPathReport,
 }
 
 /// The report of the sink.

@@ -1,6 +1,6 @@
 //! The stage or resource that limited a copy.
 
-use longhaul_core::result::{CopyLimit, CopySummary, EndReport, PathReport, StageTimes};
+use longhaul_core::result::{CopyLimit, CopyPathReport, CopySummary, EndReport, StageTimes};
 use longhaul_core::units::Rate;
 
 /// From this share of its time on, a stage counts as never idle.
@@ -43,7 +43,7 @@ pub(super) fn limit(
     summary: &CopySummary,
     source: &EndReport,
     sink: &EndReport,
-    path: &PathReport,
+    path: &CopyPathReport,
     cores: Option<f64>,
     rate_limit: Option<Rate>,
 ) -> Option<CopyLimit> {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_stage_that_never_waits_is_the_limit() {
-        let path = PathReport::default();
+        let path = CopyPathReport::default();
         for (source, sink, expected) in [
             (source(0.3, 0.1, 0.95), sink(0.5, 0.97), Some(CopyLimit::SinkDisk)),
             (source(0.99, 0.1, 0.2), sink(0.9, 0.2), Some(CopyLimit::SourceDisk)),
@@ -143,18 +143,18 @@ mod tests {
     #[test]
     fn a_slow_path_has_a_reason() {
         let held = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
-        let found = |path: PathReport| limit(&summary(1), &held.0, &held.1, &path, None, None);
-        let lossy = PathReport { loss: 1e-4, ..PathReport::default() };
+        let found = |path: CopyPathReport| limit(&summary(1), &held.0, &held.1, &path, None, None);
+        let lossy = CopyPathReport { loss: 1e-4, ..CopyPathReport::default() };
         assert_eq!(found(lossy.clone()), Some(CopyLimit::Loss));
-        let window = PathReport { receive_window_limited: 0.7, ..lossy };
+        let window = CopyPathReport { receive_window_limited: 0.7, ..lossy };
         assert_eq!(found(window), Some(CopyLimit::ReceiveWindow));
-        let buffer = PathReport { send_buffer_limited: 0.7, ..PathReport::default() };
+        let buffer = CopyPathReport { send_buffer_limited: 0.7, ..CopyPathReport::default() };
         assert_eq!(found(buffer), Some(CopyLimit::SendWindow));
     }
 
     #[test]
     fn processors_and_the_limit_asked_for_are_named() {
-        let path = PathReport::default();
+        let path = CopyPathReport::default();
         let busy = |mut end: EndReport| {
             end.end.host_busy = Some(0.99);
             end

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::diagnosis::goal;
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
-    DiagnosisStep, End, Ends, Finding, Gap, SampleReport, StepReport, StepRound, Verdict,
+    DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
 };
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
@@ -56,7 +56,7 @@ pub struct DiagnoseOutcome {
     /// The steps, from the source to the whole copy.
     pub steps: Vec<StepReport>,
     /// The examinations of both hosts.
-    pub ends: Ends,
+    pub ends: DiagnosedEnds,
     /// The files to copy.
     pub sample: SampleReport,
     /// The smallest round-trip time in ms.
@@ -78,7 +78,10 @@ pub fn run(
 ) -> DiagnoseOutcome {
     let mut outcome = DiagnoseOutcome {
         steps: plan.steps().map(empty).collect(),
-        ends: Ends { same_host: plan.way == super::CopyDirection::Local, ..Ends::default() },
+        ends: DiagnosedEnds {
+            same_host: plan.way == super::CopyDirection::Local,
+            ..DiagnosedEnds::default()
+        },
         sample: SampleReport::default(),
         rtt_ms: None,
         gaps: Vec::new(),
@@ -379,13 +382,6 @@ impl Runner<'_> {
             };
             match worker.examine(rate, rtt) {
                 Ok(findings) => {
-                    // A missing permission is a gap; a missing kernel feature is not.
-                    let unseen =
-                        |one: &&Finding| one.verdict == Verdict::Unseen && !one.commands.is_empty();
-                    outcome.gaps.extend(findings.iter().filter(unseen).map(|one| Gap {
-                        what: format!("{host}: {}", one.title),
-                        why: one.seen.clone(),
-                    }));
                     if let Some(view) = view {
                         view.findings = findings;
                     }

@@ -64,7 +64,7 @@ pub fn run_without_server(
     if stop.load(Ordering::Acquire) {
         result.end = PathEnd::Interrupted;
     }
-    Ok(result.with_summary())
+    Ok(result)
 }
 
 struct Alone<'a, N> {

@@ -69,7 +69,7 @@ pub fn run(
     if stop.load(Ordering::Acquire) {
         result.end = PathEnd::Interrupted;
     }
-    Ok(result.with_summary())
+    Ok(result)
 }
 
 /// Returns an empty result.

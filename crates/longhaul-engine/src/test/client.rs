@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Opener, TestPlan};
 use longhaul_core::result::{
-    End, LatencyResult, SideResult, SideSample, TestEnd, TestResult, TestSample,
+    End, LatencyResult, MeasuredHalf, SideResult, SideSample, TestEnd, TestResult, TestSample,
 };
 use longhaul_core::wire::{TestEvent, TestOrder};
 
@@ -112,9 +112,11 @@ pub fn run(
         (half.joined, from, to)
     });
     let (intervals, from, to) = halves.next().ok_or(EngineError::Interrupted)?;
-    let mut result = TestResult::fold(target, plan.clone(), end, intervals, &from, &to);
+    let measured = MeasuredHalf { intervals, sender: &from, receiver: &to };
+    let mut result = TestResult::fold(target, plan.clone(), end, measured);
     if let Some((intervals, from, to)) = halves.next() {
-        result = result.with_reverse(intervals, &from, &to);
+        let measured = MeasuredHalf { intervals, sender: &from, receiver: &to };
+        result = result.with_reverse(measured);
     }
     if plan.latency {
         result.latency = Some(LatencyResult { idle, loaded });

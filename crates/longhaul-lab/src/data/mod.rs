@@ -10,4 +10,4 @@ pub(crate) use make::split_mix;
 pub use memory::MemoryStore;
 pub(crate) use room::with_margin;
 pub use room::{Room, check_room};
-pub use source::{Source, sources};
+pub use source::{CopyData, sources};

@@ -8,7 +8,7 @@ use std::path::Path;
 use longhaul_core::plan::Store;
 use longhaul_core::units::Bytes;
 
-use super::Source;
+use super::CopyData;
 use crate::LabError;
 
 /// The space that a matrix needs.
@@ -25,7 +25,7 @@ pub struct Room {
 impl Room {
     /// Computes the space for `sources`, each with its number of simultaneous clients. With `real`
     /// the copies go to the far end of a real path, otherwise to this host.
-    pub fn of<'a>(sources: impl IntoIterator<Item = (&'a Source, u32)>, real: bool) -> Self {
+    pub fn of<'a>(sources: impl IntoIterator<Item = (&'a CopyData, u32)>, real: bool) -> Self {
         let mut made: BTreeMap<&Path, (Store, u64)> = BTreeMap::new();
         let mut largest = [0_u64; 2];
         for (source, clients) in sources {
@@ -62,7 +62,7 @@ impl Room {
 /// # Errors
 /// The space is insufficient or unknown.
 pub fn check_room<'a>(
-    sources: impl IntoIterator<Item = (&'a Source, u32)>,
+    sources: impl IntoIterator<Item = (&'a CopyData, u32)>,
     scratch: Option<&Path>,
 ) -> Result<(), LabError> {
     let mut data: BTreeMap<&Path, u64> = BTreeMap::new();
@@ -112,20 +112,20 @@ fn room_for(path: &Path, needed: u64) -> Result<(), LabError> {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::plan::Work;
+    use longhaul_core::plan::PlannedWork;
 
     use super::*;
 
-    fn source(json: &str, dir: &Path) -> Source {
-        let work: Work = serde_json::from_str(json).unwrap();
-        Source::of(&work, Some(dir)).unwrap().unwrap()
+    fn source(json: &str, dir: &Path) -> CopyData {
+        let work: PlannedWork = serde_json::from_str(json).unwrap();
+        CopyData::of(&work, Some(dir)).unwrap().unwrap()
     }
 
     #[test]
     fn a_lack_of_space_states_both_numbers() {
         let dir = tempfile::tempdir().unwrap();
         let large = source(r#"{"name": "w", "size": 1152921504606846976}"#, dir.path());
-        let large = Source { path: dir.path().join("data.bin"), ..large };
+        let large = CopyData { path: dir.path().join("data.bin"), ..large };
         let error = check_room([(&large, 1)], Some(dir.path())).unwrap_err();
         let LabError::NoRoom { needed, free, .. } = &error else { panic!("{error}") };
         assert_eq!(needed.get(), 2 * ((1 << 60) + (1 << 60) / 20));

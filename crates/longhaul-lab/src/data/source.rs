@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use longhaul_core::plan::{Content, MatrixPlan, Mixed, Store, Work};
+use longhaul_core::plan::{Content, MatrixPlan, Mixed, PlannedWork, Store};
 use longhaul_core::units::Bytes;
 use twox_hash::XxHash3_64;
 
@@ -13,7 +13,7 @@ use crate::LabError;
 
 /// The data that a row copies.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Source {
+pub struct CopyData {
     /// The absolute path.
     pub path: PathBuf,
     /// True if the source is a directory.
@@ -44,7 +44,7 @@ pub(super) enum Origin {
     Mixed(Mixed),
 }
 
-impl Source {
+impl CopyData {
     /// Describes the user's file or directory, copied from disk to disk.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Source {
         if bytes == 0 {
             return Err(LabError::EmptyData { path });
         }
-        Ok(Source {
+        Ok(CopyData {
             path,
             tree,
             bytes: Bytes::new(bytes),
@@ -76,15 +76,15 @@ impl Source {
     ///
     /// # Errors
     /// The user's data cannot be read, or the cache directory cannot be created.
-    pub fn of(work: &Work, memory: Option<&Path>) -> Result<Option<Self>, LabError> {
+    pub fn of(work: &PlannedWork, memory: Option<&Path>) -> Result<Option<Self>, LabError> {
         let source = match &work.content {
             Content::Timed { .. } => return Ok(None),
-            Content::Data { path } => Source::own(Path::new(path))?,
-            Content::Files { files, size } => Source::alike(*files, *size)?,
-            Content::Volume { .. } => return Source::of(&work.scaled(1.0), memory),
-            Content::Mixed { volume, sizes } => Source::mixed(*volume, *sizes)?,
+            Content::Data { path } => CopyData::own(Path::new(path))?,
+            Content::Files { files, size } => CopyData::alike(*files, *size)?,
+            Content::Volume { .. } => return CopyData::of(&work.scaled(1.0), memory),
+            Content::Mixed { volume, sizes } => CopyData::mixed(*volume, *sizes)?,
         };
-        let source = Source { to: work.to, ..source };
+        let source = CopyData { to: work.to, ..source };
         Ok(Some(match (work.from, memory) {
             (Store::Memory, Some(dir)) => source.in_memory(dir),
             _ => source,
@@ -96,7 +96,7 @@ impl Source {
             1 => format!("data-{}.bin", size.get()),
             _ => format!("data-{files}x{}", size.get()),
         };
-        Ok(Source {
+        Ok(CopyData {
             path: cache_dir()?.join(name),
             tree: files > 1,
             bytes: Bytes::new(size.get() * files),
@@ -113,7 +113,7 @@ impl Source {
         let text = format!("{} {sigma} {} {} {seed}", median.get(), smallest.get(), largest.get());
         let digest = XxHash3_64::oneshot(text.as_bytes());
         let all = sizes.sizes(volume);
-        Ok(Source {
+        Ok(CopyData {
             path: cache_dir()?.join(format!("data-mixed-{}-{digest:016x}", volume.get())),
             tree: true,
             bytes: all.iter().fold(Bytes::new(0), |sum, size| Bytes::new(sum.get() + size.get())),
@@ -131,10 +131,10 @@ impl Source {
             Origin::Own => Origin::CopyOf(self.path),
             other => other,
         };
-        Source { path, store: Store::Memory, origin, ..self }
+        CopyData { path, store: Store::Memory, origin, ..self }
     }
 
-    /// Returns the number of bytes that [`Source::make`] would write.
+    /// Returns the number of bytes that [`CopyData::make`] would write.
     pub fn missing(&self) -> Bytes {
         let there = fs::metadata(&self.path)
             .is_ok_and(|data| data.is_dir() || data.len() == self.bytes.get());
@@ -173,13 +173,16 @@ impl Source {
 ///
 /// # Errors
 /// The user's data cannot be read, or the cache directory cannot be created.
-pub fn sources(plan: &MatrixPlan, memory: Option<&Path>) -> Result<Vec<Option<Source>>, LabError> {
-    let mut known: Vec<(Work, Option<Source>)> = Vec::new();
+pub fn sources(
+    plan: &MatrixPlan,
+    memory: Option<&Path>,
+) -> Result<Vec<Option<CopyData>>, LabError> {
+    let mut known: Vec<(PlannedWork, Option<CopyData>)> = Vec::new();
     let mut all = Vec::new();
     for row in plan.rows() {
         let source = match known.iter().find(|(work, _)| *work == row.work) {
             Some((_, source)) => source.clone(),
-            None => Source::of(&row.work, memory)?,
+            None => CopyData::of(&row.work, memory)?,
         };
         known.push((row.work, source.clone()));
         all.push(source);
@@ -223,19 +226,19 @@ fn measure(path: &Path) -> Result<(u64, u64), LabError> {
 mod tests {
     use super::*;
 
-    fn work(json: &str) -> Work {
+    fn work(json: &str) -> PlannedWork {
         serde_json::from_str(json).unwrap()
     }
 
-    fn at(json: &str, dir: &Path) -> Source {
-        Source::of(&work(json), Some(dir)).unwrap().unwrap()
+    fn at(json: &str, dir: &Path) -> CopyData {
+        CopyData::of(&work(json), Some(dir)).unwrap().unwrap()
     }
 
     #[test]
     fn a_file_is_made_once_and_is_the_same_every_time() {
         let dir = tempfile::tempdir().unwrap();
         let one = at(r#"{"name": "w", "size": 1048581, "from": "memory"}"#, dir.path());
-        let two = Source { path: dir.path().join("two.bin"), ..one.clone() };
+        let two = CopyData { path: dir.path().join("two.bin"), ..one.clone() };
         assert_eq!((one.missing(), one.tree), (one.bytes, false));
         one.make().unwrap();
         two.make().unwrap();
@@ -275,7 +278,7 @@ mod tests {
         fs::create_dir_all(own.join("in")).unwrap();
         fs::write(own.join("a"), b"12345").unwrap();
         fs::write(own.join("in/b"), b"123").unwrap();
-        let source = Source::own(&own).unwrap();
+        let source = CopyData::own(&own).unwrap();
         assert_eq!((source.tree, source.bytes, source.files), (true, Bytes::new(8), 2));
         assert_eq!(source.missing(), Bytes::new(0));
 

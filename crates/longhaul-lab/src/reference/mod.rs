@@ -24,7 +24,7 @@ pub fn published() -> &'static Published {
 pub struct Published {
     /// The sources.
     #[serde(rename = "source")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<Publication>,
     /// The figures.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,
@@ -33,7 +33,7 @@ pub struct Published {
 /// A publication with figures.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
+pub struct Publication {
     /// The id by which figures refer to the source.
     pub id: String,
     /// The heading of the figures.
@@ -48,7 +48,7 @@ pub struct Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The [`Source::id`] of the publication.
+    /// The [`Publication::id`] of the publication.
     pub source: String,
     /// The tool, as the source names it.
     pub tool: String,

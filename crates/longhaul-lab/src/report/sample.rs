@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::plan::{Conditions, DiskWork, Entry, MatrixPlan, MemoryWork, Workload};
+use longhaul_core::plan::{Conditions, DiskWork, MatrixPlan, MemoryWork, PlanEntry, Workload};
 use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
@@ -10,9 +10,9 @@ use crate::archive::{Contents, Data, Header, PathRecord, Tool};
 
 pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
-    let entry = |tool: &str, workload: &str, options: &[&str]| Entry {
+    let entry = |tool: &str, workload: &str, options: &[&str]| PlanEntry {
         options: options.iter().map(|option| (*option).to_owned()).collect(),
-        ..Entry::new(tool, workload)
+        ..PlanEntry::new(tool, workload)
     };
     let mut plan = MatrixPlan::named("sample");
     plan.repeats = 2;

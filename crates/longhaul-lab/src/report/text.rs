@@ -6,7 +6,7 @@ use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 
 use crate::archive::Contents;
-use crate::table::{CellFigure, Row, Table};
+use crate::table::{CellFigure, Table, TableRow};
 
 /// Renders the table as text: tool, type, one column per condition, medians in Gb/s.
 pub fn text(contents: &Contents, table: &Table) -> String {
@@ -104,7 +104,7 @@ pub(super) fn gbps(rate: Rate) -> String {
     }
 }
 
-pub(super) fn guarantees(row: &Row) -> String {
+pub(super) fn guarantees(row: &TableRow) -> String {
     match row.guarantees {
         Some(Guarantees { encrypted, verified, synced }) if row.workload.copies() => {
             let mark = |has: bool, letter: &'static str| if has { letter } else { "-" };
@@ -122,7 +122,7 @@ pub(super) fn guarantees_in_words(guarantees: Guarantees) -> String {
     if kept.is_empty() { "none".to_owned() } else { kept.join(", ") }
 }
 
-pub(super) fn sync(row: &Row) -> String {
+pub(super) fn sync(row: &TableRow) -> String {
     row.sync_seconds.map_or(String::new(), |seconds| format!("+{:.1} s", seconds.max(0.0)))
 }
 

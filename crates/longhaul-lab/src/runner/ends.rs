@@ -218,7 +218,7 @@ impl<'a> Watch<'a> {
 fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
     let words = server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty()));
     match (trouble, words) {
-        (Trouble::Failed(reason), Some(words)) if !reason.contains("(server: ") => {
+        (Trouble::Failed(reason), Some(words)) => {
             Trouble::Failed(format!("{reason} (server: {})", words.trim()))
         }
         (trouble, _) => trouble,

@@ -7,7 +7,7 @@ use longhaul_core::plan::{Condition, Content, MatrixPlan, Row};
 use longhaul_core::units::Rate;
 
 use super::{Cell, cells};
-use crate::data::{Room, Source};
+use crate::data::{CopyData, Room};
 use crate::drivers::{Driver, Pace};
 
 /// The time to open and close a path, start a server, drop caches and compare the copy, as measured
@@ -35,7 +35,7 @@ impl Cost {
     pub fn of(
         plan: &MatrixPlan,
         drivers: &[Box<dyn Driver>],
-        sources: &[Option<Source>],
+        sources: &[Option<CopyData>],
         installed: &dyn Fn(&str) -> bool,
     ) -> Self {
         let estimate = Estimate::new(plan, drivers, sources);
@@ -73,10 +73,10 @@ impl Estimate {
     pub(super) fn new(
         plan: &MatrixPlan,
         drivers: &[Box<dyn Driver>],
-        sources: &[Option<Source>],
+        sources: &[Option<CopyData>],
     ) -> Self {
         let rows = plan.rows();
-        let size = |(row, source): (&Row, &Option<Source>)| {
+        let size = |(row, source): (&Row, &Option<CopyData>)| {
             let tool = &plan.entries[row.entry].tool;
             let driver = drivers.iter().find(|driver| driver.name() == tool);
             let pace = driver.map_or(Pace::default(), |driver| driver.pace());

@@ -9,7 +9,7 @@ use super::Cell;
 
 /// An event of a running matrix, for display.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum MatrixEvent<'a> {
     /// The data for copies are being created.
     MakingData,
     /// A tool of the plan is not installed; its rows stay empty.
@@ -33,20 +33,20 @@ pub enum Event<'a> {
         /// The path.
         condition: &'a Condition,
         /// The progress of the matrix.
-        progress: Progress,
+        progress: MatrixProgress,
     },
     /// A run ended, successfully or not, and was stored.
     Finished {
         /// The run.
         run: &'a RunRecord,
         /// The progress of the matrix.
-        progress: Progress,
+        progress: MatrixProgress,
     },
 }
 
 /// The progress of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct MatrixProgress {
     /// The number of completed runs, including those of earlier sessions.
     pub done: usize,
     /// The number of all runs.

@@ -16,7 +16,7 @@ use longhaul_core::units::Bytes;
 use super::listing::{self, Listing};
 use super::script::run_script;
 use crate::LabError;
-use crate::data::{Source, with_margin};
+use crate::data::{CopyData, with_margin};
 use crate::network::{FarHost, Network, NetworkError};
 
 /// The mount point of a memory file system that every user can write (shm_overview(7)).
@@ -115,7 +115,7 @@ impl FarDir {
 pub fn check_far_room<'a>(
     network: &mut dyn Network,
     plan: &longhaul_core::plan::MatrixPlan,
-    sources: impl IntoIterator<Item = (&'a Source, u32)> + Clone,
+    sources: impl IntoIterator<Item = (&'a CopyData, u32)> + Clone,
 ) -> Result<(), LabError> {
     let conditions = plan.conditions();
     let Some(condition) = conditions.first().filter(|path| path.real.is_some()) else {

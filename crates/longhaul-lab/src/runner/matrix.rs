@@ -13,10 +13,10 @@ use longhaul_core::result::RunRecord;
 use super::estimate::Estimate;
 use super::tally::Tally;
 use super::work::{Run, Work};
-use super::{Cell, Event, Progress, cells, path};
+use super::{Cell, MatrixEvent, MatrixProgress, cells, path};
 use crate::LabError;
 use crate::archive::{Archive, Tool};
-use crate::data::Source;
+use crate::data::CopyData;
 use crate::drivers::{Driver, MemoryTask};
 use crate::network::Network;
 
@@ -30,7 +30,7 @@ pub struct Setup<'a> {
     /// The tools on this host; see [`find_tools`](super::find_tools).
     pub tools: &'a [Tool],
     /// The source of each row of the plan; see [`sources`](crate::data::sources).
-    pub sources: &'a [Option<Source>],
+    pub sources: &'a [Option<CopyData>],
     /// A private directory on the disk that receives the copies, unless they go over a real path.
     pub scratch: &'a Path,
     /// A private directory in memory, for the workloads that write there.
@@ -71,13 +71,13 @@ impl<'a> Matrix<'a> {
         setup: Setup<'a>,
         archive: &'a mut Archive,
         network: &'a mut dyn Network,
-        show: &mut dyn FnMut(Event<'_>),
+        show: &mut dyn FnMut(MatrixEvent<'_>),
     ) -> Result<Self, LabError> {
         let mut versions = HashMap::new();
         for tool in setup.tools {
             versions.extend(tool.version.as_deref().map(|version| (tool.name.as_str(), version)));
             if let Some(program) = &tool.missing {
-                show(Event::NotInstalled { tool: &tool.name, program });
+                show(MatrixEvent::NotInstalled { tool: &tool.name, program });
             }
             archive.keep_tool(tool)?;
         }
@@ -88,7 +88,7 @@ impl<'a> Matrix<'a> {
         }
         for source in setup.sources.iter().flatten() {
             if source.missing().get() > 0 {
-                show(Event::MakingData);
+                show(MatrixEvent::MakingData);
                 source.make()?;
             }
         }
@@ -101,7 +101,7 @@ impl<'a> Matrix<'a> {
     ///
     /// # Errors
     /// The archive cannot be read or written. The failure of a tool is an outcome, not an error.
-    pub fn run(&mut self, show: &mut dyn FnMut(Event<'_>)) -> Result<Ended, LabError> {
+    pub fn run(&mut self, show: &mut dyn FnMut(MatrixEvent<'_>)) -> Result<Ended, LabError> {
         let Setup { plan, drivers, sources, retry_failed, .. } = self.setup;
         let begun = Instant::now();
         let time_is_up = || {
@@ -143,12 +143,12 @@ impl<'a> Matrix<'a> {
                         c.repeat <= plan.repeats || tally.has(*n) || tally.wants(*n, c)
                     })
                     .count();
-                Progress { done: total - rest.len(), total, left: estimate.of(&rest) }
+                MatrixProgress { done: total - rest.len(), total, left: estimate.of(&rest) }
             };
             while let Some(attempt) = tally.next_attempt(sequence) {
                 let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
                 let so_far = progress(&tally, &estimate);
-                show(Event::Started { cell, row, condition, progress: so_far });
+                show(MatrixEvent::Started { cell, row, condition, progress: so_far });
                 estimate.started();
                 let limit = estimate.limit(cell.row);
                 let Some(record) = self.make(sequence, attempt, cell, limit) else {
@@ -158,7 +158,7 @@ impl<'a> Matrix<'a> {
                 self.archive.keep(&record)?;
                 tally.add(&record);
                 let so_far = progress(&tally, &estimate);
-                show(Event::Finished { run: &record, progress: so_far });
+                show(MatrixEvent::Finished { run: &record, progress: so_far });
             }
         }
         Ok(Ended::Complete)
@@ -172,12 +172,12 @@ impl<'a> Matrix<'a> {
     fn measure_path(
         &mut self,
         condition: usize,
-        show: &mut dyn FnMut(Event<'_>),
+        show: &mut dyn FnMut(MatrixEvent<'_>),
     ) -> Result<bool, LabError> {
         let Setup { plan, path_program, stop, .. } = self.setup;
         let Some(program) = path_program else { return Ok(true) };
         let condition = &self.conditions[condition];
-        show(Event::MeasuringPath { condition });
+        show(MatrixEvent::MeasuringPath { condition });
         let seed = derive_seed(plan.seed, &[&plan.name, &condition.label(), "survey"]);
         match path::measure(program, self.network, condition, seed, stop) {
             Some(record) => self.archive.keep_path_record(&record).map(|()| true),

@@ -28,7 +28,7 @@ mod tools;
 mod work;
 
 pub use estimate::Cost;
-pub use event::{Event, Progress};
+pub use event::{MatrixEvent, MatrixProgress};
 pub use far::check_far_room;
 pub use matrix::{Ended, Matrix, Setup};
 pub use order::{Cell, cells};

@@ -13,7 +13,7 @@ use super::far::FarDir;
 use super::load;
 use super::work::{Landing, Run, Trouble, Work, chain, copy_name};
 use super::{disk, ends};
-use crate::data::Source;
+use crate::data::CopyData;
 use crate::drivers::{Job, Reading, RunOutput};
 use crate::network::{FarHost, NetPath, Network};
 
@@ -165,7 +165,7 @@ impl Run<'_> {
     }
 
     /// Compares each copy with its source, outside the measured time.
-    fn verify(&self, source: &Source, scratch: &Path) -> Result<(), Trouble> {
+    fn verify(&self, source: &CopyData, scratch: &Path) -> Result<(), Trouble> {
         for client in 0..self.row.clients {
             match compare(&source.path, &Landing::Here(scratch).destination(client)) {
                 Ok(None) => {}
@@ -181,7 +181,7 @@ impl Run<'_> {
     /// Compares the copies at the far end of a real path.
     fn verify_there(
         &self,
-        source: &Source,
+        source: &CopyData,
         dir: &FarDir,
         far: &dyn FarHost,
     ) -> Result<(), Trouble> {

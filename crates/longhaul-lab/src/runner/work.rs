@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Condition, Entry, Row};
+use longhaul_core::plan::{Condition, PlanEntry, Row};
 
 use super::disk;
 use super::far::FarDir;
 use crate::LabError;
-use crate::data::Source;
+use crate::data::CopyData;
 use crate::drivers::{Driver, MemoryTask};
 use crate::network::NetPath;
 
@@ -22,7 +22,7 @@ pub(super) struct Run<'a> {
     pub(super) row: &'a Row,
     pub(super) condition: &'a Condition,
     pub(super) seed: u64,
-    pub(super) entry: &'a Entry,
+    pub(super) entry: &'a PlanEntry,
     pub(super) driver: &'a dyn Driver,
     pub(super) version: &'a str,
     pub(super) work: Work<'a>,
@@ -35,7 +35,7 @@ pub(super) struct Run<'a> {
 pub(super) enum Work<'a> {
     Timed(MemoryTask),
     Copy {
-        source: &'a Source,
+        source: &'a CopyData,
         /// A directory that is emptied before the run and removed after it; `None` on a real path,
         /// whose far end has its own directory.
         scratch: Option<&'a Path>,

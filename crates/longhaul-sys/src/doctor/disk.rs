@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use longhaul_core::doctor::{DirectIo, DiskFacts, MountFacts, Seen, Unseen};
+use longhaul_core::doctor::{DirectIoSupport, DiskFacts, MountFacts, Seen, Unseen};
 use longhaul_core::units::Bytes;
 
 use super::interface::{bus, node};
@@ -160,11 +160,11 @@ fn room(source: &Source, path: &str) -> Seen<(Bytes, Bytes)> {
     Ok((Bytes::new(free), Bytes::new(all)))
 }
 
-fn direct_io(source: &Source, path: &str) -> Seen<DirectIo> {
+fn direct_io(source: &Source, path: &str) -> Seen<DirectIoSupport> {
     let [works] = source.numbers(&format!("direct {path}"), ["works"], || {
         Ok([u64::from(opens_directly(Path::new(path))?)])
     })?;
-    Ok(if works == 1 { DirectIo::Works } else { DirectIo::Refused })
+    Ok(if works == 1 { DirectIoSupport::Works } else { DirectIoSupport::Refused })
 }
 
 /// Returns whether a file can be opened for direct I/O. open(2) fails with `EINVAL` if the file

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_core::doctor::{ClockFacts, HostFacts, Limit, SETTINGS, Seen, TcpMemoryFacts, Unseen};
+use longhaul_core::doctor::{
+    ClockFacts, HostFacts, ResourceLimit, SETTINGS, Seen, TcpMemoryFacts, Unseen,
+};
 use longhaul_core::units::Bytes;
 
 use super::source::Source;
@@ -128,7 +130,7 @@ fn clock(source: &Source) -> Seen<ClockFacts> {
 }
 
 /// Parses a line of `/proc/self/limits`: name, soft limit, hard limit, unit.
-fn limit(source: &Source, name: &str) -> Seen<Limit> {
+fn limit(source: &Source, name: &str) -> Seen<ResourceLimit> {
     let text = source.text("proc/self/limits")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let mut words = line.into_iter().flat_map(str::split_whitespace);
@@ -138,7 +140,7 @@ fn limit(source: &Source, name: &str) -> Seen<Limit> {
     };
     let both = next().zip(next());
     let (soft, hard) = both.ok_or_else(|| Unseen::odd("/proc/self/limits", &text))?;
-    Ok(Limit { soft, hard })
+    Ok(ResourceLimit { soft, hard })
 }
 
 fn tracked(source: &Source) -> Seen<(u64, u64)> {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use longhaul_core::doctor::{
-    Cause, Coalescing, InterfaceFacts, InterfaceKind, Interrupt, Offloads, Pause, PciFacts,
-    Queueing, Rings, Seen, Traffic, Unseen,
+    Cause, Coalescing, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic,
+    Interrupt, Pause, PciFacts, Queueing, Rings, Seen, Unseen,
 };
 use longhaul_core::units::Rate;
 
@@ -137,12 +137,12 @@ fn queueing(source: &Source, name: &str) -> Seen<Queueing> {
     Ok(Queueing { root, leaves: lines.collect() })
 }
 
-fn offloads(source: &Source, name: &str) -> Seen<Offloads> {
+fn offloads(source: &Source, name: &str) -> Seen<InterfaceOffloads> {
     let keys = ["tso", "gso", "gro", "lro", "rx", "tx", "sg"];
     let found = source.numbers(&format!("offloads {name}"), keys, || ethtool::offloads(name))?;
     let [tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather] =
         found.map(|flag| flag != 0);
-    Ok(Offloads { tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather })
+    Ok(InterfaceOffloads { tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather })
 }
 
 fn rings(source: &Source, name: &str) -> Seen<Rings> {
@@ -165,9 +165,9 @@ fn pause(source: &Source, name: &str) -> Seen<Pause> {
     Ok(Pause { receive: receive != 0, send: send != 0 })
 }
 
-fn traffic(source: &Source, name: &str) -> Seen<Traffic> {
+fn traffic(source: &Source, name: &str) -> Seen<InterfaceTraffic> {
     let count = |what| source.number(&format!("sys/class/net/{name}/statistics/{what}"));
-    Ok(Traffic {
+    Ok(InterfaceTraffic {
         received: count("rx_packets")?,
         missed: count("rx_missed_errors")? + count("rx_fifo_errors")?,
         errors: count("rx_crc_errors")? + count("rx_frame_errors")?,

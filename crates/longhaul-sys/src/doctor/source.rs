@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use longhaul_core::doctor::{Cause, Entry, Recording, Seen, Unseen};
+use longhaul_core::doctor::{Cause, RecordedAnswer, Recording, Seen, Unseen};
 
 /// The largest size of a file to read; `/proc/PID/mountinfo` on a container host may be long.
 const FILE_LIMIT: u64 = 4 << 20;
@@ -141,9 +141,9 @@ impl Source {
         let answer = match &self.from {
             From::Host => live().map_err(|error| cause(&error)),
             From::Recording(recording) => match recording.get(kind, name) {
-                Some(Entry::Text(text)) => Ok(text.clone()),
-                Some(Entry::Denied) => Err(Cause::Denied),
-                Some(Entry::Failed(how)) => Err(Cause::Failed(how.clone())),
+                Some(RecordedAnswer::Text(text)) => Ok(text.clone()),
+                Some(RecordedAnswer::Denied) => Err(Cause::Denied),
+                Some(RecordedAnswer::Failed(how)) => Err(Cause::Failed(how.clone())),
                 None => Err(Cause::Absent),
             },
         };

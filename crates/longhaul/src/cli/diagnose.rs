@@ -19,7 +19,9 @@ use longhaul_lab::report;
 
 use super::cp::{Connector, Endpoint, endpoint};
 use crate::exit::{self, Coded};
-use crate::output::{DiagnoseView, after_printing, diagnosis_text, print_document, print_result};
+use crate::output::{
+    DiagnoseView, after_printing, complete_diagnosis, diagnosis_text, print_document, print_result,
+};
 use crate::remote::SshOptions;
 use crate::signals::Interrupt;
 
@@ -83,7 +85,7 @@ impl Args {
         connectors.finish();
         view.finish();
         let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
-        let diagnosis = judge(Diagnosis {
+        let mut diagnosis = judge(Diagnosis {
             schema: Diagnosis::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             source: shown(&self.source),
@@ -98,6 +100,7 @@ impl Args {
             seconds: begun.elapsed().as_secs_f64(),
             interrupted,
         });
+        complete_diagnosis(&mut diagnosis);
         let printed = if self.json {
             print_document(&diagnosis)
         } else {

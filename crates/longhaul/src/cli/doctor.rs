@@ -14,7 +14,8 @@ use longhaul_sys::doctor::{Query, Source, read_facts};
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, doctor_text, output_is_terminal, print_document, print_message, print_result,
+    after_printing, complete_doctor, doctor_text, output_is_terminal, print_document,
+    print_message, print_result,
 };
 use crate::remote::{SshOptions, remote_output};
 use crate::signals::Interrupt;
@@ -78,10 +79,11 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let report = match &self.host {
+        let mut report = match &self.host {
             Some(host) if self.there || host.contains('@') => self.examine_remote(host)?,
             _ => self.examine_here()?,
         };
+        complete_doctor(&mut report);
         let printed = if self.json {
             print_document(&report)
         } else {

@@ -108,7 +108,7 @@ mod tests {
     fn plan(options: &str) -> Result<LinkPlan, String> {
         let line = Line::try_parse_from(format!("link {options}").split_whitespace())
             .map_err(|error| error.to_string())?;
-        line.link.plan().map_err(|error| error.to_string())
+        line.link.plan().map_err(|error| crate::output::failure_text(&error))
     }
 
     #[test]

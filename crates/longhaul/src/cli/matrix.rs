@@ -55,7 +55,7 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     }
 
     let mut progress = Show::new(&checked.plan, &archive.runs().map_err(coded)?);
-    let mut show = |event: longhaul_lab::runner::Event<'_>| progress.event(&event);
+    let mut show = |event: longhaul_lab::runner::MatrixEvent<'_>| progress.event(&event);
     let setup = Setup {
         plan: &checked.plan,
         drivers: &drivers,

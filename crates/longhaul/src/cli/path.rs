@@ -15,7 +15,8 @@ use longhaul_engine::{EngineError, TurnedAway};
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, failure_text, path_text, print_document, print_message, print_result,
+    after_printing, complete_path, failure_text, path_text, print_document, print_message,
+    print_result,
 };
 use crate::passphrase;
 use crate::remote::{SshOptions, SshServer};
@@ -101,7 +102,7 @@ impl Args {
                 print_message(format_args!("{what}"));
             }
         };
-        let result = match self.peer(&interrupt)? {
+        let mut result = match self.peer(&interrupt)? {
             Peer::Server(session, ssh) => {
                 let address = session.data_addresses().first().copied();
                 let found = path::run(*session, &self.host, &plan, interrupt.flag(), note);
@@ -126,6 +127,7 @@ impl Args {
                 path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
             }
         };
+        complete_path(&mut result);
         for warning in &result.warnings {
             print_message(format_args!("warning: {}: {}", warning.message, warning.advice));
         }

@@ -15,7 +15,7 @@ use serde_json::json as value;
 
 use super::matrix::{certificate, coded};
 use crate::exit::{self, Coded};
-use crate::output::{diagnosis_text, print_json, print_message, print_result};
+use crate::output::{complete_diagnosis, diagnosis_text, print_json, print_message, print_result};
 
 /// Print the table and write the report of a matrix from its archive, or print a diagnosis from its
 /// JSON document
@@ -85,7 +85,8 @@ fn diagnosis(path: &Path, format: Format) -> Result<String, Coded> {
         .and_then(|text| Ok(serde_json::from_slice::<Diagnosis>(&text)?))
         .with_context(|| format!("cannot read the diagnosis {}", path.display()))
         .map_err(|error| Coded::new(exit::FILES, error))?;
-    let diagnosis = judge(read);
+    let mut diagnosis = judge(read);
+    complete_diagnosis(&mut diagnosis);
     match format {
         Format::Text => Ok(diagnosis_text(&diagnosis)),
         Format::Html => Ok(report::diagnosis_html(&diagnosis)),

@@ -18,7 +18,8 @@ use serde_json::json;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::output::{
-    TestText, after_printing, print_document, print_document_line, print_note, print_result,
+    TestText, after_printing, complete_test, print_document, print_document_line, print_note,
+    print_result,
 };
 use crate::passphrase;
 use crate::signals::Interrupt;
@@ -252,10 +253,11 @@ impl Args {
                 lines.text(&text.interval(sample));
             }
         };
-        let result = match &self.other {
+        let mut result = match &self.other {
             None => test::run(session, &plan, interrupt.flag(), show),
             Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
+        complete_test(&mut result);
         for warning in &result.warnings {
             print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::plan::Verify;
-use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyResult, DigestOf, PathReport};
+use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyPathReport, CopyResult, DigestOf};
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::Progress;
@@ -222,7 +222,7 @@ pub(crate) fn copy_verdict(result: &CopyResult) -> String {
     format!("{limit}; waited: {}", waited.join(", "))
 }
 
-fn limit_words(limit: CopyLimit, path: &PathReport) -> String {
+fn limit_words(limit: CopyLimit, path: &CopyPathReport) -> String {
     let share = |share: f64| format!("{:.0} %", 100.0 * share);
     let resource = match limit {
         CopyLimit::Rate => return "sent at the requested rate (--bwlimit)".to_owned(),
@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn limits_are_worded_with_their_figures() {
-        let path = PathReport { loss: 1e-4, receive_window_limited: 0.7, ..PathReport::default() };
+        let path =
+            CopyPathReport { loss: 1e-4, receive_window_limited: 0.7, ..CopyPathReport::default() };
         for (limit, expected) in [
             (CopyLimit::Loss, "limited by loss: 0.0100 % retransmitted"),
             (

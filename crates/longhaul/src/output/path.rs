@@ -28,7 +28,7 @@ pub(crate) fn path_text(result: &PathResult) -> String {
     if !result.unmeasured.is_empty() {
         text.push_str("not measured\n");
         for missing in &result.unmeasured {
-            indented(&mut text, &missing.to_string(), 2, 4);
+            indented(&mut text, &format!("{}: {}", missing.what, missing.why), 2, 4);
         }
         text.push('\n');
     }

@@ -262,7 +262,7 @@ fn an_invalid_topology_is_an_error_with_line_and_column() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.toml");
     for (text, code, expected) in [
-        (ROW.replace("10ms", "10parsecs"), 2, "bad.toml:14:7: --rtt cannot be '10parsecs'"),
+        (ROW.replace("10ms", "10parsecs"), 2, "bad.toml:14:7: rtt cannot be '10parsecs'"),
         (ROW.replace("\"right\"]", "\"wrong\"]"), 2, "bad.toml:13:11: there is no site 'wrong'"),
         (ROW.replace("1500", "1"), 2, "bad.toml:15:7: an MTU of 1 is outside"),
         (format!("{ROW}rate = \"100G\"\nup-delay = \"29s\""), 6, "in the emulator, more than the"),

@@ -11,7 +11,7 @@ pub struct DiskFacts {
     /// The mount that contains it.
     pub mount: Seen<MountFacts>,
     /// The support of direct I/O.
-    pub direct_io: Seen<DirectIo>,
+    pub direct_io: Seen<DirectIoSupport>,
     /// The space available to ordinary users, and the total space.
     pub room: Seen<(Bytes, Bytes)>,
     /// The name of the block device; `None` if the file system has none.
@@ -41,7 +41,7 @@ pub struct MountFacts {
 
 /// The support of direct I/O (`O_DIRECT` in open(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DirectIo {
+pub enum DirectIoSupport {
     /// Direct I/O works.
     Works,
     /// The file system refuses direct I/O.

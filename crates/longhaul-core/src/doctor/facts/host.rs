@@ -41,9 +41,9 @@ pub struct HostFacts {
     /// The kernel's clock source.
     pub clock_source: Seen<String>,
     /// The limit of open files per process.
-    pub open_files: Seen<Limit>,
+    pub open_files: Seen<ResourceLimit>,
     /// The limit of locked memory per process, in bytes.
-    pub locked_memory: Seen<Limit>,
+    pub locked_memory: Seen<ResourceLimit>,
     /// The packet filters for incoming packets.
     pub firewall: FirewallFacts,
     /// The number of tracked connections and its maximum.
@@ -146,7 +146,7 @@ pub struct ClockFacts {
 
 /// A resource limit of a process (getrlimit(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct ResourceLimit {
     /// The current limit; `None` means unlimited.
     pub soft: Option<u64>,
     /// The value to which a process may raise the limit; `None` means unlimited.

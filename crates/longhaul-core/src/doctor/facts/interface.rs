@@ -24,7 +24,7 @@ pub struct InterfaceFacts {
     /// The queueing disciplines.
     pub queueing: Seen<Queueing>,
     /// The active offloads.
-    pub offloads: Seen<Offloads>,
+    pub offloads: Seen<InterfaceOffloads>,
     /// The ring sizes.
     pub rings: Seen<Rings>,
     /// The interrupt coalescing.
@@ -34,7 +34,7 @@ pub struct InterfaceFacts {
     /// The number of receive queues.
     pub queues: Seen<u32>,
     /// The packet counters.
-    pub traffic: Seen<Traffic>,
+    pub traffic: Seen<InterfaceTraffic>,
     /// The NUMA node of the device; `None` if it has none.
     pub node: Seen<Option<u32>>,
     /// The interrupts, one per queue.
@@ -67,7 +67,7 @@ pub struct Queueing {
 
 /// The offloads of an interface (ethtool(8), `-k`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offloads {
+pub struct InterfaceOffloads {
     /// The card splits TCP super-packets into segments.
     pub tso: bool,
     /// The kernel splits super-packets as late as possible.
@@ -117,7 +117,7 @@ pub struct Pause {
 
 /// The packet counters since the interface was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Traffic {
+pub struct InterfaceTraffic {
     /// Packets received.
     pub received: u64,
     /// Packets lost because the receive ring was full.

@@ -5,13 +5,13 @@ mod host;
 mod interface;
 mod seen;
 
-pub use disk::{DirectIo, DiskFacts, MountFacts};
+pub use disk::{DirectIoSupport, DiskFacts, MountFacts};
 pub use host::{
-    Chain, ClockFacts, FirewallFacts, HostFacts, IdleState, Limit, PathFacts, ProcessorFacts,
-    TcpMemoryFacts,
+    Chain, ClockFacts, FirewallFacts, HostFacts, IdleState, PathFacts, ProcessorFacts,
+    ResourceLimit, TcpMemoryFacts,
 };
 pub use interface::{
-    Coalescing, InterfaceFacts, InterfaceKind, Interrupt, Offloads, Pause, PciFacts, PcieLink,
-    Queueing, Rings, Traffic,
+    Coalescing, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
+    Pause, PciFacts, PcieLink, Queueing, Rings,
 };
 pub use seen::{Cause, Seen, Unseen};

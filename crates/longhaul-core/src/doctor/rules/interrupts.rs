@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem, unknown};
+use crate::doctor::rule::{Answer, NOTHING, advice, fine, judged, problem, unknown};
 use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, Target};
 use crate::result::Verdict;
@@ -43,65 +43,39 @@ pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) ->
     let wanted = target.rate.bps().div_ceil(CORE_GIGABITS * 1_000_000_000);
     let online = u64::from(host.processors.online.clone().unwrap_or(1));
     let queues = one.queues.clone().unwrap_or(1);
-    let plural = if queues == 1 { "" } else { "s" };
-    let seen = format!("{queues} queue{plural}, interrupts on CPUs {}", list(&cpus));
-    let enough = cpus.len() as u64 >= wanted.min(online) && u64::from(queues) >= wanted.min(online);
-    if enough {
-        return fine(seen).answer();
-    }
-    let name = &one.name;
+    let possible = wanted.min(online);
+    let few_queues = u64::from(queues) < wanted;
+    let enough = cpus.len() as u64 >= possible && u64::from(queues) >= possible;
     let verdict = if cpus.len() == 1 { Verdict::Problem } else { Verdict::Advice };
-    let judgement = fine(seen)
-        .judged(verdict)
-        .wanted(format!("{wanted} queues on as many cores"))
-        .why(format!(
-            "a core receives about {CORE_GIGABITS} Gb/s; {} take {wanted}{}",
-            target.rate,
-            if wanted > online { format!(", and this host has {online}") } else { String::new() }
-        ));
-    if u64::from(queues) < wanted {
-        judgement.run(format!("sudo ethtool -L {name} combined {}", wanted.min(online))).answer()
-    } else {
-        judgement
-            .run(format!("grep {name} /proc/interrupts    # then, for each interrupt N:"))
-            .run("echo CPU | sudo tee /proc/irq/N/smp_affinity_list")
-            .answer()
+    match (enough, few_queues) {
+        (true, _) => fine("enough"),
+        (false, true) => judged(verdict, "few_queues"),
+        (false, false) => judged(verdict, "few_cpus"),
     }
+    .with("queues", queues)
+    .with("cpus", list(&cpus))
+    .with("wanted_queues", wanted)
+    .with("possible_queues", possible)
+    .with_any("cores", (wanted > online).then_some(online))
+    .with("core_gigabits", CORE_GIGABITS)
+    .with("target_bps", target.rate)
+    .answer()
 }
 
 pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer {
     if one.kind == InterfaceKind::Software || host.nodes.len() < 2 {
         return NOTHING;
     }
-    let Some(node) = one.node.clone()? else {
-        return unknown("the device has no node, and the host has several")
-            .why("its position on the bus is unknown; the firmware's tables lack it")
-            .run("lspci -tv")
-            .answer();
-    };
+    let Some(node) = one.node.clone()? else { return unknown("no_node").answer() };
     let near: BTreeSet<u32> = host.nodes.get(&node).into_iter().flatten().copied().collect();
     let (interrupts, cpus) = cpus(one)?;
     if interrupts == 0 {
         return NOTHING;
     }
     let away: BTreeSet<u32> = cpus.difference(&near).copied().collect();
-    if away.is_empty() {
-        let how = format!("node {node}, whose CPUs are {}; interrupts there too", list(&near));
-        return fine(how).why("longhaul test places its threads there automatically").answer();
-    }
-    advice(format!("node {node}; interrupts also on CPUs {}", list(&away)))
-        .wanted(format!("interrupts on node {node}: CPUs {}", list(&near)))
-        .why(
-            "each packet crosses from one node's memory to the other's caches (\"make sure you \
-              are using the correct cores\", ESnet's guide for 100G)",
-        )
-        .run("sudo systemctl stop irqbalance")
-        .run(format!(
-            "for i in /sys/class/net/{}/device/msi_irqs/*; do echo {} | sudo tee \
-             /proc/irq/${{i##*/}}/smp_affinity_list; done",
-            one.name,
-            list(&near)
-        ))
+    if away.is_empty() { fine("near") } else { advice("away").with("away_cpus", list(&away)) }
+        .with("node", node)
+        .with("node_cpus", list(&near))
         .answer()
 }
 
@@ -109,28 +83,24 @@ pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
     let runs = host.irqbalance.clone()?;
     let few = host.processors.online.clone().unwrap_or(1) <= 2;
     match (runs, target.is_at_least(40) && !few) {
-        (true, true) => advice("irqbalance runs")
-            .wanted("fixed interrupt affinity")
-            .why("it moves interrupts between cores and nodes during a transfer")
-            .run("sudo systemctl disable --now irqbalance")
-            .answer(),
-        (true, false) => fine("irqbalance").answer(),
-        (false, _) => fine("irqbalance is not running").answer(),
+        (true, true) => advice("harmful"),
+        (true, false) => fine("runs"),
+        (false, _) => fine("off"),
     }
+    .answer()
 }
 
 pub(super) fn core_drops(host: &HostFacts, _: &Target) -> Answer {
     let (dropped, all) = host.core_drops.clone()?;
-    if dropped == 0 {
-        return fine(format!("dropped none of {all}")).answer();
+    match dropped {
+        0 => fine("none"),
+        _ if dropped * 1_000_000 > all => problem("dropped"),
+        _ => advice("dropped"),
     }
-    let seen = format!("dropped {dropped} of {all} ({})", percent(dropped, all));
-    let judgement = if dropped * 1_000_000 > all { problem(seen) } else { advice(seen) };
-    judgement
-        .wanted("none")
-        .why("a core's queue of received packets was full")
-        .set("net.core.netdev_max_backlog", 250_000)
-        .answer()
+    .with("dropped", dropped)
+    .with("packets", all)
+    .with("dropped_percent", percent(dropped, all))
+    .answer()
 }
 
 #[cfg(test)]

@@ -11,96 +11,144 @@ mod system;
 mod tcp;
 mod windows;
 
-use super::Rule;
+use super::rule::{Judgement, fine, problem};
+use super::{HostFacts, Rule, Seen};
 use crate::result::Area;
 
 use super::Judge::{Bus, Disk, Host, Interface, Measured, Path};
 
-const fn rule(area: Area, name: &'static str, title: &'static str, judge: super::Judge) -> Rule {
-    Rule { name, area, title, judge }
+const fn rule(
+    area: Area,
+    name: &'static str,
+    cases: &'static [&'static str],
+    judge: super::Judge,
+) -> Rule {
+    Rule { name, area, cases, judge }
 }
+
+/// The cases of a limit of the process.
+const LIMITS: &[&str] = &["unlimited", "limited", "raisable", "raisable_freely"];
 
 /// All rules, in the order of the findings.
 pub const RULES: &[Rule] = &[
-    rule(Area::Path, "path_route", "the route to the host", Path(path::route)),
-    rule(Area::Path, "path_answer", "the round-trip time to the host", Path(path::answer)),
-    rule(Area::Path, "path_mtu", "the route's MTU", Path(path::route_mtu)),
-    rule(Area::Windows, "tcp_rmem", "receive buffers, autotuned", Host(windows::autotuned_receive)),
-    rule(Area::Windows, "tcp_wmem", "send buffers, autotuned", Host(windows::autotuned_send)),
-    rule(Area::Windows, "rmem_max", "receive buffers, requested", Host(windows::asked_receive)),
-    rule(Area::Windows, "wmem_max", "send buffers, requested", Host(windows::asked_send)),
-    rule(
-        Area::Windows,
-        "tcp_moderate_rcvbuf",
-        "autotuning of receive buffers",
-        Host(windows::autotuning),
-    ),
-    rule(Area::Windows, "tcp_window_scaling", "windows over 64 KiB", Host(windows::scaling)),
-    rule(Area::Windows, "tcp_mem", "memory for all of TCP", Host(windows::host_wide)),
-    rule(Area::Windows, "tcp_memory_now", "TCP's memory in use", Host(windows::pressure)),
-    rule(Area::Tcp, "congestion", "congestion control", Host(tcp::congestion)),
-    rule(Area::Tcp, "bbr_available", "BBR, for lossy paths", Host(tcp::bbr)),
-    rule(Area::Tcp, "tcp_sack", "selective acknowledgements", Host(tcp::sack)),
-    rule(Area::Tcp, "tcp_timestamps", "time stamps", Host(tcp::timestamps)),
-    rule(Area::Tcp, "tcp_mtu_probing", "path MTU probing", Host(tcp::mtu_probing)),
+    rule(Area::Path, "path_route", &["no_address", "no_route", "routed"], Path(path::route)),
+    rule(Area::Path, "path_answer", &["open", "closed", "silent"], Path(path::answer)),
+    rule(Area::Path, "path_mtu", &["same", "smaller"], Path(path::route_mtu)),
+    rule(Area::Windows, "tcp_rmem", &["size"], Host(windows::autotuned_receive)),
+    rule(Area::Windows, "tcp_wmem", &["size"], Host(windows::autotuned_send)),
+    rule(Area::Windows, "rmem_max", &["size"], Host(windows::asked_receive)),
+    rule(Area::Windows, "wmem_max", &["size"], Host(windows::asked_send)),
+    rule(Area::Windows, "tcp_moderate_rcvbuf", &["on", "off"], Host(windows::autotuning)),
+    rule(Area::Windows, "tcp_window_scaling", &["on", "off"], Host(windows::scaling)),
+    rule(Area::Windows, "tcp_mem", &["size", "little_memory"], Host(windows::host_wide)),
+    rule(Area::Windows, "tcp_memory_now", &["no_pressure", "pressure"], Host(windows::pressure)),
+    rule(Area::Tcp, "congestion", &["bbr", "cubic", "htcp", "other"], Host(tcp::congestion)),
+    rule(Area::Tcp, "bbr_available", &["not_loaded", "root_only", "allowed"], Host(tcp::bbr)),
+    rule(Area::Tcp, "tcp_sack", &["on", "off"], Host(tcp::sack)),
+    rule(Area::Tcp, "tcp_timestamps", &["on", "off"], Host(tcp::timestamps)),
+    rule(Area::Tcp, "tcp_mtu_probing", &["on", "off_small_packets", "off"], Host(tcp::mtu_probing)),
     rule(
         Area::Tcp,
         "tcp_slow_start_after_idle",
-        "slow start after a pause",
+        &["off", "on_short_path", "on"],
         Host(tcp::slow_start_after_idle),
     ),
-    rule(Area::Tcp, "tcp_no_metrics_save", "metrics of earlier connections", Host(tcp::metrics)),
-    rule(Area::Tcp, "default_qdisc", "queueing of new interfaces", Host(tcp::default_queueing)),
-    rule(Area::Interface, "interface_there", "the requested interfaces", Host(interface::there)),
-    rule(Area::Interface, "state", "state", Interface(interface::state)),
-    rule(Area::Interface, "speed", "rate", Interface(interface::speed)),
-    rule(Area::Interface, "mtu", "largest packet", Interface(interface::mtu)),
-    rule(Area::Interface, "queueing", "queueing and pacing", Interface(interface::queueing)),
-    rule(Area::Interface, "offloads", "offloads", Interface(interface::offloads)),
-    rule(Area::Interface, "rings", "rings", Interface(interface::rings)),
-    rule(Area::Interface, "missed", "packets lost in this host", Interface(interface::missed)),
-    rule(Area::Interface, "coalescing", "interrupt coalescing", Interface(interface::coalescing)),
-    rule(Area::Interface, "pause", "flow control with the switch", Interface(interface::pause)),
-    rule(Area::Pcie, "pcie_rate", "theoretical maximum", Bus(pcie::rate)),
-    rule(Area::Pcie, "pcie_link", "width and generation", Bus(pcie::link)),
-    rule(Area::Pcie, "pcie_payload", "MaxPayload", Bus(pcie::payload)),
-    rule(Area::Pcie, "pcie_read_request", "MaxReadReq", Bus(pcie::read_request)),
-    rule(Area::Pcie, "iommu", "address translation", Bus(pcie::translation)),
-    rule(Area::Interrupts, "interrupt_spread", "CPUs of the queues", Interface(interrupts::spread)),
+    rule(Area::Tcp, "tcp_no_metrics_save", &["harmless", "kept"], Host(tcp::metrics)),
+    rule(Area::Tcp, "default_qdisc", &["fq", "fq_codel", "other"], Host(tcp::default_queueing)),
+    rule(Area::Interface, "interface_there", &["missing"], Host(interface::there)),
+    rule(
+        Area::Interface,
+        "state",
+        &["up", "no_carrier_state", "down"],
+        Interface(interface::state),
+    ),
+    rule(
+        Area::Interface,
+        "speed",
+        &["wireless", "unreported", "rate"],
+        Interface(interface::speed),
+    ),
+    rule(Area::Interface, "mtu", &["enough", "small"], Interface(interface::mtu)),
+    rule(
+        Area::Interface,
+        "queueing",
+        &["paced", "not_paced_per_queue", "not_paced"],
+        Interface(interface::queueing),
+    ),
+    rule(Area::Interface, "offloads", &["on", "off"], Interface(interface::offloads)),
+    rule(Area::Interface, "rings", &["enough", "small"], Interface(interface::rings)),
+    rule(Area::Interface, "missed", &["none", "lost"], Interface(interface::missed)),
+    rule(
+        Area::Interface,
+        "coalescing",
+        &["adaptive", "fixed", "off"],
+        Interface(interface::coalescing),
+    ),
+    rule(Area::Interface, "pause", &["on", "off"], Interface(interface::pause)),
+    rule(Area::Pcie, "pcie_rate", &["maximum"], Bus(pcie::rate)),
+    rule(Area::Pcie, "pcie_link", &["full", "fast_enough", "reduced"], Bus(pcie::link)),
+    rule(Area::Pcie, "pcie_payload", &["enough", "small"], Bus(pcie::payload)),
+    rule(Area::Pcie, "pcie_read_request", &["enough", "small"], Bus(pcie::read_request)),
+    rule(Area::Pcie, "iommu", &["harmless", "translated"], Bus(pcie::translation)),
+    rule(
+        Area::Interrupts,
+        "interrupt_spread",
+        &["enough", "few_queues", "few_cpus"],
+        Interface(interrupts::spread),
+    ),
     rule(
         Area::Interrupts,
         "interrupt_node",
-        "NUMA node of the queues",
+        &["no_node", "near", "away"],
         Interface(interrupts::node),
     ),
-    rule(Area::Interrupts, "irqbalance", "interrupt placement", Host(interrupts::irqbalance)),
-    rule(Area::Interrupts, "core_drops", "queues of the cores", Host(interrupts::core_drops)),
-    rule(Area::Processor, "governor", "frequency governor", Host(processor::governor)),
-    rule(Area::Processor, "turbo", "turbo frequencies", Host(processor::turbo)),
-    rule(Area::Processor, "idle_states", "idle states", Host(processor::idle_states)),
-    rule(Area::Processor, "threads_of_cores", "two threads per core", Host(processor::threads)),
-    rule(Area::Processor, "frequency", "highest frequency", Host(processor::frequency)),
-    rule(Area::Processor, "stolen", "time taken by the hypervisor", Host(processor::stolen)),
-    rule(Area::Disk, "file_system", "file system", Disk(disk::file_system)),
-    rule(Area::Disk, "room", "room", Disk(disk::room)),
-    rule(Area::Disk, "direct_io", "direct I/O", Disk(disk::direct_io)),
-    rule(Area::Disk, "scheduler", "I/O scheduler", Disk(disk::scheduler)),
-    rule(Area::Disk, "read_ahead", "read-ahead", Disk(disk::read_ahead)),
-    rule(Area::Disk, "disk_node", "NUMA node", Disk(disk::node)),
-    rule(Area::System, "clock", "clock", Host(system::clock)),
-    rule(Area::System, "clock_source", "clock source", Host(system::clock_source)),
-    rule(Area::System, "open_files", "open files", Host(system::open_files)),
-    rule(Area::System, "locked_memory", "locked memory", Host(system::locked_memory)),
-    rule(Area::System, "firewall", "firewall", Host(system::firewall)),
-    rule(Area::System, "firewall_old", "firewall, older iptables", Host(system::old_firewall)),
-    rule(Area::System, "tracked_connections", "tracked connections", Host(system::tracked)),
-    rule(Area::Processor, "memory_copy", "memory, measured", Measured(measured::core)),
-    rule(Area::Processor, "blake3", "digests, measured", Measured(measured::core)),
-    rule(Area::Processor, "xxh3", "verification, measured", Measured(measured::core)),
-    rule(Area::Processor, "aes_256_gcm", "encryption, measured", Measured(measured::core)),
-    rule(Area::Disk, "disk_write", "writing, measured", Measured(measured::disk)),
-    rule(Area::Disk, "disk_read", "reading, measured", Measured(measured::disk)),
-    rule(Area::Tcp, "loopback_tcp", "TCP in this host, measured", Measured(measured::loopback)),
+    rule(Area::Interrupts, "irqbalance", &["harmful", "runs", "off"], Host(interrupts::irqbalance)),
+    rule(Area::Interrupts, "core_drops", &["none", "dropped"], Host(interrupts::core_drops)),
+    rule(Area::Processor, "governor", &["performance", "other"], Host(processor::governor)),
+    rule(Area::Processor, "turbo", &["on", "off"], Host(processor::turbo)),
+    rule(
+        Area::Processor,
+        "idle_states",
+        &["all_off", "quick", "slow"],
+        Host(processor::idle_states),
+    ),
+    rule(Area::Processor, "threads_of_cores", &["on", "off"], Host(processor::threads)),
+    rule(Area::Processor, "frequency", &["enough", "low"], Host(processor::frequency)),
+    rule(Area::Processor, "stolen", &["share"], Host(processor::stolen)),
+    rule(
+        Area::Disk,
+        "file_system",
+        &[
+            "local",
+            "read_only",
+            "sync",
+            "data_journal",
+            "strictatime",
+            "memory",
+            "overlay",
+            "remote",
+        ],
+        Disk(disk::file_system),
+    ),
+    rule(Area::Disk, "room", &["enough", "low"], Disk(disk::room)),
+    rule(Area::Disk, "direct_io", &["works", "refused"], Disk(disk::direct_io)),
+    rule(Area::Disk, "scheduler", &["good", "other_rotational", "other"], Disk(disk::scheduler)),
+    rule(Area::Disk, "read_ahead", &["enough", "small"], Disk(disk::read_ahead)),
+    rule(Area::Disk, "disk_node", &["same", "other"], Disk(disk::node)),
+    rule(Area::System, "clock", &["synchronised", "free_running"], Host(system::clock)),
+    rule(Area::System, "clock_source", &["quick", "slow"], Host(system::clock_source)),
+    rule(Area::System, "open_files", LIMITS, Host(system::open_files)),
+    rule(Area::System, "locked_memory", LIMITS, Host(system::locked_memory)),
+    rule(Area::System, "firewall", &["empty", "filtering"], Host(system::firewall)),
+    rule(Area::System, "firewall_old", &["empty", "filtering"], Host(system::old_firewall)),
+    rule(Area::System, "tracked_connections", &["enough", "full"], Host(system::tracked)),
+    rule(Area::Processor, "memory_copy", &["rate"], Measured(measured::core)),
+    rule(Area::Processor, "blake3", &["rate"], Measured(measured::core)),
+    rule(Area::Processor, "xxh3", &["rate"], Measured(measured::core)),
+    rule(Area::Processor, "aes_256_gcm", &["rate"], Measured(measured::core)),
+    rule(Area::Disk, "disk_write", &["rate"], Measured(measured::disk)),
+    rule(Area::Disk, "disk_read", &["rate"], Measured(measured::disk)),
+    rule(Area::Tcp, "loopback_tcp", &["enough", "slow"], Measured(measured::loopback)),
 ];
 
 /// The kernel settings that the rules need.
@@ -124,8 +172,12 @@ pub const SETTINGS: &[&str] = &[
     "net.ipv4.tcp_no_ssthresh_metrics_save",
 ];
 
-/// Formats `part` of `whole` in percent with significant digits.
-fn percent(part: u64, whole: u64) -> String {
-    let share = part as f64 / whole.max(1) as f64 * 100.0;
-    if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.1e} %") }
+/// Returns `part` of `whole` in percent.
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64 * 100.0
+}
+
+/// Judges a kernel setting that should be on.
+fn switch(host: &HostFacts, name: &str) -> Seen<Judgement> {
+    Ok(if host.number(name, 0)? == 0 { problem("off") } else { fine("on") })
 }

@@ -15,28 +15,26 @@ const FAST: u64 = 40;
 
 pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
     let Some(link) = pci.link.clone()? else { return NOTHING };
-    let (payload, guess) = match &pci.payload {
-        Ok(payload) => (*payload, ""),
-        Err(_) => (USUAL_PAYLOAD, " (MaxPayload is unreadable; 256 assumed)"),
-    };
+    let assumed = pci.payload.is_err().then_some(USUAL_PAYLOAD);
+    let payload = pci.payload.clone().unwrap_or(USUAL_PAYLOAD);
     let maximum = theoretical_maximum(link, payload);
     let (useful, whole) = encoding(link.giga_transfers);
     let share = target.share(pci.sharers);
-    let shared = match pci.sharers {
-        1 => String::new(),
-        sharers => format!("; {sharers} devices share {}", target.rate),
-    };
-    let judgement = if maximum >= share { fine } else { problem };
-    judgement(format!("{maximum} over {link}"))
-        .wanted(format!("{share} or more"))
-        .why(format!(
-            "{payload}/({payload}+{PCIE_OVERHEAD_BYTES}) x {useful}/{whole} x {} lanes x {} GT/s = \
-             {maximum}{guess}{shared}",
-            link.lanes,
-            link.giga_transfers,
-            payload = payload.get()
-        ))
-        .run(format!("sudo lspci -vv -s {}    # another slot, or another card", pci.address))
+    let judgement = if maximum >= share { fine("maximum") } else { problem("maximum") };
+    judgement
+        .with("maximum_bps", maximum)
+        .with("link", link.to_string())
+        .with("wanted_bps", share)
+        .with("payload_bytes", payload)
+        .with("overhead_bytes", PCIE_OVERHEAD_BYTES)
+        .with("encoded_bits", useful)
+        .with("line_bits", whole)
+        .with("lanes", link.lanes)
+        .with("giga_transfers", link.giga_transfers)
+        .with_any("assumed_bytes", assumed)
+        .with_any("sharers", (pci.sharers > 1).then_some(pci.sharers))
+        .with("target_bps", target.rate)
+        .with("address", pci.address.as_str())
         .answer()
 }
 
@@ -45,21 +43,17 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         return NOTHING;
     };
     if link.lanes >= best.lanes && link.giga_transfers >= best.giga_transfers {
-        return fine(link.to_string()).answer();
+        return fine("full").with("link", link.to_string()).answer();
     }
     let payload = pci.payload.clone().unwrap_or(USUAL_PAYLOAD);
-    let why = format!(
-        "it carries {} and could carry {}: a narrower or older slot, a riser, or a card that does \
-         not sit well",
-        theoretical_maximum(link, payload),
-        theoretical_maximum(best, payload)
-    );
-    // The link is slower than possible, but fast enough for the target.
+    // The link is slower than possible, but may be fast enough for the target.
     let enough = theoretical_maximum(link, payload) >= target.share(pci.sharers);
-    if enough { fine(format!("{link}, of {best}")) } else { advice(link.to_string()) }
-        .wanted(best.to_string())
-        .why(why)
-        .run(format!("sudo lspci -vv -s {} | grep -E 'LnkCap|LnkSta'", pci.address))
+    if enough { fine("fast_enough") } else { advice("reduced") }
+        .with("link", link.to_string())
+        .with("best", best.to_string())
+        .with("carries_bps", theoretical_maximum(link, payload))
+        .with("could_carry_bps", theoretical_maximum(best, payload))
+        .with("address", pci.address.as_str())
         .answer()
 }
 
@@ -68,21 +62,17 @@ pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
         return NOTHING;
     }
     let (seen, supported) = (pci.payload.clone()?, pci.payload_supported.clone()?);
-    if seen >= supported || !target.is_at_least(FAST) {
-        return fine(format!("{} bytes", seen.get())).answer();
-    }
     let useful = |bytes: Bytes| {
         let bytes = bytes.get() as f64;
-        format!("{:.1} %", bytes / (bytes + PCIE_OVERHEAD_BYTES as f64) * 100.0)
+        bytes / (bytes + PCIE_OVERHEAD_BYTES as f64) * 100.0
     };
-    advice(format!("{} bytes", seen.get()))
-        .wanted(format!("{} bytes, which the device and every bridge support", supported.get()))
-        .why(format!(
-            "payload/(payload+{PCIE_OVERHEAD_BYTES}): {} of the bus is useful, and {} would be",
-            useful(seen),
-            useful(supported)
-        ))
-        .run("sudo grubby --update-kernel=ALL --args=pci=pcie_bus_perf    # or GRUB_CMDLINE_LINUX")
+    let enough = seen >= supported || !target.is_at_least(FAST);
+    if enough { fine("enough") } else { advice("small") }
+        .with("payload_bytes", seen)
+        .with("supported_bytes", supported)
+        .with("overhead_bytes", PCIE_OVERHEAD_BYTES)
+        .with("useful_percent", useful(seen))
+        .with("possible_percent", useful(supported))
         .answer()
 }
 
@@ -91,34 +81,19 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
         return NOTHING;
     }
     let seen = pci.read_request.clone()?;
-    if seen >= READ_REQUEST || !target.is_at_least(FAST) {
-        return fine(format!("{} bytes", seen.get())).answer();
-    }
-    // Bits 14:12 of the device control are the size, 5 for 4096 (pci_regs.h); setpci accepts a
-    // mask.
-    advice(format!("{} bytes", seen.get()))
-        .wanted(format!("{} bytes", READ_REQUEST.get()))
-        .why(format!(
-            "a packet of 9000 bytes is fetched with {} requests, and would be with {}; each waits \
-             for memory",
-            9000_u64.div_ceil(seen.get().max(1)),
-            9000_u64.div_ceil(READ_REQUEST.get())
-        ))
-        .run(format!("sudo setpci -s {} CAP_EXP+8.w=5000:7000", pci.address))
+    let enough = seen >= READ_REQUEST || !target.is_at_least(FAST);
+    if enough { fine("enough") } else { advice("small") }
+        .with("request_bytes", seen)
+        .with("wanted_bytes", READ_REQUEST)
+        .with("requests", 9000_u64.div_ceil(seen.get().max(1)))
+        .with("wanted_requests", 9000_u64.div_ceil(READ_REQUEST.get()))
+        .with("address", pci.address.as_str())
         .answer()
 }
 
 pub(super) fn translation(pci: &PciFacts, target: &Target) -> Answer {
     let Some(kind) = pci.translation.clone()? else { return NOTHING };
-    if kind == "identity" || !target.is_at_least(FAST) {
-        return fine(kind).answer();
-    }
-    advice(kind)
-        .wanted("identity")
-        .why(
-            "the IOMMU translates the address of every buffer; iommu=pt lets the host's own \
-              devices through (ESnet's guide for data-transfer nodes)",
-        )
-        .run("sudo grubby --update-kernel=ALL --args=iommu=pt    # or GRUB_CMDLINE_LINUX; restart")
-        .answer()
+    let fine_here = kind == "identity" || !target.is_at_least(FAST);
+    let judgement = if fine_here { fine("harmless") } else { advice("translated") };
+    judgement.with("kind", kind).answer()
 }

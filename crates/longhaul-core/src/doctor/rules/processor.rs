@@ -2,7 +2,6 @@
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
 use crate::doctor::{Cause, HostFacts, Target};
-use crate::result::Verdict;
 
 /// The exit latency of an idle state in microseconds above which it delays packets: at 10 Gb/s a
 /// ring of 1024 packets of 1500 bytes fills in 1200.
@@ -19,23 +18,18 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     };
     let named = |(name, count): (&String, &u32)| format!("{name} ({count})");
     let seen = governors.iter().map(named).collect::<Vec<_>>().join(", ");
-    if governors.keys().all(|name| name == "performance") {
-        return fine(seen).answer();
-    }
     // With these two drivers the hardware chooses the frequency, and powersave does not mean the
     // lowest one.
     let driver = host.processors.frequency_driver.as_deref().unwrap_or("");
     let scales = matches!(driver, "intel_pstate" | "amd-pstate-epp");
-    let held = governors.contains_key("powersave") && !scales && target.is_at_least(10);
-    fine(seen)
-        .judged(if held { Verdict::Problem } else { Verdict::Advice })
-        .wanted("performance")
-        .why(
-            "a core that sleeps between packets wakes at a low frequency; ESnet's guide for 100G \
-              names this first",
-        )
-        .run("sudo cpupower frequency-set -g performance")
-        .answer()
+    let slow = governors.contains_key("powersave") && !scales && target.is_at_least(10);
+    match governors.keys().all(|name| name == "performance") {
+        true => fine("performance"),
+        false if slow => problem("other"),
+        false => advice("other"),
+    }
+    .with("governors", seen)
+    .answer()
 }
 
 fn is_guest(host: &HostFacts) -> bool {
@@ -45,14 +39,7 @@ fn is_guest(host: &HostFacts) -> bool {
 pub(super) fn turbo(host: &HostFacts, _: &Target) -> Answer {
     // Only some drivers have this setting.
     let Ok(off) = host.processors.turbo_off else { return NOTHING };
-    if !off {
-        return fine("on").answer();
-    }
-    advice("off")
-        .wanted("on")
-        .why("one connection is as fast as one core (ESnet's guide for data-transfer nodes)")
-        .run("echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo")
-        .answer()
+    if off { advice("off") } else { fine("on") }.answer()
 }
 
 pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
@@ -63,21 +50,16 @@ pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
     };
     let Some(deepest) = states.iter().filter(|state| !state.disabled).max_by_key(|s| s.exit_us)
     else {
-        return fine("all off").answer();
+        return fine("all_off").answer();
     };
-    let seen = format!("down to {}, left in {} us", deepest.name, deepest.exit_us);
-    if deepest.exit_us <= SLOW_EXIT_US || !target.is_at_least(10) {
-        return fine(seen).answer();
-    }
+    let quick = deepest.exit_us <= SLOW_EXIT_US || !target.is_at_least(10);
     let packets = target.rate.bps() as f64 / 12_000.0 * deepest.exit_us as f64 / 1e6;
-    advice(seen)
-        .wanted(format!("none that takes over {SLOW_EXIT_US} us to leave"))
-        .why(format!(
-            "{packets:.0} packets of 1500 bytes come at {} while a core wakes; every pause of a \
-             transfer ends with that",
-            target.rate
-        ))
-        .run(format!("sudo cpupower idle-set -D {SLOW_EXIT_US}"))
+    if quick { fine("quick") } else { advice("slow") }
+        .with("deepest", deepest.name.as_str())
+        .with("exit_us", deepest.exit_us)
+        .with("wanted_us", SLOW_EXIT_US)
+        .with("packets", packets.round())
+        .with("target_bps", target.rate)
         .answer()
 }
 
@@ -85,17 +67,8 @@ pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
     if is_guest(host) || !target.is_at_least(40) {
         return NOTHING;
     }
-    if !host.processors.simultaneous_threads.clone()? {
-        return fine("off").answer();
-    }
-    advice("on")
-        .wanted("off, in the firmware")
-        .why(
-            "two busy threads share one core, and which ones do changes from run to run (ESnet's \
-              guide for 100G)",
-        )
-        .run("echo off | sudo tee /sys/devices/system/cpu/smt/control    # to try it")
-        .answer()
+    let on = host.processors.simultaneous_threads.clone()?;
+    if on { advice("on") } else { fine("off") }.answer()
 }
 
 pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
@@ -104,18 +77,10 @@ pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,
         Err(unseen) => return Err(unseen.clone()),
     };
-    let seen = format!("{:.1} GHz", khz as f64 / 1e6);
-    if khz >= FAST_KHZ || !target.is_at_least(40) {
-        return fine(seen).answer();
-    }
-    let streams = target.rate.bps().div_ceil(20_000_000_000);
-    advice(seen)
-        .wanted("3 GHz for 30 Gb/s in one connection")
-        .why(
-            "one connection is as fast as one core (ESnet's guide for 100G); several share the \
-              work",
-        )
-        .run(format!("longhaul test HOST -P {streams}"))
+    let enough = khz >= FAST_KHZ || !target.is_at_least(40);
+    if enough { fine("enough") } else { advice("low") }
+        .with("gigahertz", khz as f64 / 1e6)
+        .with("connections", target.rate.bps().div_ceil(20_000_000_000))
         .answer()
 }
 
@@ -124,17 +89,11 @@ pub(super) fn stolen(host: &HostFacts, _: &Target) -> Answer {
         return NOTHING;
     }
     let share = host.processors.stolen.clone()?;
-    let seen = format!("{:.1} % of the time since boot", share * 100.0);
     match share {
-        s if s >= 0.1 => problem(seen),
-        s if s >= 0.01 => advice(seen),
-        _ => fine(seen),
+        s if s >= 0.1 => problem("share"),
+        s if s >= 0.01 => advice("share"),
+        _ => fine("share"),
     }
-    .wanted("under 1 %")
-    .why(
-        "while the hypervisor runs somebody else, packets wait or are lost; more or reserved \
-          processors are its operator's to give",
-    )
-    .run("vmstat 1 5    # column st")
+    .with("stolen_percent", share * 100.0)
     .answer()
 }

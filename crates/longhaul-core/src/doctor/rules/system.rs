@@ -1,8 +1,7 @@
 //! Rules for clock, limits and firewall.
 
 use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
-use crate::doctor::{Cause, Chain, HostFacts, Limit, Target};
-use crate::units::{Bytes, format_span};
+use crate::doctor::{Cause, Chain, HostFacts, ResourceLimit, Target};
 
 /// The clock sources that a processor reads without a device access.
 const QUICK: [&str; 6] = [
@@ -22,90 +21,56 @@ const LOCKED_BYTES: u64 = 64 << 20;
 pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
     let clock = host.clock.clone()?;
     if clock.synchronised {
-        return fine(format!("synchronised, off by {} at most", format_span(clock.max_error)))
-            .answer();
+        return fine("synchronised").with_ms("error_ms", clock.max_error).answer();
     }
-    advice("not synchronised")
-        .wanted("synchronised")
-        .why(
-            "one-way delays, and logs and records of two hosts, cannot be compared; rates and \
-              round trips are not touched",
-        )
-        .run("sudo timedatectl set-ntp true    # or install chrony")
-        .answer()
+    advice("free_running").answer()
 }
 
 pub(super) fn clock_source(host: &HostFacts, _: &Target) -> Answer {
     let source = host.clock_source.clone()?;
-    if QUICK.contains(&source.as_str()) {
-        return fine(source).answer();
-    }
-    advice(source)
-        .wanted("tsc, or the hypervisor's clock")
-        .why(
-            "TCP reads the time several times a segment, and this one leaves the processor each \
-              time, for a microsecond or so",
-        )
-        .run("cat /sys/devices/system/clocksource/clocksource0/available_clocksource")
-        .answer()
+    let quick = QUICK.contains(&source.as_str());
+    if quick { fine("quick") } else { advice("slow") }.with("source", source).answer()
 }
 
 pub(super) fn open_files(host: &HostFacts, _: &Target) -> Answer {
     let limit = host.open_files.clone()?;
-    let enough = limit.soft.is_none_or(|soft| soft >= OPEN_FILES);
-    let judgement = if enough { fine } else { advice };
-    judgement(both(limit, |count| count.to_string()))
-        .wanted(format!("{OPEN_FILES} or more"))
-        .why("a server takes 1024 connections, and copies of many files hold some hundreds open")
-        .run(format!("ulimit -n {OPEN_FILES}    # LimitNOFILE= for a service"))
-        .answer()
+    limited(limit, OPEN_FILES, ["limit", "raisable_limit"])
 }
 
 pub(super) fn locked_memory(host: &HostFacts, _: &Target) -> Answer {
-    let limit = host.locked_memory.clone()?;
-    let enough = limit.soft.is_none_or(|soft| soft >= LOCKED_BYTES);
-    let judgement = if enough { fine } else { advice };
-    judgement(both(limit, |bytes| Bytes::new(bytes).to_string()))
-        .wanted(format!("{} or more", Bytes::new(LOCKED_BYTES)))
-        .why(
-            "tools with RDMA, or with io_uring before Linux 5.12, lock their buffers; longhaul \
-              locks none",
-        )
-        .run("ulimit -l unlimited    # as root; LimitMEMLOCK= for a service")
-        .answer()
+    limited(host.locked_memory.clone()?, LOCKED_BYTES, ["limit_bytes", "raisable_limit_bytes"])
 }
 
-fn both(limit: Limit, text: impl Fn(u64) -> String) -> String {
-    let one = |limit: Option<u64>| limit.map_or("no limit".to_owned(), &text);
-    if limit.soft == limit.hard {
-        one(limit.soft)
-    } else {
-        format!("{}, can be raised to {}", one(limit.soft), one(limit.hard))
-    }
+/// Judges a limit with the wanted value. `names` are those of the soft and of the hard limit.
+fn limited(limit: ResourceLimit, wanted: u64, [soft, hard]: [&str; 2]) -> Answer {
+    let enough = limit.soft.is_none_or(|soft| soft >= wanted);
+    let case = match limit {
+        ResourceLimit { soft: None, .. } => "unlimited",
+        ResourceLimit { hard: None, .. } => "raisable_freely",
+        ResourceLimit { soft, hard } if soft == hard => "limited",
+        ResourceLimit { .. } => "raisable",
+    };
+    if enough { fine(case) } else { advice(case) }
+        .with_any(soft, limit.soft)
+        .with_any(hard, limit.hard)
+        .answer()
 }
 
 pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
     let chains = host.firewall.chains.clone()?;
-    let port = target.port;
     let active: Vec<&Chain> =
         chains.iter().filter(|chain| chain.drops || chain.rules > 0).collect();
-    let Some(first) = active.first() else {
-        return fine("nftables filters nothing").answer();
-    };
-    let named = |chain: &&Chain| {
-        let policy = if chain.drops { ", drops by default" } else { "" };
-        format!("{} {} {}: {} rules{policy}", chain.family, chain.table, chain.name, chain.rules)
-    };
-    let Chain { family, table, name, .. } = first;
-    advice(active.iter().map(named).collect::<Vec<_>>().join("; "))
-        .wanted(format!("TCP and UDP port {port} open"))
-        .why(
-            "rules look at what comes in; longhaul does not read what each of them means. Every \
-              packet of a transfer passes them",
-        )
-        .run(format!("sudo nft list chain {family} {table} {name}"))
-        .run(format!("sudo nft insert rule {family} {table} {name} tcp dport {port} accept"))
-        .run(format!("sudo nft insert rule {family} {table} {name} udp dport {port} accept"))
+    let Some(first) = active.first() else { return fine("empty").answer() };
+    let name = |chain: &&Chain| format!("{} {} {}", chain.family, chain.table, chain.name);
+    let names = |chains: Vec<&Chain>| chains.iter().map(name).collect::<Vec<_>>().join(", ");
+    let rules: u64 = active.iter().map(|chain| u64::from(chain.rules)).sum();
+    let dropping: Vec<&Chain> = active.iter().copied().filter(|chain| chain.drops).collect();
+    advice("filtering")
+        .with("rules", rules)
+        .with("first_chain", name(first))
+        .with_any("dropping_chains", (!dropping.is_empty()).then(|| names(dropping)))
+        .with("chains", names(active))
+        .with("port", u32::from(target.port))
         .answer()
 }
 
@@ -117,16 +82,10 @@ pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
         Err(unseen) => return Err(unseen.clone()),
     };
     if tables.is_empty() {
-        return fine("no table in use").answer();
+        return fine("empty").answer();
     }
-    let port = target.port;
-    advice(format!("tables in use: {}", tables.join(", ")))
-        .wanted(format!("TCP and UDP port {port} open"))
-        .why("its rules look at every packet; longhaul does not read them")
-        .run("sudo iptables-legacy -S INPUT")
-        .run(format!("sudo iptables-legacy -I INPUT -p tcp --dport {port} -j ACCEPT"))
-        .run(format!("sudo iptables-legacy -I INPUT -p udp --dport {port} -j ACCEPT"))
-        .answer()
+    let judgement = advice("filtering").with("tables", tables.join(", "));
+    judgement.with("port", u32::from(target.port)).answer()
 }
 
 pub(super) fn tracked(host: &HostFacts, _: &Target) -> Answer {
@@ -135,13 +94,6 @@ pub(super) fn tracked(host: &HostFacts, _: &Target) -> Answer {
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,
         Err(unseen) => return Err(unseen.clone()),
     };
-    let seen = format!("{count} of {most}");
-    if count * 10 < most * 9 {
-        return fine(seen).answer();
-    }
-    problem(seen)
-        .wanted("under 90 %")
-        .why("when the table is full, new connections are dropped")
-        .set("net.netfilter.nf_conntrack_max", most * 2)
-        .answer()
+    let judgement = if count * 10 < most * 9 { fine("enough") } else { problem("full") };
+    judgement.with("connections", count).with("most", most).with("wanted", most * 2).answer()
 }

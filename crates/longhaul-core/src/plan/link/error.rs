@@ -41,7 +41,7 @@ pub enum LinkPlanError {
         mtu: u32,
     },
     /// An invalid value of an option.
-    #[error("--{option} cannot be '{value}': {accepted}")]
+    #[error("{option} cannot be '{value}': {accepted}")]
     Value {
         /// The name of the option.
         option: String,
@@ -57,7 +57,7 @@ pub enum LinkPlanError {
         option: String,
     },
     /// Two options that exclude each other.
-    #[error("--{one} and --{other} contradict each other: give only one of them")]
+    #[error("{one} and {other} contradict each other: give only one of them")]
     Contradiction {
         /// The first option.
         one: String,
@@ -65,7 +65,7 @@ pub enum LinkPlanError {
         other: String,
     },
     /// An option that needs another one.
-    #[error("--{option} needs --{needs}: give both or none")]
+    #[error("{option} needs {needs}: give both or none")]
     Needs {
         /// The given option.
         option: &'static str,
@@ -73,13 +73,13 @@ pub enum LinkPlanError {
         needs: &'static str,
     },
     /// An option that cannot be changed on a running link.
-    #[error("--{option} of a running link cannot be changed: take the link down first")]
+    #[error("{option} of a running link cannot be changed: take the link down first")]
     Fixed {
         /// The name of the option.
         option: &'static str,
     },
     /// A file that an option names is unusable.
-    #[error("--{option} {file}: {}", trace_text(.source))]
+    #[error("{option} {file}: {}", trace_text(.source))]
     Trace {
         /// The name of the option.
         option: &'static str,
@@ -90,7 +90,7 @@ pub enum LinkPlanError {
     },
     /// The files of a plan from a document were not loaded with
     /// [`LinkPlan::load`](super::LinkPlan::load).
-    #[error("--{option} {file}: the file is not loaded")]
+    #[error("{option} {file}: the file is not loaded")]
     NotLoaded {
         /// The name of the option.
         option: &'static str,

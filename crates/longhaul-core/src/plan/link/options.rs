@@ -259,30 +259,30 @@ mod tests {
     #[test]
     fn each_refusal_names_the_option_and_what_it_takes() {
         for (pairs, says) in [
-            (&[("loss", "1.5")][..], "--loss cannot be '1.5': a probability is from 0 to 1"),
-            (&[("down-mark", "-0.1")], "--down-mark cannot be '-0.1'"),
-            (&[("loss", "0.9"), ("loss-burst", "2")], "with --loss-burst B at most B/(1+B)"),
-            (&[("loss-burst", "3")], "--loss-burst needs --loss"),
+            (&[("loss", "1.5")][..], "loss cannot be '1.5': a probability is from 0 to 1"),
+            (&[("down-mark", "-0.1")], "down-mark cannot be '-0.1'"),
+            (&[("loss", "0.9"), ("loss-burst", "2")], "with loss-burst B at most B/(1+B)"),
+            (&[("loss-burst", "3")], "loss-burst needs loss"),
             (
                 &[("loss", "0.1"), ("loss-burst", "0.5")],
-                "--loss-burst cannot be '0.5': the mean length",
+                "loss-burst cannot be '0.5': the mean length",
             ),
-            (&[("loss", "0.1"), ("loss-pattern", "3")], "--loss and --loss-pattern contradict"),
-            (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "--up-rate and --up-rate-trace"),
-            (&[("distance", "10km"), ("rtt", "1ms")], "--rtt and --distance contradict"),
+            (&[("loss", "0.1"), ("loss-pattern", "3")], "loss and loss-pattern contradict"),
+            (&[("up-rate", "1G"), ("up-rate-trace", "rate.txt")], "up-rate and up-rate-trace"),
+            (&[("distance", "10km"), ("rtt", "1ms")], "rtt and distance contradict"),
             (&[("rate", "0")], "a rate of 0.00 b/s is below"),
-            (&[("queue", "50ms")], "--queue needs --rate"),
-            (&[("rate", "1G"), ("queue", "0")], "--queue cannot be '0 B'"),
-            (&[("rate", "1G"), ("queue", "2h")], "--queue cannot be '2h'"),
-            (&[("rate", "1G"), ("cross", "2G")], "--cross cannot be '2.00 Gb/s'"),
-            (&[("rate", "1G"), ("rate-layer", "wire:5000")], "--rate-layer cannot be 'wire:5000'"),
-            (&[("rate", "1G"), ("aqm", "red")], "--aqm cannot be 'red'"),
-            (&[("jitter", "20s")], "--jitter cannot be '20s'"),
-            (&[("reorder", "0.1:0")], "--reorder cannot be '0.1:0'"),
-            (&[("outage", "5s+0s")], "--outage cannot be '5s+0ms'"),
-            (&[("loss-trace", "gone.txt")], "--loss-trace gone.txt: the file cannot be read"),
-            (&[("rate-trace", "empty.txt")], "--rate-trace empty.txt: the file has no entries"),
-            (&[("seed", "-1")], "--seed cannot be '-1'"),
+            (&[("queue", "50ms")], "queue needs rate"),
+            (&[("rate", "1G"), ("queue", "0")], "queue cannot be '0 B'"),
+            (&[("rate", "1G"), ("queue", "2h")], "queue cannot be '2h'"),
+            (&[("rate", "1G"), ("cross", "2G")], "cross cannot be '2.00 Gb/s'"),
+            (&[("rate", "1G"), ("rate-layer", "wire:5000")], "rate-layer cannot be 'wire:5000'"),
+            (&[("rate", "1G"), ("aqm", "red")], "aqm cannot be 'red'"),
+            (&[("jitter", "20s")], "jitter cannot be '20s'"),
+            (&[("reorder", "0.1:0")], "reorder cannot be '0.1:0'"),
+            (&[("outage", "5s+0s")], "outage cannot be '5s+0ms'"),
+            (&[("loss-trace", "gone.txt")], "loss-trace gone.txt: the file cannot be read"),
+            (&[("rate-trace", "empty.txt")], "rate-trace empty.txt: the file has no entries"),
+            (&[("seed", "-1")], "seed cannot be '-1'"),
             (&[("up-seed", "1")], "there is no link option 'up-seed'"),
             (&[("gravity", "1")], "there is no link option 'gravity'"),
         ] {
@@ -337,6 +337,6 @@ mod tests {
         assert_eq!(after.rtt(), Duration::from_millis(14));
         let fixed = options(&[("mtu", "1500")]).unwrap();
         let error = fixed.change(&after, &|_| Ok(String::new())).unwrap_err().to_string();
-        assert!(error.contains("--mtu of a running link cannot be changed"), "{error}");
+        assert!(error.contains("mtu of a running link cannot be changed"), "{error}");
     }
 }

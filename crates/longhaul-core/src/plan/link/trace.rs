@@ -123,6 +123,6 @@ mod tests {
         let text = serde_json::to_string(&file).unwrap();
         let mut again: TraceFile<LossTrace> = serde_json::from_str(&text).unwrap();
         let error = again.load("loss-trace", &|_| Ok("10".to_owned())).unwrap_err().to_string();
-        assert!(error.contains("--loss-trace loss.txt"), "{error}");
+        assert!(error.contains("loss-trace loss.txt"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! The validation of a matrix plan.
 
-use super::{Entry, MatrixFault, MatrixPlan, RealPath};
+use super::{MatrixFault, MatrixPlan, PlanEntry, RealPath};
 
 /// The most parallel streams or clients of a row; a larger number is a typing error.
 const MOST_STREAMS: u64 = 1024;
@@ -87,7 +87,7 @@ impl MatrixPlan {
         Ok(())
     }
 
-    fn check_entry(&self, index: usize, entry: &Entry) -> Result<(), MatrixFault> {
+    fn check_entry(&self, index: usize, entry: &PlanEntry) -> Result<(), MatrixFault> {
         let label = entry.label();
         let missing = entry.workloads.iter().find(|name| self.work(name).is_none());
         if let Some(name) = missing.cloned().or(entry.workloads.is_empty().then(String::new)) {
@@ -142,21 +142,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Conditions, Precision, Rule, Step, Work};
+    use crate::plan::{Conditions, Constraint, PlannedWork, Precision, Step};
 
     fn plan() -> MatrixPlan {
         let mut plan = MatrixPlan::named("two");
         let rtt = [Duration::ZERO, Duration::from_millis(90)];
         plan.conditions = Conditions::new(&rtt, &[]);
-        plan.entries = vec![Entry::new("iperf3", "memory"), Entry::new("scp", "disk")];
+        plan.entries = vec![PlanEntry::new("iperf3", "memory"), PlanEntry::new("scp", "disk")];
         plan
     }
 
-    fn rule(json: &str) -> Rule {
+    fn rule(json: &str) -> Constraint {
         serde_json::from_str(json).unwrap()
     }
 
-    fn work(json: &str) -> Work {
+    fn work(json: &str) -> PlannedWork {
         serde_json::from_str(json).unwrap()
     }
 
@@ -182,7 +182,7 @@ mod tests {
             (|p| p.entries[1].workloads = vec!["tape".into()], "entries.1.workload"),
             (|p| p.entries[0].streams = vec![1, 0], "entries.0.streams"),
             (|p| p.entries[0].options = vec!["-Z".into(), String::new()], "entries.0.options.1"),
-            (|p| p.only = vec![Rule::default()], "only.0"),
+            (|p| p.only = vec![Constraint::default()], "only.0"),
             (|p| p.except = vec![rule(r#"{"tool": "spc"}"#)], "except.0"),
             (|p| p.except = vec![rule(r#"{"path": {"rtt": ["0", "90ms"]}}"#)], "entries"),
         ];

@@ -9,7 +9,7 @@ use crate::units::Bytes;
 
 /// A tool with its options and its work.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Entry {
+pub struct PlanEntry {
     /// The driver, for example `iperf3` or `longhaul cp`.
     pub tool: String,
     /// The names of workloads: those of the plan, and `memory` and `disk` for the tables with these
@@ -39,11 +39,11 @@ pub struct Entry {
     pub size: Option<Bytes>,
 }
 
-impl Entry {
+impl PlanEntry {
     /// Creates a tool without options and with one workload.
     pub fn new(tool: &str, workload: &str) -> Self {
         let (tool, workloads) = (tool.to_owned(), vec![workload.to_owned()]);
-        Entry { tool, workloads, ..Entry::default() }
+        PlanEntry { tool, workloads, ..PlanEntry::default() }
     }
 
     /// Returns the entry's name: `label`, or the tool with its options.
@@ -64,7 +64,7 @@ impl Entry {
 
 /// A constraint: it matches the cells that satisfy all its fields.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Rule {
+pub struct Constraint {
     /// Entries by label, tool or program.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub tool: Vec<String>,
@@ -86,10 +86,10 @@ pub struct Rule {
     pub path: BTreeMap<String, Vec<String>>,
 }
 
-impl Rule {
+impl Constraint {
     /// Returns whether the constraint is empty and would match every cell.
     pub(super) fn is_empty(&self) -> bool {
-        *self == Rule::default()
+        *self == Constraint::default()
     }
 }
 

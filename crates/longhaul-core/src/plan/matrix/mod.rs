@@ -17,10 +17,10 @@ mod work;
 
 pub use condition::Condition;
 pub use conditions::Conditions;
-pub use entry::Entry;
-pub use entry::Rule;
+pub use entry::Constraint;
+pub use entry::PlanEntry;
 pub use fault::{MatrixFault, Step};
 pub use mixed::Mixed;
 pub use plan::{DiskWork, MatrixPlan, MemoryWork, Precision, RealPath};
 pub use row::{PlanCell, Row};
-pub use work::{Content, Store, Work, WorkFault, Workload};
+pub use work::{Content, PlannedWork, Store, WorkFault, Workload};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Conditions, Content, Entry, Rule, Store, Work, Workload};
+use super::{Condition, Conditions, Constraint, Content, PlanEntry, PlannedWork, Store, Workload};
 use crate::units::{Bytes, span_text};
 
 /// An experiment: every row over every condition, `repeats` times.
@@ -52,15 +52,15 @@ pub struct MatrixPlan {
     pub disk: DiskWork,
     /// Further workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub workloads: Vec<Work>,
+    pub workloads: Vec<PlannedWork>,
     /// The tools to compare, in the order of the table's rows.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PlanEntry>,
     /// Constraints: if there are any, only cells that match one of them are run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub only: Vec<Rule>,
+    pub only: Vec<Constraint>,
     /// Constraints: cells that match one of them are not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub except: Vec<Rule>,
+    pub except: Vec<Constraint>,
 }
 
 /// The precision at which a cell is complete, beyond the plan's `repeats`.
@@ -208,7 +208,7 @@ impl MatrixPlan {
     }
 
     /// Returns a workload by name, not scaled.
-    pub fn work(&self, name: &str) -> Option<Cow<'_, Work>> {
+    pub fn work(&self, name: &str) -> Option<Cow<'_, PlannedWork>> {
         if let Some(work) = self.workloads.iter().find(|work| work.name == name) {
             return Some(Cow::Borrowed(work));
         }
@@ -224,7 +224,7 @@ impl MatrixPlan {
             _ => return None,
         };
         let (from, to) = (Store::Disk, Store::Disk);
-        Some(Cow::Owned(Work { name: name.to_owned(), content, from, to }))
+        Some(Cow::Owned(PlannedWork { name: name.to_owned(), content, from, to }))
     }
 
     /// Returns whether any row has this kind of workload.
@@ -264,7 +264,7 @@ mod tests {
         let mut before = MatrixPlan::named("two");
         let rtt = [Duration::ZERO, Duration::from_millis(90)];
         before.conditions = Conditions::new(&rtt, &["2.5G".parse().unwrap()]);
-        before.entries = vec![Entry::new("iperf3", "memory"), Entry::new("scp", "disk")];
+        before.entries = vec![PlanEntry::new("iperf3", "memory"), PlanEntry::new("scp", "disk")];
         before.cool_down_seconds = Some(2);
         before.precision = Some(Precision::new(0.1, 20).within(Duration::from_secs(60)));
         let text = serde_json::to_string(&before).unwrap();

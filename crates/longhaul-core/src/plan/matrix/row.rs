@@ -1,7 +1,7 @@
 //! The rows and cells of a matrix.
 
 use super::conditions::same_value;
-use super::{Condition, Content, Entry, MatrixPlan, Rule, Work};
+use super::{Condition, Constraint, Content, MatrixPlan, PlanEntry, PlannedWork};
 use crate::units::Bytes;
 
 /// A row of the matrix: an entry with one of its workloads and one of its settings.
@@ -12,7 +12,7 @@ pub struct Row {
     /// The unique name: the entry's name with the properties that distinguish its rows.
     pub label: String,
     /// The scaled work; its content is never [`Content::Volume`].
-    pub work: Work,
+    pub work: PlannedWork,
     /// The number of parallel streams; `None` means the tool's default.
     pub streams: Option<u32>,
     /// The window per stream; `None` means the tool's default.
@@ -23,7 +23,12 @@ pub struct Row {
 
 impl Row {
     /// Returns whether a constraint matches the cell of this row and `condition`.
-    pub(super) fn is_matched_by(&self, rule: &Rule, entry: &Entry, condition: &Condition) -> bool {
+    pub(super) fn is_matched_by(
+        &self,
+        rule: &Constraint,
+        entry: &PlanEntry,
+        condition: &Condition,
+    ) -> bool {
         let fits = |wanted: &[u32], has: Option<u32>| {
             wanted.is_empty() || has.is_some_and(|has| wanted.contains(&has))
         };
@@ -63,7 +68,13 @@ impl MatrixPlan {
         rows
     }
 
-    fn settings_of(&self, index: usize, entry: &Entry, work: &Work, rows: &mut Vec<Row>) {
+    fn settings_of(
+        &self,
+        index: usize,
+        entry: &PlanEntry,
+        work: &PlannedWork,
+        rows: &mut Vec<Row>,
+    ) {
         for streams in or_default(&entry.streams) {
             for window in or_default(&entry.windows) {
                 for clients in or_default(&entry.clients) {
@@ -94,8 +105,9 @@ impl MatrixPlan {
         for (row, this) in rows.iter().enumerate() {
             let entry = &self.entries[this.entry];
             for (condition, path) in conditions.iter().enumerate() {
-                let named =
-                    |rules: &[Rule]| rules.iter().any(|rule| this.is_matched_by(rule, entry, path));
+                let named = |rules: &[Constraint]| {
+                    rules.iter().any(|rule| this.is_matched_by(rule, entry, path))
+                };
                 let wanted = self.only.is_empty() || named(&self.only);
                 if wanted && !named(&self.except) {
                     cells.push(PlanCell { row, condition });
@@ -117,12 +129,12 @@ fn counted(count: u32, what: &str) -> String {
 }
 
 /// Returns the work with created files no larger than the entry allows.
-fn capped(work: Work, most: Option<Bytes>) -> Work {
+fn capped(work: PlannedWork, most: Option<Bytes>) -> PlannedWork {
     let content = match (work.content, most) {
         (Content::Files { files, size }, Some(most)) => {
             Content::Files { files, size: size.min(most) }
         }
         (content, _) => content,
     };
-    Work { content, ..work }
+    PlannedWork { content, ..work }
 }

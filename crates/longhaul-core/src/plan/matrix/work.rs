@@ -8,7 +8,7 @@ use crate::units::Bytes;
 /// A checked workload: the data, their origin and their destination.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "WorkDocument", into = "WorkDocument")]
-pub struct Work {
+pub struct PlannedWork {
     /// The name by which entries and tables refer to it.
     pub name: String,
     /// The data to move.
@@ -123,7 +123,7 @@ impl Workload {
     }
 }
 
-impl Work {
+impl PlannedWork {
     /// Returns the kind of the work.
     pub fn workload(&self) -> Workload {
         match (&self.content, self.from, self.to) {
@@ -153,7 +153,7 @@ impl Work {
             }
             other => other.clone(),
         };
-        Work { content, ..self.clone() }
+        PlannedWork { content, ..self.clone() }
     }
 }
 
@@ -232,7 +232,7 @@ struct WorkDocument {
     to: Store,
 }
 
-impl TryFrom<WorkDocument> for Work {
+impl TryFrom<WorkDocument> for PlannedWork {
     type Error = WorkFault;
 
     fn try_from(document: WorkDocument) -> Result<Self, WorkFault> {
@@ -303,13 +303,13 @@ impl TryFrom<WorkDocument> for Work {
         if !(1..=10_000_000).contains(&count) {
             return Err(range("the number of files", count.to_string(), "1 to ten million"));
         }
-        Ok(Work { name, content, from, to })
+        Ok(PlannedWork { name, content, from, to })
     }
 }
 
-impl From<Work> for WorkDocument {
-    fn from(work: Work) -> Self {
-        let Work { name, content, from, to } = work;
+impl From<PlannedWork> for WorkDocument {
+    fn from(work: PlannedWork) -> Self {
+        let PlannedWork { name, content, from, to } = work;
         let blank = WorkDocument { name, from, to, ..WorkDocument::default() };
         match content {
             Content::Timed { seconds, omit_seconds } => {
@@ -334,7 +334,7 @@ impl From<Work> for WorkDocument {
 mod tests {
     use super::*;
 
-    fn of(json: &str) -> Result<Work, String> {
+    fn of(json: &str) -> Result<PlannedWork, String> {
         serde_json::from_str(json).map_err(|error| error.to_string())
     }
 

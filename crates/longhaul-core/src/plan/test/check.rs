@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Amount, Opener, Pacing, Protocol, TestLink, TestPlan};
-use crate::plan::PlanError;
+use crate::plan::{PlanError, TestOption};
 use crate::units::format_span;
 use crate::wire::DATAGRAM_HEADER_BYTES;
 
@@ -85,36 +85,26 @@ impl TestPlan {
             (Some(client), Some(server)) => client.ip.is_ipv4() != server.ip.is_ipv4(),
             _ => false,
         });
+        let kernel = self.protocol == Protocol::Mptcp && self.pacing == Some(Pacing::Kernel);
+        let flipped = !self.links.is_empty() && self.opener == Opener::Server;
         let conflicts = [
-            (udp && self.congestion.is_some(), "a congestion control (-C)", "UDP"),
-            (
-                udp && self.mss.is_some(),
-                "a segment size (-M)",
-                "UDP, whose datagrams have -l bytes",
-            ),
-            (udp && self.nodelay, "no delay (-N)", "UDP, which never delays"),
-            (udp && self.zero_copy, "zero-copy send (-Z)", "UDP"),
-            (udp && self.skip_receive_copy, "--skip-rx-copy", "UDP"),
-            (
-                self.protocol == Protocol::Mptcp && self.pacing == Some(Pacing::Kernel),
-                "pacing by the kernel",
-                "MPTCP",
-            ),
-            (self.burst_bytes.is_some() && !timer, "bursts (--burst)", "pacing by the kernel"),
-            (
-                !self.links.is_empty() && self.opener == Opener::Server,
-                "striping over links (--local, --remote)",
-                "data connections that the server opens (--flip)",
-            ),
-            (mixed, "an IPv4 address", "an IPv6 address on one link"),
+            (udp && self.congestion.is_some(), TestOption::Congestion, TestOption::Udp),
+            (udp && self.mss.is_some(), TestOption::SegmentSize, TestOption::Udp),
+            (udp && self.nodelay, TestOption::NoDelay, TestOption::Udp),
+            (udp && self.zero_copy, TestOption::ZeroCopy, TestOption::Udp),
+            (udp && self.skip_receive_copy, TestOption::SkipReceiveCopy, TestOption::Udp),
+            (kernel, TestOption::KernelPacing, TestOption::Mptcp),
+            (self.burst_bytes.is_some() && !timer, TestOption::Burst, TestOption::KernelPacing),
+            (flipped, TestOption::Links, TestOption::ServerOpens),
+            (mixed, TestOption::Ipv4, TestOption::Ipv6),
         ];
         if let Some((_, one, other)) = conflicts.into_iter().find(|(wrong, _, _)| *wrong) {
             return Err(PlanError::Conflict { one, other });
         }
         let rate = self.rate_bps.is_some();
         let needs = [
-            (self.burst_bytes.is_some() && !rate, "a burst (--burst)", "a rate (-b)"),
-            (self.pacing.is_some() && !rate, "pacing (--pacing)", "a rate (-b)"),
+            (self.burst_bytes.is_some() && !rate, TestOption::Burst, TestOption::Rate),
+            (self.pacing.is_some() && !rate, TestOption::Pacing, TestOption::Rate),
         ];
         match needs.into_iter().find(|(wrong, _, _)| *wrong) {
             Some((_, one, other)) => Err(PlanError::Needs { one, other }),
@@ -167,11 +157,11 @@ mod tests {
         let kernel = Some(Pacing::Kernel);
         let addresses = |text| parse_addresses(text).unwrap();
         let wrong = [
-            (TestPlan { zero_copy: true, ..datagrams.clone() }, "zero-copy send (-Z) cannot"),
+            (TestPlan { zero_copy: true, ..datagrams.clone() }, "zero-copy send cannot"),
             (TestPlan { write_bytes: Bytes::new(23), ..datagrams.clone() }, "24 to 65507"),
             (TestPlan { write_bytes: Bytes::mib(1), ..datagrams }, "24 to 65507"),
-            (TestPlan { burst_bytes: one, ..good.clone() }, "(--burst) needs a rate"),
-            (TestPlan { pacing: kernel, ..good.clone() }, "(--pacing) needs a rate"),
+            (TestPlan { burst_bytes: one, ..good.clone() }, "a burst needs a rate"),
+            (TestPlan { pacing: kernel, ..good.clone() }, "pacing needs a rate"),
             (
                 TestPlan { burst_bytes: one, rate_bps, pacing: kernel, ..good.clone() },
                 "cannot be used with pacing by the kernel",
@@ -182,7 +172,7 @@ mod tests {
                     opener: Opener::Server,
                     ..good.clone()
                 },
-                "(--flip)",
+                "data connections that the server opens",
             ),
             (
                 TestPlan {

@@ -47,7 +47,8 @@ pub struct PathResult {
     pub unmeasured: Vec<Unmeasured>,
     /// The reasons why the result may be misleading.
     pub warnings: Vec<Warning>,
-    /// The main results as sentences.
+    /// The main results as sentences. The program fills them in.
+    #[serde(default)]
     pub summary: Vec<String>,
 }
 

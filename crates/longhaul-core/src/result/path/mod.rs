@@ -3,7 +3,6 @@
 mod document;
 mod figures;
 mod hops;
-mod words;
 
 pub use document::{
     Asymmetry, AsymmetryVerdict, PATH_SCHEMA, PathDirection, PathEnd, PathResult, RoundTrips,

@@ -110,7 +110,16 @@ impl EndFacts {
     }
 }
 
+/// The least time in seconds: shorter times have too few samples (50 per second) and too few ticks
+/// of the processor clock (100 per second).
+const LEAST_SECONDS: f64 = 0.1;
+
 impl TestFacts {
+    /// Returns whether the covered time is too short to derive a reason.
+    pub fn is_too_short(&self) -> bool {
+        self.seconds < LEAST_SECONDS
+    }
+
     /// Returns the facts of one end.
     pub fn end(&self, end: End) -> &EndFacts {
         match end {

@@ -3,7 +3,7 @@
 use super::math::{mean, percent, rate, sum};
 use super::spoiled::warnings;
 use super::{
-    Hosts, LinkSummary, Reason, SideSummary, Steady, StreamResult, TEST_SCHEMA, TestEnd, TestFacts,
+    LinkSummary, Reason, SideSummary, Steady, StreamResult, TEST_SCHEMA, TestEnd, TestFacts,
     TestHalf, TestResult, TestSample, TestSummary,
 };
 use crate::plan::{Direction, Protocol, TestLink, TestPlan};
@@ -25,15 +25,21 @@ impl SideSummary {
     }
 }
 
+/// The measurements of one direction of a test at its two ends.
+#[derive(Debug)]
+pub struct MeasuredHalf<'a> {
+    /// The intervals with the samples of both ends.
+    pub intervals: Vec<TestSample>,
+    /// The result of the sending end.
+    pub sender: &'a SideResult,
+    /// The result of the receiving end.
+    pub receiver: &'a SideResult,
+}
+
 impl TestHalf {
     /// Combines the results of both ends for one direction, and returns them with the warnings.
-    fn fold(
-        plan: &TestPlan,
-        end: &TestEnd,
-        hosts: Hosts<'_>,
-        intervals: Vec<TestSample>,
-        [sender, receiver]: [&SideResult; 2],
-    ) -> (Self, Vec<Warning>) {
+    fn fold(plan: &TestPlan, end: &TestEnd, measured: MeasuredHalf<'_>) -> (Self, Vec<Warning>) {
+        let MeasuredHalf { intervals, sender, receiver } = measured;
         let streams: Vec<_> = sender
             .streams
             .iter()
@@ -86,23 +92,13 @@ impl TestHalf {
             udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
             links: links(plan, &streams, receiver.seconds),
             steady,
-            reason: facts.map(|facts| Reason::derive(facts, hosts)),
+            reason: facts.map(Reason::derive),
             sender,
             receiver,
         };
         let warnings = warnings(plan, end, &summary, &streams);
         let warnings = warnings.into_iter().map(Warning::from).collect();
         (TestHalf { summary, streams, intervals }, warnings)
-    }
-}
-
-/// Returns the hosts of a test against `target`, which is the sender if `server_sends`.
-fn hosts(target: &str, server_sends: bool) -> Hosts<'_> {
-    let server = target.rsplit_once(':').map_or(target, |(host, _)| host);
-    if server_sends {
-        Hosts { sender: server, receiver: "this host" }
-    } else {
-        Hosts { sender: "this host", receiver: server }
     }
 }
 
@@ -126,18 +122,8 @@ fn links(plan: &TestPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSum
 impl TestResult {
     /// Combines the results of both ends for a whole test; of a bidirectional test for the
     /// direction from client to server.
-    pub fn fold(
-        target: String,
-        plan: TestPlan,
-        end: TestEnd,
-        intervals: Vec<TestSample>,
-        sender: &SideResult,
-        receiver: &SideResult,
-    ) -> Self {
-        let server = plan.direction == Direction::Reverse;
-        let hosts = hosts(&target, server);
-        let ends = [sender, receiver];
-        let (half, warnings) = TestHalf::fold(&plan, &end, hosts, intervals, ends);
+    pub fn fold(target: String, plan: TestPlan, end: TestEnd, measured: MeasuredHalf<'_>) -> Self {
+        let (half, warnings) = TestHalf::fold(&plan, &end, measured);
         TestResult {
             schema: TEST_SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -157,14 +143,8 @@ impl TestResult {
 
     /// Adds the direction from server to client.
     #[must_use]
-    pub fn with_reverse(
-        mut self,
-        intervals: Vec<TestSample>,
-        sender: &SideResult,
-        receiver: &SideResult,
-    ) -> Self {
-        let (hosts, ends) = (hosts(&self.target, true), [sender, receiver]);
-        let (half, warnings) = TestHalf::fold(&self.plan, &self.end, hosts, intervals, ends);
+    pub fn with_reverse(mut self, measured: MeasuredHalf<'_>) -> Self {
+        let (half, warnings) = TestHalf::fold(&self.plan, &self.end, measured);
         self.reverse = Some(Box::new(half));
         for warning in warnings {
             if !self.warnings.contains(&warning) {
@@ -209,7 +189,9 @@ pub(super) mod tests {
     }
 
     fn fold(plan: TestPlan, end: TestEnd, sent: &[u64], received: &[u64]) -> TestResult {
-        TestResult::fold("far".to_owned(), plan, end, vec![], &side(sent), &side(received))
+        let (sender, receiver) = (&side(sent), &side(received));
+        let measured = MeasuredHalf { intervals: vec![], sender, receiver };
+        TestResult::fold("far".to_owned(), plan, end, measured)
     }
 
     #[test]

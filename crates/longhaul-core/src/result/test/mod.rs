@@ -14,13 +14,13 @@ mod reason;
 mod shares;
 mod spoiled;
 mod steady;
-mod words;
 
 pub use document::{
     LinkSummary, SideSummary, StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestHalf, TestPeer,
     TestResult, TestSample, TestSummary,
 };
 pub use facts::{EndFacts, TestFacts};
-pub use reason::{Hosts, Limit, Reason};
+pub use fold::MeasuredHalf;
+pub use reason::{Reason, TestLimit};
 pub use shares::{Holder, Shares};
 pub use steady::{Curve, Steady};

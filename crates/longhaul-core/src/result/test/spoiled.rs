@@ -80,7 +80,7 @@ mod tests {
 
     use super::super::fold::tests::side;
     use super::*;
-    use crate::result::{SideResult, TestResult};
+    use crate::result::{MeasuredHalf, SideResult, TestResult};
     use crate::units::Rate;
 
     #[test]
@@ -88,7 +88,8 @@ mod tests {
         let kinds = |plan, sent: &SideResult| -> Vec<_> {
             let received = side(&[1000]);
             let end = TestEnd::Completed;
-            TestResult::fold("far".into(), plan, end, vec![], sent, &received)
+            let measured = MeasuredHalf { intervals: vec![], sender: sent, receiver: &received };
+            TestResult::fold("far".into(), plan, end, measured)
                 .warnings
                 .into_iter()
                 .map(|w| w.kind)
@@ -111,7 +112,8 @@ mod tests {
         early.seconds = 0.0;
         let plan = TestPlan { omit: Duration::from_secs(4), ..TestPlan::new() };
         let end = TestEnd::Interrupted;
-        let result = TestResult::fold("far".into(), plan, end, vec![], &early, &early);
+        let measured = MeasuredHalf { intervals: vec![], sender: &early, receiver: &early };
+        let result = TestResult::fold("far".into(), plan, end, measured);
         assert_eq!(result.warnings[0].kind, WarningKind::AllOmitted);
         assert_eq!(result.summary.throughput_bps, Rate::from_bps(0));
     }

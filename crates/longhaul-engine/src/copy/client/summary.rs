@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use longhaul_core::plan::{CopyOptions, Protection};
-use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary, EndReport, PathReport};
+use longhaul_core::result::{COPY_SCHEMA, CopyPathReport, CopyResult, CopySummary, EndReport};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::SinkReport;
 use longhaul_sys::tcp::TcpInfo;
@@ -95,7 +95,7 @@ pub(super) fn result(
     summary: CopySummary,
     source: EndReport,
     sink: EndReport,
-    path: PathReport,
+    path: CopyPathReport,
     (same_host, rate_limit): (Option<f64>, Option<Rate>),
     reports: FileReports,
 ) -> CopyResult {

@@ -3,7 +3,7 @@
 use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
-use crate::table::{CellFigure, Row, Table};
+use crate::table::{CellFigure, Table, TableRow};
 
 /// Returns the ratio of each row to the first row with the same work and setting, within passes.
 /// The section is empty for a matrix of one pass.
@@ -11,7 +11,7 @@ pub(super) fn section(table: &Table) -> Markup {
     let rows = table.rows.iter().filter(|row| {
         row.cells.iter().any(|cell| cell.ratio.is_some_and(|ratio| ratio.passes > 1))
     });
-    let rows: Vec<&Row> = rows.collect();
+    let rows: Vec<&TableRow> = rows.collect();
     if rows.is_empty() {
         return markup! {};
     }

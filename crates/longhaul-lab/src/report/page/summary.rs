@@ -9,7 +9,7 @@ use maud::{Markup, html as markup};
 
 use crate::archive::Contents;
 use crate::report::text::headline;
-use crate::table::{Row, Table};
+use crate::table::{Table, TableRow};
 
 /// Returns the title, the subject, the main results and links to the sections.
 pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
@@ -67,7 +67,7 @@ fn sentences(table: &Table) -> Vec<String> {
 
 fn sentence(table: &Table, workload: Workload) -> Option<String> {
     // Only rows with the same work are compared: other rows moved other data.
-    let measured = |row: &&Row| row.cells.iter().any(|cell| cell.median_bps.is_some());
+    let measured = |row: &&TableRow| row.cells.iter().any(|cell| cell.median_bps.is_some());
     let work = &table.rows_of(workload).filter(measured).last()?.work;
     let rows = || table.rows_of(workload).filter(|row| row.work == *work);
     let has_figure = |column: usize| rows().any(|row| row.cells[column].median_bps.is_some());

@@ -7,7 +7,7 @@ use maud::{Markup, html as markup};
 use crate::archive::Contents;
 use crate::reference::{Figure, published};
 use crate::report::text::{gbps, guarantees_in_words};
-use crate::table::{CellFigure, CellState, Row, Table};
+use crate::table::{CellFigure, CellState, Table, TableRow};
 
 /// The columns of one table: paths that differ only in their RTT or length.
 struct Columns<'a> {
@@ -94,7 +94,7 @@ fn group(workload: Workload) -> String {
     format!("{}: {how}", workload.label())
 }
 
-fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup {
+fn line(table: &Table, row: &TableRow, columns: &Columns<'_>, copies: bool) -> Markup {
     markup! {
         tr {
             th scope="row" { (row.label) (references(&row.notes)) }
@@ -112,7 +112,7 @@ fn line(table: &Table, row: &Row, columns: &Columns<'_>, copies: bool) -> Markup
     }
 }
 
-fn cell(table: &Table, row: &Row, column: usize) -> Markup {
+fn cell(table: &Table, row: &TableRow, column: usize) -> Markup {
     let cell = &row.cells[column];
     let class = match (cell.state, is_best(table, row, column)) {
         (CellState::Measured, true) => "figure best",
@@ -161,14 +161,14 @@ fn reference(figures: &[&Figure]) -> Option<String> {
     Some(format!("{} {from_to}", numbers.join(" ")))
 }
 
-fn is_best(table: &Table, row: &Row, column: usize) -> bool {
+fn is_best(table: &Table, row: &TableRow, column: usize) -> bool {
     let mine = row.cells[column].median_bps;
     let same = table.rows_of(row.workload).filter(|other| other.work == row.work);
     let best = same.filter_map(|row| row.cells[column].median_bps).max();
     mine.is_some() && mine == best
 }
 
-fn promises(row: &Row) -> String {
+fn promises(row: &TableRow) -> String {
     let copies = row.guarantees.filter(|_| row.workload.copies());
     copies.map_or(String::new(), guarantees_in_words)
 }

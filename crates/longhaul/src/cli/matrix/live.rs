@@ -170,7 +170,7 @@ fn window(widths: &[usize], now: usize, room: usize) -> std::ops::Range<usize> {
 mod tests {
     use std::time::Duration;
 
-    use longhaul_core::plan::{Conditions, Entry};
+    use longhaul_core::plan::{Conditions, PlanEntry};
     use longhaul_core::units::Rate;
 
     use super::*;
@@ -179,7 +179,7 @@ mod tests {
         let rtts: Vec<Duration> = rtts.iter().map(|ms| Duration::from_millis(*ms)).collect();
         let mut plan = MatrixPlan::named("live");
         plan.conditions = Conditions::new(&rtts, &[]);
-        plan.entries = tools.iter().map(|tool| Entry::new(tool, "memory")).collect();
+        plan.entries = tools.iter().map(|tool| PlanEntry::new(tool, "memory")).collect();
         plan
     }
 

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_core::plan::MatrixPlan;
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::text::escape;
-use longhaul_lab::runner::{Event, Progress};
+use longhaul_lab::runner::{MatrixEvent, MatrixProgress};
 
 use super::live::LiveTable;
 use crate::output::{error_is_terminal, error_size, print_note};
@@ -41,30 +41,30 @@ impl<'a> Show<'a> {
         Show { plan, live }
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>) {
+    pub(super) fn event(&mut self, event: &MatrixEvent<'_>) {
         match event {
-            Event::MakingData => self.line("longhaul: generating the data"),
-            Event::MeasuringPath { condition } => {
+            MatrixEvent::MakingData => self.line("longhaul: generating the data"),
+            MatrixEvent::MeasuringPath { condition } => {
                 let what = format!("measuring the path: {}", condition.label());
                 match &self.live {
                     Some(live) => live.bar.set_message(escape(&what).into_owned()),
                     None => self.line(&format!("longhaul: {what}")),
                 }
             }
-            Event::NotInstalled { tool, program } => {
+            MatrixEvent::NotInstalled { tool, program } => {
                 if let Some(live) = &mut self.live {
                     live.table.missing(self.plan, tool);
                 }
                 self.line(&format!("longhaul: {tool} is not installed ({program} not found)"));
             }
-            Event::Started { cell, row, condition, progress } => {
+            MatrixEvent::Started { cell, row, condition, progress } => {
                 if let Some(live) = &mut self.live {
                     live.table.started(cell.row, cell.condition);
                     let now = format!("{} at {}", row.label, condition.label());
                     live.draw(progress, Some(&now));
                 }
             }
-            Event::Finished { run, progress } => {
+            MatrixEvent::Finished { run, progress } => {
                 if let Some(live) = &mut self.live {
                     live.table.add(run);
                     live.draw(progress, None);
@@ -92,7 +92,7 @@ impl<'a> Show<'a> {
 }
 
 impl Live {
-    fn draw(&mut self, progress: &Progress, now: Option<&str>) {
+    fn draw(&mut self, progress: &MatrixProgress, now: Option<&str>) {
         self.estimated = Instant::now();
         let (width, height) = terminal_size();
         // One empty line above the table, two below it, and one for the cursor.
@@ -125,8 +125,8 @@ fn terminal_size() -> (usize, usize) {
 }
 
 /// Returns a line such as `[ 7/32] scp at 90 ms: 570 Mb/s`.
-fn finished(run: &RunRecord, progress: &Progress, with_left: bool) -> String {
-    let Progress { done, total, left: time } = progress;
+fn finished(run: &RunRecord, progress: &MatrixProgress, with_left: bool) -> String {
+    let MatrixProgress { done, total, left: time } = progress;
     let width = total.to_string().len();
     let (label, path) = (&run.label, run.condition.label());
     let figure = run.throughput_bps.map_or(String::new(), |rate| rate.to_string());

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use longhaul_core::plan::{MatrixPlan, Row, Store};
 use longhaul_core::result::Certificate;
 use longhaul_lab::archive::{Archive, Data, Header, Tool};
-use longhaul_lab::data::{MemoryStore, Source, check_room, sources};
+use longhaul_lab::data::{CopyData, MemoryStore, check_room, sources};
 use longhaul_lab::drivers::Driver;
 use longhaul_lab::plan::{self, SHIPPED, Shipped};
 use longhaul_lab::runner::{Cost, changed_tool, check_far_room, digest, find_tools};
@@ -28,7 +28,7 @@ pub(super) struct Checked {
     /// The detected tools of the plan.
     pub(super) tools: Vec<Tool>,
     /// The data to copy, one element per row of the plan.
-    pub(super) sources: Vec<Option<Source>>,
+    pub(super) sources: Vec<Option<CopyData>>,
     /// The directory for copies, which is emptied before each run and removed at the end.
     pub(super) scratch: PathBuf,
     /// The directory for copies in memory; `None` if no workload copies to memory.
@@ -104,7 +104,7 @@ impl Checked {
     pub(super) fn check_far_room(&self, network: &mut dyn Network) -> Result<(), Coded> {
         let rows = self.plan.rows();
         let copied = rows.iter().zip(&self.sources);
-        let copied: Vec<(&Source, u32)> =
+        let copied: Vec<(&CopyData, u32)> =
             copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients))).collect();
         check_far_room(network, &self.plan, copied).map_err(coded)
     }

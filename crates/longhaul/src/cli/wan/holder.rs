@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::control::{self, Reply, Request};
 use super::runtime::{RuntimeFiles, RuntimeLock};
 use crate::cli::link::read_trace;
-use crate::output::print_message;
+use crate::output::{failure_text, print_message};
 
 /// A running topology and the socket for its requests.
 pub(super) struct Holder {
@@ -143,7 +143,8 @@ impl Holder {
             // The caller handles it.
             Request::Down => return,
         };
-        let reply = reply.unwrap_or_else(|error| Reply::Refused { reason: format!("{error:#}") });
+        let reply =
+            reply.unwrap_or_else(|error| Reply::Refused { reason: failure_text(error.as_ref()) });
         let _ = write_frame(stream, &reply);
     }
 

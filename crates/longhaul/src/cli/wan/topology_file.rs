@@ -304,11 +304,11 @@ mod tests {
             (format!("{SITES}[[link]]\n"), "my.toml:5:1: 'between' is missing here"),
             (format!("{SITES}[[link]]\nbetween = ['a']"), "my.toml:6:11: 'between' must be the"),
             (format!("{SITES}[[link]]\nbetween = ['a','c']"), "my.toml:6:11: there is no site 'c'"),
-            (link("rtt = '90parsecs'"), "my.toml:7:7: --rtt cannot be '90parsecs'"),
+            (link("rtt = '90parsecs'"), "my.toml:7:7: rtt cannot be '90parsecs'"),
             (link("rtt = true"), "my.toml:7:7: 'rtt' must be a number, or a text"),
-            (link("loss = 1.5"), "my.toml:7:8: --loss cannot be '1.5'"),
+            (link("loss = 1.5"), "my.toml:7:8: loss cannot be '1.5'"),
             (link("weather = 'rain'"), "my.toml:7:1: there is no link option 'weather'"),
-            (link("loss-trace = 'none.txt'"), "my.toml:7:14: --loss-trace none.txt: the file"),
+            (link("loss-trace = 'none.txt'"), "my.toml:7:14: loss-trace none.txt: the file"),
         ] {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}\nfor {text}");

@@ -2,8 +2,8 @@
 
 use longhaul_core::plan::{Direction, TestPlan};
 use longhaul_core::result::{
-    Curve, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample, TestEnd,
-    TestResult, TestSample, ThreadSample,
+    Curve, HostSample, MeasuredHalf, SideResult, SideSample, SideStream, SideStreamSample,
+    TcpSample, TestEnd, TestResult, TestSample, ThreadSample,
 };
 use longhaul_core::units::{Bytes, Rate};
 
@@ -74,5 +74,8 @@ pub(super) fn interval() -> TestSample {
 pub(super) fn result(direction: Direction, end: TestEnd) -> TestResult {
     let (sender, receiver) = (side(5.4, 3, 90.06), side(7.1, 0, 90.0));
     let intervals = vec![TestSample { omitted: false, ..interval() }];
-    TestResult::fold("far:5210".into(), plan(direction), end, intervals, &sender, &receiver)
+    let measured = MeasuredHalf { intervals, sender: &sender, receiver: &receiver };
+    let mut result = TestResult::fold("far:5210".into(), plan(direction), end, measured);
+    crate::output::complete_test(&mut result);
+    result
 }

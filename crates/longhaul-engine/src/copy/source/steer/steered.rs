@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use longhaul_core::result::{AddressReport, PathBefore, PathReport};
+use longhaul_core::result::{AddressReport, CopyPathReport, PathBefore};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
@@ -72,12 +72,12 @@ impl SteeredStreams {
 
     /// The report on the path: the steps taken, and `tcp`, the TCP state of the connections at
     /// their end.
-    pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> PathReport {
+    pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> CopyPathReport {
         let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
         let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
         let busy = sum(|info| info.busy.as_secs_f64());
         let streams = lock(&self.connections).len() as u32;
-        PathReport {
+        CopyPathReport {
             before: self.before.get().copied(),
             streams,
             congestion: self.congestion(),

@@ -1,10 +1,12 @@
 //! The summary of a path measurement as sentences.
 
-use super::{
+use longhaul_core::result::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathDirection,
     PathEnd, PathResult, ProbeFigures, Proportion,
 };
-use crate::text::capitalised;
+use longhaul_core::text::capitalised;
+
+use crate::output::test::words::millis;
 
 /// An upper bound of the headers of TCP over IPv6 with options, in bytes.
 const HEADERS: u32 = 100;
@@ -12,15 +14,8 @@ const HEADERS: u32 = 100;
 /// peer's window (tcp_bound_to_half_wnd(), include/net/tcp.h).
 const JUMBO: u32 = 9216;
 
-impl PathResult {
-    /// Returns the result with its summary sentences.
-    #[must_use]
-    pub fn with_summary(self) -> Self {
-        PathResult { summary: summary(&self), ..self }
-    }
-}
-
-fn summary(result: &PathResult) -> Vec<String> {
+/// Returns the summary of a measurement, a sentence per element.
+pub(super) fn summary(result: &PathResult) -> Vec<String> {
     let mut sentences = Vec::new();
     if result.end == PathEnd::Interrupted {
         sentences
@@ -261,22 +256,6 @@ fn thousands(count: u64) -> String {
     }
 }
 
-fn millis(value: f64) -> String {
-    let digits = match value {
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        v if v >= 0.9995 => 2,
-        _ => 3,
-    };
-    format!("{value:.digits$} ms")
-}
-
-impl std::fmt::Display for super::Unmeasured {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,9 +274,16 @@ mod tests {
 
     #[test]
     fn delays_are_compared_as_far_as_clocks_allow() {
-        let clock = |synchronised, max_error_ms| crate::path::Clock { synchronised, max_error_ms };
+        let clock =
+            |synchronised, max_error_ms| longhaul_core::path::Clock { synchronised, max_error_ms };
         let words = |forward, reverse, near, same| {
-            asymmetry(&crate::path::asymmetry(forward, reverse, near, clock(true, 1.0), same))
+            asymmetry(&longhaul_core::path::asymmetry(
+                forward,
+                reverse,
+                near,
+                clock(true, 1.0),
+                same,
+            ))
         };
         let good = clock(true, 1.0);
         assert_eq!(

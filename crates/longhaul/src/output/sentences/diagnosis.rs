@@ -1,0 +1,317 @@
+//! The sentences of a diagnosis: the answer, and the evidence of each limit.
+
+use longhaul_core::result::{
+    Bottleneck, BusyThread, Diagnosis, DiagnosisStep, End, Evidence, Gap, Reason, Resource,
+    StepRound,
+};
+
+use super::test::Hosts;
+use super::{doctor, remedy, test};
+
+/// Fills in the sentences of a diagnosis.
+pub(super) fn complete(diagnosis: &mut Diagnosis) {
+    reasons(diagnosis);
+    findings(diagnosis);
+    let mut limits = std::mem::take(&mut diagnosis.limits);
+    for limit in &mut limits {
+        if let Some(words) = limit.evidence.as_ref().and_then(|one| words(diagnosis, limit, one)) {
+            limit.sentence = format!("limited by {words}");
+        }
+        for cure in &mut limit.cures {
+            remedy::complete(cure, limit.resource, limit.allows_bps, diagnosis);
+        }
+    }
+    diagnosis.limits = limits;
+    diagnosis.sentence = answer(diagnosis);
+}
+
+fn reasons(diagnosis: &mut Diagnosis) {
+    let host = |end| host_of(diagnosis, end);
+    let (sender, receiver) = (host(End::Sender), host(End::Receiver));
+    let hosts = Hosts { sender: &sender, receiver: &receiver };
+    let rounds = diagnosis.steps.iter_mut().flat_map(|step| &mut step.rounds);
+    rounds
+        .filter_map(|round| round.reason.as_deref_mut())
+        .for_each(|reason| test::complete(reason, hosts));
+}
+
+/// Returns the name of the host of `end`.
+pub(super) fn host_of(diagnosis: &Diagnosis, end: End) -> String {
+    let known = diagnosis.ends.of(end).map(|view| view.host.clone());
+    known.unwrap_or_else(|| format!("the {}'s host", name_of(end)))
+}
+
+/// Completes the findings of both hosts. A missing privilege is a gap of the diagnosis; a missing
+/// feature of the kernel is not.
+fn findings(diagnosis: &mut Diagnosis) {
+    let Diagnosis { ends, gaps, .. } = diagnosis;
+    for (end, view) in [(End::Sender, &mut ends.source), (End::Receiver, &mut ends.sink)] {
+        for finding in view.iter_mut().flat_map(|view| &mut view.findings) {
+            doctor::complete(finding);
+            let what = format!("the {}'s host: {}", name_of(end), finding.title);
+            let gap = Gap { what, why: finding.seen.clone() };
+            if finding.is_denied() && !gaps.contains(&gap) {
+                gaps.push(gap);
+            }
+        }
+    }
+}
+
+/// Returns "source" or "sink".
+fn name_of(end: End) -> &'static str {
+    match end {
+        End::Sender => "source",
+        End::Receiver => "sink",
+    }
+}
+
+/// Returns the evidence of a limit as the end of a sentence that begins with "limited by".
+fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Option<String> {
+    let end = limit.end.unwrap_or(End::Sender);
+    let (name, verb) = match end {
+        End::Sender => ("source", "read"),
+        End::Receiver => ("sink", "written"),
+    };
+    Some(match evidence {
+        Evidence::ThrottledFiles { rate_bps, throttled_percent } => format!(
+            "the {name}'s processors: its files are {verb} at {rate_bps} by a process that the CPU \
+             quota of its control group throttles for {throttled_percent:.0} % of the time"
+        ),
+        Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps } => format!(
+            "small files: {files_per_second:.0} files per second are {verb} separately at the \
+             {name}, which at {mean_bytes} each is {rate_bps}"
+        ),
+        Evidence::BusyFilesThread { rate_bps, thread } => format!(
+            "the {name}'s processors: its files are {verb} separately at {rate_bps}, and {}",
+            busy(thread)
+        ),
+        Evidence::Allocation { file_system, new_bps, overwrite_bps } => format!(
+            "block allocation in the sink's {}: new files are written at {new_bps}, allocated \
+             blocks at {overwrite_bps}",
+            file_system.as_deref().unwrap_or("file system")
+        ),
+        Evidence::Disk { device, rate_bps } => {
+            let device = device.as_ref().map_or(String::new(), |device| format!(" ({device})"));
+            format!(
+                "the {name}'s disk{device}: its files are {verb} separately, without a network, at \
+                 {rate_bps}"
+            )
+        }
+        Evidence::Test { step, round } => {
+            let sentence = &reason_of(diagnosis, *step, *round)?.sentence;
+            sentence.trim_start_matches("limited by ").to_owned()
+        }
+        Evidence::TestLoss { step, round, loss_percent } => {
+            let facts = &reason_of(diagnosis, *step, *round)?.facts;
+            format!(
+                "loss: {loss_percent:.2} % of the segments were sent again, at which {} keeps its \
+                 window at {} against a bandwidth-delay product of {} ({} at {:.1} ms)",
+                facts.congestion,
+                facts.cwnd_bytes,
+                facts.bandwidth_delay_bytes,
+                facts.reference_bps,
+                facts.rtt_min_ms
+            )
+        }
+        Evidence::Throttled { throttled_percent } => format!(
+            "the {name}'s processors: the CPU quota of its control group throttles the process for \
+             {throttled_percent:.0} % of the time"
+        ),
+        Evidence::MemoryCopy { thread_bps, copy_bps } => format!(
+            "the {name}'s memory: a thread moves {thread_bps}, where one core that only copies in \
+             memory reaches {copy_bps}"
+        ),
+        Evidence::Encryption { .. } => encryption(end, evidence)?,
+        Evidence::BusyThread { thread } => format!("the {name}'s processors: {}", busy(thread)),
+        Evidence::FullWindow { full_percent } => {
+            let window = match end {
+                End::Sender => "the source's send buffer",
+                End::Receiver => "the sink's window",
+            };
+            format!("{window}, {full_percent:.0} % of the time")
+        }
+        Evidence::CopyLoss { loss_percent } => {
+            format!("loss: {loss_percent:.3} % of the bytes were sent again")
+        }
+        Evidence::Path { rate_bps } => format!("the path, which carries {rate_bps} for a copy"),
+        Evidence::SmallFiles { files_per_second, mean_bytes, rate_bps, slowest_bps } => format!(
+            "small files: {files_per_second:.0} files are copied per second, which at {mean_bytes} \
+             each is {rate_bps}, where only their bytes would move at {slowest_bps}"
+        ),
+        Evidence::BusyTogether { thread } => {
+            format!("the {name}'s processors, when everything runs at once: {}", busy(thread))
+        }
+        Evidence::FullTogether => format!(
+            "the {name}'s processors, which the whole copy uses up although its parts do not"
+        ),
+        Evidence::Contention { whole_bps, slowest_bps } => format!(
+            "contention: the whole copy reaches {whole_bps}, and its slowest part reaches \
+             {slowest_bps} separately; reading, sending and writing slow each other down"
+        ),
+    })
+}
+
+fn reason_of(diagnosis: &Diagnosis, step: DiagnosisStep, number: u32) -> Option<&Reason> {
+    let mut rounds = diagnosis.step(step)?.rounds.iter();
+    let round: &StepRound = rounds.find(|round| round.number == number)?;
+    round.reason.as_deref()
+}
+
+fn encryption(end: End, evidence: &Evidence) -> Option<String> {
+    let Evidence::Encryption { copy_bps, test_bps, sealing_percent, throttled, thread } = evidence
+    else {
+        return None;
+    };
+    let work = match end {
+        End::Sender => "encryption takes",
+        End::Receiver => "decryption takes",
+    };
+    let load = match (throttled, thread) {
+        (true, _) => "the CPU quota of its control group throttles it".to_owned(),
+        (false, Some(thread)) => busy(thread),
+        (false, None) => "its processors are full".to_owned(),
+    };
+    Some(format!(
+        "encryption on the processors of the {}: from memory to memory a copy moves {copy_bps}, a \
+         test over as many connections that does not encrypt {test_bps}; {work} \
+         {sealing_percent:.0} % of the time of the threads at the connections, and {load}",
+        name_of(end)
+    ))
+}
+
+/// Describes how a thread spent its time, as part of a sentence.
+fn busy(thread: &BusyThread) -> String {
+    format!(
+        "its busiest {} thread ran for {:.0} % of the time and waited for a core for {:.0} %",
+        thread.role.as_str(),
+        thread.running_percent,
+        thread.waiting_percent
+    )
+}
+
+/// The smallest reported gain; shorter steps vary by more.
+const LEAST_GAIN: f64 = 1.15;
+
+/// Returns the answer of a diagnosis as one sentence.
+fn answer(diagnosis: &Diagnosis) -> String {
+    let Some(first) = diagnosis.limits.first() else {
+        return match diagnosis.gaps.first() {
+            Some(gap) => format!("The limit of the copy is unknown: {}: {}", gap.what, gap.why),
+            None => "The limit of the copy is unknown: too little was measured".to_owned(),
+        };
+    };
+    let whole = diagnosis.rate(DiagnosisStep::Whole);
+    let reached = match (whole, diagnosis.interrupted) {
+        (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
+        (None, true) => {
+            format!("According to the measurements so far, a copy is {}", first.sentence)
+        }
+        (None, false) => format!("A copy would be {}", first.sentence),
+    };
+    let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);
+    match (next, first.gain) {
+        (Some(next), Some(gain)) if gain >= LEAST_GAIN => format!(
+            "{reached}. Without that, {} would be next at {}: {gain:.1} times as fast",
+            article(next.resource),
+            next.allows_bps
+        ),
+        _ => reached,
+    }
+}
+
+fn article(resource: Resource) -> String {
+    match resource {
+        Resource::SmallFiles
+        | Resource::FileAllocation
+        | Resource::Loss
+        | Resource::Encryption
+        | Resource::Contention => resource.to_string(),
+        _ => format!("the {resource}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::diagnosis::judge;
+    use longhaul_core::result::Verdict;
+
+    use super::*;
+
+    macro_rules! recorded {
+        ($($name:literal),*) => {
+            &[$(($name, include_str!(concat!(
+                "../../../../longhaul-core/tests/fixtures/diagnoses/", $name, ".json"
+            )))),*]
+        };
+    }
+
+    const RECORDED: &[(&str, &str)] = recorded![
+        "source-disk",
+        "sink-disk",
+        "sender-cpu",
+        "receiver-cpu",
+        "receiver-window",
+        "sender-window",
+        "link-rate",
+        "loss-cubic",
+        "loss-bbr",
+        "tcp-memory",
+        "tiny-files",
+        "encryption"
+    ];
+
+    fn judged(text: &str) -> Diagnosis {
+        let mut diagnosis = judge(serde_json::from_str(text).unwrap());
+        complete(&mut diagnosis);
+        diagnosis
+    }
+
+    fn recorded(name: &str) -> Diagnosis {
+        judged(RECORDED.iter().find(|(other, _)| *other == name).unwrap().1)
+    }
+
+    #[test]
+    fn every_recorded_diagnosis_gets_its_sentences() {
+        for (name, text) in RECORDED {
+            let diagnosis = judged(text);
+            let rate = diagnosis.rate(DiagnosisStep::Whole).unwrap().to_string();
+            let begins = format!("The copy reaches {rate}, limited by ");
+            assert!(diagnosis.sentence.starts_with(&begins), "{name}: {}", diagnosis.sentence);
+            assert!(!diagnosis.sentence.ends_with('.'), "{name}");
+            for limit in &diagnosis.limits {
+                let sentence = &limit.sentence;
+                assert!(sentence.len() > "limited by ".len() + 4, "{name}: {sentence}");
+                assert!(!sentence.ends_with('.') && !sentence.contains("limited by limited"));
+                let words = |cure: &longhaul_core::result::Cure| {
+                    !cure.what.is_empty() && !cure.host.is_empty()
+                };
+                assert!(!limit.cures.is_empty() && limit.cures.iter().all(words), "{name}");
+            }
+            // The sentences are a function of the document.
+            let mut again = diagnosis.clone();
+            complete(&mut again);
+            assert_eq!(again, diagnosis, "{name}");
+        }
+    }
+
+    #[test]
+    fn cures_have_the_present_and_the_wanted_value() {
+        let diagnosis = recorded("receiver-window");
+        let cure = &diagnosis.limits[0].cures[0];
+        let finding = diagnosis.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
+        assert_eq!(finding.verdict, Verdict::Problem);
+        assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
+        assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
+        let cures = &recorded("encryption").limits[0].cures;
+        assert!(cures.iter().any(|cure| cure.command.contains("--cleartext")), "{cures:?}");
+    }
+
+    #[test]
+    fn a_diagnosis_without_a_limit_says_so() {
+        let mut diagnosis = recorded("link-rate");
+        (diagnosis.limits, diagnosis.gaps) = (Vec::new(), Vec::new());
+        complete(&mut diagnosis);
+        let expected = "The limit of the copy is unknown: too little was measured";
+        assert_eq!(diagnosis.sentence, expected);
+    }
+}

@@ -1,0 +1,153 @@
+//! The remedies of a diagnosis as text with commands.
+
+use longhaul_core::result::{Cure, Diagnosis, End, Remedy, Resource};
+use longhaul_core::units::Rate;
+
+use super::diagnosis::host_of;
+
+/// The displayed value of an option that the user did not set.
+const BY_DEFAULT: &str = "cp's choice";
+
+/// The text of a remedy: the change, its present and proposed value, and a command.
+#[derive(Default)]
+struct Words {
+    what: String,
+    present: String,
+    proposed: String,
+    command: String,
+}
+
+impl Words {
+    fn of(what: impl Into<String>) -> Self {
+        Words { what: what.into(), ..Words::default() }
+    }
+
+    fn value(mut self, present: &str, proposed: &str) -> Self {
+        (self.present, self.proposed) = (present.to_owned(), proposed.to_owned());
+        self
+    }
+
+    fn run(mut self, command: impl Into<String>) -> Self {
+        self.command = command.into();
+        self
+    }
+}
+
+/// Fills in the text of a remedy for a limit by `resource`, which allows the rate `allows`.
+pub(super) fn complete(cure: &mut Cure, resource: Resource, allows: Rate, diagnosis: &Diagnosis) {
+    let (Some(remedy), Some(end)) = (&cure.remedy, cure.end) else { return };
+    let words = match remedy {
+        Remedy::Finding { rule } => finding(rule, end, diagnosis),
+        other => Some(words(other, resource, &allows.to_string(), diagnosis)),
+    };
+    let Some(Words { what, present, proposed, command }) = words else { return };
+    (cure.what, cure.present, cure.proposed, cure.command) = (what, present, proposed, command);
+    cure.host = host_of(diagnosis, end);
+}
+
+fn finding(rule: &str, end: End, diagnosis: &Diagnosis) -> Option<Words> {
+    let finding = diagnosis.ends.of(end)?.finding(rule)?;
+    let command = finding.commands.first().cloned().unwrap_or_default();
+    Some(Words::of(&finding.title).value(&finding.seen, &finding.wanted).run(command))
+}
+
+fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosis) -> Words {
+    let Diagnosis { source, target, .. } = diagnosis;
+    let cp = |option| cp(option, diagnosis);
+    match remedy {
+        // The words of a finding are those of the doctor.
+        Remedy::Finding { .. } => Words::default(),
+        Remedy::MoreStreams => {
+            Words::of(more_streams(resource)).value(BY_DEFAULT, "16").run(cp("-P 16"))
+        }
+        Remedy::FewerStreams => {
+            Words::of("fewer connections").value(BY_DEFAULT, "2").run(cp("-P 2"))
+        }
+        Remedy::LongerCopy => Words::of("copy more: the window was still growing").run(cp("")),
+        Remedy::Bbr => {
+            Words::of("a congestion control that does not take every loss for congestion")
+                .value(congestion(diagnosis), "bbr")
+                .run("sudo sysctl -w net.ipv4.tcp_congestion_control=bbr")
+        }
+        Remedy::PathRepair => Words::of(
+            "find and repair the part that loses packets: optics, cables, a duplex mismatch, a \
+             policer",
+        ),
+        Remedy::FasterLink => {
+            Words::of("a faster link, or a path around the slow one").value(allows, "")
+        }
+        Remedy::FreeTcpMemory => {
+            Words::of("end the programs that hold the memory").run("ss -tmn | sort -k2 -n | tail")
+        }
+        Remedy::HigherQuota => Words::of("raise the processor quota of its control group")
+            .run("sudo systemctl set-property UNIT CPUQuota="),
+        Remedy::FreeCores => {
+            Words::of("stop the other programs on its cores, or give the copy other cores")
+                .run("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head")
+        }
+        Remedy::FasterCores => Words::of("faster or more cores"),
+        Remedy::ClearText => {
+            Words::of("do not encrypt; blocks are still authenticated and verified")
+                .value("encrypted", "in clear text")
+                .run(cp("--cleartext"))
+        }
+        Remedy::AesCores => {
+            Words::of("cores with AES instructions (aes, vaes in /proc/cpuinfo), or faster cores")
+        }
+        Remedy::MemoryChannels => {
+            Words::of("memory in every channel; NIC and disk on one NUMA node")
+        }
+        Remedy::OtherDiskUsers => {
+            Words::of("find the other programs that use it").run("iostat -x 1 5")
+        }
+        Remedy::FasterDisk => {
+            Words::of("a faster disk, or several as one (RAID 0, striped LVM)").value(allows, "")
+        }
+        Remedy::LargeExtents => Words::of(
+            "a file system that allocates large extents, such as XFS, and is not nearly full",
+        )
+        .run("df -hT ."),
+        Remedy::OneArchive => {
+            let slash = if target.ends_with('/') { "" } else { "/" };
+            Words::of("copy them as one archive")
+                .run(format!("tar c {source} | longhaul cp - {target}{slash}archive.tar"))
+        }
+        Remedy::NoSync => Words::of("do not sync: a crash of the sink's host may lose files")
+            .value("synced", "not synced")
+            .run(cp("--no-fsync")),
+        Remedy::DiskOperations => Words::of("a disk with more operations per second"),
+        Remedy::SeparateDisks => Words::of("more cores, or separate disks for source and sink"),
+    }
+}
+
+/// Returns the effect of more connections on a limit.
+fn more_streams(resource: Resource) -> &'static str {
+    match resource {
+        Resource::ReceiverWindow => "more connections, each with its own window",
+        Resource::SenderWindow => "more connections, each with its own buffer",
+        Resource::Loss => "more connections: a loss slows only one of them",
+        Resource::HostDrops => "more connections, whose packets use more queues",
+        Resource::InterruptCpu => "more connections, whose interrupts use more cores",
+        Resource::SenderCpu | Resource::ReceiverCpu => {
+            "more connections, whose threads use more cores"
+        }
+        Resource::Encryption => "more connections, whose threads encrypt on more cores",
+        Resource::MemoryBandwidth => "more connections, whose threads use other cores",
+        _ => "more connections",
+    }
+}
+
+/// Returns the sender's congestion control in the tests.
+fn congestion(diagnosis: &Diagnosis) -> &str {
+    let mut rounds = diagnosis.steps.iter().flat_map(|step| &step.rounds);
+    let reason = rounds.find_map(|round| round.reason.as_deref());
+    reason.map_or("", |reason| &reason.facts.congestion)
+}
+
+/// Returns the copy command with `option`.
+fn cp(option: &str, diagnosis: &Diagnosis) -> String {
+    let Diagnosis { source, target, .. } = diagnosis;
+    let recursive = if diagnosis.sample.files > 1 { "-r " } else { "" };
+    let option = if option.is_empty() { String::new() } else { format!("{option} ") };
+    format!("longhaul cp {recursive}{option}{source} {target}")
+}
