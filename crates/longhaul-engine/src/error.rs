@@ -67,11 +67,11 @@ pub enum EngineError {
     },
     /// The server closed the connection before the handshake was finished.
     #[error("{peer} {reason}")]
-    TurnedAway {
+    HandshakeRefusal {
         /// Host and port.
         peer: String,
         /// The reason.
-        reason: TurnedAway,
+        reason: HandshakeRefusal,
     },
     /// The server's key is not the one recorded for it.
     #[error(
@@ -313,7 +313,7 @@ impl std::fmt::Display for WaitsFor {
 
 /// The reason why a server closed a connection before the end of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TurnedAway {
+pub enum HandshakeRefusal {
     /// It has too many connections that are not authenticated.
     #[error("has too many connections that are not authenticated yet; try again in a few seconds")]
     Crowded,
@@ -352,7 +352,7 @@ impl EngineError {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::Data { .. } => true,
             EngineError::Control { source, .. } => {
                 matches!(source, FrameError::Closed | FrameError::Io(_))

@@ -185,7 +185,7 @@ const RECEIVE_CONTROL_WORDS: usize = 16;
 
 /// One datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct UdpBatch {
     /// The number of payload bytes in the buffer.
     pub bytes: usize,
     /// The payload bytes of each datagram; the last may be shorter.
@@ -200,8 +200,8 @@ pub struct Received {
 /// # Errors
 /// The kernel's error: `WouldBlock` at the timeout, `ConnectionRefused` if the peer has no socket
 /// at that port.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut found = Received { bytes: 0, segment_bytes: 0, drops: None };
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<UdpBatch> {
+    let mut found = UdpBatch { bytes: 0, segment_bytes: 0, drops: None };
     found.bytes = message(socket, buffer, None, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -375,7 +375,7 @@ mod tests {
             assert_eq!(near.send(&[7; 2500]).unwrap(), 2500);
             let mut buffer = [0; 65536];
             let found = receive(&far, &mut buffer).unwrap();
-            assert_eq!(found, Received { bytes: 2500, segment_bytes: 1000, drops: None });
+            assert_eq!(found, UdpBatch { bytes: 2500, segment_bytes: 1000, drops: None });
             near.send(&[7; 3]).unwrap();
             let found = receive(&far, &mut buffer).unwrap();
             assert_eq!((found.bytes, found.segment_bytes), (3, 3));

@@ -29,21 +29,21 @@ pub fn user_id(name: &str) -> Option<u32> {
 }
 
 /// The parts of a user's entry that are needed to run as that user.
-pub(crate) struct Entry {
+pub(crate) struct PasswdEntry {
     pub(crate) name: CString,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
 /// Returns the entry of the user with this name.
-pub(crate) fn account(name: &str) -> Option<Entry> {
+pub(crate) fn account(name: &str) -> Option<PasswdEntry> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
     record(|entry, buffer, found| unsafe {
         libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr().cast(), buffer.len(), found)
     })
     .map(|(entry, _buffer): (libc::passwd, _)| (entry.pw_uid, entry.pw_gid))
-    .map(|(uid, gid)| Entry { name, uid, gid })
+    .map(|(uid, gid)| PasswdEntry { name, uid, gid })
 }
 
 /// Returns the name of the group with this id.

@@ -67,7 +67,7 @@ impl From<EngineError> for Coded {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
             | EngineError::Failed { .. }

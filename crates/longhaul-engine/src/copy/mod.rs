@@ -48,13 +48,14 @@ mod watchdog;
 
 pub use check::{check, check_far};
 pub use client::{
-    CopySecret, Ends, FarFiles, IntoItself, Landing, Lifeline, between, check_apart, pull, push,
+    CopySecret, FetchTarget, Reconnect, RemoteFiles, SelfCopy, ThirdPartyEnds, between,
+    check_apart, pull, push,
 };
 #[doc(hidden)]
 pub use data_connection::BlockSender;
 pub(crate) use disk::DIRECT_FROM_BYTES;
 pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
-pub use progress::Progress;
+pub use progress::CopyProgress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};

@@ -20,7 +20,7 @@ use super::channels::Channels;
 use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
-use super::progress::Progress;
+use super::progress::CopyProgress;
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
@@ -133,7 +133,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         }
     };
     let link = Channels { sender, receiver, streams: streams.sharing(rate) };
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
     record.note(|work| {
@@ -154,7 +154,7 @@ struct Copied {
     limit: Option<CopyLimit>,
 }
 
-fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
+fn carry(task: Task, link: Channels, progress: &CopyProgress, stop: &AtomicBool) -> Result<Copied> {
     match task {
         Task::Receive(sink, options) => {
             let done = sink.run(link, &options, progress, stop)?;

@@ -12,7 +12,7 @@ use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder};
 
-use super::local_end::{LocalEnd, Opened, Role};
+use super::local_end::{LocalEnd, OpenedLocalEnd, Role};
 use super::write::Writing;
 use crate::copy::Tree;
 use crate::copy::tree::wire_path;
@@ -48,7 +48,7 @@ impl EndWorker {
     /// Opens the end at this host.
     pub(super) fn local(role: &Role, options: &CopyOptions) -> OpenedEnd {
         let opened = LocalEnd::open(&Tree::anywhere(), role, options);
-        let Opened { local_end, view, sample, failure } = opened;
+        let OpenedLocalEnd { local_end, view, sample, failure } = opened;
         let failure = failure.map(|error| chain(&error));
         OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, sample, failure }
     }

@@ -14,7 +14,7 @@ use longhaul_core::wire::{
     DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder, FilePath, RefusalKind,
 };
 
-use super::local_end::{LocalEnd, Opened, Role};
+use super::local_end::{LocalEnd, OpenedLocalEnd, Role};
 use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
@@ -56,7 +56,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
-    let Opened { mut local_end, view, sample, failure } = LocalEnd::open(tree, &role, &options);
+    let OpenedLocalEnd { mut local_end, view, sample, failure } =
+        LocalEnd::open(tree, &role, &options);
     let failure = failure.map(|error| chain(&error));
     sender.send(&DiagnoseEvent::Opened { view: Box::new(view), sample, failure })?;
     receiver.set_timeout(Some(SILENCE_LIMIT))?;

@@ -20,7 +20,7 @@ pub(super) struct Question {
 
 /// The answer or error for a question.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct ProbeReply {
     /// The number of the question; `None` if the report does not contain it.
     pub(super) number: Option<u32>,
     /// The sender of the answer; `None` for this host.
@@ -60,7 +60,7 @@ pub(super) trait Ask {
     fn ask(&mut self, question: &Question) -> io::Result<()>;
 
     /// Returns the next answer until a deadline.
-    fn hear(&mut self, until: Instant) -> Option<Heard>;
+    fn hear(&mut self, until: Instant) -> Option<ProbeReply>;
 
     /// Returns an unused number.
     fn number(&mut self) -> u32;
@@ -112,14 +112,14 @@ pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::R
 }
 
 /// Converts a report about question `number`; `closed` is the meaning of a closed port.
-pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> Heard {
+pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> ProbeReply {
     let what = match report.what {
         Report::HopLimit => What::HopLimit,
         Report::TooBig(bytes) => What::TooBig(bytes),
         Report::PortClosed => closed,
         Report::Prohibited | Report::Unreachable | Report::Other => What::Unreachable,
     };
-    Heard { number, by: report.by, what, at_ns: report.at_nanos }
+    ProbeReply { number, by: report.by, what, at_ns: report.at_nanos }
 }
 
 #[cfg(test)]

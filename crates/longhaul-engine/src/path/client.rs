@@ -22,7 +22,9 @@ use super::flow::ProbeFlow;
 use super::probers::Echo;
 use super::{hops, mtu, stream, tcp, trains};
 use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
+use crate::session::{
+    ControlReceiver, ControlSender, DataDialer, DataRoute, Session, SessionSecret,
+};
 use crate::test::STEP_LIMIT;
 
 /// The first round trips, from which the time limit for answers follows.
@@ -146,7 +148,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         let seconds = plan.probe_time.as_secs_f64();
         let accepted = ask(&sender, &mut receiver, &PathOrder::Begin { seconds })?;
         let PathEvent::Accepted { clock, boot } = accepted else { return out_of_turn(&sender) };
-        let socket = dialer.open_flow(0, &Route::default(), |_| Ok(()))?;
+        let socket = dialer.open_flow(0, &DataRoute::default(), |_| Ok(()))?;
         let address = socket.peer_addr().map(|peer| peer.ip());
         let local = socket.local_addr().map(|local| local.ip()).ok();
         expect(&mut receiver, &PathEvent::Ready)?;

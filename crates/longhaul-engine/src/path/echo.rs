@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::PathPlan;
 use longhaul_sys::probe::now_nanos;
 
-use super::ask::{Ask, Heard, Question, What};
+use super::ask::{Ask, ProbeReply, Question, What};
 
 /// The round trips of one packet size.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Trips {
 }
 
 impl Trips {
-    fn take(&mut self, sent_ns: u64, heard: &Heard) {
+    fn take(&mut self, sent_ns: u64, heard: &ProbeReply) {
         let What::Answer(far) = heard.what else { return };
         let whole = heard.at_ns.saturating_sub(sent_ns);
         // The peer's time cannot exceed the whole.

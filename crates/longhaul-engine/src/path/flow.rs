@@ -13,12 +13,12 @@ use longhaul_core::plan::TrainSpec;
 use longhaul_core::result::{ProbeFigures, Prober};
 use longhaul_core::units::Rate;
 use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
-use longhaul_sys::probe::{self, Heard as Packet, now_nanos};
+use longhaul_sys::probe::{self, ReceivedProbe as Packet, now_nanos};
 use longhaul_sys::{poll, udp};
 use socket2::SockRef;
 
-use super::ask::{Ask, FarTimes, Heard, Question, What, is_too_big, past_reports, reported};
-use super::tally::Tally;
+use super::ask::{Ask, FarTimes, ProbeReply, Question, What, is_too_big, past_reports, reported};
+use super::tally::ProbeTally;
 use crate::lock::lock;
 
 /// The interval at which the receiving thread checks whether to end.
@@ -40,7 +40,7 @@ const ALLOWANCE_BYTES: u64 = 64 << 20;
 /// the owner asks and sends.
 pub(super) struct ProbeFlow {
     pub(super) shared: Arc<Shared>,
-    heard: Receiver<Heard>,
+    heard: Receiver<ProbeReply>,
     thread: Option<JoinHandle<()>>,
     numbers: u32,
     far: IpAddr,
@@ -59,7 +59,7 @@ pub(super) struct Shared {
 }
 
 struct State {
-    tally: Tally,
+    tally: ProbeTally,
     arrivals: Vec<(u8, Arrival)>,
 }
 
@@ -88,7 +88,7 @@ impl ProbeFlow {
             socket,
             tag,
             ipv6,
-            state: Mutex::new(State { tally: Tally::new(), arrivals: Vec::new() }),
+            state: Mutex::new(State { tally: ProbeTally::new(), arrivals: Vec::new() }),
             stop: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             received: AtomicU64::new(0),
@@ -134,10 +134,10 @@ impl Drop for ProbeFlow {
 }
 
 /// Passes answers on while somebody takes them.
-struct Relay(mpsc::SyncSender<Heard>);
+struct Relay(mpsc::SyncSender<ProbeReply>);
 
 impl Relay {
-    fn tell(&self, heard: Heard) {
+    fn tell(&self, heard: ProbeReply) {
         let _ = self.0.try_send(heard);
     }
 }
@@ -181,7 +181,7 @@ impl Shared {
         let at_ns = if packet.at_nanos > 0 { packet.at_nanos } else { now_nanos() };
         match header.kind {
             ProbeKind::Request => self.answer(header, packet.bytes, at_ns),
-            ProbeKind::Answer => relay.tell(Heard {
+            ProbeKind::Answer => relay.tell(ProbeReply {
                 number: Some(header.number),
                 by: self.socket.peer_addr().ok().map(|peer| peer.ip()),
                 what: What::Answer(Some(FarTimes {
@@ -261,7 +261,7 @@ impl Ask for ProbeFlow {
         }
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
+    fn hear(&mut self, until: Instant) -> Option<ProbeReply> {
         self.heard.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 

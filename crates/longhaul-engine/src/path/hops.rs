@@ -195,7 +195,7 @@ mod tests {
     use longhaul_core::result::Prober;
 
     use super::*;
-    use crate::path::ask::Heard;
+    use crate::path::ask::ProbeReply;
 
     /// A path of `routers` before the peer, which drops the first `deaf` questions. Routers in
     /// `silent` never answer.
@@ -205,7 +205,7 @@ mod tests {
         deaf: u32,
         there: bool,
         number: u32,
-        waiting: VecDeque<Heard>,
+        waiting: VecDeque<ProbeReply>,
     }
 
     impl Ask for Path {
@@ -221,11 +221,11 @@ mod tests {
                 }
             };
             let number = Some(question.number);
-            self.waiting.push_back(Heard { number, by: Some(by), what, at_ns: now_nanos() });
+            self.waiting.push_back(ProbeReply { number, by: Some(by), what, at_ns: now_nanos() });
             Ok(())
         }
 
-        fn hear(&mut self, _: Instant) -> Option<Heard> {
+        fn hear(&mut self, _: Instant) -> Option<ProbeReply> {
             self.waiting.pop_front()
         }
 

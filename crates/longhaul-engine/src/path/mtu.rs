@@ -150,7 +150,7 @@ mod tests {
     use longhaul_core::result::Prober;
 
     use super::*;
-    use crate::path::ask::Heard;
+    use crate::path::ask::ProbeReply;
 
     /// A path that answers packets up to `mtu`, each after the `late` next questions; `lose`
     /// selects lost ones.
@@ -161,7 +161,7 @@ mod tests {
         late: usize,
         lose: fn(u32) -> bool,
         number: u32,
-        waiting: VecDeque<Heard>,
+        waiting: VecDeque<ProbeReply>,
     }
 
     impl Path {
@@ -180,19 +180,19 @@ mod tests {
             let (number, at_ns) = (Some(question.number), 0);
             if question.packet_bytes > self.interface {
                 let what = What::TooBig(self.interface);
-                self.waiting.push_front(Heard { number: None, by: None, what, at_ns });
+                self.waiting.push_front(ProbeReply { number: None, by: None, what, at_ns });
                 return Err(rustix::io::Errno::MSGSIZE.into());
             }
             let too_big = question.packet_bytes > self.mtu;
             let what = if too_big { What::TooBig(self.mtu) } else { What::Answer(None) };
             let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
             if by.is_some() && !(self.lose)(question.number) {
-                self.waiting.push_back(Heard { number, by, what, at_ns });
+                self.waiting.push_back(ProbeReply { number, by, what, at_ns });
             }
             Ok(())
         }
 
-        fn hear(&mut self, until: Instant) -> Option<Heard> {
+        fn hear(&mut self, until: Instant) -> Option<ProbeReply> {
             // The late answers arrive when no more questions are sent.
             let lingers = until > Instant::now() + LINGER / 2;
             let urgent = self.waiting.front().is_some_and(|heard| heard.by.is_none());

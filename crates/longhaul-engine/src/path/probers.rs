@@ -10,7 +10,7 @@ use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
 use longhaul_sys::poll;
 use longhaul_sys::probe::{self, ECHO_HEADER_BYTES, EchoSocket, now_nanos};
 
-use super::ask::{Ask, Heard, Question, What, past_reports, reported};
+use super::ask::{Ask, ProbeReply, Question, What, past_reports, reported};
 
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
@@ -51,7 +51,7 @@ impl Echo {
         Ok(Echo { socket: EchoSocket::open(far)?, far, number: 0, buffer: vec![0; LARGEST] })
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<ProbeReply> {
         while let Ok(Some((number, report))) = self.socket.hear_report(&mut self.buffer) {
             if number.is_some() || report.by.is_none() {
                 return Some(reported(number.map(u32::from), &report, What::Unreachable));
@@ -60,7 +60,7 @@ impl Echo {
         loop {
             match self.socket.hear(&mut self.buffer) {
                 Ok(Some((Some(number), packet))) => {
-                    return Some(Heard {
+                    return Some(ProbeReply {
                         number: Some(number.into()),
                         by: Some(self.far),
                         what: What::Answer(None),
@@ -83,7 +83,7 @@ impl Ask for Echo {
         past_reports(|| self.socket.ask(question.number as u16, &payload, question.hop_limit))
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
+    fn hear(&mut self, until: Instant) -> Option<ProbeReply> {
         loop {
             let heard = self.take();
             if heard.is_some() || !readable_before(&self.socket, until) {
@@ -138,7 +138,7 @@ impl ClosedPort {
         self.socket.local_addr().ok().map(|address| address.ip())
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<ProbeReply> {
         while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut self.buffer) {
             let header = ProbeHeader::decode(&self.buffer[..report.bytes]);
             let number = header.filter(|header| header.tag == self.tag).map(|h| h.number);
@@ -172,7 +172,7 @@ impl Ask for ClosedPort {
         past_reports(|| probe::send(&self.socket, &packet, question.hop_limit, ipv6).map(drop))
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
+    fn hear(&mut self, until: Instant) -> Option<ProbeReply> {
         loop {
             let heard = self.take();
             if heard.is_some() || !readable_before(&self.socket, until) {

@@ -15,7 +15,7 @@ use super::flow::ProbeFlow;
 use super::{run, serve};
 use crate::error::{EngineError, Result};
 use crate::serve::testing::TestServer;
-use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session};
+use crate::session::{ControlReceiver, ControlSender, DataDialer, DataRoute, Session};
 use crate::test::TestLimits;
 
 struct Server(TestServer);
@@ -65,7 +65,7 @@ impl Client {
     fn begin(&mut self) -> ProbeFlow {
         let accepted = self.ask(PathOrder::Begin { seconds: 1.0 }).unwrap();
         assert!(matches!(accepted, PathEvent::Accepted { boot: Some(_), .. }), "{accepted:?}");
-        let socket = self.dialer.open_flow(0, &Route::default(), |_| Ok(())).unwrap();
+        let socket = self.dialer.open_flow(0, &DataRoute::default(), |_| Ok(())).unwrap();
         assert_eq!(self.receiver.receive::<PathEvent>().unwrap(), PathEvent::Ready);
         assert_eq!(self.ask(PathOrder::Start).unwrap(), PathEvent::Started);
         ProbeFlow::start(socket, self.dialer.secret().datagram_tag(0), None, usize::MAX).unwrap()

@@ -10,11 +10,11 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 
 use super::admission::{Admission, Kind};
 use super::descriptors::Descriptors;
-use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
+use super::event::{Client, DropReason, ServeEvent, SessionReport, SessionStart, canonical};
 use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
 use super::penalties::Failure;
-use super::services::{Host, Services};
+use super::services::{ServerKeys, Services};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
@@ -28,7 +28,7 @@ const DROPPED_PER_SECOND: u32 = 20;
 
 /// A server, shared by the threads of its connections.
 pub(super) struct Server {
-    host: Arc<Host>,
+    host: Arc<ServerKeys>,
     services: Arc<dyn Services>,
     admission: Arc<Admission>,
     pub(super) registry: SessionRegistry,
@@ -45,7 +45,7 @@ pub(super) struct Server {
 impl Server {
     /// Creates a server that may use `descriptors`, which limit its connections.
     pub(super) fn new(
-        host: Arc<Host>,
+        host: Arc<ServerKeys>,
         services: Arc<dyn Services>,
         mut limits: ClientLimits,
         descriptors: u64,
@@ -83,7 +83,7 @@ impl Server {
         let log = logged.1 <= DROPPED_PER_SECOND;
         drop(logged);
         if log {
-            self.services.log(Event::Dropped { address, reason });
+            self.services.log(ServeEvent::Dropped { address, reason });
         }
     }
 
@@ -126,7 +126,7 @@ impl Server {
             Ok(session) => session,
             Err(error) => {
                 self.blame_client(&fresh, &error);
-                self.services.log(Event::NoHandshake { address, error });
+                self.services.log(ServeEvent::NoHandshake { address, error });
                 return;
             }
         };
@@ -137,7 +137,7 @@ impl Server {
         let Steps { service, began } = steps;
         let (duration, work) = (start.elapsed(), record.read());
         let report = SessionReport { client, service, began, duration, work, outcome };
-        self.services.log(Event::Ended(Box::new(report)));
+        self.services.log(ServeEvent::Ended(Box::new(report)));
         self.served.fetch_add(usize::from(began), Ordering::Relaxed);
     }
 
@@ -211,7 +211,7 @@ impl Server {
         session.welcome()?;
         steps.began = true;
         let (client, waited) = (client.clone(), arrived.elapsed());
-        self.services.log(Event::Began(SessionStart { client, service, waited }));
+        self.services.log(ServeEvent::Began(SessionStart { client, service, waited }));
         session.receiver.set_timeout(None)?;
         self.services.run(service, session)
     }

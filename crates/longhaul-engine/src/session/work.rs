@@ -35,7 +35,7 @@ pub enum Operation {
 
 /// The work of one session so far.
 #[derive(Debug, Clone, Default)]
-pub struct Work {
+pub struct SessionWork {
     /// The operation; `None` before the request was read.
     pub operation: Option<Operation>,
     /// The first paths of the request, as the client wrote them.
@@ -62,7 +62,7 @@ pub struct Work {
 
 /// The record of one session, shared by its threads.
 #[derive(Debug, Clone, Default)]
-pub struct WorkRecord(Arc<Mutex<Work>>);
+pub struct WorkRecord(Arc<Mutex<SessionWork>>);
 
 impl WorkRecord {
     /// Records the request.
@@ -84,7 +84,7 @@ impl WorkRecord {
     }
 
     /// Changes the record.
-    pub(crate) fn note(&self, change: impl FnOnce(&mut Work)) {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut SessionWork)) {
         change(&mut lock(&self.0));
     }
 
@@ -97,7 +97,7 @@ impl WorkRecord {
     }
 
     /// Returns the record so far.
-    pub fn read(&self) -> Work {
+    pub fn read(&self) -> SessionWork {
         lock(&self.0).clone()
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
 
-use super::source::Source;
+use super::source::FactSource;
 use crate::route::route_to;
 
 /// Determines the route to `host` and the time to connect to it.
-pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -> PathFacts {
+pub(super) fn read(source: &FactSource, host: &str, port: u16, patience: Duration) -> PathFacts {
     let address = address(source, host, patience);
     let route = address.clone().and_then(|address| route(source, address));
     let answer = address.clone().and_then(|to| answer(source, SocketAddr::new(to, port), patience));
@@ -23,7 +23,7 @@ pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -
     PathFacts { host: host.to_owned(), address, interface, route_mtu, answer }
 }
 
-fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
+fn address(source: &FactSource, host: &str, patience: Duration) -> Seen<IpAddr> {
     let name = format!("resolve {host}");
     let text = source.call(&name, || Ok(resolve(host, patience)?.to_string()))?;
     text.parse().map_err(|_| Unseen::odd(name, &text))
@@ -44,7 +44,7 @@ fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
 }
 
 /// Returns the interface of the route and the route's MTU.
-fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
+fn route(source: &FactSource, to: IpAddr) -> Seen<(String, Option<u32>)> {
     let name = format!("route {to}");
     let text = source.call(&name, || {
         let route = route_to(to)?;
@@ -56,7 +56,7 @@ fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
 }
 
 /// Measures the time until a connection opens or is refused; both take one round trip.
-fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
+fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
     let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
         let open = match TcpStream::connect_timeout(&to, patience) {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::receive::{Heard, Reported, receive, receive_report};
+use super::receive::{ReceivedProbe, Reported, receive, receive_report};
 use super::{prepare, send};
 
 /// The size of an ICMP echo header in bytes.
@@ -85,7 +85,7 @@ impl EchoSocket {
     ///
     /// # Errors
     /// As for [`receive`](super::receive).
-    pub fn hear(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Heard)>> {
+    pub fn hear(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, ReceivedProbe)>> {
         let Some(heard) = receive(&self.socket, buffer)? else { return Ok(None) };
         let packet = &buffer[..heard.bytes];
         // A raw IPv4 socket also returns the IP header; its length is in the low bits.

@@ -11,7 +11,7 @@ const CONTROL_WORDS: usize = 32;
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedProbe {
     /// The number of bytes in the buffer.
     pub bytes: usize,
     /// The time at which the network interface passed the packet to the kernel, in nanoseconds of
@@ -31,7 +31,7 @@ pub struct Reported {
     pub by: Option<IpAddr>,
     /// The content of the report.
     pub what: Report,
-    /// The arrival time, as in [`Heard`].
+    /// The arrival time, as in [`ReceivedProbe`].
     pub at_nanos: u64,
 }
 
@@ -56,8 +56,8 @@ pub enum Report {
 ///
 /// # Errors
 /// The kernel's error. An ICMP error is also returned here, once; the next call continues.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>> {
-    let mut heard = Heard { bytes: 0, at_nanos: 0, hop_limit: None };
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<ReceivedProbe>> {
+    let mut heard = ReceivedProbe { bytes: 0, at_nanos: 0, hop_limit: None };
     let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => heard.at_nanos = nanos(data),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
@@ -67,7 +67,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>
         }
         _ => {}
     })?;
-    Ok(got.map(|bytes| Heard { bytes, ..heard }))
+    Ok(got.map(|bytes| ReceivedProbe { bytes, ..heard }))
 }
 
 /// Receives a waiting error report; `None` if no report waits.

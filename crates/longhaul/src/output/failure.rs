@@ -6,7 +6,7 @@ use std::error::Error;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::session::Lapse;
-use longhaul_engine::{EngineError, TurnedAway, WaitsFor};
+use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 
 /// The name that the engine gives to a server in this process.
 const THIS_HOST: &str = "this host";
@@ -40,7 +40,7 @@ fn engine_words(error: &EngineError) -> String {
         EngineError::Handshake { peer, .. } => {
             format!("TLS handshake with {peer} failed; check that it is 'longhaul serve'")
         }
-        EngineError::TurnedAway { peer, reason } => turned_away(peer, *reason),
+        EngineError::HandshakeRefusal { peer, reason } => turned_away(peer, *reason),
         EngineError::KeyChanged { host, known, offered, file } => format!(
             "the key of {host} changed from {known} to {offered}; if you expect this, remove the \
              line of {host} from {}",
@@ -124,17 +124,17 @@ pub(crate) fn lapse_text(lapse: Lapse) -> &'static str {
     }
 }
 
-fn turned_away(peer: &str, reason: TurnedAway) -> String {
+fn turned_away(peer: &str, reason: HandshakeRefusal) -> String {
     match reason {
-        TurnedAway::Crowded => format!(
+        HandshakeRefusal::Crowded => format!(
             "{peer} has too many unauthenticated connections; try again in a few seconds \
              ('longhaul serve --max-startups' sets the limit there)"
         ),
-        TurnedAway::Penalty => format!(
+        HandshakeRefusal::Penalty => format!(
             "{peer} refuses connections from this address after failed attempts; try again in ten \
              minutes at most ('longhaul serve --no-penalties' disables this there)"
         ),
-        TurnedAway::Closed => format!(
+        HandshakeRefusal::Closed => format!(
             "{peer} closed the connection during the TLS handshake: it is busy or is not \
              'longhaul serve'; try again in a few seconds"
         ),

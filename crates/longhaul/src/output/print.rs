@@ -191,7 +191,7 @@ mod tests {
             | EngineError::DataMissing { .. }
             | EngineError::Listen { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::BadKey(_)
@@ -233,7 +233,10 @@ mod tests {
             },
             EngineError::Listen { address: words(), source: source() },
             EngineError::Handshake { peer: words(), source: source() },
-            EngineError::TurnedAway { peer: words(), reason: longhaul_engine::TurnedAway::Closed },
+            EngineError::HandshakeRefusal {
+                peer: words(),
+                reason: longhaul_engine::HandshakeRefusal::Closed,
+            },
             EngineError::KeyChanged {
                 host: words(),
                 known: words(),

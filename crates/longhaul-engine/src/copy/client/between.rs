@@ -21,11 +21,11 @@ use longhaul_core::wire::copy::{
 };
 
 use super::key::KeyMaker;
-use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
-use super::retry::{Lifeline, persist};
+use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
+use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
 use crate::copy::name_list::{send_names, sent_path};
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
@@ -37,11 +37,11 @@ use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 const PUMP_BYTES: usize = 256 << 10;
 
 /// The ends of a copy between two others.
-pub struct Ends<'a> {
+pub struct ThirdPartyEnds<'a> {
     /// Opens a session with the source.
     pub source: &'a mut dyn FnMut() -> Result<Session>,
     /// The files at the source.
-    pub files: FarFiles<'a>,
+    pub files: RemoteFiles<'a>,
     /// The path at the sink.
     pub target: &'a Path,
 }
@@ -52,14 +52,14 @@ pub struct Ends<'a> {
 /// # Errors
 /// As for [`push`](super::push).
 pub fn between(
-    line: Lifeline<'_>,
-    ends: Ends<'_>,
+    line: Reconnect<'_>,
+    ends: ThirdPartyEnds<'_>,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     notice: &dyn Fn(&str),
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let Ends { source, files, target } = ends;
+    let ThirdPartyEnds { source, files, target } = ends;
     let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
@@ -161,7 +161,7 @@ fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
 struct Relay<'a> {
     to_source: ControlSender,
     to_sink: ControlSender,
-    progress: &'a Progress,
+    progress: &'a CopyProgress,
     options: &'a CopyOptions,
     state: Mutex<State>,
     finished: AtomicBool,

@@ -23,8 +23,8 @@ use super::relay::{Control, Fault, Relay};
 use super::script::Script;
 use crate::copy::sink::fail_at;
 use crate::copy::{
-    CopySecret, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push,
-    serve,
+    CopyProgress, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot, Tree,
+    pull, push, serve,
 };
 use crate::error::{EngineError, Result};
 use crate::session::{
@@ -235,20 +235,20 @@ impl Machine {
         move |session| {
             let mut session = Some(session);
             let mut connect = || session.take().ok_or(EngineError::Interrupted);
-            let line = Lifeline {
+            let line = Reconnect {
                 connect: &mut connect,
                 give_up: Duration::ZERO,
                 lost: &|_| (),
                 secret: &secret,
             };
-            let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+            let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
             if pushes {
                 let roots = vec![SourceRoot::Path(source.join("."))];
                 let plan = SourcePlan { tree: Tree::anywhere(), roots };
                 push(line, &plan, Path::new("."), &options, &progress, &stop)
             } else {
-                let files = FarFiles { paths: &[PathBuf::from("./.")], names: None };
-                pull(line, files, Landing::Path(&target), &options, &progress, &stop)
+                let files = RemoteFiles { paths: &[PathBuf::from("./.")], names: None };
+                pull(line, files, FetchTarget::Path(&target), &options, &progress, &stop)
             }
         }
     }

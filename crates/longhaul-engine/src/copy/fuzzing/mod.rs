@@ -11,10 +11,10 @@ mod relay;
 mod script;
 
 /// A function of arbitrary bytes.
-pub type Entry = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All entries, by the names of their fuzz targets.
-pub const ENTRIES: &[(&str, Entry)] =
+pub const ENTRIES: &[(&str, FuzzTarget)] =
     &[("journal", journal::run), ("blocks", blocks::run), ("machine", machine::run)];
 
 /// Inputs to begin from.

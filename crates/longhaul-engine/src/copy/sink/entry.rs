@@ -20,7 +20,7 @@ use super::partial::{PartialFile, UNKNOWN};
 use super::placement::Destination;
 use super::recorder::Leftover;
 use super::reread::{Reread, reusable};
-use super::shared::{HardLink, Shared, broken};
+use super::shared::{HardLink, SinkShared, broken};
 use super::space::Need;
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
@@ -54,7 +54,7 @@ struct Decided {
 
 /// Takes a batch of entries, and sends the decisions to a source that waits for them.
 pub(super) fn take_entries(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     entries: Vec<Entry>,
     onward: &Onward,
     peer: &str,
@@ -89,7 +89,7 @@ pub(super) fn take_entries(
 }
 
 fn take_entry(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     mut entry: Entry,
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
@@ -102,7 +102,7 @@ fn take_entry(
     if !entry.path.is_plain_relative() {
         return Err(broken(peer, "it names a path that leads elsewhere"));
     }
-    let Some(memory) = shared.books.memory.claim(&entry) else {
+    let Some(memory) = shared.records.memory.claim(&entry) else {
         return Err(broken(peer, "its entries take too much memory"));
     };
     let identities = std::mem::take(&mut entry.identities);
@@ -113,7 +113,7 @@ fn take_entry(
     if let Some(reason) = refusal(shared, &path, &entry.kind) {
         return refuse(shared, id, &path, reason, peer, decided);
     }
-    shared.books.extras.note(&entry.path, entry.kind == EntryKind::Directory);
+    shared.records.extras.note(&entry.path, entry.kind == EntryKind::Directory);
     let options = &shared.context.options.tree;
     if options.asks_first() {
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
@@ -123,8 +123,8 @@ fn take_entry(
                 decided.actions.push(action_of(shared, &path, &entry.kind, what));
             }
             None if is_file => {
-                shared.books.unchanged.fetch_add(1, Ordering::Relaxed);
-                shared.books.digests.unchanged(&path);
+                shared.records.unchanged.fetch_add(1, Ordering::Relaxed);
+                shared.records.digests.unchanged(&path);
             }
             None | Some(_) => {}
         }
@@ -133,7 +133,7 @@ fn take_entry(
             decided.held.push(Held { id, blocks: None });
         }
         if options.dry_run || is_file && unwanted {
-            return numbered(shared.books.ledger.announce(id, None), peer);
+            return numbered(shared.records.ledger.announce(id, None), peer);
         }
     }
     if shared.is_source(&path, &identities) {
@@ -154,7 +154,7 @@ fn take_entry(
                 shared.finisher.made_dir(&path);
                 shared.keep_name(&path);
                 if dress {
-                    lock(&shared.books.dirs).push((path, attributes, memory));
+                    lock(&shared.records.dirs).push((path, attributes, memory));
                 }
             }
             Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
@@ -166,40 +166,40 @@ fn take_entry(
                 return Err(broken(peer, "it links to a file that it has not announced"));
             }
             shared.claim_name(&path)?;
-            lock(&shared.books.links).push(HardLink { id, path, first, first_path });
+            lock(&shared.records.links).push(HardLink { id, path, first, first_path });
         }
         node => {
             shared.claim_name(&path)?;
             match shared.store.make_node(id, &path, &node, &attributes) {
                 Ok(()) => shared.finisher.made_name(&path),
                 Err(error) => {
-                    shared.books.ledger.note_failed(id);
+                    shared.records.ledger.note_failed(id);
                     shared.tell_failed(Some(id), &path, "create", &error)?;
                 }
             }
         }
     }
-    numbered(shared.books.ledger.announce(id, None), peer)
+    numbered(shared.records.ledger.announce(id, None), peer)
 }
 
 /// Notes that an entry is not taken, and reports why.
 fn refuse(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     id: u64,
     path: &Path,
     reason: &str,
     peer: &str,
     decided: &mut Decided,
 ) -> Result<()> {
-    shared.books.ledger.note_failed(id);
+    shared.records.ledger.note_failed(id);
     decided.held.push(Held { id, blocks: None });
     shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
-    numbered(shared.books.ledger.announce(id, None), peer)
+    numbered(shared.records.ledger.announce(id, None), peer)
 }
 
 /// The reason why an entry is refused: its name or the path that it leads to is reserved or too
 /// long, or the target has to be a directory.
-fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
+fn refusal(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {
             has_reserved(Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())))
@@ -223,20 +223,20 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
 }
 
 /// Takes the directory whose contents are copied: the target gets its attributes at the end.
-fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
+fn take_top(shared: &SinkShared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
     if let Destination::Directory { tree, contents, .. } = &shared.store.destination {
         if !contents {
             return Err(broken(peer, "it describes a target that is not its own"));
         }
         if tree.rights().may_replace() && !shared.context.options.tree.dry_run {
-            *lock(&shared.books.top) = Some(Attributes::of(&mut entry));
+            *lock(&shared.records.top) = Some(Attributes::of(&mut entry));
         }
     }
-    numbered(shared.books.ledger.announce(entry.id, None), peer)
+    numbered(shared.records.ledger.announce(entry.id, None), peer)
 }
 
 fn action_of(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     path: &std::path::Path,
     kind: &EntryKind,
     what: ActionKind,
@@ -251,7 +251,7 @@ fn action_of(
 
 /// A file without data.
 fn new_file(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     entry: &Entry,
     path: PathBuf,
     size: u64,
@@ -264,13 +264,14 @@ fn new_file(
     let block_bytes = shared.context.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
     let compares = shared.context.options.verify == Verify::Reread && shared.store.keeps();
-    file.digest = (compares || shared.books.digests.wanted()).then(|| FileDigest::new(block_bytes));
+    file.digest =
+        (compares || shared.records.digests.wanted()).then(|| FileDigest::new(block_bytes));
     file
 }
 
 /// Takes a file, and decides on its blocks.
 fn take_file(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     entry: &Entry,
     file: SinkFile,
     whole: &Sender<Vec<CompleteFile>>,
@@ -309,7 +310,7 @@ fn take_file(
 
 /// Takes a file that is in place already.
 fn take_placed(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: SinkFile,
     peer: &str,
     decided: &mut Decided,
@@ -322,8 +323,8 @@ fn take_placed(
     let (id, size, blocks) = (file.id, file.size(), file.size().div_ceil(block_bytes));
     file.resumed.store(size, Ordering::Relaxed);
     let file = Arc::new(file);
-    numbered(shared.books.ledger.announce(id, Some(file.clone())), peer)?;
-    shared.books.ledger.add_resumed(size);
+    numbered(shared.records.ledger.announce(id, Some(file.clone())), peer)?;
+    shared.records.ledger.add_resumed(size);
     shared.recorder.reused(&file, size);
     shared.settle(&file);
     let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
@@ -334,7 +335,7 @@ fn take_placed(
 /// Takes a file that an earlier attempt has begun. The source leaves out its blocks, which count
 /// once they were read again.
 fn take_partial(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: SinkFile,
     (partial, claims, blocks): (Arc<PartialFile>, Vec<Claim>, BlockSet),
     holes: &BlockSet,
@@ -366,14 +367,14 @@ fn take_partial(
 }
 
 /// The blocks of a file that `claims` cover.
-fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
+fn claimed_blocks(shared: &SinkShared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
     let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
     let runs = reusable(file, extents);
     BlockSet::whole_in(&runs, shared.context.options.block_bytes.get(), file.size())
 }
 
 /// The bytes of `blocks`, each run as its offset and length.
-fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
+fn bytes_of(shared: &SinkShared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
     let block_bytes = shared.context.options.block_bytes.get();
     let extent = |(first, count): (u64, u64)| {
         let end = (first + count).saturating_mul(block_bytes).min(file.size());
@@ -384,7 +385,7 @@ fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64
 
 /// Fails if the files of a first announcement do not fit together, before any of them is written.
 /// Blocks that exist or are not wanted are known only per file.
-fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
+fn fits_together(shared: &SinkShared<'_>, entries: &[Entry]) -> Result<()> {
     if shared.context.asks {
         return Ok(());
     }
@@ -411,7 +412,7 @@ fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
 
 /// Claims the `bytes` that a file needs of the target's file system, and the bytes that it may take
 /// of a quota, holes included: the source may fill them. A stream claims one of each.
-fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Result<()> {
+fn claim(shared: &SinkShared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Result<()> {
     let known = |bytes| if file.known_size().is_some() { bytes } else { 1 };
     let bytes = known(bytes);
     shared.store.space.claim_quota(known(of_quota))?;
@@ -425,19 +426,19 @@ fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Res
 
 /// Announces a file, and passes it on if it has all blocks.
 fn announce(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: Arc<SinkFile>,
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
-    numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
+    numbered(shared.records.ledger.announce(file.id, Some(file.clone())), peer)?;
     pass_on_whole(shared, file, false, whole);
     Ok(())
 }
 
 /// Passes a file on if it has all blocks; `ended` if it is a stream.
 fn pass_on_whole(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: Arc<SinkFile>,
     ended: bool,
     whole: &Sender<Vec<CompleteFile>>,
@@ -469,7 +470,7 @@ fn pass_on_whole(
 
 /// Takes a file that is passed on, of which an earlier session has passed on the beginning.
 fn take_outlet(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     outlet: &Outlet,
     file: SinkFile,
     whole: &Sender<Vec<CompleteFile>>,
@@ -482,14 +483,14 @@ fn take_outlet(
             let blocks = passed.div_ceil(block_bytes);
             if blocks > 0 {
                 file.lock().written.insert(0, blocks);
-                shared.books.ledger.add_resumed(passed);
+                shared.records.ledger.add_resumed(passed);
             }
             let (id, blocks) = (file.id, if blocks > 0 { vec![(0, blocks)] } else { Vec::new() });
             announce(shared, file, whole, peer)?;
             Ok(Some(Held { id, blocks: Some(blocks) }))
         }
         None => {
-            numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
+            numbered(shared.records.ledger.announce(file.id, Some(file.clone())), peer)?;
             let changed = std::io::Error::other("it changed after a part of it was passed on");
             shared.fail(&file, "resume", &changed);
             Ok(Some(Held { id: file.id, blocks: None }))
@@ -499,14 +500,14 @@ fn take_outlet(
 
 /// Takes note of where a stream ends.
 pub(super) fn end_stream(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     id: u64,
     size: u64,
     whole: &Sender<Vec<CompleteFile>>,
     peer: &str,
 ) -> Result<()> {
     // One that is in place, or has failed, needs no end.
-    let Ok(Some(file)) = shared.books.ledger.file(id) else { return Ok(()) };
+    let Ok(Some(file)) = shared.records.ledger.file(id) else { return Ok(()) };
     if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
         return Err(broken(peer, "duplicate end-of-stream for an entry"));
     }
@@ -519,7 +520,7 @@ fn numbered(good: bool, peer: &str) -> Result<()> {
     if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Makes a directory; fails if its name does not fit into the quota.
     fn make_dir(&self, path: &Path) -> Result<std::io::Result<bool>> {
         self.claim_name(path)?;
@@ -548,14 +549,14 @@ impl Shared<'_> {
                 EntryKind::Directory | EntryKind::HardLink { .. } => None,
                 _ => Some(XxHash3_64::oneshot(path.as_os_str().as_bytes())),
             };
-            lock(&self.books.named).push(hash.unwrap_or(0));
+            lock(&self.records.named).push(hash.unwrap_or(0));
         }
     }
 
     /// Returns whether the entry `first` of this session was announced with `path`.
     fn has_named(&self, first: u64, path: &Path) -> bool {
         let named =
-            usize::try_from(first).ok().and_then(|at| lock(&self.books.named).get(at).copied());
+            usize::try_from(first).ok().and_then(|at| lock(&self.records.named).get(at).copied());
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
     }
 
@@ -571,8 +572,8 @@ impl Shared<'_> {
 
     /// Makes the second names of files that are in place.
     pub(super) fn make_hard_links(&self) -> Result<()> {
-        for HardLink { id, path, first, first_path } in lock(&self.books.links).drain(..) {
-            let made = if self.books.ledger.has_failed(first) {
+        for HardLink { id, path, first, first_path } in lock(&self.records.links).drain(..) {
+            let made = if self.records.ledger.has_failed(first) {
                 Err(std::io::Error::other("the file that it is another name of was not copied"))
             } else {
                 self.store.make_hard_link(id, &path, &first_path)

@@ -27,7 +27,7 @@ const EXTENT_BYTES: u64 = 64 << 20;
 const RECORD_EXTENTS: usize = 4096;
 
 /// The writer of a sink's journal. Without a journal it records nothing.
-pub(super) struct Recorder {
+pub(super) struct JournalRecorder {
     durable: bool,
     terms: CopyTerms,
     block_bytes: u64,
@@ -81,7 +81,7 @@ pub(super) enum Leftover {
     Partial(PartialFile, Vec<Claim>),
 }
 
-impl Recorder {
+impl JournalRecorder {
     /// A recorder that appends to `journal`, which holds `past`, for files in `base`.
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
@@ -99,7 +99,7 @@ impl Recorder {
         }
         let keeps = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        Recorder { durable, terms, block_bytes, keeps, journal, base, state }
+        JournalRecorder { durable, terms, block_bytes, keeps, journal, base, state }
     }
 
     /// True if there is a journal. Without one no block needs a digest.
@@ -335,7 +335,7 @@ impl State {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for JournalRecorder {
     /// A copy that ended before it began leaves no journal.
     fn drop(&mut self) {
         self.end(false);

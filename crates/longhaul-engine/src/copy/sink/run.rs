@@ -19,10 +19,10 @@ use super::follow::follow_source;
 use super::ledger::Ledger;
 use super::placement::Destination;
 use super::receive::receive_blocks;
-use super::recorder::Recorder;
+use super::recorder::JournalRecorder;
 use super::report::{Never, conclude, keep_journal, report};
 use super::reread::{REREADERS, read_again};
-use super::shared::{Books, Context, Meters, Received, Shared};
+use super::shared::{ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkShared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
@@ -32,7 +32,7 @@ use crate::copy::channels::Channels;
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
 use crate::copy::pool::pools;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
@@ -59,7 +59,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
 /// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
     store: Store,
-    recorder: Recorder,
+    recorder: JournalRecorder,
     asks: bool,
 }
 
@@ -111,7 +111,7 @@ impl Sink {
         };
         let found = journal.as_ref().filter(|(journal, _)| journal.is_found());
         let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
-        let recorder = Recorder::new(journal, base, options);
+        let recorder = JournalRecorder::new(journal, base, options);
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let asks = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
@@ -130,7 +130,7 @@ impl Sink {
         self,
         link: Channels,
         options: &CopyOptions,
-        progress: &Progress,
+        progress: &CopyProgress,
         stop: &AtomicBool,
     ) -> Result<SinkOutcome> {
         let cancel = Arc::new(Cancel::default());
@@ -148,7 +148,7 @@ impl Sink {
             cancel.on_cancel(move || outlet.close());
         }
         progress.begin();
-        let context = Context {
+        let context = SinkContext {
             control: link.sender,
             cancel: cancel.clone(),
             watchdog: Watchdog::new(patience(options)),
@@ -159,17 +159,17 @@ impl Sink {
             asks: self.asks,
             host_files: HostFiles::of_boot(),
         };
-        let shared = Shared {
+        let shared = SinkShared {
             context,
-            books: Books::new(options, ledger, &self.store.destination),
-            meters: Meters::new(),
+            records: SinkRecords::new(options, ledger, &self.store.destination),
+            meters: SinkMeters::new(),
             store: &self.store,
             recorder: &self.recorder,
             finisher: Finisher::new(&self.store, options),
         };
         let mut control = link.receiver;
         let tcp = shared.carry(link.streams, stop, &mut control);
-        let report = lock(&shared.books.report).take();
+        let report = lock(&shared.records.report).take();
         if report.is_none() {
             // Keeps the received bytes for the next attempt.
             shared.checkpoint();
@@ -178,9 +178,9 @@ impl Sink {
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
-                reports: std::mem::take(&mut *lock(&shared.books.reports)),
+                reports: std::mem::take(&mut *lock(&shared.records.reports)),
                 tcp,
-                source: lock(&shared.books.source).take(),
+                source: lock(&shared.records.source).take(),
                 completed,
             }),
             None => Err(cancel.take_reason()),
@@ -188,7 +188,7 @@ impl Sink {
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Runs all stages to the end, and returns the TCP state of the connections.
     fn carry(
         &self,
@@ -203,17 +203,18 @@ impl Shared<'_> {
             let (whole, to_finish) = bounded(FINISH_QUEUE);
             // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
-            let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
-                let mut receiver =
-                    streams.receiver(stream, socket, self.context.options.protection);
-                receiver.count_into(self.context.arrived.clone());
-                scope.spawn(move || {
-                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
-                        receive_blocks(self, stream, receiver, &received)
+            let receive =
+                move |stream: u32, socket: TcpStream, received: Sender<ReceivedBuffer>| {
+                    let mut receiver =
+                        streams.receiver(stream, socket, self.context.options.protection);
+                    receiver.count_into(self.context.arrived.clone());
+                    scope.spawn(move || {
+                        let info = self.meters.cpu.stage(ThreadRole::Receive, || {
+                            receive_blocks(self, stream, receiver, &received)
+                        });
+                        lock(tcp_all).extend(info);
                     });
-                    lock(tcp_all).extend(info);
-                });
-            };
+                };
             let first = streams.first();
             let had = first.len() as u32;
             for (stream, socket) in first {
@@ -221,9 +222,10 @@ impl Shared<'_> {
             }
             let more = received.clone();
             let dialing = scope.spawn(move || {
-                let over =
-                    || self.context.cancel.is_set() || self.books.finished.load(Ordering::Relaxed);
-                let wanted = || self.books.wanted.load(Ordering::Relaxed);
+                let over = || {
+                    self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed)
+                };
+                let wanted = || self.records.wanted.load(Ordering::Relaxed);
                 streams.more(had, &self.context.cancel, over, wanted, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
@@ -267,7 +269,7 @@ impl Shared<'_> {
             dialing.thread().unpark();
             match followed {
                 // The copy is complete, and the source has closed the channel.
-                Err(_) if self.books.finished.load(Ordering::Relaxed) => {
+                Err(_) if self.records.finished.load(Ordering::Relaxed) => {
                     self.context.cancel.release();
                 }
                 Err(reason) => {

@@ -25,7 +25,7 @@ pub(super) struct Space {
     reserve: MinFree,
     /// True if the file system is one of [`COMPRESSING`].
     compresses: bool,
-    account: Mutex<Account>,
+    account: Mutex<SpaceAccount>,
     quota: Option<Arc<QuotaUse>>,
 }
 
@@ -55,7 +55,7 @@ impl Need {
 }
 
 #[derive(Default)]
-struct Account {
+struct SpaceAccount {
     /// The bytes that announced files need.
     claimed: u64,
     /// The claimed bytes that are on the disk or no longer needed.
@@ -145,7 +145,7 @@ impl Space {
         }
     }
 
-    fn look(&self, account: &mut Account, need: Need) -> Result<()> {
+    fn look(&self, account: &mut SpaceAccount, need: Need) -> Result<()> {
         let claimed = account.claimed.saturating_add(need.lasting);
         if need.at_once == 0 || account.claimed.saturating_add(need.at_once) <= account.fits {
             return Ok(());

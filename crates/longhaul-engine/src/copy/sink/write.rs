@@ -9,17 +9,17 @@ use crossbeam_channel::{Receiver, Sender};
 use super::finish::{CompleteFile, Form, SYNC_BATCH};
 use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
-use super::shared::{Received, ReceivedContent, Shared};
+use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared};
 use crate::copy::pool::PoolBuffer;
 
 /// Writes until no more blocks arrive; passes on complete files.
 pub(super) fn write_blocks(
-    shared: &Shared<'_>,
-    blocks: &Receiver<Received>,
+    shared: &SinkShared<'_>,
+    blocks: &Receiver<ReceivedBuffer>,
     whole: &Sender<Vec<CompleteFile>>,
 ) {
     shared.meters.writing.join();
-    for Received { what, buffer } in blocks {
+    for ReceivedBuffer { what, buffer } in blocks {
         let complete = match what {
             ReceivedContent::Block { file, offset, length, digest } => {
                 let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
@@ -37,7 +37,7 @@ pub(super) fn write_blocks(
 
 /// Writes one block; the file, if it was the last.
 fn write_block(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: Arc<SinkFile>,
     (offset, length): (u64, usize),
     piece: Option<Piece>,
@@ -89,7 +89,7 @@ fn write_block(
     match written {
         Ok(false) => None,
         Ok(true) => {
-            shared.books.ledger.add_written(length as u64);
+            shared.records.ledger.add_written(length as u64);
             let mut state = file.lock();
             let whole = state.note_written(offset / shared.context.options.block_bytes.get());
             if !whole {
@@ -109,7 +109,7 @@ fn write_block(
 
 /// Writes whole small files.
 fn write_pack(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     pieces: Vec<(Arc<SinkFile>, usize)>,
     buffer: &[u8],
 ) -> Vec<CompleteFile> {
@@ -135,7 +135,7 @@ fn write_pack(
         match created {
             Ok(temporary) => {
                 shared.settle_claim(&file);
-                shared.books.ledger.add_written(file.size());
+                shared.records.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(CompleteFile { file, form });
             }
@@ -154,7 +154,7 @@ fn create_or_write(error: &io::Error) -> &'static str {
 }
 
 /// Finishes complete files in waves: while one is synced, the next gathers.
-pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
+pub(super) fn finish_files(shared: &SinkShared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
     shared.meters.syncing.join();
     while let Ok(mut wave) = whole.recv() {
         while wave.len() < SYNC_BATCH
@@ -176,14 +176,14 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFil
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Drops the blocks of a file that has arrived whole.
     fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
         self.recorder.dropped(file);
         if let Some(partial) = partial {
             partial.temporary.discard();
         }
-        self.books.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
+        self.records.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
     }
 
     /// Settles a file that is in place.
@@ -193,6 +193,6 @@ impl Shared<'_> {
             self.context.cancel.check(told);
         }
         self.settle_claim(file);
-        self.books.ledger.done(file);
+        self.records.ledger.done(file);
     }
 }

@@ -22,16 +22,16 @@ const OPEN_LEVELS: usize = 64;
 
 /// The directory from which the files of one root are opened.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SourcePlace {
     tree: Tree,
     /// Bytes at the front of a path that lead to the root.
     skip: usize,
 }
 
-impl Place {
+impl SourcePlace {
     /// For paths as `tree` reads them.
     pub(super) fn of(tree: &Tree) -> Self {
-        Place { tree: tree.clone(), skip: 0 }
+        SourcePlace { tree: tree.clone(), skip: 0 }
     }
 
     /// For paths that begin with `root`, which `dir` is; no link is followed beneath it.
@@ -40,7 +40,7 @@ impl Place {
     /// There are no descriptors left.
     pub(super) fn beneath(dir: &OwnedFd, root: &Path) -> io::Result<Self> {
         let tree = Tree::from_dir(dir.try_clone()?).without_links();
-        Ok(Place { tree, skip: root.join("").as_os_str().len() })
+        Ok(SourcePlace { tree, skip: root.join("").as_os_str().len() })
     }
 
     /// A handle on `path` and its metadata.

@@ -17,14 +17,14 @@ use super::carry::{read_blocks, send_blocks};
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
 use super::plan::{SourcePlan, SourceRoot};
-use super::shared::{Books, Context, Filled, Meters, READERS, Shared};
+use super::shared::{Filled, READERS, SourceContext, SourceMeters, SourceRecords, SourceShared};
 use super::steer::{Pacemaker, SteeredStreams, StreamController};
 use crate::copy::cancel::Cancel;
 use crate::copy::channels::Channels;
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
 use crate::copy::pool::pools;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, patience};
@@ -65,7 +65,7 @@ pub(in crate::copy) fn run(
     plan: &SourcePlan,
     terms: SourceTerms,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     stop: &AtomicBool,
 ) -> Result<SourceOutcome> {
     let start = Instant::now();
@@ -83,7 +83,7 @@ pub(in crate::copy) fn run(
         }
     });
     progress.begin();
-    let context = Context {
+    let context = SourceContext {
         control: link.sender,
         cancel: cancel.clone(),
         watchdog: Watchdog::new(patience(options)),
@@ -100,9 +100,9 @@ pub(in crate::copy) fn run(
             _ => None,
         }),
     };
-    let books = Books::new(outstanding, wanted);
-    let (meters, steered) = (Meters::default(), SteeredStreams::default());
-    let shared = Shared { context, books, meters, steered };
+    let records = SourceRecords::new(outstanding, wanted);
+    let (meters, steered) = (SourceMeters::default(), SteeredStreams::default());
+    let shared = SourceShared { context, records, meters, steered };
     let mut receiver = link.receiver;
     let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
 
@@ -117,7 +117,7 @@ pub(in crate::copy) fn run(
     let end = shared.meters.cpu.report(elapsed, shared.context.disk.direct_bytes());
     let path = shared.steered.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
-    let reports = std::mem::take(&mut *lock(&shared.books.reports));
+    let reports = std::mem::take(&mut *lock(&shared.records.reports));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
@@ -128,7 +128,7 @@ pub(in crate::copy) fn run(
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Runs all stages to the end, and returns the report of the sink and the TCP state of the
     /// connections.
     fn carry(
@@ -201,12 +201,12 @@ impl Shared<'_> {
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Waits until every stage has ended, and ends those that wait for a sink that has reported the
     /// end and takes no more.
     fn await_stages(&self) {
         let deadline = Instant::now() + LAST_WORDS.min(self.context.watchdog.patience());
-        while self.books.running.load(Ordering::Relaxed) > 0 {
+        while self.records.running.load(Ordering::Relaxed) > 0 {
             if Instant::now() >= deadline {
                 self.context.cancel.release();
                 return;

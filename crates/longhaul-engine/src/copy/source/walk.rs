@@ -14,7 +14,7 @@ use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
-use super::place::{Above, Place, look_in};
+use super::place::{Above, SourcePlace, look_in};
 use super::plan::SourceRoot;
 use super::sampling::Sampling;
 use crate::copy::identity::HostFiles;
@@ -48,7 +48,7 @@ pub(super) struct Walk<'a, S> {
     pub(super) filters: Filters,
     capture: Capture,
     /// The directory from which the files of the present root are opened.
-    pub(super) place: Place,
+    pub(super) place: SourcePlace,
     /// The number of roots with an open directory.
     open_roots: usize,
     /// The name of the journal of this copy.
@@ -83,7 +83,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             options,
             filters: Filters::new(&options.tree.filters),
             capture: Capture::new(&options.tree),
-            place: Place::of(tree),
+            place: SourcePlace::of(tree),
             open_roots: 0,
             own_journal: None,
             identities: None,
@@ -166,13 +166,18 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// The directory from which the files of the root at `path` are opened; `handle` is on the
     /// root.
-    pub(super) fn place_of(&mut self, path: &Path, handle: &OwnedFd, metadata: &Metadata) -> Place {
+    pub(super) fn place_of(
+        &mut self,
+        path: &Path,
+        handle: &OwnedFd,
+        metadata: &Metadata,
+    ) -> SourcePlace {
         let is_dir = metadata.kind == FileKind::Directory;
         if !is_dir || !self.options.tree.keep_links || self.open_roots >= OPEN_ROOTS {
-            return Place::of(self.tree);
+            return SourcePlace::of(self.tree);
         }
         self.open_roots += 1;
-        Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
+        SourcePlace::beneath(handle, path).unwrap_or_else(|_| SourcePlace::of(self.tree))
     }
 
     pub(super) fn visit(&mut self, found: FoundPath<'_>) -> Result<()> {

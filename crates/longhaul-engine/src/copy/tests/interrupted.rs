@@ -15,7 +15,7 @@ use longhaul_core::units::Bytes;
 
 use super::resume::{journal_has, stopped_at, wait_for};
 use super::{World, bytes, names, options};
-use crate::copy::Progress;
+use crate::copy::CopyProgress;
 use crate::copy::sink::{slow_at, spoil_at};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -37,7 +37,7 @@ fn same(world: &World, name: &str) -> bool {
 }
 
 /// Fetches `data` and stops once half of its `mib` MiB have been written.
-fn stopped_at_half(world: &World, mib: u64, progress: &Progress) -> Result<CopyResult> {
+fn stopped_at_half(world: &World, mib: u64, progress: &CopyProgress) -> Result<CopyResult> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -54,7 +54,7 @@ fn stopped_at_half(world: &World, mib: u64, progress: &Progress) -> Result<CopyR
 fn a_fast_copy_that_is_interrupted_resumes_with_what_it_has_written() {
     let world = World::new();
     large(&world.far("data"), 256);
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let outcome = stopped_at_half(&world, 256, &progress);
     assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
     let (written, kept) = (progress.moved(), progress.kept());
@@ -70,7 +70,7 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
     let relay = Relay::new(world.port, u64::MAX);
     world.enter_by(relay.port);
     large(&world.near("data"), 512);
-    let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+    let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
     let options = CopyOptions { streams: Some(2), ..options() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -96,7 +96,7 @@ fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
     fs::create_dir(world.far(dir)).unwrap();
     slow_at(Path::new(dir), Duration::from_millis(1500));
     large(&world.near("data"), 64);
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -11,7 +11,7 @@ use longhaul_sys::tcp::TcpInfo;
 use super::nice::NicePacer;
 use super::policy::{Decision, StreamPolicy, WindowStats};
 use super::steered::rate_of;
-use crate::copy::source::shared::Shared;
+use crate::copy::source::shared::SourceShared;
 
 /// Round trips after which a change has its effect.
 const SETTLING_TRIPS: u32 = 8;
@@ -29,7 +29,7 @@ struct Reading {
 
 /// Controls the streams of a copy; called every tick.
 pub(in crate::copy::source) struct StreamController<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SourceShared<'a>,
     policy: StreamPolicy,
     /// With `--nice`.
     nice_pacer: Option<NicePacer>,
@@ -44,7 +44,10 @@ pub(in crate::copy::source) struct StreamController<'a> {
 }
 
 impl<'a> StreamController<'a> {
-    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>, options: &CopyOptions) -> Self {
+    pub(in crate::copy::source) fn new(
+        shared: &'a SourceShared<'a>,
+        options: &CopyOptions,
+    ) -> Self {
         let nice = options.nice;
         let policy = StreamPolicy::new(options.streams, nice);
         shared.steered.want(policy.wanted());
