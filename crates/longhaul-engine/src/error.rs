@@ -200,7 +200,7 @@ pub enum EngineError {
     },
     /// The data to write do not fit.
     #[error("the copy needs {needs}, and {free} are free in {}{}; make room and give the same \
-             command again", .path.display(), kept(*.keeps))]
+             command again", .path.display(), kept(*.reserve))]
     NoSpace {
         /// The directory.
         path: PathBuf,
@@ -209,7 +209,7 @@ pub enum EngineError {
         /// The bytes that are free.
         free: Bytes,
         /// The bytes of these that stay free.
-        keeps: Bytes,
+        reserve: Bytes,
     },
     /// A client's files would take more than the quota of its key.
     #[error(
@@ -332,10 +332,10 @@ pub enum HandshakeRefusal {
 }
 
 /// Returns the part of a sentence that names a reserve.
-fn kept(keeps: Bytes) -> String {
-    match keeps.get() {
+fn kept(reserve: Bytes) -> String {
+    match reserve.get() {
         0 => String::new(),
-        _ => format!(", of which {keeps} stay free"),
+        _ => format!(", of which {reserve} stay free"),
     }
 }
 

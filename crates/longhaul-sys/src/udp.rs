@@ -63,7 +63,7 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel rejects the option.
-pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+pub fn enable_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     } else {
@@ -229,7 +229,7 @@ pub struct Addressed {
     pub bytes: usize,
     /// The source address.
     pub from: SocketAddr,
-    /// The local destination address of the datagram; `None` without [`tell_destination`].
+    /// The local destination address of the datagram; `None` without [`enable_destination`].
     pub to: Option<IpAddr>,
 }
 
@@ -401,8 +401,8 @@ mod tests {
     #[test]
     fn a_datagram_has_its_source_and_destination() {
         let door = UdpSocket::bind("[::]:0").unwrap();
-        tell_destination(&door, true).unwrap();
-        tell_destination(&door, false).unwrap();
+        enable_destination(&door, true).unwrap();
+        enable_destination(&door, false).unwrap();
         let port = door.local_addr().unwrap().port();
         for (local, ip) in [("127.0.0.2:0", "127.0.0.3"), ("[::1]:0", "::1")] {
             let ip: IpAddr = ip.parse().unwrap();

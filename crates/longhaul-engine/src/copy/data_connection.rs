@@ -101,7 +101,7 @@ impl BlockSender {
     }
 
     /// The same, which shares a rate with others.
-    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+    pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockSender { rate, ..self }
     }
 
@@ -247,7 +247,7 @@ impl BlockReceiver {
     }
 
     /// The same, which shares a rate with others.
-    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+    pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockReceiver { rate, ..self }
     }
 

@@ -60,8 +60,8 @@ pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};
 pub(crate) use sink::{WRITERS, reserve_of};
-pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
-pub(crate) use source::{forget, look, read};
+pub use source::{Feed, SourcePlan, SourceRoot, StreamReader, read_names};
+pub(crate) use source::{forget, read, sample_source};
 pub use tree::Tree;
 
 #[cfg(test)]

@@ -79,9 +79,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     }
     let names = names_of(&request, &mut receiver)?;
     let client_left = receiver.peer_check();
-    let gives_up = || stop.load(Ordering::Relaxed) || client_left();
+    let is_over = || stop.load(Ordering::Relaxed) || client_left();
     let planned =
-        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &gives_up));
+        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &is_over));
     let task = match planned {
         Ok(task) => task,
         Err((kind, reason)) => {
@@ -89,7 +89,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
-    let asks = matches!(&task, Task::Receive(sink, _) if sink.asks());
+    let wanted_first = matches!(&task, Task::Receive(sink, _) if sink.wanted_first());
     let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
         &task;
     if options.nice {
@@ -117,7 +117,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         },
         _ => None,
     };
-    sender.send(&CopyReply::Ready { asks, rereads: true })?;
+    sender.send(&CopyReply::Ready { asks: wanted_first, rereads: true })?;
     let streams = match dialled {
         Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
         None => {
@@ -132,7 +132,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             }
         }
     };
-    let link = Channels { sender, receiver, streams: streams.sharing(rate) };
+    let link = Channels { sender, receiver, streams: streams.with_shared_rate(rate) };
     let progress = CopyProgress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
@@ -174,15 +174,17 @@ fn carry(task: Task, link: Channels, progress: &CopyProgress, stop: &AtomicBool)
 fn note_request(request: &CopyRequest, record: &WorkRecord) {
     let path = |path| Path::new(OsStr::from_bytes(FilePath::as_bytes(path)));
     match request {
-        CopyRequest::Receive { target, .. } => record.asked(Operation::Put, [path(target)]),
-        CopyRequest::Send { paths, .. } => record.asked(Operation::Get, paths.iter().map(path)),
+        CopyRequest::Receive { target, .. } => record.note_request(Operation::Put, [path(target)]),
+        CopyRequest::Send { paths, .. } => {
+            record.note_request(Operation::Get, paths.iter().map(path))
+        }
         CopyRequest::Forward { paths, to, .. } => {
-            record.asked(Operation::Forward, paths.iter().map(path));
+            record.note_request(Operation::Forward, paths.iter().map(path));
             let first = to.addresses.iter().take(ADDRESSES_NOTED).map(ToString::to_string);
             record.with_other(first.collect::<Vec<_>>().join(","));
         }
         CopyRequest::Check { manifest, dir, .. } => {
-            record.asked(Operation::Check, [manifest].into_iter().chain(dir).map(path));
+            record.note_request(Operation::Check, [manifest].into_iter().chain(dir).map(path));
         }
     }
 }
@@ -236,7 +238,7 @@ fn plan(
     request: CopyRequest,
     names: Option<Vec<PathBuf>>,
     tree: &Tree,
-    gives_up: &dyn Fn() -> bool,
+    is_over: &dyn Fn() -> bool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
     let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
@@ -246,19 +248,19 @@ fn plan(
             check_write(tree.rights(), &options)?;
             let destination = Destination::place(tree, &path(&target), top, &key, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
-            let sink = Sink::open(destination, &key, &options, gives_up)
+            let sink = Sink::open(destination, &key, &options, is_over)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
             Ok(Task::Receive(Box::new(sink), options))
         }
-        CopyRequest::Send { paths, asks, key, options, .. } => {
+        CopyRequest::Send { paths, asks: wanted_first, key, options, .. } => {
             let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Send(plan, SourceTerms { asks, key }, options))
+            Ok(Task::Send(plan, SourceTerms { wanted_first, key }, options))
         }
-        CopyRequest::Forward { paths, asks, key, options, to, .. } => {
+        CopyRequest::Forward { paths, asks: wanted_first, key, options, to, .. } => {
             let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
@@ -271,7 +273,7 @@ fn plan(
             }
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Forward(plan, SourceTerms { asks, key }, options, to))
+            Ok(Task::Forward(plan, SourceTerms { wanted_first, key }, options, to))
         }
         // Answered before.
         CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),

@@ -137,9 +137,9 @@ impl EndWorker {
     }
 
     /// Returns the load of the host since the last call; `None` if the server cannot report it.
-    pub(super) fn look(&mut self) -> Option<HostUse> {
+    pub(super) fn sample(&mut self) -> Option<HostUse> {
         match self {
-            EndWorker::Local(end) => Some(end.look()),
+            EndWorker::Local(end) => Some(end.sample()),
             EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::Look) {
                 Ok(DiagnoseEvent::Looked(used)) => Some(used),
                 _ => None,

@@ -15,7 +15,7 @@ use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
 use super::write::{Writing, write};
-use crate::copy::{SourcePlan, SourceRoot, Tree, forget, look, read};
+use crate::copy::{SourcePlan, SourceRoot, Tree, forget, read, sample_source};
 use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
 use crate::session::{DEFAULT_PORT, Throttle};
@@ -73,7 +73,7 @@ impl LocalEnd {
         let mut note = |error| failure = Some(error);
         let sample = match role {
             Role::Source(paths) if !paths.is_empty() => {
-                look(&plan, options).map_err(&mut note).ok()
+                sample_source(&plan, options).map_err(&mut note).ok()
             }
             _ => None,
         };
@@ -81,7 +81,7 @@ impl LocalEnd {
             Role::Sink(Some(target)) => Scratch::make(tree, target).map_err(&mut note).ok(),
             _ => None,
         };
-        let mut view = see(&directory);
+        let mut view = examine_host(&directory);
         view.directory.clone_from(&shown);
         view.free_bytes = free;
         let watch = HostLoadWatch::new();
@@ -116,8 +116,8 @@ impl LocalEnd {
         self.scratch.as_mut().ok_or_else(nowhere)?.fresh()
     }
 
-    pub(super) fn look(&mut self) -> HostUse {
-        self.watch.look()
+    pub(super) fn sample(&mut self) -> HostUse {
+        self.watch.sample()
     }
 
     /// Returns the findings of `longhaul doctor` for this rate and round-trip time.
@@ -157,7 +157,7 @@ fn query(directory: &str) -> Query {
 }
 
 /// Examines the host and the disk under `directory`.
-fn see(directory: &str) -> EndView {
+fn examine_host(directory: &str) -> EndView {
     let facts = read_facts(&FactSource::host(), &query(directory));
     let disk = facts.disks.first();
     let of = |get: fn(&DiskFacts) -> Option<String>| disk.and_then(get);
@@ -194,7 +194,7 @@ impl HostLoadWatch {
     }
 
     /// Returns the load since the last call.
-    pub(super) fn look(&mut self) -> HostUse {
+    pub(super) fn sample(&mut self) -> HostUse {
         let before = std::mem::replace(self, HostLoadWatch::new());
         let seconds = (self.at - before.at).as_secs_f64().max(1e-3);
         let shares = self.times.zip(before.times);

@@ -43,7 +43,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
     };
     let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
-    record.asked(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
+    record.note_request(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
     let role = match target {
         Some(target) => {
             Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
@@ -78,7 +78,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         let done = loop {
             match waiting.recv_timeout(Duration::from_millis(100)) {
                 Ok(order) => {
-                    let event = obey(&mut local_end, order, rate.as_ref(), gone)
+                    let event = execute(&mut local_end, order, rate.as_ref(), gone)
                         .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
                     note(&record, &event);
                     if let Err(error) = sender.send(&event) {
@@ -145,7 +145,7 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// Executes one order. Reading and writing reserve half of the key's `rate`.
-fn obey(
+fn execute(
     local_end: &mut LocalEnd,
     order: DiagnoseOrder,
     rate: Option<&Arc<KeyRate>>,
@@ -180,7 +180,7 @@ fn obey(
             DiagnoseEvent::Forgotten
         }
         DiagnoseOrder::Fresh => DiagnoseEvent::Fresh { path: wire_path(&local_end.fresh()?) },
-        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.look()),
+        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.sample()),
         DiagnoseOrder::Examine { rate_bps, rtt_ms } => {
             DiagnoseEvent::Findings(local_end.examine(rate_bps, seconds(rtt_ms / 1e3)))
         }

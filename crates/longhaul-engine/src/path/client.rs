@@ -16,9 +16,9 @@ use longhaul_core::wire::{PathEvent, PathOrder};
 use longhaul_sys::clock;
 use longhaul_sys::probe::now_nanos;
 
-use super::ask::Ask;
 use super::echo::{Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
+use super::probe_socket::ProbeSocket;
 use super::probers::Echo;
 use super::{hops, mtu, stream, tcp, trains};
 use crate::error::{EngineError, Result};
@@ -147,7 +147,9 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         receiver.set_timeout(Some(STEP_LIMIT))?;
         let seconds = plan.probe_time.as_secs_f64();
         let accepted = ask(&sender, &mut receiver, &PathOrder::Begin { seconds })?;
-        let PathEvent::Accepted { clock, boot } = accepted else { return out_of_turn(&sender) };
+        let PathEvent::Accepted { clock, boot } = accepted else {
+            return unexpected_message(&sender);
+        };
         let socket = dialer.open_flow(0, &DataRoute::default(), |_| Ok(()))?;
         let address = socket.peer_addr().map(|peer| peer.ip());
         let local = socket.local_addr().map(|local| local.ip()).ok();
@@ -232,7 +234,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         }
         let mut figures = trips
             .into_iter()
-            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
+            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.sent, trips.times_ms));
         let (small, full) = (figures.next().flatten(), figures.next().flatten());
         for (what, missing) in [("small", small.is_none()), ("full-size", full.is_none())] {
             if missing && !self.stopped() {
@@ -256,7 +258,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         self.result.forward.mtu.push(ours?);
         match theirs? {
             PathEvent::Mtu(proof) => self.result.reverse.mtu.push(proof),
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         self.icmp_mtu();
         self.tcp()
@@ -291,7 +293,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         }
         match theirs {
             Ok(PathEvent::Tcp(segments)) => self.result.reverse.tcp = Some(segments),
-            Ok(_) => return out_of_turn(&self.sender),
+            Ok(_) => return unexpected_message(&self.sender),
             Err(error @ EngineError::Failed { .. }) => {
                 self.unmeasured(PathPart::Mtu, "path MTU by TCP back", chain(&error));
             }
@@ -310,7 +312,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
                 hops.list.truncate(self.plan.most_hops.into());
                 self.result.reverse.hops = Some(hops);
             }
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         for (way, hops) in
             [("there", &self.result.forward.hops), ("back", &self.result.reverse.hops)]
@@ -367,14 +369,14 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
             PathEvent::Counted(figures) => {
                 self.result.forward.probes = Some((*figures).checked());
             }
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         match theirs? {
             PathEvent::Sent(sent) => {
                 self.result.reverse.probes = Some(self.flow.count(sent.datagrams, sent.dropped));
                 Ok(())
             }
-            _ => out_of_turn(&self.sender),
+            _ => unexpected_message(&self.sender),
         }
     }
 
@@ -412,7 +414,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
         client.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
         match client.awaited(STEP_LIMIT)? {
             PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
-            _ => out_of_turn(&client.sender),
+            _ => unexpected_message(&client.sender),
         }
     }
 }
@@ -427,7 +429,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
         let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
         let sent = match client.awaited(time + STEP_LIMIT)? {
             PathEvent::SentTrains { trains } => trains,
-            _ => return out_of_turn(&client.sender),
+            _ => return unexpected_message(&client.sender),
         };
         client.settle(spec);
         Ok(trains::Trains { sent, arrived: client.flow.take_arrivals(spec.trains) })
@@ -469,7 +471,7 @@ fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
     }
 }
 
-fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
+fn unexpected_message<T>(sender: &ControlSender) -> Result<T> {
     let peer = sender.peer().to_owned();
     Err(EngineError::Protocol { peer, what: "it answered out of turn" })
 }

@@ -46,7 +46,7 @@ const FIRST_TRIPS: u32 = 5;
 /// The client was refused, its flow did not arrive, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    record.asked(Operation::Path, []);
+    record.note_request(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
     receiver.set_timeout(Some(PLAN_LIMIT))?;
@@ -93,7 +93,7 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let flow = start(flow, &streams, &limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
     let allowed = Allowed { streams: &streams, limits: &limits, time };
-    record.time(|| attend(&sender, receiver, flow, allowed))
+    record.time(|| serve_orders(&sender, receiver, flow, allowed))
 }
 
 /// The memory of a measurement.
@@ -141,7 +141,7 @@ struct Allowed<'a> {
 }
 
 /// Executes orders until the client has finished or left, or its time is over.
-fn attend(
+fn serve_orders(
     sender: &ControlSender,
     mut receiver: ControlReceiver,
     flow: ProbeFlow,
@@ -158,7 +158,7 @@ fn attend(
         let stop = &stop;
         scope.spawn(move || listen(&mut receiver, stop, &give));
         let mut service = Service { flow, streams, limits, stop, until, patience: None };
-        let mut told = Ok(());
+        let mut sent = Ok(());
         let mut silence = Silence::new(limits);
         loop {
             let order = match orders.recv_timeout(SILENCE_LOOK) {
@@ -168,15 +168,15 @@ fn attend(
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let received = service.flow.shared.received.load(Ordering::Relaxed);
                     let Some(reason) = silence.ended(received, Instant::now()) else { continue };
-                    told = sender.send(&PathEvent::Failed { reason: reason.to_owned() });
+                    sent = sender.send(&PathEvent::Failed { reason: reason.to_owned() });
                     break;
                 }
             };
             let event = service
-                .obey(order)
+                .execute(order)
                 .unwrap_or_else(|error| PathEvent::Failed { reason: chain(&error) });
-            told = sender.send(&event);
-            if told.is_err() {
+            sent = sender.send(&event);
+            if sent.is_err() {
                 break;
             }
             silence.since = Instant::now();
@@ -189,7 +189,7 @@ fn attend(
         // The receiving thread and a running order end.
         stop.store(true, Ordering::Release);
         closer();
-        told
+        sent
     })
 }
 
@@ -216,7 +216,7 @@ impl<'a> Silence<'a> {
         if now.saturating_duration_since(self.since) >= SILENCE_LIMIT {
             return Some("the client was silent for two minutes");
         }
-        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::others_wait);
+        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::is_contended);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
             "the measurement took longer than five minutes while others waited for its place; with \
              an authorised key it may",
@@ -249,8 +249,8 @@ const STRETCH: Duration = Duration::from_secs(10);
 fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
     let train = u64::from(spec.packets) * u64::from(spec.packet_bytes);
     let gap = limit.time_for(train).max(Duration::from_nanos(spec.gap_ns));
-    let asked = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
-    let fit = (asked + STRETCH).as_nanos() / gap.as_nanos().max(1);
+    let requested = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
+    let fit = (requested + STRETCH).as_nanos() / gap.as_nanos().max(1);
     let trains = spec.trains.min(u8::try_from(fit).unwrap_or(u8::MAX));
     let gap_ns = u64::try_from(gap.as_nanos()).ok()?;
     (trains > 0).then_some(TrainSpec { trains, gap_ns, ..spec })
@@ -273,7 +273,7 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn obey(&mut self, order: PathOrder) -> Result<PathEvent> {
+    fn execute(&mut self, order: PathOrder) -> Result<PathEvent> {
         let invalid = |error: PlanError| {
             let (kind, reason) = (RefusalKind::Invalid, error.to_string());
             EngineError::Refused { peer: "the server".to_owned(), kind, reason }
@@ -340,7 +340,7 @@ impl Service<'_> {
 
     fn patience(&mut self) -> Duration {
         if self.patience.is_none() {
-            let least = super::ask::Ask::least_bytes(&self.flow);
+            let least = super::probe_socket::ProbeSocket::least_bytes(&self.flow);
             let trips = round_trips(
                 &mut self.flow,
                 &[least],
@@ -377,15 +377,16 @@ mod tests {
 
     #[test]
     fn trains_keep_to_the_rate_in_bounded_time() {
-        let asked = TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
+        let requested =
+            TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
         // A megabit per train: 10 ms at 100 Mb/s.
         let rate = Rate::from_bps;
-        assert_eq!(within(asked, rate(100_000_000)), Some(asked));
-        let slower = within(asked, rate(10_000_000)).unwrap();
+        assert_eq!(within(requested, rate(100_000_000)), Some(requested));
+        let slower = within(requested, rate(10_000_000)).unwrap();
         assert_eq!((slower.trains, slower.gap_ns), (30, 100_000_000));
-        let few = within(asked, rate(1_000_000)).unwrap();
+        let few = within(requested, rate(1_000_000)).unwrap();
         assert_eq!((few.trains, few.gap_ns), (10, 1_000_000_000));
-        assert_eq!(within(asked, rate(10_000)), None);
+        assert_eq!(within(requested, rate(10_000)), None);
         let most = TrainSpec { trains: 32, packets: 256, packet_bytes: 65_535, gap_ns: 0 };
         assert_eq!(within(most, rate(1)), None);
     }

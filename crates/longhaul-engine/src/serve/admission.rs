@@ -129,22 +129,22 @@ impl Admission {
         Arc::new(Admission { limits, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits for a turn. `tell` gets the client's place in the queue of its kind, from 1, when it
+    /// Waits for a turn. `report` gets the client's place in the queue of its kind, from 1, when it
     /// changes and at regular intervals. Its error means that the client has left.
     ///
     /// # Errors
-    /// The error of `tell`. The inner error is the reason of a refusal.
+    /// The error of `report`. The inner error is the reason of a refusal.
     pub(super) fn enter(
         self: &Arc<Self>,
         kind: Kind,
         address: IpAddr,
-        mut tell: impl FnMut(u32) -> Result<()>,
+        mut report: impl FnMut(u32) -> Result<()>,
     ) -> Result<std::result::Result<Pass, Denied>> {
         let (client, ticket) = match self.arrive(kind, network(address)) {
             Ok(arrived) => arrived,
             Err(denied) => return Ok(Err(denied)),
         };
-        let mut told = None;
+        let mut reported = None;
         let mut state = lock(&self.state);
         loop {
             if state.next(&self.limits).is_some_and(|(_, next)| next.ticket == ticket) {
@@ -153,19 +153,19 @@ impl Admission {
             }
             let queue = &state.line(kind).queue;
             let place = queue.iter().take_while(|waiter| waiter.ticket != ticket).count();
-            if told == Some(place) {
+            if reported == Some(place) {
                 let waited = self.changed.wait_timeout(state, TELL);
                 let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 state = next;
-                told = told.filter(|_| !timeout.timed_out());
+                reported = reported.filter(|_| !timeout.timed_out());
                 continue;
             }
             // Without the lock, because sending may block.
             drop(state);
-            told = Some(place);
-            let heard = tell(place as u32 + 1);
+            reported = Some(place);
+            let sent = report(place as u32 + 1);
             state = lock(&self.state);
-            if let Err(gone) = heard {
+            if let Err(gone) = sent {
                 self.leave(&mut state, kind, ticket);
                 drop(state);
                 return Err(gone);
@@ -312,17 +312,17 @@ mod tests {
         from: IpAddr,
         entered: mpsc::Sender<(Kind, IpAddr)>,
     ) -> thread::JoinHandle<()> {
-        let (admission, (say, heard)) = (admission.clone(), mpsc::channel());
+        let (admission, (say, sent)) = (admission.clone(), mpsc::channel());
         let thread = thread::spawn(move || {
-            let told = |_| {
+            let reported = |_| {
                 let _ = say.send(());
                 Ok(())
             };
-            let pass = admission.enter(kind, from, told).unwrap().unwrap();
+            let pass = admission.enter(kind, from, reported).unwrap().unwrap();
             entered.send((kind, from)).unwrap();
             drop(pass);
         });
-        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        sent.recv_timeout(Duration::from_secs(20)).unwrap();
         thread
     }
 
@@ -330,27 +330,27 @@ mod tests {
     fn turns_are_in_order_and_places_are_reported() {
         let admission = of(1, 8, usize::MAX);
         let first = enter(&admission, address(1)).unwrap();
-        let (say, heard) = mpsc::channel();
+        let (say, sent) = mpsc::channel();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
                 let (admission, say) = (admission.clone(), say.clone());
                 let thread = thread::spawn(move || {
-                    let tell = |place| {
+                    let report = |place| {
                         say.send((number, Some(place))).unwrap();
                         Ok(())
                     };
-                    let pass = admission.enter(Kind::Authorised, address(2), tell);
+                    let pass = admission.enter(Kind::Authorised, address(2), report);
                     say.send((number, None)).unwrap();
                     drop(pass.unwrap().unwrap());
                 });
                 // Each hears its place before the next one arrives.
-                assert_eq!(heard.recv().unwrap(), (number, Some(number + 1)));
+                assert_eq!(sent.recv().unwrap(), (number, Some(number + 1)));
                 thread
             })
             .collect();
         drop(first);
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
-        let turns: Vec<_> = heard
+        let turns: Vec<_> = sent
             .try_iter()
             .filter(|(_, place)| place.is_none())
             .map(|(number, _)| number)
@@ -415,7 +415,7 @@ mod tests {
         assert!(enter(&admission, address(1)).is_ok());
         drop(held);
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(!admission.limits.pool.others_wait());
+        assert!(!admission.limits.pool.is_contended());
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         let held = [(); 2].map(|()| anonymous(address(1)).unwrap());
         let (say, entered) = mpsc::channel();
         let third = waiter(&admission, Kind::Anonymous, address(1), say);
-        assert!(admission.limits.pool.others_wait());
+        assert!(admission.limits.pool.is_contended());
         // The third waits, and another address overtakes it.
         drop(anonymous(address(2)).unwrap());
         assert!(entered.try_recv().is_err());

@@ -157,11 +157,11 @@ impl Server {
         client: &Client,
         steps: &mut Steps,
     ) -> Result<()> {
-        let asked = session.asked(|service, known| {
+        let request = session.read_request(|service, known| {
             steps.service = Some(service);
             self.services.refusal(service, known)
         });
-        let service = asked.inspect_err(|error| self.blame_client(&fresh, error))?;
+        let service = request.inspect_err(|error| self.blame_client(&fresh, error))?;
         // The client is authenticated.
         let source = fresh.source;
         drop(fresh);
@@ -201,8 +201,8 @@ impl Server {
             return Err(session.refuse(RefusalKind::Limit, reason.to_owned()));
         };
         let arrived = Instant::now();
-        let tell = |place| session.sender.send(&Welcome::Queued { place });
-        let _pass = match self.admission.enter(kind, source, tell)? {
+        let report = |place| session.sender.send(&Welcome::Queued { place });
+        let _pass = match self.admission.enter(kind, source, report)? {
             Ok(pass) => pass,
             Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
         };

@@ -175,7 +175,7 @@ mod tests {
         }
 
         fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
-            session.record.asked(Operation::Get, [Path::new("run17")]);
+            session.record.note_request(Operation::Get, [Path::new("run17")]);
             let word: String = session.receiver.receive()?;
             session.sender.send(&word)
         }

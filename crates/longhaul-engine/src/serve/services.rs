@@ -35,7 +35,8 @@ pub trait Services: Send + Sync {
 /// # Errors
 /// The client was refused, or the service failed.
 pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
+    let service =
+        session.read_request(|service, authorised| services.refusal(service, authorised))?;
     session.welcome()?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)

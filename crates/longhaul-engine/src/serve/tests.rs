@@ -207,10 +207,10 @@ fn a_key_that_is_removed_loses_its_session_and_others_go_on() {
     assert_eq!(others_answers.receive::<String>().unwrap(), "still here");
     let refused = open(&alice, &first).map(|_| ());
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
-    let told = || server.echo.ended.lock().unwrap().join(" ");
+    let ended = || server.echo.ended.lock().unwrap().join(" ");
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !told().contains("Lapsed") {
-        assert!(Instant::now() < deadline, "{}", told());
+    while !ended().contains("Lapsed") {
+        assert!(Instant::now() < deadline, "{}", ended());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -364,9 +364,15 @@ fn a_server_of_another_version_is_reported() {
     let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
     let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
     session.sender.send(&answer).unwrap();
-    let told = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
-    assert!(matches!(told, EngineError::Refused { kind: RefusalKind::Version, .. }), "{told:?}");
-    assert!(told.to_string().starts_with("the server refused: it speaks protocol 99"), "{told}");
+    let refused = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
+    assert!(
+        matches!(refused, EngineError::Refused { kind: RefusalKind::Version, .. }),
+        "{refused:?}"
+    );
+    assert!(
+        refused.to_string().starts_with("the server refused: it speaks protocol 99"),
+        "{refused}"
+    );
 }
 
 #[test]

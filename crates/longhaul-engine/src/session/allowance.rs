@@ -69,11 +69,11 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn may_come(&self, number: u32) -> bool {
+    fn is_expected(&self, number: u32) -> bool {
         self.left > 0 && !self.seen.contains(&number)
     }
 
-    fn came(&mut self, number: u32) {
+    fn arrived(&mut self, number: u32) {
         self.left -= 1;
         self.seen.insert(number);
     }
@@ -102,8 +102,8 @@ impl Allowance {
     pub(crate) fn announce(&mut self, announced: Announced) -> Result<(), Shortage> {
         let Announced { streams, flows, further, beside } = announced;
         let short = Shortage { connections: streams + flows };
-        let came = self.streams.seen.len() as u32;
-        let coming = (streams + flows).saturating_sub(came);
+        let arrived = self.streams.seen.len() as u32;
+        let coming = (streams + flows).saturating_sub(arrived);
         let needed = u64::from(coming) * DESCRIPTORS + u64::from(streams) * u64::from(beside);
         match &self.source {
             DescriptorSource::Unbounded => return Ok(()),
@@ -119,7 +119,7 @@ impl Allowance {
             }
         }
         self.reserved = coming;
-        self.streams.left = (streams + further).saturating_sub(came);
+        self.streams.left = (streams + further).saturating_sub(arrived);
         self.flows.left = flows;
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Allowance {
 
     /// Counts data connection `number`; false if it is not permitted.
     pub(crate) fn admit_stream(&mut self, number: u32) -> bool {
-        if !self.streams.may_come(number) {
+        if !self.streams.is_expected(number) {
             return false;
         }
         if self.reserved > 0 {
@@ -142,7 +142,7 @@ impl Allowance {
             let Some(taken) = quota.take(DESCRIPTORS) else { return false };
             self.taken.push(taken);
         }
-        self.streams.came(number);
+        self.streams.arrived(number);
         true
     }
 
@@ -153,13 +153,13 @@ impl Allowance {
         number: u32,
         open: impl FnOnce() -> std::io::Result<T>,
     ) -> Option<T> {
-        if !self.flows.may_come(number) {
+        if !self.flows.is_expected(number) {
             return None;
         }
         // After a failure the opener repeats its request.
         let flow = open().ok()?;
         self.reserved = self.reserved.saturating_sub(1);
-        self.flows.came(number);
+        self.flows.arrived(number);
         Some(flow)
     }
 }

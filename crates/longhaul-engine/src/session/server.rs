@@ -383,7 +383,7 @@ impl ServedSession {
     ///
     /// # Errors
     /// The channel broke, or the client was refused.
-    pub fn asked(
+    pub fn read_request(
         &mut self,
         allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
     ) -> Result<Service> {

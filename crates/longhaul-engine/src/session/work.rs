@@ -66,7 +66,7 @@ pub struct WorkRecord(Arc<Mutex<SessionWork>>);
 
 impl WorkRecord {
     /// Records the request.
-    pub(crate) fn asked<'a>(
+    pub(crate) fn note_request<'a>(
         &self,
         operation: Operation,
         paths: impl IntoIterator<Item = &'a Path>,
@@ -110,7 +110,7 @@ mod tests {
     fn a_long_request_keeps_its_first_paths_and_counts_the_others() {
         let record = WorkRecord::default();
         let names: Vec<_> = (0..100).map(|number| PathBuf::from(number.to_string())).collect();
-        record.asked(Operation::Get, names.iter().map(PathBuf::as_path));
+        record.note_request(Operation::Get, names.iter().map(PathBuf::as_path));
         let work = record.read();
         assert_eq!(work.operation, Some(Operation::Get));
         assert_eq!(work.paths, names[..PATHS_KEPT]);

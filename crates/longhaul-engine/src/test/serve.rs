@@ -32,7 +32,7 @@ use crate::session::{
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     let peer = sender.peer().to_owned();
-    record.asked(Operation::Test, []);
+    record.note_request(Operation::Test, []);
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let TestOrder::Plan(plan) = receiver.receive()? else {
         return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });

@@ -120,7 +120,7 @@ pub fn serve_third(
     limits: &TestLimits,
 ) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    record.asked(Operation::TestOther, []);
+    record.note_request(Operation::TestOther, []);
     // This service needs no data connections.
     drop(streams);
     let peer = sender.peer().to_owned();

@@ -47,7 +47,7 @@ pub(super) fn read(source: &FactSource, path: &str) -> DiskFacts {
         path: path.to_owned(),
         mount: mount.map(|(facts, ..)| facts),
         direct_io: direct_io(source, path),
-        room: room(source, path),
+        room: free_space(source, path),
         scheduler: of(&bottom)
             .and_then(|name| queue(&name, "scheduler"))
             .map(|text| in_force(&text)),
@@ -151,7 +151,7 @@ fn lowest(source: &FactSource, mut name: String) -> (String, u32) {
     (name, sharers)
 }
 
-fn room(source: &FactSource, path: &str) -> Seen<(Bytes, Bytes)> {
+fn free_space(source: &FactSource, path: &str) -> Seen<(Bytes, Bytes)> {
     let [free, all] = source.numbers(&format!("room {path}"), ["free", "all"], || {
         let disk = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);

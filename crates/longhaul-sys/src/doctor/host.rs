@@ -33,7 +33,7 @@ pub fn read_facts(source: &FactSource, query: &Query) -> HostFacts {
     let names = match (&query.interfaces[..], &path) {
         ([], Some(path)) => path.interface.iter().cloned().collect(),
         ([], None) => interface::of_default_route(source),
-        (asked, _) => asked.to_vec(),
+        (named, _) => named.to_vec(),
     };
     let names = interface::with_those_beneath(source, names);
     let (there, missing): (Vec<_>, Vec<_>) =

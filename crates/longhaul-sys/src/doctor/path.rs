@@ -32,14 +32,14 @@ fn address(source: &FactSource, host: &str, patience: Duration) -> Seen<IpAddr> 
 /// Returns the first address of `host`. If the name servers do not answer within `patience`, the
 /// function returns without waiting for the resolving thread.
 fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let host = host.to_owned();
     thread::Builder::new().name("resolver".into()).spawn(move || {
         let found = (host.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
-        let _ = tell.send(found);
+        let _ = sender.send(found);
     })?;
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
-    let first = told.recv_timeout(patience).map_err(silent)??;
+    let first = receiver.recv_timeout(patience).map_err(silent)??;
     Ok(first.ok_or(io::ErrorKind::NotFound)?.ip())
 }
 
@@ -57,7 +57,7 @@ fn route(source: &FactSource, to: IpAddr) -> Seen<(String, Option<u32>)> {
 
 /// Measures the time until a connection opens or is refused; both take one round trip.
 fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
-    let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
+    let answer = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
         let open = match TcpStream::connect_timeout(&to, patience) {
             Ok(_) => true,
@@ -66,7 +66,7 @@ fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Dura
         };
         Ok([begun.elapsed().as_micros() as u64, u64::from(open)])
     });
-    let [micros, open] = asked.map_err(|unseen| match unseen.cause {
+    let [micros, open] = answer.map_err(|unseen| match unseen.cause {
         // A firewall on this host or on the path rejects with ICMP, which the socket reports like a
         // missing privilege.
         Cause::Denied | Cause::Absent => Unseen {

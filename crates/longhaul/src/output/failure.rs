@@ -73,10 +73,10 @@ fn engine_words(error: &EngineError) -> String {
             format!("ended the session of {peer}: {}", lapse_text(*lapse))
         }
         EngineError::Refused { peer, kind, reason } => refused(peer, *kind, reason),
-        EngineError::NoSpace { path, needs, free, keeps } => {
-            let reserve = match keeps.get() {
+        EngineError::NoSpace { path, needs, free, reserve } => {
+            let reserve = match reserve.get() {
                 0 => String::new(),
-                _ => format!(", of which {keeps} stay free (--min-free)"),
+                _ => format!(", of which {reserve} stay free (--min-free)"),
             };
             format!(
                 "the copy needs {needs}, and {free} are free in {}{reserve}; free some space and \

@@ -229,7 +229,7 @@ mod tests {
                 path: path(),
                 needs: longhaul_core::units::Bytes::new(2),
                 free: longhaul_core::units::Bytes::new(1),
-                keeps: longhaul_core::units::Bytes::new(1),
+                reserve: longhaul_core::units::Bytes::new(1),
             },
             EngineError::Listen { address: words(), source: source() },
             EngineError::Handshake { peer: words(), source: source() },

@@ -65,7 +65,7 @@ pub fn between(
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let wired_target = sent_path(target)?;
     let secret = line.secret;
-    let told = persist(line, progress, stop, |sink| {
+    let outcome = persist(line, progress, stop, |sink| {
         let from = source()?;
         let key = KeyMaker::new(secret, "between").server(from.peer()).server(sink.peer());
         let key = key.files(&files).to(target);
@@ -77,12 +77,19 @@ pub fn between(
             top,
             options: options.clone(),
         })?;
-        let (asks, rereads) = reply(&mut from_sink)?;
+        let (wanted_first, rereads) = reply(&mut from_sink)?;
         check_rereads(to_sink.peer(), rereads, options)?;
         let listed = files.names.is_some();
         let request = |to| {
             let (paths, options) = (wired.clone(), options.clone());
-            CopyRequest::Forward { paths, asks, listed, key: Some(key.clone()), options, to }
+            CopyRequest::Forward {
+                paths,
+                asks: wanted_first,
+                listed,
+                key: Some(key.clone()),
+                options,
+                to,
+            }
         };
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
@@ -117,7 +124,7 @@ pub fn between(
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
     })?;
-    let State { sink, source, reports, .. } = told;
+    let State { sink, source, reports, .. } = outcome;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
     let mut summary = whole.summarise(options, &sink, !reports.failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
@@ -150,7 +157,7 @@ fn ask(
 fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     match receiver.receive()? {
-        CopyReply::Ready { asks, rereads } => Ok((asks, rereads)),
+        CopyReply::Ready { asks: wanted_first, rereads } => Ok((wanted_first, rereads)),
         CopyReply::Refused { kind, reason } => {
             Err(EngineError::Refused { peer: receiver.peer().to_owned(), kind, reason })
         }
@@ -296,7 +303,7 @@ impl Relay<'_> {
     fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
         loop {
             let message: SinkMessage = from.receive()?;
-            self.watchdog.hear(&message);
+            self.watchdog.note_message(&message);
             match &message {
                 SinkMessage::Progress { written_bytes, kept_bytes, done, .. } => {
                     self.progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);

@@ -40,7 +40,7 @@ impl CopySessions {
         }
     }
 
-    pub(super) fn look(&mut self, link: &Channels) {
+    pub(super) fn note_host(&mut self, link: &Channels) {
         self.same_host = same_host(link);
     }
 

@@ -45,9 +45,9 @@ pub fn push(
         let top = plan.top();
         let options_sent = options.clone();
         let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
-        let (link, asks) = open(session, &request, None, options)?;
-        whole.look(&link);
-        let terms = SourceTerms { asks, key: Some(key) };
+        let (link, wanted_first) = open(session, &request, None, options)?;
+        whole.note_host(&link);
+        let terms = SourceTerms { wanted_first, key: Some(key) };
         source::run(link, plan, terms, options, progress, stop)
             .inspect_err(|_| whole.lost(progress))
     })?;
@@ -110,11 +110,16 @@ pub fn pull(
         let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
-        let (asks, listed) = (sink.asks(), files.names.is_some());
-        let request =
-            CopyRequest::Send { paths, asks, listed, key: Some(key), options: options.clone() };
+        let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());
+        let request = CopyRequest::Send {
+            paths,
+            asks: wanted_first,
+            listed,
+            key: Some(key),
+            options: options.clone(),
+        };
         let (link, _) = open(session, &request, files.names, options)?;
-        whole.look(&link);
+        whole.note_host(&link);
         sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
@@ -169,19 +174,19 @@ fn open(
             dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
         (reply, sockets)
     });
-    let asks = match reply? {
-        CopyReply::Ready { asks, rereads } => {
+    let wanted_first = match reply? {
+        CopyReply::Ready { asks: wanted_first, rereads } => {
             if matches!(request, CopyRequest::Receive { .. }) {
                 check_rereads(sender.peer(), rereads, options)?;
             }
-            asks
+            wanted_first
         }
         CopyReply::Refused { kind, reason } => {
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
     let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
-    Ok((Channels { sender, receiver, streams }, asks))
+    Ok((Channels { sender, receiver, streams }, wanted_first))
 }
 
 /// The result of a thread that panicked.

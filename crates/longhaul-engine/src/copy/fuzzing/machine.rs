@@ -52,7 +52,7 @@ pub(super) fn run(bytes: &[u8]) {
         let attempt = Attempt::read(&mut script, machine.options.protection);
         // It may end in any way; what it leaves is what counts.
         let _ = machine.attempt(&attempt);
-        machine.meddle(&mut script);
+        machine.interfere(&mut script);
     }
     machine.complete();
 }
@@ -254,7 +254,7 @@ impl Machine {
     }
 
     /// Between two attempts: the source changes, or the journal is damaged, or what it speaks of.
-    fn meddle(&mut self, script: &mut Script<'_>) {
+    fn interfere(&mut self, script: &mut Script<'_>) {
         match script.below(8) {
             0 => {
                 let name = format!("f{}", script.below(self.files.len()));

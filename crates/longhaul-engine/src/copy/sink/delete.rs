@@ -25,7 +25,7 @@ impl SinkShared<'_> {
             return Ok(0);
         };
         let Some(delete) = self.records.extras.delete else { return Ok(0) };
-        let refuse = |reason: &str| self.tell_not_deleted(base, reason).map(|()| 0);
+        let refuse = |reason: &str| self.report_kept_directory(base, reason).map(|()| 0);
         if !lock(&self.records.reports).failures.is_empty() {
             return refuse("nothing is deleted in it, since not everything was copied");
         }
@@ -46,7 +46,7 @@ impl SinkShared<'_> {
                 if !self.records.extras.dry_run
                     && let Err(error) = remove(tree, path, *is_dir)
                 {
-                    self.tell_failed(None, path, "delete", &error)?;
+                    self.report_failure(None, path, "delete", &error)?;
                     continue;
                 }
                 deleted += 1;
@@ -56,7 +56,7 @@ impl SinkShared<'_> {
                     bytes: Bytes::new(0),
                 });
             }
-            self.tell_actions(actions)?;
+            self.report_actions(actions)?;
         }
         for Extra { path, .. } in &extras {
             // Names that were in a directory that is gone too need no sync of their own.
@@ -68,7 +68,7 @@ impl SinkShared<'_> {
     }
 
     /// Reports the reason why nothing is deleted in the target.
-    pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
+    pub(super) fn report_kept_directory(&self, path: &Path, reason: &str) -> Result<()> {
         let path = wire_path(path);
         let reason = reason.to_owned();
         lock(&self.records.reports).fail(path.to_string(), reason.clone());

@@ -62,7 +62,7 @@ pub(super) fn take_entries(
     let mut decided = Decided::default();
     let (mut before, mut spans) = (0, 0);
     let wanted = |before, decided: &mut Decided| {
-        if shared.context.asks {
+        if shared.context.wanted_first {
             let held = std::mem::take(&mut decided.held);
             shared.context.control.send(&SinkMessage::Wanted { before, held })?;
         }
@@ -83,7 +83,7 @@ pub(super) fn take_entries(
         }
     }
     if !decided.actions.is_empty() {
-        shared.tell_actions(std::mem::take(&mut decided.actions))?;
+        shared.report_actions(std::mem::take(&mut decided.actions))?;
     }
     wanted(before, &mut decided)
 }
@@ -157,7 +157,7 @@ fn take_entry(
                     lock(&shared.records.dirs).push((path, attributes, memory));
                 }
             }
-            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
+            Err(error) => shared.report_failure(Some(id), &path, "create", &error)?,
         },
         EntryKind::HardLink { first, path: first_path } => {
             let plain = first_path.is_plain_relative();
@@ -174,7 +174,7 @@ fn take_entry(
                 Ok(()) => shared.finisher.made_name(&path),
                 Err(error) => {
                     shared.records.ledger.note_failed(id);
-                    shared.tell_failed(Some(id), &path, "create", &error)?;
+                    shared.report_failure(Some(id), &path, "create", &error)?;
                 }
             }
         }
@@ -193,7 +193,7 @@ fn refuse(
 ) -> Result<()> {
     shared.records.ledger.note_failed(id);
     decided.held.push(Held { id, blocks: None });
-    shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
+    shared.report_failure(Some(id), path, "create", &std::io::Error::other(reason))?;
     numbered(shared.records.ledger.announce(id, None), peer)
 }
 
@@ -263,7 +263,7 @@ fn new_file(
     shared.context.progress.total_files.fetch_add(1, Ordering::Relaxed);
     let block_bytes = shared.context.options.block_bytes.get();
     let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
-    let compares = shared.context.options.verify == Verify::Reread && shared.store.keeps();
+    let compares = shared.context.options.verify == Verify::Reread && shared.store.stores_bytes();
     file.digest =
         (compares || shared.records.digests.wanted()).then(|| FileDigest::new(block_bytes));
     file
@@ -285,7 +285,7 @@ fn take_file(
         decided.held.extend(take_outlet(shared, outlet, file, whole, peer)?);
         return Ok(());
     }
-    let left = match shared.context.asks {
+    let left = match shared.context.wanted_first {
         true => shared.recorder.left(shared.store, &file),
         false => Leftover::Nothing,
     };
@@ -386,7 +386,7 @@ fn bytes_of(shared: &SinkShared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<
 /// Fails if the files of a first announcement do not fit together, before any of them is written.
 /// Blocks that exist or are not wanted are known only per file.
 fn fits_together(shared: &SinkShared<'_>, entries: &[Entry]) -> Result<()> {
-    if shared.context.asks {
+    if shared.context.wanted_first {
         return Ok(());
     }
     let sizes = entries.iter().filter_map(|entry| match entry.kind {
@@ -446,7 +446,7 @@ fn pass_on_whole(
     let form = {
         let mut state = file.lock();
         // An empty file arrives in a pack, an empty stream not at all.
-        if file.size() == 0 && !ended || !state.is_whole() {
+        if file.size() == 0 && !ended || !state.is_complete() {
             return;
         }
         match std::mem::replace(&mut state.partial, Stage::Gone) {
@@ -478,7 +478,7 @@ fn take_outlet(
 ) -> Result<Option<Held>> {
     let block_bytes = shared.context.options.block_bytes.get();
     let file = Arc::new(file);
-    match outlet.go_on(file.stamp) {
+    match outlet.resume_at(file.stamp) {
         Some(passed) => {
             let blocks = passed.div_ceil(block_bytes);
             if blocks > 0 {
@@ -580,7 +580,7 @@ impl SinkShared<'_> {
             };
             match made {
                 Ok(()) => self.finisher.made_name(&path),
-                Err(error) => self.tell_failed(Some(id), &path, "link", &error)?,
+                Err(error) => self.report_failure(Some(id), &path, "link", &error)?,
             }
         }
         Ok(())

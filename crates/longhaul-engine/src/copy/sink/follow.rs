@@ -20,7 +20,7 @@ pub(super) fn follow_source(
     let mut announced = 0;
     loop {
         let message = control.receive()?;
-        if shared.lingers() {
+        if shared.ended_too_long_ago() {
             return Err(broken(&peer, "it stays after the end of the copy"));
         }
         match &message {
@@ -40,7 +40,7 @@ pub(super) fn follow_source(
                 if let Some(file) = id.and_then(|id| shared.records.ledger.failed(id)) {
                     shared.recorder.dropped(&file);
                     shared.settle_claim(&file);
-                    shared.records.ledger.failure_told();
+                    shared.records.ledger.failure_reported();
                 }
             }
             SourceMessage::Skipped { path, reason } => {

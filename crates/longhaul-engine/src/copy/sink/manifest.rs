@@ -66,7 +66,7 @@ impl SinkShared<'_> {
     }
 
     /// Reports all digests and writes the manifest; returns its path.
-    pub(super) fn tell_digests(&self) -> Result<Option<FilePath>> {
+    pub(super) fn report_digests(&self) -> Result<Option<FilePath>> {
         if !self.records.digests.wanted() {
             return Ok(None);
         }
@@ -76,15 +76,15 @@ impl SinkShared<'_> {
                     Ok((digest, size)) => {
                         lock(&self.records.digests.done).push(Done { path, size, digest });
                     }
-                    Err(error) => self.tell_failed(None, &path, "read", &error)?,
+                    Err(error) => self.report_failure(None, &path, "read", &error)?,
                 }
             }
         }
         let mut done = std::mem::take(&mut *lock(&self.records.digests.done));
         done.sort_by(|one, other| one.path.cmp(&other.path));
-        if self.records.digests.told {
+        if self.records.digests.reported {
             for batch in done.chunks(DIGESTS_BATCH) {
-                let told: Vec<_> = batch
+                let digests: Vec<_> = batch
                     .iter()
                     .map(|Done { path, size, digest }| DigestOf {
                         path: wire_path(path),
@@ -92,8 +92,8 @@ impl SinkShared<'_> {
                         blake3: hex(digest),
                     })
                     .collect();
-                lock(&self.records.reports).digests.extend(told.iter().cloned());
-                self.context.control.send(&SinkMessage::Digests(told))?;
+                lock(&self.records.reports).digests.extend(digests.iter().cloned());
+                self.context.control.send(&SinkMessage::Digests(digests))?;
             }
         }
         self.write_manifest(done)
@@ -134,7 +134,7 @@ impl SinkShared<'_> {
                 self.finisher.made_name(&path);
                 Ok(Some(wire_path(&self.store.display(&path))))
             }
-            Err(error) => self.tell_failed(None, &path, "write", &error).map(|()| None),
+            Err(error) => self.report_failure(None, &path, "write", &error).map(|()| None),
         }
     }
 

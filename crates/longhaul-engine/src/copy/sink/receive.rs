@@ -84,11 +84,11 @@ pub(super) fn receive_blocks(
             return tcp_info(receiver.socket()).ok();
         }
         ConnectionEnd::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
-            shared.give_up(EngineError::Data { stream, source });
+            shared.abort(EngineError::Data { stream, source });
         }
         ConnectionEnd::Broken(source) => data_failed(&shared.context.cancel, stream, source),
         ConnectionEnd::Over => {}
-        ConnectionEnd::Hostile(what) => shared.give_up(broken(shared.context.control.peer(), what)),
+        ConnectionEnd::Hostile(what) => shared.abort(broken(shared.context.control.peer(), what)),
     }
     None
 }
@@ -107,7 +107,8 @@ fn receive_block(
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
         Incoming::Block { file: Some(file), .. } => {
-            shared.recorder.keeps() && file.has_several(shared.context.options.block_bytes.get())
+            shared.recorder.has_journal()
+                && file.has_several(shared.context.options.block_bytes.get())
         }
         Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,
     };

@@ -31,7 +31,7 @@ pub(super) struct JournalRecorder {
     durable: bool,
     terms: CopyTerms,
     block_bytes: u64,
-    keeps: bool,
+    has_journal: bool,
     journal: Mutex<Option<Journal>>,
     /// The target's directory.
     base: Option<OwnedFd>,
@@ -97,14 +97,14 @@ impl JournalRecorder {
             state.worthy = state.usable && !past.files.is_empty();
             state.past = past.files;
         }
-        let keeps = journal.is_some();
+        let has_journal = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        JournalRecorder { durable, terms, block_bytes, keeps, journal, base, state }
+        JournalRecorder { durable, terms, block_bytes, has_journal, journal, base, state }
     }
 
     /// True if there is a journal. Without one no block needs a digest.
-    pub(super) fn keeps(&self) -> bool {
-        self.keeps
+    pub(super) fn has_journal(&self) -> bool {
+        self.has_journal
     }
 
     /// True if an earlier attempt has left anything.

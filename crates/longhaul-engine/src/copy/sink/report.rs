@@ -43,19 +43,19 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
             return;
         }
         if stop.load(Ordering::Relaxed) {
-            shared.give_up(EngineError::Interrupted);
+            shared.abort(EngineError::Interrupted);
             return;
         }
         if let Some(error) = shared.stalled() {
-            shared.give_up(error);
+            shared.abort(error);
             return;
         }
         if let Err(full) = shared.store.space.check_reserve() {
-            shared.give_up(full);
+            shared.abort(full);
             return;
         }
         let done = shared.show_progress();
-        let [receive, verify, write, sync] = gauge.look();
+        let [receive, verify, write, sync] = gauge.sample();
         let stages = StageTimes { receive, verify, write, sync, ..StageTimes::default() };
         shared.context.progress.sink_is(stages);
         let message = SinkMessage::Progress {
@@ -67,7 +67,7 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
             checked_bytes: Bytes::new(shared.store.checked.load(Ordering::Relaxed)),
             kept_bytes: shared.context.progress.kept(),
         };
-        let told = shared.context.control.send(&message).and_then(|()| {
+        let sent = shared.context.control.send(&message).and_then(|()| {
             let limit = shared.context.progress.limit();
             if limit == limited {
                 return Ok(());
@@ -78,7 +78,7 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
         });
         // After the report of the end the source may disconnect, so an error is no failure.
         if !shared.records.finished.load(Ordering::Relaxed) {
-            shared.context.cancel.check(told);
+            shared.context.cancel.check(sent);
         }
     }
 }
@@ -128,7 +128,7 @@ impl SinkShared<'_> {
 
     /// True if the copy ended more than [`SILENCE_LIMIT`] ago. A source that still sends messages
     /// then violates the protocol.
-    pub(super) fn lingers(&self) -> bool {
+    pub(super) fn ended_too_long_ago(&self) -> bool {
         lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
     }
 
@@ -148,21 +148,21 @@ impl SinkShared<'_> {
     /// Makes hard links, deletes extra files, applies the attributes of directories, makes names
     /// durable, and returns the report.
     fn complete(&self, standing: &Standing) -> Result<SinkReport> {
-        let mut durable = self.context.options.durable && self.store.keeps();
+        let mut durable = self.context.options.durable && self.store.stores_bytes();
         let (mut deleted, mut manifest) = (0, None);
         self.meters.syncing.time(|| -> Result<()> {
             self.make_hard_links()?;
             deleted = self.delete_extras()?;
-            manifest = self.tell_digests()?;
+            manifest = self.report_digests()?;
             // Deepest first, because a new entry changes the time of its directory.
             for (path, attributes, _) in lock(&self.records.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
-                    self.tell_failed(None, &path, "finish", &error)?;
+                    self.report_failure(None, &path, "finish", &error)?;
                 }
             }
             if let Err((path, error)) = self.finisher.sync_names() {
                 durable = false;
-                self.tell_failed(None, &path, "sync", &error)?;
+                self.report_failure(None, &path, "sync", &error)?;
             }
             Ok(())
         })?;
@@ -174,7 +174,7 @@ impl SinkShared<'_> {
             && let Err(error) = self.meters.syncing.time(|| self.finisher.finish_top(&attributes))
         {
             durable = false;
-            self.tell_failed(None, Path::new(""), "finish", &error)?;
+            self.report_failure(None, Path::new(""), "finish", &error)?;
         }
         let elapsed = self.meters.start.elapsed();
         Ok(SinkReport {

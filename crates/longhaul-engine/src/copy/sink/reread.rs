@@ -54,7 +54,7 @@ struct State {
     /// Bytes that are as they were written.
     good: Vec<(u64, u64)>,
     /// Blocks that the source was asked for again.
-    asked: BlockSet,
+    requested: BlockSet,
 }
 
 impl Reread {
@@ -67,7 +67,7 @@ impl Reread {
         past_cache: bool,
     ) -> impl Iterator<Item = Reread> {
         let (file, partial) = (file.clone(), partial.clone());
-        let state = State { left: claims.len(), good: Vec::new(), asked: BlockSet::default() };
+        let state = State { left: claims.len(), good: Vec::new(), requested: BlockSet::default() };
         let (cached, direct, dropped) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let state = Mutex::new(state);
         let of = Claimed { file, partial, blocks, cached, direct, past_cache, dropped, state };
@@ -193,8 +193,8 @@ impl Claimed {
             missing
                 .extend(undecided.spans().iter().flat_map(|(first, count)| *first..first + count));
         }
-        missing.retain(|block| state.asked.insert(*block, block + 1) > 0);
-        let there = there.without(&state.asked);
+        missing.retain(|block| state.requested.insert(*block, block + 1) > 0);
+        let there = there.without(&state.requested);
         drop(state);
         for block in missing {
             let resend = SinkMessage::Resend { id: self.file.id, offset: block * block_bytes };
@@ -220,7 +220,7 @@ impl Claimed {
         file.resumed.fetch_add(bytes, Ordering::Relaxed);
         shared.records.ledger.add_resumed(bytes);
         shared.recorder.reused(file, bytes);
-        let partial = state.take_whole()?;
+        let partial = state.take_complete()?;
         drop(state);
         Some(CompleteFile { file: file.clone(), form: partial.map_or(Form::Dropped, Form::Open) })
     }

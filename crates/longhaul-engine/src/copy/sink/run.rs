@@ -60,7 +60,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
 pub(in crate::copy) struct Sink {
     store: Store,
     recorder: JournalRecorder,
-    asks: bool,
+    wanted_first: bool,
 }
 
 /// The error if the same copy is running already.
@@ -85,7 +85,7 @@ impl Sink {
         destination: Destination,
         key: &CopyKey,
         options: &CopyOptions,
-        gives_up: &dyn Fn() -> bool,
+        is_over: &dyn Fn() -> bool,
     ) -> std::result::Result<Self, Busy> {
         let base = destination.base();
         let again = |base: &OwnedFd| base.try_clone().ok();
@@ -98,7 +98,7 @@ impl Sink {
                 let terms = CopyTerms::of(options);
                 let name = destination.given_name();
                 let setting = Setting { durable: options.durable, terms, name };
-                match Journal::open(dir, key, setting, patience, gives_up) {
+                match Journal::open(dir, key, setting, patience, is_over) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),
@@ -113,16 +113,16 @@ impl Sink {
         let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
         let recorder = JournalRecorder::new(journal, base, options);
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
-        let asks = begun || recorder.has_past() || options.tree.asks_first();
+        let wanted_first = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
-        Ok(Sink { store, recorder, asks })
+        Ok(Sink { store, recorder, wanted_first })
     }
 
     /// True if the source has to wait for [`SinkMessage::Wanted`].
     ///
     /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
-    pub(in crate::copy) fn asks(&self) -> bool {
-        self.asks
+    pub(in crate::copy) fn wanted_first(&self) -> bool {
+        self.wanted_first
     }
 
     /// Receives everything that the source announces.
@@ -156,7 +156,7 @@ impl Sink {
             pools,
             options,
             progress,
-            asks: self.asks,
+            wanted_first: self.wanted_first,
             host_files: HostFiles::of_boot(),
         };
         let shared = SinkShared {
@@ -216,7 +216,7 @@ impl SinkShared<'_> {
                     });
                 };
             let first = streams.first();
-            let had = first.len() as u32;
+            let opened = first.len() as u32;
             for (stream, socket) in first {
                 receive(stream, socket, received.clone());
             }
@@ -226,7 +226,7 @@ impl SinkShared<'_> {
                     self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed)
                 };
                 let wanted = || self.records.wanted.load(Ordering::Relaxed);
-                streams.more(had, &self.context.cancel, over, wanted, |stream, socket| {
+                streams.more(opened, &self.context.cancel, over, wanted, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
             });
@@ -276,7 +276,7 @@ impl SinkShared<'_> {
                     if !matches!(reason, EngineError::Protocol { .. }) {
                         self.drain();
                     }
-                    self.give_up(reason);
+                    self.abort(reason);
                 }
                 Ok(never) => match never {},
             }

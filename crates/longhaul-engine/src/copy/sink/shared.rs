@@ -81,7 +81,7 @@ pub(super) struct SinkContext<'a> {
     pub(super) options: &'a CopyOptions,
     pub(super) progress: &'a CopyProgress,
     /// True if the source waits for [`SinkMessage::Wanted`].
-    pub(super) asks: bool,
+    pub(super) wanted_first: bool,
     /// Recognises files of a source on this host.
     pub(super) host_files: Option<HostFiles>,
 }
@@ -171,13 +171,13 @@ impl SinkShared<'_> {
         if self.records.ledger.failed(file.id).is_some() {
             self.recorder.dropped(file);
             self.settle_claim(file);
-            let told = self.tell_failed(Some(file.id), &file.path, operation, error);
-            self.context.cancel.check(told);
-            self.records.ledger.failure_told();
+            let sent = self.report_failure(Some(file.id), &file.path, operation, error);
+            self.context.cancel.check(sent);
+            self.records.ledger.failure_reported();
         }
     }
 
-    pub(super) fn tell_failed(
+    pub(super) fn report_failure(
         &self,
         id: Option<u64>,
         path: &Path,
@@ -200,13 +200,13 @@ impl SinkShared<'_> {
     }
 
     /// Keeps actions for a client at this end, and reports them to a client at the other end.
-    pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
+    pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
         lock(&self.records.reports).actions.extend(actions.iter().cloned());
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 
     /// Ends the copy and reports the reason to the source, which can have left.
-    pub(super) fn give_up(&self, reason: EngineError) {
+    pub(super) fn abort(&self, reason: EngineError) {
         let (words, again) = (reason.to_string(), reason.may_pass());
         let full = matches!(reason, EngineError::NoSpace { .. } | EngineError::OverQuota { .. });
         let kind = full.then_some(RefusalKind::Files);

@@ -47,7 +47,7 @@ fn write_block(
     if file.stream
         && let Err(full) = shared.store.space.claim_quota(length as u64)
     {
-        shared.give_up(full);
+        shared.abort(full);
         return None;
     }
     let written = shared.meters.writing.time(|| {
@@ -96,7 +96,7 @@ fn write_block(
                 state.fresh.extend(piece);
                 return None;
             }
-            let partial = state.take_whole()?;
+            let partial = state.take_complete()?;
             drop(state);
             Some(CompleteFile { file, form: partial.map_or(Form::Dropped, Form::Open) })
         }
@@ -130,7 +130,7 @@ fn write_pack(
         let durable = shared.context.options.durable;
         let passed_on = shared.store.outlet().map_or(Ok(()), |outlet| outlet.put_all(bytes));
         let created = passed_on.and_then(|()| {
-            shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable)
+            shared.store.create_small(file.id, &file.path, bytes, &file.attributes, durable)
         });
         match created {
             Ok(temporary) => {
@@ -189,8 +189,8 @@ impl SinkShared<'_> {
     /// Settles a file that is in place.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {
-            let told = self.tell_failed(None, &file.path, "read", &error);
-            self.context.cancel.check(told);
+            let sent = self.report_failure(None, &file.path, "read", &error);
+            self.context.cancel.check(sent);
         }
         self.settle_claim(file);
         self.records.ledger.done(file);

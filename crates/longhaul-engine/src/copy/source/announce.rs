@@ -54,8 +54,11 @@ pub(super) fn queue_announced(
     jobs: &Sender<Job>,
 ) {
     for files in announced {
-        let files =
-            if shared.context.asks { shared.records.wanted.decide(files) } else { Some(files) };
+        let files = if shared.context.wanted_first {
+            shared.records.wanted.await_decisions(files)
+        } else {
+            Some(files)
+        };
         // The readers leave only when the copy is over.
         let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
     }
@@ -116,7 +119,7 @@ impl SourceShared<'_> {
         let most = self.context.block_bytes.min(PACK_BYTES as u64);
         for file in files {
             if file.fed_by().is_some() {
-                send(Job::Pour(file))?;
+                send(Job::Stream(file))?;
             } else if file.is_small(self.context.block_bytes) {
                 if packed_bytes + file.size > most || pack.len() >= PACK_FILES_LIMIT {
                     send(Job::Pack(std::mem::take(&mut pack)))?;

@@ -24,17 +24,17 @@ pub(super) fn read_blocks(
 ) {
     shared.meters.reading.join();
     for job in jobs {
-        if let Job::Pour(file) = job {
-            pour(shared, &file, filled);
+        if let Job::Stream(file) = job {
+            read_stream(shared, &file, filled);
             continue;
         }
         let most = match &job {
             Job::Pack(_) => PACK_BYTES,
-            Job::Block { .. } | Job::Pour(_) => shared.context.block_bytes as usize,
+            Job::Block { .. } | Job::Stream(_) => shared.context.block_bytes as usize,
         };
         let Some(mut buffer) = shared.context.pools.take(most) else { return };
         let ready = match job {
-            Job::Pour(_) => None,
+            Job::Stream(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
                 match shared
@@ -63,7 +63,7 @@ pub(super) fn read_blocks(
 }
 
 /// Reads a stream to its end, and reports its length.
-fn pour(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
+fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
         let block_bytes = shared.context.block_bytes as usize;
@@ -174,8 +174,8 @@ impl SourceShared<'_> {
     /// Marks a file as failed, and reports that to the sink once.
     fn fail(&self, file: &SourceFile, error: &ReadError) {
         if file.fail() {
-            let told = self.failed(Some(file.id), &file.path, &error.to_string());
-            self.context.cancel.check(told);
+            let sent = self.failed(Some(file.id), &file.path, &error.to_string());
+            self.context.cancel.check(sent);
         }
     }
 }

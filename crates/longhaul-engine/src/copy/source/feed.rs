@@ -38,12 +38,12 @@ pub struct Feed {
 }
 
 /// A source of bytes that can be waited for.
-pub trait Pour: Read + AsFd + Send {}
+pub trait StreamReader: Read + AsFd + Send {}
 
-impl<T: Read + AsFd + Send> Pour for T {}
+impl<T: Read + AsFd + Send> StreamReader for T {}
 
 struct Input {
-    from: Box<dyn Pour>,
+    from: Box<dyn StreamReader>,
     /// The block being filled.
     begun: Vec<u8>,
 }
@@ -86,7 +86,7 @@ pub(super) enum Next {
 
 impl Feed {
     /// Reads from `from`.
-    pub fn new(from: impl Pour + 'static) -> Self {
+    pub fn new(from: impl StreamReader + 'static) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = random_keying_material();
         Feed {
             stamp: u64::from_be_bytes([a, b, c, d, e, f, g, h]),

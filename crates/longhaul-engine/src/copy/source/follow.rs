@@ -98,7 +98,9 @@ pub(super) fn follow_sink(
                         shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                if !shared.context.asks || !shared.records.wanted.say(before, held) {
+                if !shared.context.wanted_first
+                    || !shared.records.wanted.note_decisions(before, held)
+                {
                     return Err(broken(receiver, "it decides on files that it must not"));
                 }
             }
@@ -117,7 +119,7 @@ pub(super) fn follow_sink(
 
 /// Counts the progress in a message.
 fn watch(shared: &SourceShared<'_>, message: &SinkMessage) {
-    shared.context.watchdog.hear(message);
+    shared.context.watchdog.note_message(message);
 }
 
 impl SourceShared<'_> {
@@ -126,7 +128,7 @@ impl SourceShared<'_> {
         let working =
             self.meters.reading.is_running() || self.records.walking.load(Ordering::Relaxed);
         let time = self.context.watchdog.stalled(acked, working)?;
-        let waits_for = if self.context.asks && self.records.wanted.is_awaited() {
+        let waits_for = if self.context.wanted_first && self.records.wanted.is_awaited() {
             WaitsFor::Wanted
         } else if self.meters.sending.is_running() {
             WaitsFor::TakeData
@@ -160,15 +162,15 @@ pub(super) fn tick(
         }
         if shown.elapsed() >= ALIVE_INTERVAL {
             shown = Instant::now();
-            let [mut read, send, seal] = gauge.look();
+            let [mut read, send, seal] = gauge.sample();
             if shared.records.walking.load(Ordering::Relaxed) {
                 read = Some(read.unwrap_or(0.0).max(WALK_SHARE));
             }
             let stages = StageTimes { read, send, seal, ..StageTimes::default() };
             shared.context.progress.source_is(stages);
-            let told = shared.context.control.send(&SourceMessage::Alive { stages });
+            let sent = shared.context.control.send(&SourceMessage::Alive { stages });
             if !over.load(Ordering::Relaxed) {
-                shared.context.cancel.check(told);
+                shared.context.cancel.check(sent);
             }
         }
         if let Some(error) = shared.stalled(controller.tick()) {

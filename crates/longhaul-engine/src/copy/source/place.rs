@@ -44,8 +44,8 @@ impl SourcePlace {
     }
 
     /// A handle on `path` and its metadata.
-    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
-        self.tree.look(self.relative(path), follow)
+    pub(super) fn lookup(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+        self.tree.lookup(self.relative(path), follow)
     }
 
     /// Opens a regular file to be read through the page cache.
@@ -116,7 +116,7 @@ impl Above {
 }
 
 /// A handle on `name` in the directory `dir`, or on the link that it is, and its metadata.
-pub(super) fn look_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
+pub(super) fn lookup_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty())?;
     let metadata = Metadata::of(&fstat(&fd)?);

@@ -54,7 +54,7 @@ pub(in crate::copy) struct SourceOutcome {
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct SourceTerms {
     /// The sink decides on each file before it is read.
-    pub(in crate::copy) asks: bool,
+    pub(in crate::copy) wanted_first: bool,
     /// The copy's key, by which a target within the source is noticed.
     pub(in crate::copy) key: Option<CopyKey>,
 }
@@ -91,10 +91,10 @@ pub(in crate::copy) fn run(
         disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
-        asks: terms.asks,
+        wanted_first: terms.wanted_first,
         key: terms.key,
         identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
-        dials: link.streams.dials(),
+        opens_connections: link.streams.opens_connections(),
         feed: plan.roots.iter().find_map(|root| match root {
             SourceRoot::Feed(feed) => Some(feed.clone()),
             _ => None,
@@ -161,7 +161,7 @@ impl SourceShared<'_> {
             let send = move |stream: u32, socket: TcpStream| {
                 // Options that the kernel refuses cost only speed.
                 let _ = socket_options(options).apply(&socket);
-                self.steered.add(&socket, self.context.dials);
+                self.steered.add(&socket, self.context.opens_connections);
                 let sender = streams.sender(stream, socket, options.protection);
                 let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
                 scope.spawn(move || {
@@ -170,7 +170,7 @@ impl SourceShared<'_> {
                 });
             };
             let first = streams.first();
-            let had = first.len() as u32;
+            let opened = first.len() as u32;
             for (stream, socket) in first {
                 send(stream, socket);
             }
@@ -178,7 +178,7 @@ impl SourceShared<'_> {
             drop((job_queue, filled));
             let more = scope.spawn(move || {
                 let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                streams.more(had, &self.context.cancel, over, || self.steered.wanted(), send);
+                streams.more(opened, &self.context.cancel, over, || self.steered.wanted(), send);
             });
             let controller = StreamController::new(self, options);
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));

@@ -34,7 +34,7 @@ pub(super) enum Job {
     /// Read small files whole, one after the other into one block.
     Pack(Vec<Arc<SourceFile>>),
     /// Read a stream to its end.
-    Pour(Arc<SourceFile>),
+    Stream(Arc<SourceFile>),
 }
 
 /// A buffer that is ready to be sent.
@@ -68,13 +68,13 @@ pub(super) struct SourceContext<'a> {
     pub(super) progress: &'a CopyProgress,
     pub(super) block_bytes: u64,
     /// True if the source waits for the decisions of the sink.
-    pub(super) asks: bool,
+    pub(super) wanted_first: bool,
     /// The key of the copy.
     pub(super) key: Option<CopyKey>,
     /// Names the source's files to a sink on this host.
     pub(super) identities: Option<HostFiles>,
     /// True if this end opens the data connections.
-    pub(super) dials: bool,
+    pub(super) opens_connections: bool,
     /// The stream that is copied, if one is.
     pub(super) feed: Option<Arc<Feed>>,
 }

@@ -14,7 +14,7 @@ use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
-use super::place::{Above, SourcePlace, look_in};
+use super::place::{Above, SourcePlace, lookup_in};
 use super::plan::SourceRoot;
 use super::sampling::Sampling;
 use crate::copy::identity::HostFiles;
@@ -142,7 +142,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     fn root(&mut self, path: &Path, only: bool) -> Result<()> {
         // A slash at the end follows a link, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
-        let (handle, metadata) = match self.tree.look(path, follow) {
+        let (handle, metadata) = match self.tree.lookup(path, follow) {
             Ok(found) => found,
             Err(error) => return self.sink.failed(path, &format!("cannot open it: {error}")),
         };
@@ -259,7 +259,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                 self.sink.skipped(&path, RESERVED_CHILD)?;
                 continue;
             }
-            match self.look(&path, &child) {
+            match self.lookup(&path, &child) {
                 Ok((handle, metadata)) => {
                     self.visit(FoundPath { path: &path, name: &name, handle, metadata })?;
                 }
@@ -271,16 +271,16 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// A handle on `child` of the present directory, which is at `path`, and its metadata. A link is
     /// followed unless links are kept.
-    fn look(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
+    fn lookup(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
         if path.as_os_str().len() >= PATH_MAX {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
         }
         let (tree, place) = (self.tree, &self.place);
         let follow = !self.options.tree.keep_links;
         let dir = path.parent().unwrap_or(Path::new(""));
-        let found = look_in(self.above.present(|| place.look(dir, follow))?, child)?;
+        let found = lookup_in(self.above.present(|| place.lookup(dir, follow))?, child)?;
         match found.1.kind {
-            FileKind::Symlink if follow => tree.look(path, true),
+            FileKind::Symlink if follow => tree.lookup(path, true),
             _ => Ok(found),
         }
     }

@@ -152,10 +152,10 @@ impl World {
         options: &CopyOptions,
         stop: &AtomicBool,
     ) -> Result<CopyResult> {
-        self.push_seen(sources, target, options, (&CopyProgress::default(), stop))
+        self.push_with_progress(sources, target, options, (&CopyProgress::default(), stop))
     }
 
-    pub(super) fn push_seen(
+    pub(super) fn push_with_progress(
         &self,
         sources: &[&str],
         target: &str,
@@ -183,10 +183,10 @@ impl World {
         options: &CopyOptions,
         stop: &AtomicBool,
     ) -> Result<CopyResult> {
-        self.pull_seen(sources, target, options, (&CopyProgress::default(), stop))
+        self.pull_with_progress(sources, target, options, (&CopyProgress::default(), stop))
     }
 
-    pub(super) fn pull_seen(
+    pub(super) fn pull_with_progress(
         &self,
         sources: &[&str],
         target: &str,

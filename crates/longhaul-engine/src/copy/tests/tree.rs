@@ -301,12 +301,12 @@ fn digests_are_told_and_written_beside_the_files() {
         .map(|(bytes, name)| (format!("t/{name}"), hex(blake3::hash(bytes).as_bytes())))
         .collect();
     for result in [result, pulled] {
-        let told: Vec<_> = result
+        let reported: Vec<_> = result
             .digests
             .iter()
             .map(|digest| (digest.path.to_string(), digest.blake3.clone()))
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert!(result.summary.manifest.unwrap().ends_with("t.b3"));
     }
     for manifest in [world.far("t.b3"), world.near("t.b3")] {

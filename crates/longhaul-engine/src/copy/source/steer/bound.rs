@@ -115,7 +115,7 @@ impl Bound {
         if now.least_rtt < SHORT_PATH {
             return None;
         }
-        let seen = self.see(now);
+        let seen = self.observe(now);
         let limit = if seen.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
         let congested = seen.significant && seen.congestion_loss > limit;
         match self.lowered {
@@ -140,7 +140,7 @@ impl Bound {
         self.lowered.is_some()
     }
 
-    fn see(&mut self, now: ConnectionsSample) -> Seen {
+    fn observe(&mut self, now: ConnectionsSample) -> Seen {
         let window = (now.rtt * WINDOW_TRIPS).max(WINDOW_FLOOR);
         while self.samples.len() > 1 && now.at.saturating_sub(self.samples[1].at) >= window {
             self.samples.pop_front();

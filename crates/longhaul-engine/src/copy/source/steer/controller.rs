@@ -70,7 +70,7 @@ impl<'a> StreamController<'a> {
     /// Measures the connections and applies decisions. Returns a number that changes with the
     /// acknowledged bytes.
     pub(in crate::copy::source) fn tick(&mut self) -> u64 {
-        let infos = self.shared.steered.look();
+        let infos = self.shared.steered.tcp_infos();
         if !infos.is_empty() {
             self.steer(&infos);
         }
@@ -78,7 +78,7 @@ impl<'a> StreamController<'a> {
     }
 
     fn steer(&mut self, infos: &[TcpInfo]) {
-        self.tell_feed(infos);
+        self.update_feed(infos);
         let limit = self.shared.context.progress.limit();
         if self.nice_pacer.is_some() {
             self.yield_to_others(infos, limit);
@@ -126,15 +126,15 @@ impl<'a> StreamController<'a> {
         }
         if let Decision::Add { to, .. } = decision {
             steered.want(to);
-            if !self.shared.context.dials {
-                let told = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
-                self.shared.context.cancel.check(told);
+            if !self.shared.context.opens_connections {
+                let sent = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
+                self.shared.context.cancel.check(sent);
             }
         }
     }
 
     /// Tells the stream the BDP: it keeps as many bytes for retransmission.
-    fn tell_feed(&mut self, infos: &[TcpInfo]) {
+    fn update_feed(&mut self, infos: &[TcpInfo]) {
         let Some(feed) = &self.shared.context.feed else { return };
         let acked = infos.iter().map(|info| info.acked_bytes).sum();
         let now = Instant::now();

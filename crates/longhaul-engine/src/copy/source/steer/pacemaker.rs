@@ -40,7 +40,7 @@ impl<'a> Pacemaker<'a> {
     /// Paces the connections; returns the time until the next look.
     fn pace(&mut self) -> Duration {
         let steered = &self.shared.steered;
-        let infos = steered.look();
+        let infos = steered.tcp_infos();
         let sample = sample(&infos, self.start.elapsed());
         let was_lowered = self.bound.is_lowered();
         let bound = sample.and_then(|sample| self.bound.next(sample)).map(rate_of);
