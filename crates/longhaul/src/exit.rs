@@ -70,6 +70,7 @@ impl From<EngineError> for Coded {
             | EngineError::HandshakeRefusal { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::InvalidEntry { .. }
             | EngineError::Failed { .. }
             | EngineError::Stalled { .. }
             | EngineError::Data { .. } => UNREACHABLE,

@@ -110,7 +110,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             Ok(dialled) => Some(dialled),
             Err(error) => {
                 let kind = RefusalKind::Unreachable;
-                let reason = format!("it cannot reach the target: {}", chain(&error));
+                let reason = format!("cannot reach the target: {}", chain(&error));
                 sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
                 return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
             }
@@ -226,9 +226,7 @@ fn within_quota(
     let root = tree.clone();
     let count = Box::new(move || stored_bytes(&root));
     let begun = QuotaUse::begin(quota, count).map_err(|error| {
-        let reason = format!(
-            "it refuses uploads of this key, because it cannot count the files of its quota: {error}"
-        );
+        let reason = format!("cannot count the files of this key's quota: {error}");
         (RefusalKind::Files, reason)
     })?;
     Ok(tree.clone().with_quota(Some(begun)))
@@ -265,7 +263,7 @@ fn plan(
             check(&options)?;
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {
-                let reason = "it does not send to others than the client".to_owned();
+                let reason = "third-party copies are disabled".to_owned();
                 return Err((RefusalKind::NotAuthorised, reason));
             }
             if to.addresses.len() > ADDRESSES_LIMIT {
@@ -312,10 +310,13 @@ fn check_write(
     // Each of these would reveal or change existing files, or leave a trap for the owner of the
     // box.
     if tree.asks_first() || tree.delete.is_some() {
-        return refuse("the server takes only new files; remove --update, --delete and --dry-run");
+        return refuse("the server accepts only new files: no updates, no deletion and no dry run");
     }
     if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
-        return refuse("the server keeps only modes and times; remove -a and --manifest");
+        return refuse(
+            "the server keeps only modes and times: no owners, no attributes and no \
+            manifest",
+        );
     }
     Ok(())
 }
@@ -338,12 +339,15 @@ pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKi
     }
     let streams = first_streams(options);
     if !(1..=STREAM_LIMIT).contains(&streams) {
-        return invalid(format!("{streams} streams; 1 to {STREAM_LIMIT} are served"));
+        return invalid(format!("{streams} streams; the server accepts 1 to {STREAM_LIMIT}"));
     }
     let block = options.block_bytes;
     let aligned = block.get().is_multiple_of(longhaul_sys::memory::DIRECT_ALIGN as u64);
     if block == Bytes::new(0) || block > BLOCK_LIMIT || !aligned {
-        return invalid(format!("blocks of {block}; whole pages up to {BLOCK_LIMIT} are served"));
+        return invalid(format!(
+            "blocks of {block}; the server accepts whole pages up to \
+            {BLOCK_LIMIT}"
+        ));
     }
     Ok(())
 }

@@ -183,7 +183,7 @@ impl RemoteEnd {
         let peer = self.sender.peer().to_owned();
         match event {
             DiagnoseEvent::Failed { reason } => EngineError::Failed { peer, reason, again: false },
-            _ => EngineError::Protocol { peer, what: "it answered out of turn" },
+            _ => EngineError::Protocol { peer, what: "it sent an unexpected answer" },
         }
     }
 }

@@ -401,9 +401,5 @@ impl Runner<'_> {
 }
 
 fn unseen(what: &str) -> EngineError {
-    EngineError::Failed {
-        peer: what.to_owned(),
-        reason: "it could not be reached, see above".to_owned(),
-        again: false,
-    }
+    EngineError::Failed { peer: what.to_owned(), reason: "not reachable".to_owned(), again: false }
 }

@@ -40,7 +40,11 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let DiagnoseOrder::Open { sources, target, options } = receiver.receive()? else {
-        return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
+        return Err(EngineError::Protocol {
+            peer,
+            what: "its first message is not the \
+            description of this end",
+        });
     };
     let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
     record.note_request(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
@@ -130,7 +134,7 @@ fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), Str
             Err("this key may not remove what a diagnosis would write".to_owned())
         }
         Role::Sink(Some(_)) if quota => {
-            Err("this key has a quota, and a diagnosis would write beside it".to_owned())
+            Err("this key has a quota, which does not count the files of a diagnosis".to_owned())
         }
         _ => Ok(()),
     }
@@ -164,7 +168,7 @@ fn execute(
     let rate = reserved.as_ref().map(Reserved::rate);
     Ok(match order {
         DiagnoseOrder::Open { .. } => {
-            let what = "it said twice which end this is";
+            let what = "it described this end twice";
             return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
         }
         DiagnoseOrder::Read { options, seconds: time } => {

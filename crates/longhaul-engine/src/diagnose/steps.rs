@@ -88,8 +88,7 @@ impl StepRunner<'_> {
             CopyDirection::Between(None) => Err(EngineError::Refused {
                 peer: "the source's host".to_owned(),
                 kind: RefusalKind::Invalid,
-                reason: "it tests against servers alone; give both ends as lh://HOST/PATH"
-                    .to_owned(),
+                reason: "the test runs only between servers".to_owned(),
             }),
             CopyDirection::Between(Some(sink)) => {
                 let session = self.openers.open(End::Sender, Service::ThirdParty)?;

@@ -43,7 +43,7 @@ pub(super) const WORKS: &[CoreTask] = &[
     CoreTask {
         name: "xxh3",
         title: "XXH3-128, one core",
-        note: "what verifies the blocks of cp --cleartext",
+        note: "the digests of blocks in cleartext copies",
         run: |time| {
             over_a_segment(time, |segment| {
                 std::hint::black_box(twox_hash::XxHash3_128::oneshot(segment));
@@ -53,7 +53,7 @@ pub(super) const WORKS: &[CoreTask] = &[
     CoreTask {
         name: "aes_256_gcm",
         title: "AES-256-GCM, one core",
-        note: "what seals the blocks of cp, and verifies them",
+        note: "the encryption and verification of blocks",
         run: seal,
     },
 ];

@@ -56,7 +56,7 @@ pub fn run_without_server(
         (PathPart::Hops, "the hops on the way back"),
     ] {
         if plan.wants(part) {
-            let why = "it takes 'longhaul serve' there".to_owned();
+            let why = "only a server can measure it".to_owned();
             result.unmeasured.push(Unmeasured { part, what: what.to_owned(), why });
         }
     }
@@ -78,7 +78,7 @@ struct Alone<'a, N> {
 
 impl<N: FnMut(&str)> Alone<'_, N> {
     fn run(&mut self, mut closed: ClosedPort) {
-        (self.note)("asking whether the host answers");
+        (self.note)("checking that the host answers");
         let mut echo = self.answering_echo();
         let closed_answers = self.answers(&mut closed);
         if self.plan.wants(PathPart::Mtu) {
@@ -92,7 +92,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 self.unmeasured(
                     PathPart::Mtu,
                     "path MTU by UDP",
-                    "the host does not say that a UDP port is closed",
+                    "the host does not report closed UDP ports",
                 );
             }
         }
@@ -161,7 +161,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
     fn mtu(&mut self, prober: &mut impl ProbeSocket) {
         match mtu::prove(prober, self.patience, self.stop) {
             Ok(proof @ MtuProof { bytes: Some(_), .. }) => self.result.forward.mtu.push(proof),
-            Ok(_) => self.unmeasured(PathPart::Mtu, "path MTU", "nothing was answered"),
+            Ok(_) => self.unmeasured(PathPart::Mtu, "path MTU", "no answer"),
             Err(error) => self.unmeasured(PathPart::Mtu, "path MTU", error.to_string()),
         }
     }
@@ -234,7 +234,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
             Ok(segments) => self.result.forward.tcp = Some(segments),
             Err(error) => {
                 let port = self.address.port();
-                let why = format!("no connection to port {port}: {error}; try an open one with -p");
+                let why = format!("no connection to port {port}: {error}");
                 self.unmeasured(PathPart::Mtu, "TCP's segments", why);
             }
         }

@@ -181,7 +181,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     /// Measures all parts in turn. A part that fails is named, and the next begins unless the
     /// server is gone.
     fn run(&mut self) {
-        (self.note)("finding out how long an answer takes");
+        (self.note)("measuring the time of an answer");
         self.first_trips();
         for part in PathPart::ALL {
             if !self.plan.wants(part) || self.stopped() {
@@ -239,7 +239,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         for (what, missing) in [("small", small.is_none()), ("full-size", full.is_none())] {
             if missing && !self.stopped() {
                 let what = format!("round trips of {what} packets");
-                self.unmeasured(PathPart::Rtt, what, "none was answered");
+                self.unmeasured(PathPart::Rtt, what, "no answer");
             }
         }
         if small.is_some() || full.is_some() {
@@ -280,7 +280,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     }
 
     fn tcp(&mut self) -> Result<()> {
-        (self.note)("looking at TCP's segments");
+        (self.note)("measuring TCP's segments");
         self.sender.send(&PathOrder::Tcp)?;
         let ours = self.dialer.open(0, |_| Ok(())).and_then(|stream| {
             tcp::exchange(&stream).map_err(|source| EngineError::Data { stream: 0, source })
@@ -348,11 +348,12 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         let spec = self.stream();
         let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
         if let Some(mtu) = ways.into_iter().flatten().min().filter(|mtu| spec.packet_bytes > *mtu) {
-            let why = format!("probes of {} bytes (-l) do not pass: {mtu} do", spec.packet_bytes);
-            self.unmeasured(PathPart::Loss, "loss and its kin", why);
+            let why =
+                format!("probes of {} bytes do not pass: the path MTU is {mtu}", spec.packet_bytes);
+            self.unmeasured(PathPart::Loss, "loss, duplication, reordering and jitter", why);
             return Ok(());
         }
-        (self.note)("looking for loss, both ways");
+        (self.note)("measuring loss, both ways");
         self.sender.send(&PathOrder::Send(spec))?;
         let (stop, sender) = (self.stop, &self.sender);
         let ours = stream::send(&self.flow, &spec, || stop.load(Ordering::Acquire))
@@ -466,14 +467,14 @@ fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
         event if event == *expected => Ok(()),
         _ => {
             let peer = receiver.peer().to_owned();
-            Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+            Err(EngineError::Protocol { peer, what: "it sent an unexpected answer" })
         }
     }
 }
 
 fn unexpected_message<T>(sender: &ControlSender) -> Result<T> {
     let peer = sender.peer().to_owned();
-    Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+    Err(EngineError::Protocol { peer, what: "it sent an unexpected answer" })
 }
 /// Returns the reason why ICMP echo is unavailable, and the remedy.
 pub(super) fn not_by_icmp(error: &std::io::Error) -> String {

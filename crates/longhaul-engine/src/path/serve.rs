@@ -51,13 +51,13 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let PathOrder::Begin { seconds } = receiver.receive()? else {
-        return Err(protocol("it did not say how long the measurement takes"));
+        return Err(protocol("its first message is not the duration of the measurement"));
     };
     let time = match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time <= limits.time => time,
         _ => {
             let reason = format!(
-                "this server lets loss be looked for {} (-t), not {seconds} s",
+                "this server allows measurements of loss for {}, not {seconds} s",
                 format_span(limits.time)
             );
             sender
@@ -112,8 +112,8 @@ fn reserve(limits: &TestLimits, streams: &DataAcceptor) -> std::result::Result<M
     let wanted = FIXED_BYTES + RECEIVE_BUFFER_BYTES as u64;
     let memory = Memory(limits.pool.as_ref().map(|pool| pool.memory(wanted)));
     if memory.socket_bytes() < LEAST_SOCKET_BYTES {
-        let reason = "this server has too little memory left for a measurement without an authorised \
-                      key; try again later";
+        let reason = "this server has too little memory left for another measurement; try again \
+            later";
         return Err(reason.to_owned());
     }
     let announced = Announced { streams: 1, flows: 1, ..Announced::default() };
@@ -218,8 +218,8 @@ impl<'a> Silence<'a> {
         }
         let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::is_contended);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
-            "the measurement took longer than five minutes while others waited for its place; with \
-             an authorised key it may",
+            "the measurement took longer than five minutes while other clients waited; only \
+            clients with an authorised key have no such limit",
         )
     }
 }
@@ -257,7 +257,7 @@ fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
 }
 
 fn refused(limit: Rate) -> EngineError {
-    let reason = format!("this server allows {limit}; ask for fewer probes");
+    let reason = format!("this server allows {limit}; request fewer probes");
     let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
     EngineError::Refused { peer, kind, reason }
 }
@@ -303,7 +303,7 @@ impl Service<'_> {
             PathOrder::Send(spec) => {
                 spec.validate().map_err(invalid)?;
                 if let Some(limit) = self.limits.rate.filter(|l| spec.rate_bps() > l.bps() as f64) {
-                    let reason = format!("this server allows {limit}; ask for fewer probes");
+                    let reason = format!("this server allows {limit}; request fewer probes");
                     let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
                     return Err(EngineError::Refused { peer, kind, reason });
                 }
@@ -332,7 +332,7 @@ impl Service<'_> {
             PathOrder::Begin { .. } | PathOrder::Start | PathOrder::Stop | PathOrder::Finished => {
                 Err(EngineError::Protocol {
                     peer: "the client".to_owned(),
-                    what: "it spoke out of turn",
+                    what: "it sent an unexpected message",
                 })
             }
         }

@@ -183,8 +183,7 @@ impl Admission {
         let limits = &self.limits;
         if let Some(most) = over_address_limit(state.sources.get(&source), kind, limits) {
             return Err(format!(
-                "it serves {} of one address at once (--max-per-address there); wait until yours \
-                 are done",
+                "the limit is {} per address; wait until another one of yours ends",
                 clients(most)
             ));
         }
@@ -198,8 +197,8 @@ impl Admission {
         let free = free.min(places.saturating_sub(line.running));
         if line.queue.len() >= limits.waiting.max(free) {
             return Err(match limits.waiting {
-                0 => format!("it serves {} at once, and they are there", clients(places)),
-                waiting => format!("its queue of {} is full; try later", clients(waiting)),
+                0 => format!("the limit is {} at once; try again later", clients(places)),
+                waiting => format!("its queue of {} is full; try again later", clients(waiting)),
             });
         }
         state.tickets += 1;
@@ -372,7 +371,7 @@ mod tests {
         let held = [(); 2].map(|()| enter(&fair, address(1)).unwrap());
         let denied = enter(&fair, "::ffff:198.51.100.1".parse().unwrap()).unwrap_err();
         assert!(denied.starts_with("it serves 2 clients of one address"), "{denied}");
-        assert!(denied.contains("--max-per-address"), "{denied}");
+        assert!(denied.contains("per address"), "{denied}");
         assert!(enter(&fair, address(2)).is_ok());
         drop(held);
         assert!(enter(&fair, address(1)).is_ok());
@@ -407,7 +406,7 @@ mod tests {
         let waiting: Vec<_> =
             (0..3).map(|_| waiter(&admission, Kind::Anonymous, address(3), say.clone())).collect();
         let denied = anonymous(address(4)).unwrap_err();
-        assert_eq!(denied, "its queue of 3 clients is full; try later");
+        assert_eq!(denied, "its queue of 3 clients is full; try again later");
         // Both remaining places at once.
         let authorised = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
         assert!(entered.try_recv().is_err());

@@ -22,7 +22,7 @@ use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegist
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
+const TOO_MANY_SESSIONS: &str = "this key has the maximum number of sessions; end one, or wait";
 /// The most dropped connections that are logged per second, so that a flood does not fill the log.
 const DROPPED_PER_SECOND: u32 = 20;
 
@@ -197,7 +197,7 @@ impl Server {
     ) -> Result<()> {
         let kind = Kind::of(session.authorised);
         let Some(_descriptor) = self.descriptors.session(kind) else {
-            let reason = "it has too few file descriptors left for more clients; try later";
+            let reason = "it has too few file descriptors left for more clients; try again later";
             return Err(session.refuse(RefusalKind::Limit, reason.to_owned()));
         };
         let arrived = Instant::now();

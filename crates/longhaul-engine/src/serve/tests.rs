@@ -413,7 +413,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         let Err(EngineError::Refused { kind: RefusalKind::Limit, reason, .. }) = third else {
             panic!("{third:?}")
         };
-        assert_eq!(reason, "its queue of 1 client is full; try later");
+        assert_eq!(reason, "its queue of 1 client is full; try again later");
         drop(first);
         drop(second.join().unwrap().unwrap());
     });

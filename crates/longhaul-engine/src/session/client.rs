@@ -244,7 +244,7 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
         })?;
     }
     let key = tls::peer_key(&connection)
-        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it presented no key" })?;
     let recorded = check_host(target, key, options)?;
     let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
@@ -327,7 +327,7 @@ pub(crate) fn await_welcome(
 }
 
 fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
-    let none = "it has no address of the family asked for";
+    let none = "it has no address of the requested family";
     let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, none);
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {

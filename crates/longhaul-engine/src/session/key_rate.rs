@@ -117,7 +117,10 @@ impl KeyRate {
 
 /// Other sessions of the key have reserved its rate.
 #[derive(Debug, thiserror::Error)]
-#[error("of the {limit} of this key {left} are left; try again when its other sessions are done")]
+#[error(
+    "{left} are left of this key's rate of {limit}; try again when another session of the \
+    key ends"
+)]
 pub(crate) struct RateTaken {
     limit: Rate,
     left: Rate,

@@ -399,7 +399,7 @@ impl ServedSession {
             return Err(self.refuse(RefusalKind::Version, reason));
         }
         let Some(service) = hello.service() else {
-            let reason = "it does not know what the client asks for".to_owned();
+            let reason = "it does not offer the requested service".to_owned();
             return Err(self.refuse(RefusalKind::Invalid, reason));
         };
         match allow(service, self.authorised) {
@@ -455,7 +455,7 @@ pub(crate) fn serve_tls(
         connection.complete_io(&mut until).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
-        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it presented no key" })?;
     let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let host_keys = rotation::announce(identity, &secret);

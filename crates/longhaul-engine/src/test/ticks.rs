@@ -137,8 +137,8 @@ impl<'a> Slow<'a> {
         let slow = moved < LEAST_RATE.bytes_per_second() as f64 * elapsed.as_secs_f64();
         (slow && pool.is_contended()).then(|| {
             format!(
-                "it moved less than {LEAST_RATE} for a minute while others waited for its place; \
-                 with an authorised key it may"
+                "it moved less than {LEAST_RATE} for a minute while other clients waited; only \
+                clients with an authorised key have no such limit"
             )
         })
     }

@@ -2,10 +2,11 @@
 //! added here, because the engine does not know the command line.
 
 use std::error::Error;
+use std::fmt::Display;
 
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
-use longhaul_engine::session::Lapse;
+use longhaul_engine::session::{Exposure, Lapse};
 use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 
 /// The name that the engine gives to a server in this process.
@@ -30,6 +31,9 @@ fn words(error: &(dyn Error + 'static)) -> String {
 /// Returns the words for an error whose cause is printed after it.
 fn engine_words(error: &EngineError) -> String {
     match error {
+        EngineError::Resolve { host, .. } => {
+            format!("cannot find the host '{host}'; check the name")
+        }
         EngineError::Connect { address, .. } => {
             format!("cannot connect to {address}; check that 'longhaul serve' runs there")
         }
@@ -40,7 +44,7 @@ fn engine_words(error: &EngineError) -> String {
         EngineError::Handshake { peer, .. } => {
             format!("TLS handshake with {peer} failed; check that it is 'longhaul serve'")
         }
-        EngineError::HandshakeRefusal { peer, reason } => turned_away(peer, *reason),
+        EngineError::HandshakeRefusal { peer, reason } => handshake_refused(peer, *reason),
         EngineError::KeyChanged { host, known, offered, file } => format!(
             "the key of {host} changed from {known} to {offered}; if you expect this, remove the \
              line of {host} from {}",
@@ -57,6 +61,14 @@ fn engine_words(error: &EngineError) -> String {
         ),
         EngineError::WrongPassphrase(path) => {
             format!("wrong passphrase for {}; try again", path.display())
+        }
+        EngineError::NoAgentKey { path, fingerprint } => format!(
+            "{} is a public key, and no ssh-agent has the private key of {fingerprint}; set \
+             SSH_AUTH_SOCK, and add the key with ssh-add",
+            path.display()
+        ),
+        EngineError::Exposed { path, exposure } => {
+            format!("refusing to use a key file: {}", exposed(&path.display(), exposure))
         }
         EngineError::NoNextKey(path) => {
             format!("{}: no such key; create it with 'longhaul key --rotate'", path.display())
@@ -98,14 +110,12 @@ fn engine_words(error: &EngineError) -> String {
         ),
         // These sentences need no names of options.
         EngineError::Address(_)
-        | EngineError::Resolve { .. }
         | EngineError::DataMissing { .. }
         | EngineError::Listen { .. }
         | EngineError::BadKey(_)
-        | EngineError::NoAgentKey { .. }
-        | EngineError::Exposed { .. }
         | EngineError::Control { .. }
         | EngineError::Protocol { .. }
+        | EngineError::InvalidEntry { .. }
         | EngineError::Data { .. }
         | EngineError::File { .. }
         | EngineError::Spawn { .. }
@@ -124,7 +134,24 @@ pub(crate) fn lapse_text(lapse: Lapse) -> &'static str {
     }
 }
 
-fn turned_away(peer: &str, reason: HandshakeRefusal) -> String {
+fn exposed(path: &dyn Display, exposure: &Exposure) -> String {
+    match exposure {
+        Exposure::Owner { found, wanted } => format!(
+            "{path} belongs to user {found}; check its contents, then run 'chown {wanted} {path}'"
+        ),
+        Exposure::Writable { mode } => format!(
+            "other users may write to {path} (mode {mode:04o}); check its contents, then run \
+             'chmod go-w {path}'"
+        ),
+        Exposure::Readable { mode } => format!(
+            "other users may read {path} (mode {mode:04o}); run 'chmod 600 {path}', and make a new \
+             key if another user may have read it"
+        ),
+        Exposure::NoFile => format!("{path} is not a regular file; remove it"),
+    }
+}
+
+fn handshake_refused(peer: &str, reason: HandshakeRefusal) -> String {
     match reason {
         HandshakeRefusal::Crowded => format!(
             "{peer} has too many unauthenticated connections; try again in a few seconds \

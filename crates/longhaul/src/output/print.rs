@@ -205,6 +205,7 @@ mod tests {
             | EngineError::Refused { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::InvalidEntry { .. }
             | EngineError::Data { .. }
             | EngineError::File { .. }
             | EngineError::NoSpace { .. }

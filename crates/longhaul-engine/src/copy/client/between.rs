@@ -289,7 +289,7 @@ impl Relay<'_> {
             let passed = self.to_sink.send(&message);
             if let SourceMessage::Abort { again } = message {
                 let peer = from.peer().to_owned();
-                let reason = "it stopped sending".to_owned();
+                let reason = "the source stopped sending".to_owned();
                 return Err(EngineError::Failed { peer, reason, again });
             }
             // A sink that has finished may leave before the source's report.

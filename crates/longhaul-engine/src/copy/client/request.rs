@@ -41,6 +41,6 @@ pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) ->
     if rereads || options.verify == Verify::InFlight {
         return Ok(());
     }
-    let reason = "its version cannot read files back; remove --verify".to_owned();
+    let reason = "its version cannot read files back".to_owned();
     Err(EngineError::Refused { peer: peer.to_owned(), kind: RefusalKind::Version, reason })
 }

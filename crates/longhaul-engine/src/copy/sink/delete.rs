@@ -27,7 +27,7 @@ impl SinkShared<'_> {
         let Some(delete) = self.records.extras.delete else { return Ok(0) };
         let refuse = |reason: &str| self.report_kept_directory(base, reason).map(|()| 0);
         if !lock(&self.records.reports).failures.is_empty() {
-            return refuse("nothing is deleted in it, since not everything was copied");
+            return refuse("nothing was deleted, because some files were not copied");
         }
         let extras = match self.records.extras.find(self.store, tree) {
             Ok(extras) => extras,
@@ -35,7 +35,7 @@ impl SinkShared<'_> {
         };
         if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
             return refuse(&format!(
-                "nothing is deleted in it: {} are not at the source, and --max-delete allows {limit}",
+                "nothing was deleted: {} are not at the source, and the limit is {limit}",
                 extras.len()
             ));
         }

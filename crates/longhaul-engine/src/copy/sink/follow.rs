@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry::{Onward, end_stream, take_entries};
+use super::entry::{Intake, Onward};
 use super::shared::{SinkShared, broken};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -21,7 +21,7 @@ pub(super) fn follow_source(
     loop {
         let message = control.receive()?;
         if shared.ended_too_long_ago() {
-            return Err(broken(&peer, "it stays after the end of the copy"));
+            return Err(broken(&peer, "it still sends messages after the end of the copy"));
         }
         match &message {
             SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
@@ -33,7 +33,7 @@ pub(super) fn follow_source(
         match message {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
-                take_entries(shared, entries, onward, &peer)?;
+                Intake::new(shared, onward, &peer).take_entries(entries)?;
             }
             SourceMessage::Failed { id, path, reason } => {
                 lock(&shared.records.reports).fail(path.to_string(), reason);
@@ -47,7 +47,7 @@ pub(super) fn follow_source(
                 lock(&shared.records.reports).skip(path.to_string(), reason);
             }
             SourceMessage::Length { id, size_bytes } => {
-                end_stream(shared, id, size_bytes.get(), &onward.whole, &peer)?;
+                Intake::new(shared, onward, &peer).end_stream(id, size_bytes.get())?;
             }
             SourceMessage::End { entries } if entries == announced => {
                 shared.context.progress.listed.store(true, Ordering::Relaxed);
@@ -63,7 +63,7 @@ pub(super) fn follow_source(
             SourceMessage::Alive { stages } => shared.context.progress.source_is(stages),
             SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
             SourceMessage::Abort { again: true } => {
-                let reason = "it lost a connection".to_owned();
+                let reason = "the source lost a connection".to_owned();
                 return Err(EngineError::Failed { peer, reason, again: true });
             }
         }

@@ -41,7 +41,7 @@ impl SinkShared<'_> {
             return Ok(());
         }
         if digest.is_too_long(file.size()) {
-            return Err(io::Error::other("it is too long for a digest; give a larger --block"));
+            return Err(io::Error::other("the file is too long for a digest with this block size"));
         }
         let (missing, step) = digest.missing(file.size());
         if !missing.is_empty()

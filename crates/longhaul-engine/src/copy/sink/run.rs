@@ -36,7 +36,7 @@ use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::lock::lock;
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
@@ -65,7 +65,7 @@ pub(in crate::copy) struct Sink {
 
 /// The error if the same copy is running already.
 #[derive(Debug, thiserror::Error)]
-#[error("the same copy is under way already; wait for it or end it")]
+#[error("the same copy is already running; wait for it or stop it")]
 pub(in crate::copy) struct Busy;
 
 /// The outcome of a copy at the sink.
@@ -200,7 +200,7 @@ impl SinkShared<'_> {
         let (tcp_all, streams) = (&tcp, &streams);
         thread::scope(|scope| {
             let (received, to_write) = bounded(WRITE_QUEUE);
-            let (whole, to_finish) = bounded(FINISH_QUEUE);
+            let (complete, to_finish) = bounded(FINISH_QUEUE);
             // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
             let receive =
@@ -231,11 +231,11 @@ impl SinkShared<'_> {
                 });
             });
             for _ in 0..WRITERS {
-                let (blocks, whole) = (to_write.clone(), whole.clone());
+                let (blocks, complete) = (to_write.clone(), complete.clone());
                 scope.spawn(move || {
                     self.meters
                         .cpu
-                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
+                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &complete));
                 });
             }
             scope.spawn(move || {
@@ -243,9 +243,11 @@ impl SinkShared<'_> {
             });
             let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
             for _ in 0..rereaders {
-                let (claims, whole) = (to_read.clone(), whole.clone());
+                let (claims, complete) = (to_read.clone(), complete.clone());
                 scope.spawn(move || {
-                    self.meters.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
+                    self.meters
+                        .cpu
+                        .stage(ThreadRole::Read, || read_again(self, &claims, &complete));
                 });
             }
             let (over, ended) = bounded::<Never>(0);
@@ -262,7 +264,7 @@ impl SinkShared<'_> {
             });
             drop((received, to_write, to_read));
 
-            let onward = Onward { whole, reread };
+            let onward = Onward { complete, reread };
             let followed =
                 self.meters.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
             drop(onward);
@@ -273,7 +275,7 @@ impl SinkShared<'_> {
                     self.context.cancel.release();
                 }
                 Err(reason) => {
-                    if !matches!(reason, EngineError::Protocol { .. }) {
+                    if !reason.is_violation() {
                         self.drain();
                     }
                     self.abort(reason);

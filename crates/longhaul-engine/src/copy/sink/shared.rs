@@ -58,6 +58,7 @@ pub(super) struct HardLink {
     /// The entry of the name announced first, and where it is.
     pub(super) first: u64,
     pub(super) first_path: PathBuf,
+    pub(super) _memory: MemoryClaim,
 }
 
 /// The state that the threads of a sink share.

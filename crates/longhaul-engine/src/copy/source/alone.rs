@@ -143,8 +143,8 @@ fn how(throttle: &Throttle) -> String {
         None => String::new(),
     };
     format!(
-        "large files past the page cache (O_DIRECT), small ones after it was told to forget them \
-         (POSIX_FADV_DONTNEED); names and metadata may be in memory{limited}"
+        "large files with O_DIRECT, small files after POSIX_FADV_DONTNEED; names and metadata \
+        may be in memory{limited}"
     )
 }
 

@@ -70,7 +70,7 @@ pub(super) enum ReadError {
     Changed,
     #[error("it became shorter while it was copied; copy it again")]
     Shrunk,
-    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
+    #[error("the sink lost a part of the stream, which cannot be read twice; copy it again")]
     Poured,
 }
 

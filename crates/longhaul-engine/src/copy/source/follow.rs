@@ -60,7 +60,7 @@ pub(super) fn follow_sink(
             SinkMessage::Digests(digests) => lock(&shared.records.reports).peer_digests(digests),
             SinkMessage::Resend { id, offset } => {
                 if !shared.records.wanted.is_announced(id) {
-                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                    return Err(broken(receiver, "it requested a block that does not exist"));
                 }
                 // In place or failed meanwhile: its last messages can pass each other.
                 let Some(file) =
@@ -81,7 +81,7 @@ pub(super) fn follow_sink(
                     }
                 };
                 let Some(job) = job else {
-                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                    return Err(broken(receiver, "it requested a block that does not exist"));
                 };
                 let _ = jobs.send(job);
             }
@@ -101,7 +101,7 @@ pub(super) fn follow_sink(
                 if !shared.context.wanted_first
                     || !shared.records.wanted.note_decisions(before, held)
                 {
-                    return Err(broken(receiver, "it decides on files that it must not"));
+                    return Err(broken(receiver, "its decisions are out of sequence"));
                 }
             }
             SinkMessage::Limit { rate_bps } => shared.context.progress.set_limit(rate_bps),

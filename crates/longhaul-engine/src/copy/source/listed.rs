@@ -103,12 +103,12 @@ impl<S: WalkSink> Walk<'_, S> {
                 Err(error) if error.raw_os_error() == Some(LOOP) => {
                     self.sink.failed(
                         &base.join(name),
-                        "what is above it is a link, and -l keeps links",
+                        "a directory above it is a symbolic link, and links are kept",
                     )?;
                     return Ok(false);
                 }
                 Ok(_) => {
-                    self.sink.failed(&base.join(name), "what is above it is not a directory")?;
+                    self.sink.failed(&base.join(name), "a part of its path is not a directory")?;
                     return Ok(false);
                 }
                 Err(error) => {

@@ -106,7 +106,7 @@ impl Above {
             None => {
                 let (handle, metadata) = reopen()?;
                 if metadata.identity != level.identity {
-                    return Err(io::Error::other("the directory above it was exchanged"));
+                    return Err(io::Error::other("a directory above it was replaced"));
                 }
                 handle
             }

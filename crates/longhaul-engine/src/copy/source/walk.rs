@@ -156,7 +156,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             return self.directory(found, announced, Path::new(""));
         }
         let Some(name) = path.file_name() else {
-            return self.sink.failed(path, "it has no name of its own; add '/.' for its contents");
+            return self.sink.failed(
+                path,
+                "the path ends without a name; add '/.' to copy the \
+                contents",
+            );
         };
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
@@ -401,10 +405,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 }
 
-const OWN_TARGET: &str = "it is the target of this copy, or holds it";
-pub(super) const RESERVED_CHILD: &str = "it is a file of longhaul's own";
-const RESERVED_ROOT: &str = "it is a file of longhaul's own; rename it to copy it";
-const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
+const OWN_TARGET: &str = "it is the target of this copy, or contains the target";
+pub(super) const RESERVED_CHILD: &str = "it is one of longhaul's own files";
+const RESERVED_ROOT: &str = "it is one of longhaul's own files; rename it to copy it";
+const NEEDS_RECURSIVE: &str = "it is a directory, and the copy is not recursive";
 
 impl SourceRoot {
     /// Returns whether `path` means the contents of a directory: `.`, `dir/.`, `..`.

@@ -178,7 +178,7 @@ fn the_same_copy_twice_at_once_is_refused() {
         let stop = AtomicBool::new(true);
         let second = world.pull_until(&["data"], "data", &options(), &stop);
         let Err(EngineError::Refused { reason, .. }) = second else { panic!("{second:?}") };
-        assert!(reason.contains("under way"), "{reason}");
+        assert!(reason.contains("already running"), "{reason}");
     });
 }
 
