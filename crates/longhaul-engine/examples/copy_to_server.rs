@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::{RefusalKind, Service};
-use longhaul_engine::copy::{self, CopySecret, Lifeline, Progress, SourcePlan, SourceRoot, Tree};
+use longhaul_engine::copy::{
+    self, CopyProgress, CopySecret, Reconnect, SourcePlan, SourceRoot, Tree,
+};
 use longhaul_engine::serve::{InProcess, Services};
 use longhaul_engine::session::ServedSession;
 
@@ -40,11 +42,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(session)
     };
     let secret = CopySecret::random();
-    let line =
-        Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost: &|_| (), secret: &secret };
+    let line = Reconnect {
+        connect: &mut connect,
+        give_up: Duration::ZERO,
+        lost: &|_| (),
+        secret: &secret,
+    };
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Path(source)] };
     let options = CopyOptions { recursive: true, ..CopyOptions::default() };
-    let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+    let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
     let result = copy::push(line, &plan, Path::new("."), &options, &progress, &stop)?;
     servers.into_iter().for_each(InProcess::finish);
     let summary = result.summary;

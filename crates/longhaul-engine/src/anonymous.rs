@@ -35,7 +35,7 @@ impl AnonymousPool {
     }
 
     /// Returns whether an anonymous client waits for a place.
-    pub(crate) fn others_wait(&self) -> bool {
+    pub(crate) fn is_contended(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 

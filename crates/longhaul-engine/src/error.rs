@@ -18,7 +18,7 @@ pub enum EngineError {
     #[error("'{0}' is not an address: expected HOST, HOST:PORT or [IPV6]:PORT")]
     Address(String),
     /// The name has no address.
-    #[error("cannot find the host '{host}'; check the name")]
+    #[error("cannot resolve the host name '{host}'")]
     Resolve {
         /// The name as given.
         host: String,
@@ -67,16 +67,15 @@ pub enum EngineError {
     },
     /// The server closed the connection before the handshake was finished.
     #[error("{peer} {reason}")]
-    TurnedAway {
+    HandshakeRefusal {
         /// Host and port.
         peer: String,
         /// The reason.
-        reason: TurnedAway,
+        reason: HandshakeRefusal,
     },
     /// The server's key is not the one recorded for it.
     #[error(
-        "the key of {host} has changed: known is {known}, offered {offered}; if that is right, \
-         remove its line from {}", .file.display()
+        "the key of {host} changed from {known} to {offered}; {} has the known key", .file.display()
     )]
     KeyChanged {
         /// Host and port.
@@ -101,18 +100,15 @@ pub enum EngineError {
     BadKey(PathBuf),
     /// A private key is encrypted, and nobody gave its passphrase.
     #[error(
-        "{path} is encrypted and no passphrase was given; run this in a terminal, set \
-         LONGHAUL_ASKPASS to a program that prints it, or give the key to an ssh-agent \
-         (ssh-add {path})", path = .0.display()
+        "{path} is encrypted, and no passphrase is available", path = .0.display()
     )]
     Locked(PathBuf),
     /// The passphrase of a private key is wrong.
-    #[error("the passphrase of {} is another; try again", .0.display())]
+    #[error("wrong passphrase for {}", .0.display())]
     WrongPassphrase(PathBuf),
     /// The identity is a public key, and no agent has the private half.
     #[error(
-        "{} is a public key, and no ssh-agent has the private half of {fingerprint}; set \
-         SSH_AUTH_SOCK, and add the key with ssh-add", .path.display()
+        "{} is a public key, and no ssh-agent has the private key of {fingerprint}", .path.display()
     )]
     NoAgentKey {
         /// The identity file.
@@ -144,7 +140,7 @@ pub enum EngineError {
         option: String,
     },
     /// The program's own files need a home directory.
-    #[error("no directory for the identity key; set HOME or XDG_CONFIG_HOME")]
+    #[error("no directory for the identity key")]
     NoConfigDir,
     /// A session was ended because its key is no longer valid.
     #[error("ended the session of {peer}: {lapse}")]
@@ -180,6 +176,16 @@ pub enum EngineError {
         /// The violation.
         what: &'static str,
     },
+    /// The source of a copy announced an invalid entry.
+    #[error("{peer} broke the protocol: {violation} {entry}")]
+    InvalidEntry {
+        /// Host and port.
+        peer: String,
+        /// The number of the entry.
+        entry: u64,
+        /// The violation.
+        violation: EntryViolation,
+    },
     /// A data connection failed.
     #[error("data connection {stream} failed")]
     Data {
@@ -199,8 +205,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// The data to write do not fit.
-    #[error("the copy needs {needs}, and {free} are free in {}{}; make room and give the same \
-             command again", .path.display(), kept(*.keeps))]
+    #[error("the copy needs {needs}, and {free} are free in {}{}", .path.display(), kept(*.reserve))]
     NoSpace {
         /// The directory.
         path: PathBuf,
@@ -209,13 +214,10 @@ pub enum EngineError {
         /// The bytes that are free.
         free: Bytes,
         /// The bytes of these that stay free.
-        keeps: Bytes,
+        reserve: Bytes,
     },
     /// A client's files would take more than the quota of its key.
-    #[error(
-        "the copy needs {needs}, and {left} are left of this key's quota of {limit}; delete \
-             files there, or ask for a larger quota, and give the same command again"
-    )]
+    #[error("the copy needs {needs}, and {left} are left of this key's quota of {limit}")]
     OverQuota {
         /// The bytes that do not fit.
         needs: Bytes,
@@ -274,6 +276,32 @@ pub enum EngineError {
     Interrupted,
 }
 
+/// A violation of the protocol in the announcement of an entry. The texts end before its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EntryViolation {
+    /// The path is absolute or contains `..`.
+    #[error("path outside the target in entry")]
+    PathOutside,
+    /// The announced entries exceed the memory of a copy.
+    #[error("too much memory for the entries up to entry")]
+    TooMuchMemory,
+    /// The target is described, but it is not the copied directory.
+    #[error("attributes of a target that is not copied in entry")]
+    NotTheTarget,
+    /// A hard link names a file that was not announced.
+    #[error("link to a file that was not announced in entry")]
+    LinkToUnannounced,
+    /// A hole is not inside the file.
+    #[error("hole outside the file of entry")]
+    HoleOutside,
+    /// The number is not the next one.
+    #[error("entry number out of sequence:")]
+    OutOfSequence,
+    /// The length of a stream was announced twice, or data exceed it.
+    #[error("duplicate end-of-stream for entry")]
+    DuplicateEnd,
+}
+
 /// The step of the peer that an end of a copy waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
@@ -297,13 +325,13 @@ impl std::fmt::Display for WaitsFor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let files = |count: usize| if count == 1 { "file" } else { "files" };
         match *self {
-            WaitsFor::Wanted => f.write_str("say which files it wants"),
+            WaitsFor::Wanted => f.write_str("request files"),
             WaitsFor::TakeData => f.write_str("take data"),
             WaitsFor::Confirm(0) => f.write_str("report that the copy is complete"),
             WaitsFor::Confirm(count) => {
                 write!(f, "report {count} {} in place", files(count))
             }
-            WaitsFor::Announce => f.write_str("announce what it sends"),
+            WaitsFor::Announce => f.write_str("announce more files or the end"),
             WaitsFor::Send(count) => write!(f, "send the data of {count} {}", files(count)),
             WaitsFor::GoOn => f.write_str("go on"),
             WaitsFor::Check => f.write_str("read files"),
@@ -313,29 +341,23 @@ impl std::fmt::Display for WaitsFor {
 
 /// The reason why a server closed a connection before the end of the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TurnedAway {
+pub enum HandshakeRefusal {
     /// It has too many connections that are not authenticated.
-    #[error("has too many connections that are not authenticated yet; try again in a few seconds")]
+    #[error("has too many unauthenticated connections")]
     Crowded,
     /// The client's address has a penalty.
-    #[error(
-        "refuses connections from this address for a while, after failed ones from it; try again \
-         in some minutes, at most ten"
-    )]
+    #[error("refuses connections from this address after failed attempts")]
     Penalty,
     /// The server gave no reason.
-    #[error(
-        "closed the connection during the handshake: it has too many connections, or is not \
-         'longhaul serve'; try again in a few seconds"
-    )]
+    #[error("closed the connection during the TLS handshake")]
     Closed,
 }
 
 /// Returns the part of a sentence that names a reserve.
-fn kept(keeps: Bytes) -> String {
-    match keeps.get() {
+fn kept(reserve: Bytes) -> String {
+    match reserve.get() {
         0 => String::new(),
-        _ => format!(", of which {keeps} stay free"),
+        _ => format!(", of which {reserve} stay free"),
     }
 }
 
@@ -352,7 +374,7 @@ impl EngineError {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::Data { .. } => true,
             EngineError::Control { source, .. } => {
                 matches!(source, FrameError::Closed | FrameError::Io(_))
@@ -360,6 +382,11 @@ impl EngineError {
             EngineError::Failed { again, .. } => *again,
             _ => false,
         }
+    }
+
+    /// Returns whether the peer violated the protocol.
+    pub(crate) fn is_violation(&self) -> bool {
+        matches!(self, EngineError::Protocol { .. } | EngineError::InvalidEntry { .. })
     }
 
     /// Returns the error for the message by which a peer aborted a copy.

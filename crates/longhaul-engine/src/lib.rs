@@ -52,7 +52,7 @@ mod share;
 pub mod test;
 
 pub use anonymous::AnonymousPool;
-pub use error::{EngineError, Result, TurnedAway, WaitsFor};
+pub use error::{EngineError, EntryViolation, HandshakeRefusal, Result, WaitsFor};
 
 /// Divides time limits: fuzz targets wait for many of them.
 pub(crate) const HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };

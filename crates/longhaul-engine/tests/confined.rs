@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result;
-use longhaul_engine::serve::{ClientLimits, Event, Host, Listener, Reach, Services};
+use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServeEvent, ServerKeys, Services};
 use longhaul_engine::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, connect,
@@ -53,7 +53,7 @@ impl Services for Compromised {
         session.sender.send(&outcome)
     }
 
-    fn log(&self, _: Event) {}
+    fn log(&self, _: ServeEvent) {}
 }
 
 /// The server: its root is `root` in `dir`, its keys are in `config`.
@@ -72,7 +72,7 @@ fn serve(dir: &Path, confined: bool) {
         confine_files(&reach.rules()).expect("this test needs a kernel with Landlock");
     }
     println!("{}", listener.address().port());
-    let host = Arc::new(Host { identity, authorised });
+    let host = Arc::new(ServerKeys { identity, authorised });
     let stop = AtomicBool::new(false);
     listener.run(host, Arc::new(Compromised), ClientLimits::default(), false, &stop);
 }

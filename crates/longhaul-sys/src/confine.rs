@@ -26,7 +26,7 @@ fn only_thread() -> io::Result<()> {
 
 /// A user and a group to which a process started as root can switch permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct UserAccount {
     /// The user's name, which determines the supplementary groups; `None` for a numeric id without
     /// an entry.
     name: Option<CString>,
@@ -36,7 +36,7 @@ pub struct Account {
 
 /// The reason why a text is not a valid account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccountError {
+pub enum UserAccountError {
     /// The user does not exist.
     #[error("there is no user '{0}'")]
     NoUser(String),
@@ -51,17 +51,17 @@ pub enum AccountError {
     Root(String),
 }
 
-impl Account {
+impl UserAccount {
     /// Looks up the account `USER[:GROUP]`, each part a name or a number.
     ///
     /// # Errors
     /// The account does not exist or is root.
-    pub fn find(text: &str) -> Result<Self, AccountError> {
+    pub fn find(text: &str) -> Result<Self, UserAccountError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (text, None),
         };
-        let no_user = || AccountError::NoUser(user.to_owned());
+        let no_user = || UserAccountError::NoUser(user.to_owned());
         let by_name = users::account(user);
         let entry = by_name.or_else(|| users::account(&users::user_name(user.parse().ok()?)?));
         let (name, uid, own) = match entry {
@@ -71,13 +71,13 @@ impl Account {
         let gid = match group {
             Some(group) => users::group_id(group)
                 .or_else(|| number(group))
-                .ok_or_else(|| AccountError::NoGroup(group.to_owned()))?,
-            None => own.ok_or(AccountError::GroupMissing(uid))?,
+                .ok_or_else(|| UserAccountError::NoGroup(group.to_owned()))?,
+            None => own.ok_or(UserAccountError::GroupMissing(uid))?,
         };
         if uid == 0 || gid == 0 {
-            return Err(AccountError::Root(text.to_owned()));
+            return Err(UserAccountError::Root(text.to_owned()));
         }
-        Ok(Account { name, uid, gid })
+        Ok(UserAccount { name, uid, gid })
     }
 
     /// Returns the user id.
@@ -295,29 +295,29 @@ mod tests {
 
     #[test]
     fn accounts_are_names_or_numbers_and_never_root() {
-        let nobody = Account::find("nobody").unwrap();
-        assert_eq!(Account::find(&nobody.uid.to_string()), Ok(nobody.clone()));
+        let nobody = UserAccount::find("nobody").unwrap();
+        assert_eq!(UserAccount::find(&nobody.uid.to_string()), Ok(nobody.clone()));
         assert!(nobody.uid() > 0 && nobody.name.is_some());
-        let bare = Account::find("3999999999:3999999998").unwrap();
+        let bare = UserAccount::find("3999999999:3999999998").unwrap();
         assert_eq!((bare.uid, bare.gid, bare.name), (3_999_999_999, 3_999_999_998, None));
         for (text, error) in [
-            ("no such user", AccountError::NoUser("no such user".into())),
-            ("", AccountError::NoUser(String::new())),
-            ("4294967295:1", AccountError::NoUser("4294967295".into())),
-            ("nobody:no such group", AccountError::NoGroup("no such group".into())),
-            ("3999999999", AccountError::GroupMissing(3_999_999_999)),
-            ("root", AccountError::Root("root".into())),
-            ("0", AccountError::Root("0".into())),
-            ("nobody:root", AccountError::Root("nobody:root".into())),
+            ("no such user", UserAccountError::NoUser("no such user".into())),
+            ("", UserAccountError::NoUser(String::new())),
+            ("4294967295:1", UserAccountError::NoUser("4294967295".into())),
+            ("nobody:no such group", UserAccountError::NoGroup("no such group".into())),
+            ("3999999999", UserAccountError::GroupMissing(3_999_999_999)),
+            ("root", UserAccountError::Root("root".into())),
+            ("0", UserAccountError::Root("0".into())),
+            ("nobody:root", UserAccountError::Root("nobody:root".into())),
         ] {
-            assert_eq!(Account::find(text), Err(error), "{text}");
+            assert_eq!(UserAccount::find(text), Err(error), "{text}");
         }
     }
 
     #[test]
     fn a_process_with_threads_keeps_its_user() {
         // The process of a test has other threads.
-        let error = Account::find("nobody").unwrap().assume().unwrap_err();
+        let error = UserAccount::find("nobody").unwrap().assume().unwrap_err();
         assert!(error.to_string().contains("threads, not one"), "{error}");
     }
 

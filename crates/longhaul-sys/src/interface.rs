@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::netlink::{Attributes, Netlink, Request};
+use crate::netlink::{NestedAttributes, Netlink, Request};
 
 /// A network interface.
 #[derive(Debug)]
@@ -37,12 +37,12 @@ pub fn create_pair(
     structure.extend(libc::IFF_NOARP.to_ne_bytes());
     structure.extend(libc::IFF_NOARP.to_ne_bytes());
     let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    let peer = Attributes::new(&[0; 16])
+    let peer = NestedAttributes::new(&[0; 16])
         .with(libc::IFLA_IFNAME, &named(peer))
         .with(libc::IFLA_MTU, &mtu.to_ne_bytes())
         .with(libc::IFLA_NET_NS_FD, &other.as_raw_fd().to_ne_bytes());
-    let data = Attributes::new(&[]).with(VETH_INFO_PEER, peer.bytes());
-    let info = Attributes::new(&[])
+    let data = NestedAttributes::new(&[]).with(VETH_INFO_PEER, peer.bytes());
+    let info = NestedAttributes::new(&[])
         .with(libc::IFLA_INFO_KIND, b"veth")
         .with(libc::IFLA_INFO_DATA, data.bytes());
     let request = Request::new(libc::RTM_NEWLINK, flags, &structure)

@@ -124,7 +124,7 @@ pub struct InitHandle {
     /// A socket whose other end only the first process has. It reaches its end of file before the
     /// kernel kills the other processes of the namespace. `process` becomes readable only after
     /// each of them has been waited for.
-    life: OwnedFd,
+    liveness: OwnedFd,
 }
 
 impl Init {
@@ -148,7 +148,7 @@ impl Init {
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
         ours.read_exact(&mut [0])?;
         let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Init { pid, handle: InitHandle { process, life: ours.into() } })
+        Ok(Init { pid, handle: InitHandle { process, liveness: ours.into() } })
     }
 
     /// Returns a handle to the process.
@@ -176,7 +176,7 @@ impl InitHandle {
     /// # Errors
     /// The process has too many open files.
     pub fn try_clone(&self) -> io::Result<InitHandle> {
-        Ok(InitHandle { process: self.process.try_clone()?, life: self.life.try_clone()? })
+        Ok(InitHandle { process: self.process.try_clone()?, liveness: self.liveness.try_clone()? })
     }
 
     /// Returns the process for [`join`].
@@ -185,14 +185,14 @@ impl InitHandle {
     }
 
     /// Returns a descriptor that becomes readable when the process ends.
-    pub fn life(&self) -> BorrowedFd<'_> {
-        self.life.as_fd()
+    pub fn liveness(&self) -> BorrowedFd<'_> {
+        self.liveness.as_fd()
     }
 
     /// Returns whether the process has ended. The result is true at the latest when the kernel has
     /// killed another process of the namespace because of that end.
     pub fn has_ended(&self) -> bool {
-        crate::poll::readable(self.life(), Duration::ZERO)
+        crate::poll::readable(self.liveness(), Duration::ZERO)
     }
 
     /// Waits for the exit status of the process for at most `limit`, without reaping it. Returns

@@ -85,11 +85,11 @@ fn chain(answer: &[u8], header: usize) -> Option<InputChain> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::Attributes;
+    use crate::netlink::NestedAttributes;
 
     fn answer(hook: u32) -> Vec<u8> {
-        let at = Attributes::new(&[]).with(1, &hook.to_be_bytes()).with(2, &[0; 4]);
-        Attributes::new(&[1, 0, 0, 0])
+        let at = NestedAttributes::new(&[]).with(1, &hook.to_be_bytes()).with(2, &[0; 4]);
+        NestedAttributes::new(&[1, 0, 0, 0])
             .with(1, b"filter\0")
             .with(3, b"input\0")
             .with(4 | 0x8000, at.bytes())

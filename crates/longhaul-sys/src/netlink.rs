@@ -116,13 +116,13 @@ impl Request {
 
 /// Attributes inside an attribute, after a fixed structure.
 #[derive(Debug)]
-pub(crate) struct Attributes {
+pub(crate) struct NestedAttributes {
     bytes: Vec<u8>,
 }
 
-impl Attributes {
+impl NestedAttributes {
     pub(crate) fn new(structure: &[u8]) -> Self {
-        Attributes { bytes: structure.to_vec() }
+        NestedAttributes { bytes: structure.to_vec() }
     }
 
     /// Adds an attribute.
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn attributes_are_found_again() {
-        let bytes = Attributes::new(&[]).with(3, b"wan0\0").with(1 | 0x8000, &[7]);
+        let bytes = NestedAttributes::new(&[]).with(3, b"wan0\0").with(1 | 0x8000, &[7]);
         let found: Vec<_> = attributes(bytes.bytes()).collect();
         assert_eq!(found, [(3, &b"wan0\0"[..]), (1, &[7])]);
         assert_eq!(attribute(bytes.bytes(), 1), Some(&[7][..]));

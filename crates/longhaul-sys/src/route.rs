@@ -10,7 +10,7 @@ use crate::netlink::{Netlink, Request, attribute};
 
 /// The route of packets to a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct HostRoute {
     /// The outgoing interface.
     pub interface: String,
     /// The MTU of the route in bytes, configured or learnt from the path; `None` if it is the
@@ -22,7 +22,7 @@ pub struct Route {
 ///
 /// # Errors
 /// There is no route.
-pub fn route_to(to: IpAddr) -> io::Result<Route> {
+pub fn route_to(to: IpAddr) -> io::Result<HostRoute> {
     const RTAX_MTU: u16 = 2; // include/uapi/linux/rtnetlink.h
     let (family, octets) = interface::family_and_octets(to);
     let bits = octets.len() as u8 * 8;
@@ -37,7 +37,7 @@ pub fn route_to(to: IpAddr) -> io::Result<Route> {
     let index = attribute(route, libc::RTA_OIF).and_then(number).ok_or(io::ErrorKind::NotFound)?;
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     let interface = rustix::net::netdevice::index_to_name(&socket, index)?;
-    Ok(Route {
+    Ok(HostRoute {
         interface,
         mtu: attribute(metrics, RTAX_MTU).and_then(number).filter(|mtu| *mtu > 0),
     })

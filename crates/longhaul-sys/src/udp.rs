@@ -63,7 +63,7 @@ pub fn report_send_drops(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel rejects the option.
-pub fn tell_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
+pub fn enable_destination(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     } else {
@@ -185,7 +185,7 @@ const RECEIVE_CONTROL_WORDS: usize = 16;
 
 /// One datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct UdpBatch {
     /// The number of payload bytes in the buffer.
     pub bytes: usize,
     /// The payload bytes of each datagram; the last may be shorter.
@@ -200,8 +200,8 @@ pub struct Received {
 /// # Errors
 /// The kernel's error: `WouldBlock` at the timeout, `ConnectionRefused` if the peer has no socket
 /// at that port.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
-    let mut found = Received { bytes: 0, segment_bytes: 0, drops: None };
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<UdpBatch> {
+    let mut found = UdpBatch { bytes: 0, segment_bytes: 0, drops: None };
     found.bytes = message(socket, buffer, None, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
@@ -229,7 +229,7 @@ pub struct Addressed {
     pub bytes: usize,
     /// The source address.
     pub from: SocketAddr,
-    /// The local destination address of the datagram; `None` without [`tell_destination`].
+    /// The local destination address of the datagram; `None` without [`enable_destination`].
     pub to: Option<IpAddr>,
 }
 
@@ -375,7 +375,7 @@ mod tests {
             assert_eq!(near.send(&[7; 2500]).unwrap(), 2500);
             let mut buffer = [0; 65536];
             let found = receive(&far, &mut buffer).unwrap();
-            assert_eq!(found, Received { bytes: 2500, segment_bytes: 1000, drops: None });
+            assert_eq!(found, UdpBatch { bytes: 2500, segment_bytes: 1000, drops: None });
             near.send(&[7; 3]).unwrap();
             let found = receive(&far, &mut buffer).unwrap();
             assert_eq!((found.bytes, found.segment_bytes), (3, 3));
@@ -401,8 +401,8 @@ mod tests {
     #[test]
     fn a_datagram_has_its_source_and_destination() {
         let door = UdpSocket::bind("[::]:0").unwrap();
-        tell_destination(&door, true).unwrap();
-        tell_destination(&door, false).unwrap();
+        enable_destination(&door, true).unwrap();
+        enable_destination(&door, false).unwrap();
         let port = door.local_addr().unwrap().port();
         for (local, ip) in [("127.0.0.2:0", "127.0.0.3"), ("[::1]:0", "::1")] {
             let ip: IpAddr = ip.parse().unwrap();

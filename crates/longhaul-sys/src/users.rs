@@ -29,21 +29,21 @@ pub fn user_id(name: &str) -> Option<u32> {
 }
 
 /// The parts of a user's entry that are needed to run as that user.
-pub(crate) struct Entry {
+pub(crate) struct PasswdEntry {
     pub(crate) name: CString,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
 /// Returns the entry of the user with this name.
-pub(crate) fn account(name: &str) -> Option<Entry> {
+pub(crate) fn account(name: &str) -> Option<PasswdEntry> {
     let name = CString::new(name).ok()?;
     // SAFETY: as above.
     record(|entry, buffer, found| unsafe {
         libc::getpwnam_r(name.as_ptr(), entry, buffer.as_mut_ptr().cast(), buffer.len(), found)
     })
     .map(|(entry, _buffer): (libc::passwd, _)| (entry.pw_uid, entry.pw_gid))
-    .map(|(uid, gid)| Entry { name, uid, gid })
+    .map(|(uid, gid)| PasswdEntry { name, uid, gid })
 }
 
 /// Returns the name of the group with this id.
@@ -65,17 +65,17 @@ pub fn group_id(name: &str) -> Option<u32> {
     .map(|(entry, _buffer): (libc::group, _)| entry.gr_gid)
 }
 
-/// Calls `look` with a growing buffer until the record fits. The buffer contains the record's texts
+/// Calls `lookup` with a growing buffer until the record fits. The buffer contains the record's texts
 /// and lives as long as the record.
 fn record<T>(
-    look: impl Fn(*mut T, &mut Vec<u8>, *mut *mut T) -> libc::c_int,
+    lookup: impl Fn(*mut T, &mut Vec<u8>, *mut *mut T) -> libc::c_int,
 ) -> Option<(T, Vec<u8>)> {
     let mut bytes = RECORD_START_BYTES;
     loop {
         let mut buffer = vec![0; bytes];
         let mut entry = MaybeUninit::<T>::uninit();
         let mut found = std::ptr::null_mut();
-        match look(entry.as_mut_ptr(), &mut buffer, &mut found) {
+        match lookup(entry.as_mut_ptr(), &mut buffer, &mut found) {
             0 if found.is_null() => return None,
             // SAFETY: the call found a record and has filled the entry in.
             0 => return Some((unsafe { entry.assume_init() }, buffer)),

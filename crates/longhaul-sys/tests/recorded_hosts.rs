@@ -5,10 +5,10 @@ use std::time::Duration;
 use longhaul_core::doctor::{HostFacts, Target, examine};
 use longhaul_core::result::{Finding, FindingValue, Measurement, TargetSource, Verdict};
 use longhaul_core::units::parse_span;
-use longhaul_sys::doctor::{Query, Source, read_facts};
+use longhaul_sys::doctor::{FactSource, Query, read_facts};
 
 fn facts(recording: &str, disk: &str) -> HostFacts {
-    let source = Source::recorded(recording.parse().unwrap());
+    let source = FactSource::recorded(recording.parse().unwrap());
     read_facts(&source, &Query { disks: vec![disk.to_owned()], ..Query::default() })
 }
 
@@ -228,7 +228,7 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
         disks: vec![env!("CARGO_MANIFEST_DIR").to_owned(), "/no/such/directory".to_owned()],
     };
     let target = target("10G", "10ms");
-    let (begun, source) = (std::time::Instant::now(), Source::host());
+    let (begun, source) = (std::time::Instant::now(), FactSource::host());
     let found = examine(&read_facts(&source, &query), &[], &target);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     let route = finding(&found, "path_route");
@@ -240,6 +240,6 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
     assert_eq!(missing[0].verdict, Verdict::Unseen);
 
     let recording = source.recording().to_string();
-    let again = Source::recorded(recording.parse().unwrap());
+    let again = FactSource::recorded(recording.parse().unwrap());
     assert_eq!(examine(&read_facts(&again, &query), &[], &target), found);
 }

@@ -67,9 +67,10 @@ impl From<EngineError> for Coded {
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::InvalidEntry { .. }
             | EngineError::Failed { .. }
             | EngineError::Stalled { .. }
             | EngineError::Data { .. } => UNREACHABLE,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use longhaul_core::units::Rate;
-use longhaul_engine::copy::Progress;
+use longhaul_engine::copy::CopyProgress;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
@@ -69,7 +69,7 @@ impl Throttle {
     ///
     /// # Errors
     /// The kernel refuses a handler.
-    pub(crate) fn start(progress: Arc<Progress>) -> io::Result<Self> {
+    pub(crate) fn start(progress: Arc<CopyProgress>) -> io::Result<Self> {
         let mut signals = Signals::new([SIGUSR1, SIGUSR2])?;
         let handle = signals.handle();
         let thread = thread::spawn(move || {

@@ -107,7 +107,7 @@ impl Topology {
 
     /// Returns a descriptor per site that becomes readable when the first process of the site ends.
     pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sites.iter().map(|site| site.init().life())
+        self.sites.iter().map(|site| site.init().liveness())
     }
 
     /// Checks that the first process of every site runs. Without it the site has no processes, and

@@ -74,7 +74,7 @@ impl<'a, const N: usize> Gauge<'a, N> {
     }
 
     /// The shares of the time since the last look that each stage worked.
-    pub(crate) fn look(&mut self) -> [Option<f64>; N] {
+    pub(crate) fn sample(&mut self) -> [Option<f64>; N] {
         let elapsed = self.at.elapsed();
         self.at = Instant::now();
         let busy = self.clocks.map(StageClock::busy);
@@ -133,7 +133,7 @@ impl Watched {
     }
 
     /// The CPU time since then, and its utilisation if the thread lives.
-    fn look(&self) -> Option<(Duration, Option<BusyThread>)> {
+    fn sample(&self) -> Option<(Duration, Option<BusyThread>)> {
         let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
         let life = self.since.elapsed();
         let percent = |time: Duration| (100.0 * time.as_secs_f64() / life.as_secs_f64()).min(100.0);
@@ -183,7 +183,7 @@ impl CpuMeter {
         let done = work();
         let mut running = lock(&self.running);
         running.retain(|other| other.clock != watched.clock);
-        if let Some((used, busy)) = watched.look() {
+        if let Some((used, busy)) = watched.sample() {
             let mut ended = lock(&self.ended);
             ended.used += used;
             ended.busiest = busier(ended.busiest, busy);
@@ -202,8 +202,8 @@ impl CpuMeter {
     pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);
-        let looks = running.iter().filter_map(Watched::look);
-        let whole = looks.fold((ended.used, ended.busiest), |(sum, busiest), (used, busy)| {
+        let used = running.iter().filter_map(Watched::sample);
+        let whole = used.fold((ended.used, ended.busiest), |(sum, busiest), (used, busy)| {
             (sum + used, busier(busiest, busy))
         });
         let cpu_seconds = whole.0.as_secs_f64();

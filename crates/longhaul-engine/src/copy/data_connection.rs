@@ -24,7 +24,7 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
-use crate::session::{Direction, KeyRate, StreamKey};
+use crate::session::{KeyRate, RateDirection, StreamKey};
 
 /// The length of an AES-GCM tag.
 pub(super) const TAG_BYTES: usize = 16;
@@ -101,7 +101,7 @@ impl BlockSender {
     }
 
     /// The same, which shares a rate with others.
-    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+    pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockSender { rate, ..self }
     }
 
@@ -156,7 +156,7 @@ impl BlockSender {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
             if let Some(rate) = &self.rate {
-                rate.take(Direction::Out, segment.len());
+                rate.take(RateDirection::Out, segment.len());
             }
             let start = Instant::now();
             let tag = match self.protection {
@@ -247,7 +247,7 @@ impl BlockReceiver {
     }
 
     /// The same, which shares a rate with others.
-    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+    pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockReceiver { rate, ..self }
     }
 
@@ -303,7 +303,7 @@ impl BlockReceiver {
         for start in (0..length).step_by(SEGMENT_BYTES) {
             let end = length.min(start + SEGMENT_BYTES);
             if let Some(rate) = &self.rate {
-                rate.take(Direction::In, end - start);
+                rate.take(RateDirection::In, end - start);
             }
             match self.protection {
                 Protection::Sealed => {

@@ -60,13 +60,13 @@ impl FileDigest {
     }
 
     /// Begins a run of bytes at `offset`; `size` is the file's, if it is known.
-    pub(super) fn run(&self, offset: u64, size: Option<u64>) -> Run {
+    pub(super) fn run(&self, offset: u64, size: Option<u64>) -> DigestRun {
         let (piece, single, values) = (None, None, Vec::new());
-        Run { step: self.step, size, at: offset, piece, single, values }
+        DigestRun { step: self.step, size, at: offset, piece, single, values }
     }
 
     /// Adds the pieces that lie whole in `run`.
-    pub(super) fn take(&self, mut run: Run) {
+    pub(super) fn take(&self, mut run: DigestRun) {
         // A file of unknown size can end within its last piece.
         if run.size.is_none() {
             run.end_piece();
@@ -117,7 +117,7 @@ impl FileDigest {
 }
 
 /// Consecutive bytes of a file, whose complete pieces become part of its digest.
-pub(super) struct Run {
+pub(super) struct DigestRun {
     step: u64,
     size: Option<u64>,
     at: u64,
@@ -127,7 +127,7 @@ pub(super) struct Run {
     values: Vec<(u64, ChainingValue)>,
 }
 
-impl Run {
+impl DigestRun {
     /// Adds the next bytes.
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -48,19 +48,20 @@ mod watchdog;
 
 pub use check::{check, check_far};
 pub use client::{
-    CopySecret, Ends, FarFiles, IntoItself, Landing, Lifeline, between, check_apart, pull, push,
+    CopySecret, FetchTarget, Reconnect, RemoteFiles, SelfCopy, ThirdPartyEnds, between,
+    check_apart, pull, push,
 };
 #[doc(hidden)]
 pub use data_connection::BlockSender;
 pub(crate) use disk::DIRECT_FROM_BYTES;
 pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
-pub use progress::Progress;
+pub use progress::CopyProgress;
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};
 pub(crate) use sink::{WRITERS, reserve_of};
-pub use source::{Feed, Pour, SourcePlan, SourceRoot, read_names};
-pub(crate) use source::{forget, look, read};
+pub use source::{Feed, SourcePlan, SourceRoot, StreamReader, read_names};
+pub(crate) use source::{forget, read, sample_source};
 pub use tree::Tree;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::lock::lock;
 
 /// The progress of a copy, which the engine updates and any thread can read.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct CopyProgress {
     pub(super) total_bytes: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
     /// The moved bytes that an earlier session or attempt had left.
@@ -29,7 +29,7 @@ pub struct Progress {
     began: Mutex<Option<Instant>>,
 }
 
-impl Progress {
+impl CopyProgress {
     /// Resets the counters for a new session.
     pub(super) fn begin(&self) {
         for counter in [

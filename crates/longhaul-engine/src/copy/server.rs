@@ -20,7 +20,7 @@ use super::channels::Channels;
 use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
-use super::progress::Progress;
+use super::progress::CopyProgress;
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
@@ -79,9 +79,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     }
     let names = names_of(&request, &mut receiver)?;
     let client_left = receiver.peer_check();
-    let gives_up = || stop.load(Ordering::Relaxed) || client_left();
+    let is_over = || stop.load(Ordering::Relaxed) || client_left();
     let planned =
-        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &gives_up));
+        within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &is_over));
     let task = match planned {
         Ok(task) => task,
         Err((kind, reason)) => {
@@ -89,7 +89,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
-    let asks = matches!(&task, Task::Receive(sink, _) if sink.asks());
+    let wanted_first = matches!(&task, Task::Receive(sink, _) if sink.wanted_first());
     let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
         &task;
     if options.nice {
@@ -110,14 +110,14 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             Ok(dialled) => Some(dialled),
             Err(error) => {
                 let kind = RefusalKind::Unreachable;
-                let reason = format!("it cannot reach the target: {}", chain(&error));
+                let reason = format!("cannot reach the target: {}", chain(&error));
                 sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
                 return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
             }
         },
         _ => None,
     };
-    sender.send(&CopyReply::Ready { asks, rereads: true })?;
+    sender.send(&CopyReply::Ready { asks: wanted_first, rereads: true })?;
     let streams = match dialled {
         Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
         None => {
@@ -132,8 +132,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
             }
         }
     };
-    let link = Channels { sender, receiver, streams: streams.sharing(rate) };
-    let progress = Progress::default();
+    let link = Channels { sender, receiver, streams: streams.with_shared_rate(rate) };
+    let progress = CopyProgress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
     record.note(|work| {
@@ -154,7 +154,7 @@ struct Copied {
     limit: Option<CopyLimit>,
 }
 
-fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> Result<Copied> {
+fn carry(task: Task, link: Channels, progress: &CopyProgress, stop: &AtomicBool) -> Result<Copied> {
     match task {
         Task::Receive(sink, options) => {
             let done = sink.run(link, &options, progress, stop)?;
@@ -174,15 +174,17 @@ fn carry(task: Task, link: Channels, progress: &Progress, stop: &AtomicBool) -> 
 fn note_request(request: &CopyRequest, record: &WorkRecord) {
     let path = |path| Path::new(OsStr::from_bytes(FilePath::as_bytes(path)));
     match request {
-        CopyRequest::Receive { target, .. } => record.asked(Operation::Put, [path(target)]),
-        CopyRequest::Send { paths, .. } => record.asked(Operation::Get, paths.iter().map(path)),
+        CopyRequest::Receive { target, .. } => record.note_request(Operation::Put, [path(target)]),
+        CopyRequest::Send { paths, .. } => {
+            record.note_request(Operation::Get, paths.iter().map(path))
+        }
         CopyRequest::Forward { paths, to, .. } => {
-            record.asked(Operation::Forward, paths.iter().map(path));
+            record.note_request(Operation::Forward, paths.iter().map(path));
             let first = to.addresses.iter().take(ADDRESSES_NOTED).map(ToString::to_string);
             record.with_other(first.collect::<Vec<_>>().join(","));
         }
         CopyRequest::Check { manifest, dir, .. } => {
-            record.asked(Operation::Check, [manifest].into_iter().chain(dir).map(path));
+            record.note_request(Operation::Check, [manifest].into_iter().chain(dir).map(path));
         }
     }
 }
@@ -224,9 +226,7 @@ fn within_quota(
     let root = tree.clone();
     let count = Box::new(move || stored_bytes(&root));
     let begun = QuotaUse::begin(quota, count).map_err(|error| {
-        let reason = format!(
-            "it refuses uploads of this key, because it cannot count the files of its quota: {error}"
-        );
+        let reason = format!("cannot count the files of this key's quota: {error}");
         (RefusalKind::Files, reason)
     })?;
     Ok(tree.clone().with_quota(Some(begun)))
@@ -236,7 +236,7 @@ fn plan(
     request: CopyRequest,
     names: Option<Vec<PathBuf>>,
     tree: &Tree,
-    gives_up: &dyn Fn() -> bool,
+    is_over: &dyn Fn() -> bool,
 ) -> std::result::Result<Task, (RefusalKind, String)> {
     let path = |path: &FilePath| Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
     match request {
@@ -246,24 +246,24 @@ fn plan(
             check_write(tree.rights(), &options)?;
             let destination = Destination::place(tree, &path(&target), top, &key, &options)
                 .map_err(|error| (RefusalKind::Files, error.to_string()))?;
-            let sink = Sink::open(destination, &key, &options, gives_up)
+            let sink = Sink::open(destination, &key, &options, is_over)
                 .map_err(|busy| (RefusalKind::Files, busy.to_string()))?;
             Ok(Task::Receive(Box::new(sink), options))
         }
-        CopyRequest::Send { paths, asks, key, options, .. } => {
+        CopyRequest::Send { paths, asks: wanted_first, key, options, .. } => {
             let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Send(plan, SourceTerms { asks, key }, options))
+            Ok(Task::Send(plan, SourceTerms { wanted_first, key }, options))
         }
-        CopyRequest::Forward { paths, asks, key, options, to, .. } => {
+        CopyRequest::Forward { paths, asks: wanted_first, key, options, to, .. } => {
             let options = bounded(options);
             check(&options)?;
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {
-                let reason = "it does not send to others than the client".to_owned();
+                let reason = "third-party copies are disabled".to_owned();
                 return Err((RefusalKind::NotAuthorised, reason));
             }
             if to.addresses.len() > ADDRESSES_LIMIT {
@@ -271,7 +271,7 @@ fn plan(
             }
             let roots = roots(&paths, names)?;
             let plan = SourcePlan { tree: tree.clone(), roots };
-            Ok(Task::Forward(plan, SourceTerms { asks, key }, options, to))
+            Ok(Task::Forward(plan, SourceTerms { wanted_first, key }, options, to))
         }
         // Answered before.
         CopyRequest::Check { .. } => Err((RefusalKind::Invalid, "not a copy".to_owned())),
@@ -310,10 +310,13 @@ fn check_write(
     // Each of these would reveal or change existing files, or leave a trap for the owner of the
     // box.
     if tree.asks_first() || tree.delete.is_some() {
-        return refuse("the server takes only new files; remove --update, --delete and --dry-run");
+        return refuse("the server accepts only new files: no updates, no deletion and no dry run");
     }
     if tree.owner != OwnerMode::Ignore || tree.xattrs || tree.manifest.is_some() {
-        return refuse("the server keeps only modes and times; remove -a and --manifest");
+        return refuse(
+            "the server keeps only modes and times: no owners, no attributes and no \
+            manifest",
+        );
     }
     Ok(())
 }
@@ -336,12 +339,15 @@ pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKi
     }
     let streams = first_streams(options);
     if !(1..=STREAM_LIMIT).contains(&streams) {
-        return invalid(format!("{streams} streams; 1 to {STREAM_LIMIT} are served"));
+        return invalid(format!("{streams} streams; the server accepts 1 to {STREAM_LIMIT}"));
     }
     let block = options.block_bytes;
     let aligned = block.get().is_multiple_of(longhaul_sys::memory::DIRECT_ALIGN as u64);
     if block == Bytes::new(0) || block > BLOCK_LIMIT || !aligned {
-        return invalid(format!("blocks of {block}; whole pages up to {BLOCK_LIMIT} are served"));
+        return invalid(format!(
+            "blocks of {block}; the server accepts whole pages up to \
+            {BLOCK_LIMIT}"
+        ));
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ fn stored_until(root: &Tree, deadline: Instant) -> Result<u64, CountError> {
                 return Err(CountError(format!("more than {DIRS_LIMIT} directories wait")));
             }
             let found =
-                look(&dir, &name).map_err(|error| cannot_read(&path.join(&name), &error))?;
+                lookup_name(&dir, &name).map_err(|error| cannot_read(&path.join(&name), &error))?;
             let found = match found {
                 Some((FileType::Directory, ..)) => {
                     waiting.push(path.join(name));
@@ -73,7 +73,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> CountError {
 /// The type of a file, its bytes on the disk, the number of its names, and its device and inode.
 type FoundName = (FileType, u64, u64, (u64, u64));
 
-fn look(dir: &OwnedFd, name: &Path) -> io::Result<Option<FoundName>> {
+fn lookup_name(dir: &OwnedFd, name: &Path) -> io::Result<Option<FoundName>> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
     Ok(there(stat)?.map(|stat| {
         let kind = FileType::from_raw_mode(stat.st_mode);

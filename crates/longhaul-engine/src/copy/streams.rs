@@ -67,7 +67,7 @@ impl Streams {
     }
 
     /// The same, whose connections share a rate with others.
-    pub(super) fn sharing(self, rate: Option<Arc<KeyRate>>) -> Self {
+    pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         Streams { rate, ..self }
     }
 
@@ -94,7 +94,7 @@ impl Streams {
     }
 
     /// Returns whether this end opens the connections.
-    pub(super) fn dials(&self) -> bool {
+    pub(super) fn opens_connections(&self) -> bool {
         matches!(self.more, More::Dial(_))
     }
 
@@ -121,7 +121,7 @@ impl Streams {
         protection: Protection,
     ) -> BlockSender {
         BlockSender::new(socket, &self.secret.stream_key(stream), protection)
-            .sharing(self.rate.clone())
+            .with_shared_rate(self.rate.clone())
     }
 
     /// The receiving end of connection `stream`.
@@ -132,22 +132,22 @@ impl Streams {
         protection: Protection,
     ) -> BlockReceiver {
         BlockReceiver::new(socket, &self.secret.stream_key(stream), protection)
-            .sharing(self.rate.clone())
+            .with_shared_rate(self.rate.clone())
     }
 
-    /// Hands further connections to `take` until `over`, `had` being there. A client opens all that
+    /// Hands further connections to `take` until `over`, `opened` being there. A client opens all that
     /// are `wanted` at once, in one round trip, and no more once one has failed: the copy does with
     /// what it has. A number that was used before is refused: its key has been used as well.
     pub(super) fn more(
         &self,
-        had: u32,
+        opened: u32,
         cancel: &Cancel,
         over: impl Fn() -> bool,
         wanted: impl Fn() -> u32,
         mut take: impl FnMut(u32, TcpStream),
     ) {
-        let mut next = had;
-        let mut used: HashSet<u32> = (0..had).collect();
+        let mut next = opened;
+        let mut used: HashSet<u32> = (0..opened).collect();
         let mut refused = false;
         while !over() {
             let arrived = match &self.more {

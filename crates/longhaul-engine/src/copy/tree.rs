@@ -245,12 +245,12 @@ impl Tree {
 
     /// Metadata of `path`, links followed as far as the tree allows.
     pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        Ok(self.look(path, true)?.1)
+        Ok(self.lookup(path, true)?.1)
     }
 
     /// A handle on `path`, or on the link that it is unless links are to be followed, and its
     /// metadata.
-    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+    pub(super) fn lookup(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = self.open(path, OFlags::PATH | nofollow, Mode::empty())?;
         let metadata = Metadata::of(&fstat(&fd)?);

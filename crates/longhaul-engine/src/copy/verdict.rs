@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(CopyLimit::SinkCpu));
         assert_eq!(limit(&busy(near.clone()), &far, Some(2.0), None), Some(CopyLimit::Cpu));
         assert_eq!(limit(&near, &far, Some(1.0), None), Some(CopyLimit::Cpu), "100 % of one core");
-        let asked = Some(Rate::from_bps(1_050_000_000));
-        assert_eq!(limit(&near, &far, None, asked), Some(CopyLimit::Rate));
+        let requested = Some(Rate::from_bps(1_050_000_000));
+        assert_eq!(limit(&near, &far, None, requested), Some(CopyLimit::Rate));
     }
 }

@@ -81,7 +81,7 @@ impl Watchdog {
     }
 
     /// Counts a message of the sink: any other than a report without progress is a step.
-    pub(super) fn hear(&self, message: &SinkMessage) {
+    pub(super) fn note_message(&self, message: &SinkMessage) {
         let SinkMessage::Progress {
             written_bytes, checked_bytes, stages, done, stream_blocks, ..
         } = message
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn a_server_has_a_limit() {
-        let asked = |ms| bounded(CopyOptions { give_up_ms: ms, ..CopyOptions::default() });
-        assert_eq!(patience(&asked(None)), DEFAULT);
-        assert_eq!(patience(&asked(Some(7))), Duration::from_millis(7));
-        assert_eq!(patience(&asked(Some(u64::MAX))), SERVER_LIMIT);
+        let requested = |ms| bounded(CopyOptions { give_up_ms: ms, ..CopyOptions::default() });
+        assert_eq!(patience(&requested(None)), DEFAULT);
+        assert_eq!(patience(&requested(Some(7))), Duration::from_millis(7));
+        assert_eq!(patience(&requested(Some(u64::MAX))), SERVER_LIMIT);
     }
 }

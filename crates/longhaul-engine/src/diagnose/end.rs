@@ -12,7 +12,7 @@ use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder};
 
-use super::local_end::{LocalEnd, Opened, Role};
+use super::local_end::{LocalEnd, OpenedLocalEnd, Role};
 use super::write::Writing;
 use crate::copy::Tree;
 use crate::copy::tree::wire_path;
@@ -48,7 +48,7 @@ impl EndWorker {
     /// Opens the end at this host.
     pub(super) fn local(role: &Role, options: &CopyOptions) -> OpenedEnd {
         let opened = LocalEnd::open(&Tree::anywhere(), role, options);
-        let Opened { local_end, view, sample, failure } = opened;
+        let OpenedLocalEnd { local_end, view, sample, failure } = opened;
         let failure = failure.map(|error| chain(&error));
         OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, sample, failure }
     }
@@ -137,9 +137,9 @@ impl EndWorker {
     }
 
     /// Returns the load of the host since the last call; `None` if the server cannot report it.
-    pub(super) fn look(&mut self) -> Option<HostUse> {
+    pub(super) fn sample(&mut self) -> Option<HostUse> {
         match self {
-            EndWorker::Local(end) => Some(end.look()),
+            EndWorker::Local(end) => Some(end.sample()),
             EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::Look) {
                 Ok(DiagnoseEvent::Looked(used)) => Some(used),
                 _ => None,
@@ -183,7 +183,7 @@ impl RemoteEnd {
         let peer = self.sender.peer().to_owned();
         match event {
             DiagnoseEvent::Failed { reason } => EngineError::Failed { peer, reason, again: false },
-            _ => EngineError::Protocol { peer, what: "it answered out of turn" },
+            _ => EngineError::Protocol { peer, what: "it sent an unexpected answer" },
         }
     }
 }

@@ -10,12 +10,12 @@ use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport, TargetSource};
 use longhaul_core::units::Rate;
 use longhaul_sys::cpu::HostTimes;
-use longhaul_sys::doctor::{Query, Source, read_facts};
+use longhaul_sys::doctor::{FactSource, Query, read_facts};
 use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
 use super::write::{Writing, write};
-use crate::copy::{SourcePlan, SourceRoot, Tree, forget, look, read};
+use crate::copy::{SourcePlan, SourceRoot, Tree, forget, read, sample_source};
 use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
 use crate::session::{DEFAULT_PORT, Throttle};
@@ -36,7 +36,7 @@ pub(super) enum Role {
 pub(super) struct LocalEnd {
     plan: SourcePlan,
     scratch: Option<Scratch>,
-    watch: HostWatch,
+    watch: HostLoadWatch,
     /// The directory's path as the system knows it.
     directory: String,
     /// The directory's path as the client named it.
@@ -44,7 +44,7 @@ pub(super) struct LocalEnd {
 }
 
 /// A local end that was opened, with the first examination of its host.
-pub(super) struct Opened {
+pub(super) struct OpenedLocalEnd {
     pub(super) local_end: LocalEnd,
     pub(super) view: EndView,
     pub(super) sample: Option<SampleReport>,
@@ -55,7 +55,7 @@ pub(super) struct Opened {
 impl LocalEnd {
     /// Examines the host and the files to copy, or creates a directory to write to. After a failure
     /// the host can still be examined.
-    pub(super) fn open(tree: &Tree, role: &Role, options: &CopyOptions) -> Opened {
+    pub(super) fn open(tree: &Tree, role: &Role, options: &CopyOptions) -> OpenedLocalEnd {
         let (directory, paths) = match role {
             Role::Source(paths) => (paths.first().map(|path| directory_of(tree, path)), &paths[..]),
             Role::Sink(target) => (target.as_ref().map(|path| directory_of(tree, path)), &[][..]),
@@ -73,7 +73,7 @@ impl LocalEnd {
         let mut note = |error| failure = Some(error);
         let sample = match role {
             Role::Source(paths) if !paths.is_empty() => {
-                look(&plan, options).map_err(&mut note).ok()
+                sample_source(&plan, options).map_err(&mut note).ok()
             }
             _ => None,
         };
@@ -81,12 +81,12 @@ impl LocalEnd {
             Role::Sink(Some(target)) => Scratch::make(tree, target).map_err(&mut note).ok(),
             _ => None,
         };
-        let mut view = see(&directory);
+        let mut view = examine_host(&directory);
         view.directory.clone_from(&shown);
         view.free_bytes = free;
-        let watch = HostWatch::new();
+        let watch = HostLoadWatch::new();
         let local_end = LocalEnd { plan, scratch, watch, directory, shown };
-        Opened { local_end, view, sample, failure }
+        OpenedLocalEnd { local_end, view, sample, failure }
     }
 
     pub(super) fn read(
@@ -116,13 +116,13 @@ impl LocalEnd {
         self.scratch.as_mut().ok_or_else(nowhere)?.fresh()
     }
 
-    pub(super) fn look(&mut self) -> HostUse {
-        self.watch.look()
+    pub(super) fn sample(&mut self) -> HostUse {
+        self.watch.sample()
     }
 
     /// Returns the findings of `longhaul doctor` for this rate and round-trip time.
     pub(super) fn examine(&self, rate: Rate, rtt: Duration) -> Vec<Finding> {
-        let facts = read_facts(&Source::host(), &query(&self.directory));
+        let facts = read_facts(&FactSource::host(), &query(&self.directory));
         let target = Target {
             rate,
             rate_from: TargetSource::Measured,
@@ -157,8 +157,8 @@ fn query(directory: &str) -> Query {
 }
 
 /// Examines the host and the disk under `directory`.
-fn see(directory: &str) -> EndView {
-    let facts = read_facts(&Source::host(), &query(directory));
+fn examine_host(directory: &str) -> EndView {
+    let facts = read_facts(&FactSource::host(), &query(directory));
     let disk = facts.disks.first();
     let of = |get: fn(&DiskFacts) -> Option<String>| disk.and_then(get);
     let [memory_copy_bps, seal_bps] = core_speeds(CORE_TIME);
@@ -176,16 +176,16 @@ fn see(directory: &str) -> EndView {
 }
 
 /// Samples the load of this host.
-pub(super) struct HostWatch {
+pub(super) struct HostLoadWatch {
     at: Instant,
     times: Option<HostTimes>,
     cores: Vec<(u32, CoreTimes)>,
     throttled: Option<Duration>,
 }
 
-impl HostWatch {
+impl HostLoadWatch {
     pub(super) fn new() -> Self {
-        HostWatch {
+        HostLoadWatch {
             at: Instant::now(),
             times: HostTimes::now().ok(),
             cores: core_times(),
@@ -194,8 +194,8 @@ impl HostWatch {
     }
 
     /// Returns the load since the last call.
-    pub(super) fn look(&mut self) -> HostUse {
-        let before = std::mem::replace(self, HostWatch::new());
+    pub(super) fn sample(&mut self) -> HostUse {
+        let before = std::mem::replace(self, HostLoadWatch::new());
         let seconds = (self.at - before.at).as_secs_f64().max(1e-3);
         let shares = self.times.zip(before.times);
         let interrupts = self.cores.iter().map(|(core, now)| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::units::{Bytes, Rate};
 
-use crate::copy::Progress;
+use crate::copy::CopyProgress;
 use crate::lock::lock;
 
 /// The interval between two samples; a sink reports its progress several times a second.
@@ -66,7 +66,7 @@ pub(super) struct Pace {
 /// the copy has noted in `opened` that its session is open. Reports the present rate to `on`
 /// repeatedly. `rtt` is the round-trip time of the path.
 pub(super) fn follow<T>(
-    (progress, opened): (&Progress, &Opened),
+    (progress, opened): (&CopyProgress, &Opened),
     (limit, rtt): (Duration, Duration),
     stop: &AtomicBool,
     on: &(dyn Fn(Rate) + Sync),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_stopped_when_its_time_is_up() {
-        let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+        let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
         let opened = Opened::default();
         let (copy, none) = ((&progress, &opened), Duration::ZERO);
         let (limit, opening) = (Duration::from_millis(60), Duration::from_millis(120));

@@ -194,7 +194,7 @@ impl Runner<'_> {
             Ok(measured) => {
                 let hosts = [&mut self.source, &mut self.sink];
                 let [source_host, sink_host] =
-                    hosts.map(|worker| worker.as_mut().and_then(EndWorker::look));
+                    hosts.map(|worker| worker.as_mut().and_then(EndWorker::sample));
                 let seconds = match measured.seconds {
                     0.0 => begun.elapsed().as_secs_f64(),
                     seconds => seconds,
@@ -322,8 +322,8 @@ impl Runner<'_> {
     }
 
     fn keep(&mut self, step: DiagnosisStep, round: StepRound) {
-        let told = round.reason.as_ref().map(|reason| reason.facts.rtt_min_ms);
-        if let Some(rtt) = told.filter(|rtt| *rtt > 0.0) {
+        let rtt_ms = round.reason.as_ref().map(|reason| reason.facts.rtt_min_ms);
+        if let Some(rtt) = rtt_ms.filter(|rtt| *rtt > 0.0) {
             let least = self.outcome.rtt_ms.map_or(rtt, |known| known.min(rtt));
             self.outcome.rtt_ms = Some(least);
             self.steps.rtt = Duration::try_from_secs_f64(least / 1e3).ok();
@@ -397,9 +397,5 @@ impl Runner<'_> {
 }
 
 fn unseen(what: &str) -> EngineError {
-    EngineError::Failed {
-        peer: what.to_owned(),
-        reason: "it could not be reached, see above".to_owned(),
-        again: false,
-    }
+    EngineError::Failed { peer: what.to_owned(), reason: "not reachable".to_owned(), again: false }
 }

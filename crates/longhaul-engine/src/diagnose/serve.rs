@@ -14,7 +14,7 @@ use longhaul_core::wire::{
     DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder, FilePath, RefusalKind,
 };
 
-use super::local_end::{LocalEnd, Opened, Role};
+use super::local_end::{LocalEnd, OpenedLocalEnd, Role};
 use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
@@ -40,10 +40,14 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let DiagnoseOrder::Open { sources, target, options } = receiver.receive()? else {
-        return Err(EngineError::Protocol { peer, what: "it did not say which end this is" });
+        return Err(EngineError::Protocol {
+            peer,
+            what: "its first message is not the \
+            description of this end",
+        });
     };
     let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
-    record.asked(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
+    record.note_request(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
     let role = match target {
         Some(target) => {
             Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
@@ -56,7 +60,8 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
-    let Opened { mut local_end, view, sample, failure } = LocalEnd::open(tree, &role, &options);
+    let OpenedLocalEnd { mut local_end, view, sample, failure } =
+        LocalEnd::open(tree, &role, &options);
     let failure = failure.map(|error| chain(&error));
     sender.send(&DiagnoseEvent::Opened { view: Box::new(view), sample, failure })?;
     receiver.set_timeout(Some(SILENCE_LIMIT))?;
@@ -77,7 +82,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         let done = loop {
             match waiting.recv_timeout(Duration::from_millis(100)) {
                 Ok(order) => {
-                    let event = obey(&mut local_end, order, rate.as_ref(), gone)
+                    let event = execute(&mut local_end, order, rate.as_ref(), gone)
                         .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
                     note(&record, &event);
                     if let Err(error) = sender.send(&event) {
@@ -129,7 +134,7 @@ fn allowed(tree: &Tree, role: &Role, quota: bool) -> std::result::Result<(), Str
             Err("this key may not remove what a diagnosis would write".to_owned())
         }
         Role::Sink(Some(_)) if quota => {
-            Err("this key has a quota, and a diagnosis would write beside it".to_owned())
+            Err("this key has a quota, which does not count the files of a diagnosis".to_owned())
         }
         _ => Ok(()),
     }
@@ -144,7 +149,7 @@ fn seconds(seconds: f64) -> Duration {
 }
 
 /// Executes one order. Reading and writing reserve half of the key's `rate`.
-fn obey(
+fn execute(
     local_end: &mut LocalEnd,
     order: DiagnoseOrder,
     rate: Option<&Arc<KeyRate>>,
@@ -163,7 +168,7 @@ fn obey(
     let rate = reserved.as_ref().map(Reserved::rate);
     Ok(match order {
         DiagnoseOrder::Open { .. } => {
-            let what = "it said twice which end this is";
+            let what = "it described this end twice";
             return Err(EngineError::Protocol { peer: "the client".to_owned(), what });
         }
         DiagnoseOrder::Read { options, seconds: time } => {
@@ -179,7 +184,7 @@ fn obey(
             DiagnoseEvent::Forgotten
         }
         DiagnoseOrder::Fresh => DiagnoseEvent::Fresh { path: wire_path(&local_end.fresh()?) },
-        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.look()),
+        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.sample()),
         DiagnoseOrder::Examine { rate_bps, rtt_ms } => {
             DiagnoseEvent::Findings(local_end.examine(rate_bps, seconds(rtt_ms / 1e3)))
         }

@@ -16,8 +16,8 @@ use super::pace::{Opened, Pace, follow};
 use super::plan::{CopyDirection, DiagnosePlan, Openers};
 use super::write::Writing;
 use crate::copy::{
-    self, CopySecret, DIRECT_FROM_BYTES, FarFiles, Landing, Lifeline, Progress, SourcePlan,
-    SourceRoot, Tree, between, pull, push,
+    self, CopyProgress, CopySecret, DIRECT_FROM_BYTES, FetchTarget, Reconnect, RemoteFiles,
+    SourcePlan, SourceRoot, Tree, between, pull, push,
 };
 use crate::error::{EngineError, Result};
 use crate::session::Session;
@@ -88,8 +88,7 @@ impl StepRunner<'_> {
             CopyDirection::Between(None) => Err(EngineError::Refused {
                 peer: "the source's host".to_owned(),
                 kind: RefusalKind::Invalid,
-                reason: "it tests against servers alone; give both ends as lh://HOST/PATH"
-                    .to_owned(),
+                reason: "the test runs only between servers".to_owned(),
             }),
             CopyDirection::Between(Some(sink)) => {
                 let session = self.openers.open(End::Sender, Service::ThirdParty)?;
@@ -126,7 +125,7 @@ impl StepRunner<'_> {
         };
         let rtt = self.rtt.unwrap_or_default();
         let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
-        let (progress, opened) = (Progress::default(), Opened::default());
+        let (progress, opened) = (CopyProgress::default(), Opened::default());
         let target = target.unwrap_or_else(|| "/dev/null".into());
         let (outcome, pace) = follow((&progress, &opened), (limit, rtt), self.stop, on, |enough| {
             self.one(&target, &options, (&progress, &opened), enough)
@@ -145,13 +144,13 @@ impl StepRunner<'_> {
         &mut self,
         target: &Path,
         options: &CopyOptions,
-        (progress, opened): (&Progress, &Opened),
+        (progress, opened): (&CopyProgress, &Opened),
         enough: &AtomicBool,
     ) -> Result<CopyResult> {
         // Without a source path the bytes come from memory.
         let path = self.plan.source.clone().unwrap_or_else(|| "memory".into());
         let (way, openers) = (&self.plan.way, &mut *self.openers);
-        let files = FarFiles { paths: std::slice::from_ref(&path), names: None };
+        let files = RemoteFiles { paths: std::slice::from_ref(&path), names: None };
         // A step is never resumed, so its secret is random.
         let secret = CopySecret::random();
         if let CopyDirection::Between(_) = way {
@@ -161,14 +160,14 @@ impl StepRunner<'_> {
             let mut from =
                 || openers.borrow_mut().open(End::Sender, Service::Copy).inspect(|_| opened.note());
             let line = line(&mut to, &secret);
-            let ends = copy::Ends { source: &mut from, files, target };
+            let ends = copy::ThirdPartyEnds { source: &mut from, files, target };
             return between(line, ends, options, progress, &|_| (), enough);
         }
         let mut connect = || openers.open(way.other(), Service::Copy).inspect(|_| opened.note());
         let line = line(&mut connect, &secret);
         match way {
             CopyDirection::Pull => {
-                pull(line, files, Landing::Path(target), options, progress, enough)
+                pull(line, files, FetchTarget::Path(target), options, progress, enough)
             }
             _ => {
                 let roots = vec![SourceRoot::Path(path.clone())];
@@ -183,8 +182,8 @@ impl StepRunner<'_> {
 fn line<'a>(
     connect: &'a mut dyn FnMut() -> Result<Session>,
     secret: &'a CopySecret,
-) -> Lifeline<'a> {
-    Lifeline { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
+) -> Reconnect<'a> {
+    Reconnect { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
 }
 
 /// Returns the block size for a copy of `bytes`, at most `most`. A short copy needs smaller blocks

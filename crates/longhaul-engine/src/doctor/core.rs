@@ -14,7 +14,7 @@ const MEMORY_BYTES: usize = 128 << 20;
 const SEGMENT_BYTES: usize = 128 << 10;
 
 /// One kind of work.
-pub(super) struct Work {
+pub(super) struct CoreTask {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     note: &'static str,
@@ -23,14 +23,14 @@ pub(super) struct Work {
 }
 
 /// All kinds of work.
-pub(super) const WORKS: &[Work] = &[
-    Work {
+pub(super) const WORKS: &[CoreTask] = &[
+    CoreTask {
         name: "memory_copy",
         title: "memory, copied by one core",
         note: "128 MiB to another 128 MiB; each byte is read once and written once",
         run: copy_memory,
     },
-    Work {
+    CoreTask {
         name: "blake3",
         title: "BLAKE3, one core",
         note: "the digests of cp and its manifests",
@@ -40,26 +40,26 @@ pub(super) const WORKS: &[Work] = &[
             })
         },
     },
-    Work {
+    CoreTask {
         name: "xxh3",
         title: "XXH3-128, one core",
-        note: "what verifies the blocks of cp --cleartext",
+        note: "the digests of blocks in cleartext copies",
         run: |time| {
             over_a_segment(time, |segment| {
                 std::hint::black_box(twox_hash::XxHash3_128::oneshot(segment));
             })
         },
     },
-    Work {
+    CoreTask {
         name: "aes_256_gcm",
         title: "AES-256-GCM, one core",
-        note: "what seals the blocks of cp, and verifies them",
+        note: "the encryption and verification of blocks",
         run: seal,
     },
 ];
 
 /// Measures `work` for `time`.
-pub(super) fn measure(work: &Work, time: Duration) -> Measurement {
+pub(super) fn measure(work: &CoreTask, time: Duration) -> Measurement {
     let (bytes, elapsed) = (work.run)(time);
     measured(work.name, work.title, bytes, elapsed, work.note)
 }

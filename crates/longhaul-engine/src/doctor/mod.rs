@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn a_host_is_measured_and_no_file_remains() {
         let dir = tempfile::tempdir().unwrap();
-        let mut said = 0;
+        let mut reports = 0;
         let path = dir.path().to_owned();
-        let all = measure(&[path], &AtomicBool::new(false), |_| said += 1);
+        let all = measure(&[path], &AtomicBool::new(false), |_| reports += 1);
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         let expected = [
             "memory_copy",
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(names, expected);
         assert!(all.iter().all(|one| one.throughput_bps.is_some()), "{all:?}");
         assert!(all.iter().all(|one| one.throughput_bps.unwrap().bps() > 0), "{all:?}");
-        assert_eq!(said, 6);
+        assert_eq!(reports, 6);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

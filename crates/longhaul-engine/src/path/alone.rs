@@ -10,14 +10,14 @@ use longhaul_core::result::{
     Hops, MtuProof, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured,
 };
 
-use super::ask::Ask;
 use super::client::{USUAL_MTU, empty, not_by_icmp, patience};
 use super::echo::{gentle_trips, round_trips};
+use super::probe_socket::ProbeSocket;
 use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
 
-/// The first questions, which show whether the host answers.
+/// The first probes, which show whether the host answers.
 const FIRST_TRIPS: u32 = 5;
 /// The interval between them, because hosts limit their answers.
 const FIRST_PACE: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ pub fn run_without_server(
         (PathPart::Hops, "the hops on the way back"),
     ] {
         if plan.wants(part) {
-            let why = "it takes 'longhaul serve' there".to_owned();
+            let why = "only a server can measure it".to_owned();
             result.unmeasured.push(Unmeasured { part, what: what.to_owned(), why });
         }
     }
@@ -78,7 +78,7 @@ struct Alone<'a, N> {
 
 impl<N: FnMut(&str)> Alone<'_, N> {
     fn run(&mut self, mut closed: ClosedPort) {
-        (self.note)("asking whether the host answers");
+        (self.note)("checking that the host answers");
         let mut echo = self.answering_echo();
         let closed_answers = self.answers(&mut closed);
         if self.plan.wants(PathPart::Mtu) {
@@ -92,7 +92,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 self.unmeasured(
                     PathPart::Mtu,
                     "path MTU by UDP",
-                    "the host does not say that a UDP port is closed",
+                    "the host does not report closed UDP ports",
                 );
             }
         }
@@ -103,7 +103,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 None => self.handshakes(),
             }
             if self.result.rtt.is_none() && closed_answers {
-                // Hosts answer a few questions per second of one sender.
+                // Hosts answer a few probes per second of one sender.
                 let plan = PathPlan {
                     echoes: FIRST_TRIPS,
                     echo_interval: Duration::from_secs(2),
@@ -147,7 +147,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         None
     }
 
-    fn answers(&mut self, prober: &mut impl Ask) -> bool {
+    fn answers(&mut self, prober: &mut impl ProbeSocket) -> bool {
         let least = prober.least_bytes();
         let trips =
             round_trips(prober, &[least], FIRST_TRIPS, FIRST_PACE, FIRST_PATIENCE, self.stop);
@@ -158,21 +158,21 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         answers
     }
 
-    fn mtu(&mut self, prober: &mut impl Ask) {
+    fn mtu(&mut self, prober: &mut impl ProbeSocket) {
         match mtu::prove(prober, self.patience, self.stop) {
             Ok(proof @ MtuProof { bytes: Some(_), .. }) => self.result.forward.mtu.push(proof),
-            Ok(_) => self.unmeasured(PathPart::Mtu, "path MTU", "nothing was answered"),
+            Ok(_) => self.unmeasured(PathPart::Mtu, "path MTU", "no answer"),
             Err(error) => self.unmeasured(PathPart::Mtu, "path MTU", error.to_string()),
         }
     }
 
-    fn rtt(&mut self, prober: &mut impl Ask, plan: PathPlan) {
+    fn rtt(&mut self, prober: &mut impl ProbeSocket, plan: PathPlan) {
         let full = self.result.forward.mtu_bytes().unwrap_or(USUAL_MTU);
         let sizes = [prober.least_bytes(), full];
         let trips = gentle_trips(prober, sizes, &plan, self.patience, self.stop);
         let mut figures = trips
             .into_iter()
-            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
+            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.sent, trips.times_ms));
         let (small, full) = (figures.next().flatten(), figures.next().flatten());
         if small.is_some() || full.is_some() {
             self.result.rtt = Some(RttFigures { by: prober.prober(), small, full });
@@ -234,7 +234,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
             Ok(segments) => self.result.forward.tcp = Some(segments),
             Err(error) => {
                 let port = self.address.port();
-                let why = format!("no connection to port {port}: {error}; try an open one with -p");
+                let why = format!("no connection to port {port}: {error}");
                 self.unmeasured(PathPart::Mtu, "TCP's segments", why);
             }
         }

@@ -16,13 +16,15 @@ use longhaul_core::wire::{PathEvent, PathOrder};
 use longhaul_sys::clock;
 use longhaul_sys::probe::now_nanos;
 
-use super::ask::Ask;
 use super::echo::{Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
+use super::probe_socket::ProbeSocket;
 use super::probers::Echo;
 use super::{hops, mtu, stream, tcp, trains};
 use crate::error::{EngineError, Result};
-use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session, SessionSecret};
+use crate::session::{
+    ControlReceiver, ControlSender, DataDialer, DataRoute, Session, SessionSecret,
+};
 use crate::test::STEP_LIMIT;
 
 /// The first round trips, from which the time limit for answers follows.
@@ -145,8 +147,10 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         receiver.set_timeout(Some(STEP_LIMIT))?;
         let seconds = plan.probe_time.as_secs_f64();
         let accepted = ask(&sender, &mut receiver, &PathOrder::Begin { seconds })?;
-        let PathEvent::Accepted { clock, boot } = accepted else { return out_of_turn(&sender) };
-        let socket = dialer.open_flow(0, &Route::default(), |_| Ok(()))?;
+        let PathEvent::Accepted { clock, boot } = accepted else {
+            return unexpected_message(&sender);
+        };
+        let socket = dialer.open_flow(0, &DataRoute::default(), |_| Ok(()))?;
         let address = socket.peer_addr().map(|peer| peer.ip());
         let local = socket.local_addr().map(|local| local.ip()).ok();
         expect(&mut receiver, &PathEvent::Ready)?;
@@ -177,7 +181,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     /// Measures all parts in turn. A part that fails is named, and the next begins unless the
     /// server is gone.
     fn run(&mut self) {
-        (self.note)("finding out how long an answer takes");
+        (self.note)("measuring the time of an answer");
         self.first_trips();
         for part in PathPart::ALL {
             if !self.plan.wants(part) || self.stopped() {
@@ -230,12 +234,12 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         }
         let mut figures = trips
             .into_iter()
-            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.asked, trips.times_ms));
+            .map(|trips| RoundTrips::of(trips.packet_bytes, trips.sent, trips.times_ms));
         let (small, full) = (figures.next().flatten(), figures.next().flatten());
         for (what, missing) in [("small", small.is_none()), ("full-size", full.is_none())] {
             if missing && !self.stopped() {
                 let what = format!("round trips of {what} packets");
-                self.unmeasured(PathPart::Rtt, what, "none was answered");
+                self.unmeasured(PathPart::Rtt, what, "no answer");
             }
         }
         if small.is_some() || full.is_some() {
@@ -254,7 +258,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         self.result.forward.mtu.push(ours?);
         match theirs? {
             PathEvent::Mtu(proof) => self.result.reverse.mtu.push(proof),
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         self.icmp_mtu();
         self.tcp()
@@ -276,7 +280,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     }
 
     fn tcp(&mut self) -> Result<()> {
-        (self.note)("looking at TCP's segments");
+        (self.note)("measuring TCP's segments");
         self.sender.send(&PathOrder::Tcp)?;
         let ours = self.dialer.open(0, |_| Ok(())).and_then(|stream| {
             tcp::exchange(&stream).map_err(|source| EngineError::Data { stream: 0, source })
@@ -289,7 +293,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         }
         match theirs {
             Ok(PathEvent::Tcp(segments)) => self.result.reverse.tcp = Some(segments),
-            Ok(_) => return out_of_turn(&self.sender),
+            Ok(_) => return unexpected_message(&self.sender),
             Err(error @ EngineError::Failed { .. }) => {
                 self.unmeasured(PathPart::Mtu, "path MTU by TCP back", chain(&error));
             }
@@ -308,7 +312,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
                 hops.list.truncate(self.plan.most_hops.into());
                 self.result.reverse.hops = Some(hops);
             }
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         for (way, hops) in
             [("there", &self.result.forward.hops), ("back", &self.result.reverse.hops)]
@@ -344,11 +348,12 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         let spec = self.stream();
         let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
         if let Some(mtu) = ways.into_iter().flatten().min().filter(|mtu| spec.packet_bytes > *mtu) {
-            let why = format!("probes of {} bytes (-l) do not pass: {mtu} do", spec.packet_bytes);
-            self.unmeasured(PathPart::Loss, "loss and its kin", why);
+            let why =
+                format!("probes of {} bytes do not pass: the path MTU is {mtu}", spec.packet_bytes);
+            self.unmeasured(PathPart::Loss, "loss, duplication, reordering and jitter", why);
             return Ok(());
         }
-        (self.note)("looking for loss, both ways");
+        (self.note)("measuring loss, both ways");
         self.sender.send(&PathOrder::Send(spec))?;
         let (stop, sender) = (self.stop, &self.sender);
         let ours = stream::send(&self.flow, &spec, || stop.load(Ordering::Acquire))
@@ -365,14 +370,14 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
             PathEvent::Counted(figures) => {
                 self.result.forward.probes = Some((*figures).checked());
             }
-            _ => return out_of_turn(&self.sender),
+            _ => return unexpected_message(&self.sender),
         }
         match theirs? {
             PathEvent::Sent(sent) => {
                 self.result.reverse.probes = Some(self.flow.count(sent.datagrams, sent.dropped));
                 Ok(())
             }
-            _ => out_of_turn(&self.sender),
+            _ => unexpected_message(&self.sender),
         }
     }
 
@@ -410,7 +415,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
         client.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
         match client.awaited(STEP_LIMIT)? {
             PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
-            _ => out_of_turn(&client.sender),
+            _ => unexpected_message(&client.sender),
         }
     }
 }
@@ -425,7 +430,7 @@ impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
         let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
         let sent = match client.awaited(time + STEP_LIMIT)? {
             PathEvent::SentTrains { trains } => trains,
-            _ => return out_of_turn(&client.sender),
+            _ => return unexpected_message(&client.sender),
         };
         client.settle(spec);
         Ok(trains::Trains { sent, arrived: client.flow.take_arrivals(spec.trains) })
@@ -462,14 +467,14 @@ fn expect(receiver: &mut ControlReceiver, expected: &PathEvent) -> Result<()> {
         event if event == *expected => Ok(()),
         _ => {
             let peer = receiver.peer().to_owned();
-            Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+            Err(EngineError::Protocol { peer, what: "it sent an unexpected answer" })
         }
     }
 }
 
-fn out_of_turn<T>(sender: &ControlSender) -> Result<T> {
+fn unexpected_message<T>(sender: &ControlSender) -> Result<T> {
     let peer = sender.peer().to_owned();
-    Err(EngineError::Protocol { peer, what: "it answered out of turn" })
+    Err(EngineError::Protocol { peer, what: "it sent an unexpected answer" })
 }
 /// Returns the reason why ICMP echo is unavailable, and the remedy.
 pub(super) fn not_by_icmp(error: &std::io::Error) -> String {

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::PathPlan;
 use longhaul_sys::probe::now_nanos;
 
-use super::ask::{Ask, Heard, Question, What};
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What};
 
 /// The round trips of one packet size.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trips {
     pub(super) packet_bytes: u32,
-    pub(super) asked: u64,
+    pub(super) sent: u64,
     /// The times without the peer's processing.
     pub(super) times_ms: Vec<f64>,
     /// The smallest delay from this host to the peer by both clocks.
@@ -23,9 +23,9 @@ pub(super) struct Trips {
 }
 
 impl Trips {
-    fn take(&mut self, sent_ns: u64, heard: &Heard) {
-        let What::Answer(far) = heard.what else { return };
-        let whole = heard.at_ns.saturating_sub(sent_ns);
+    fn take(&mut self, sent_ns: u64, reply: &ProbeReply) {
+        let What::Answer(far) = reply.what else { return };
+        let whole = reply.at_ns.saturating_sub(sent_ns);
         // The peer's time cannot exceed the whole.
         let there = far.map_or(0, |far| far.answered_ns.saturating_sub(far.arrived_ns));
         self.times_ms
@@ -33,7 +33,7 @@ impl Trips {
         if let Some(far) = far {
             let least = |known: Option<i64>, new: i64| Some(known.map_or(new, |old| old.min(new)));
             let forward = far.arrived_ns.wrapping_sub(sent_ns) as i64;
-            let reverse = heard.at_ns.wrapping_sub(far.answered_ns) as i64;
+            let reverse = reply.at_ns.wrapping_sub(far.answered_ns) as i64;
             self.forward_ns = least(self.forward_ns, forward);
             self.reverse_ns = least(self.reverse_ns, reverse);
         }
@@ -51,7 +51,7 @@ const LEAST_TRIPS: u32 = 5;
 /// Measures round trips of a small and a large size in turn, as many and as often as `plan`
 /// requests, or fewer if large packets would fill the path.
 pub(super) fn gentle_trips(
-    prober: &mut impl Ask,
+    prober: &mut impl ProbeSocket,
     sizes: [u32; 2],
     plan: &PathPlan,
     patience: Duration,
@@ -71,10 +71,10 @@ pub(super) fn gentle_trips(
     round_trips(prober, &sizes, count, interval / 2, patience, stop)
 }
 
-/// Sends `count` questions of each of `sizes` in turn, one every `pace`, and waits `patience` for
+/// Sends `count` probes of each of `sizes` in turn, one every `pace`, and waits `patience` for
 /// the last answers. Sizes above the interface's MTU are omitted.
 pub(super) fn round_trips(
-    prober: &mut impl Ask,
+    prober: &mut impl ProbeSocket,
     sizes: &[u32],
     count: u32,
     pace: Duration,
@@ -83,7 +83,7 @@ pub(super) fn round_trips(
 ) -> Vec<Trips> {
     let mut trips: Vec<Trips> =
         sizes.iter().map(|size| Trips { packet_bytes: *size, ..Trips::default() }).collect();
-    // The size and time of each open question; an answer counts once.
+    // The size and time of each open probe; an answer counts once.
     let mut open: HashMap<u32, (usize, u64)> = HashMap::new();
     let mut due = Instant::now();
     for turn in 0..count as usize * sizes.len() {
@@ -92,45 +92,44 @@ pub(super) fn round_trips(
         }
         let size = turn % sizes.len();
         let (number, packet_bytes) = (prober.number(), sizes[size]);
-        let question =
-            Question { number, packet_bytes, answer_bytes: packet_bytes, hop_limit: None };
+        let probe = ProbeSpec { number, packet_bytes, answer_bytes: packet_bytes, hop_limit: None };
         let sent_ns = now_nanos();
-        if prober.ask(&question).is_ok() {
-            trips[size].asked += 1;
+        if prober.send_probe(&probe).is_ok() {
+            trips[size].sent += 1;
             open.insert(number, (size, sent_ns));
         }
         due += pace;
-        hear(prober, due, &mut open, &mut trips);
+        receive_reply(prober, due, &mut open, &mut trips);
         due = due.max(Instant::now());
     }
     let end = Instant::now() + patience;
     while !open.is_empty() && !stop.load(Ordering::Acquire) && Instant::now() < end {
-        hear_one(prober, end, &mut open, &mut trips);
+        receive_one(prober, end, &mut open, &mut trips);
     }
     trips
 }
 
-fn hear(
-    prober: &mut impl Ask,
+fn receive_reply(
+    prober: &mut impl ProbeSocket,
     until: Instant,
     open: &mut HashMap<u32, (usize, u64)>,
     trips: &mut [Trips],
 ) {
     while Instant::now() < until {
-        hear_one(prober, until, open, trips);
+        receive_one(prober, until, open, trips);
     }
 }
 
-fn hear_one(
-    prober: &mut impl Ask,
+fn receive_one(
+    prober: &mut impl ProbeSocket,
     until: Instant,
     open: &mut HashMap<u32, (usize, u64)>,
     trips: &mut [Trips],
 ) {
-    if let Some(heard) = prober.hear(until)
-        && matches!(heard.what, What::Answer(_))
-        && let Some((size, sent_ns)) = heard.number.and_then(|number| open.remove(&number))
+    if let Some(reply) = prober.receive_reply(until)
+        && matches!(reply.what, What::Answer(_))
+        && let Some((size, sent_ns)) = reply.number.and_then(|number| open.remove(&number))
     {
-        trips[size].take(sent_ns, &heard);
+        trips[size].take(sent_ns, &reply);
     }
 }

@@ -13,12 +13,14 @@ use longhaul_core::plan::TrainSpec;
 use longhaul_core::result::{ProbeFigures, Prober};
 use longhaul_core::units::Rate;
 use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
-use longhaul_sys::probe::{self, Heard as Packet, now_nanos};
+use longhaul_sys::probe::{self, ReceivedProbe as Packet, now_nanos};
 use longhaul_sys::{poll, udp};
 use socket2::SockRef;
 
-use super::ask::{Ask, FarTimes, Heard, Question, What, is_too_big, past_reports, reported};
-use super::tally::Tally;
+use super::probe_socket::{
+    PeerTimes, ProbeReply, ProbeSocket, ProbeSpec, What, is_too_big, past_reports, reported,
+};
+use super::tally::ProbeTally;
 use crate::lock::lock;
 
 /// The interval at which the receiving thread checks whether to end.
@@ -40,7 +42,7 @@ const ALLOWANCE_BYTES: u64 = 64 << 20;
 /// the owner asks and sends.
 pub(super) struct ProbeFlow {
     pub(super) shared: Arc<Shared>,
-    heard: Receiver<Heard>,
+    reply: Receiver<ProbeReply>,
     thread: Option<JoinHandle<()>>,
     numbers: u32,
     far: IpAddr,
@@ -59,7 +61,7 @@ pub(super) struct Shared {
 }
 
 struct State {
-    tally: Tally,
+    tally: ProbeTally,
     arrivals: Vec<(u8, Arrival)>,
 }
 
@@ -88,17 +90,17 @@ impl ProbeFlow {
             socket,
             tag,
             ipv6,
-            state: Mutex::new(State { tally: Tally::new(), arrivals: Vec::new() }),
+            state: Mutex::new(State { tally: ProbeTally::new(), arrivals: Vec::new() }),
             stop: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             received: AtomicU64::new(0),
         });
-        let (tell, heard) = mpsc::sync_channel(MOST_HEARD);
-        let (ours, relay) = (shared.clone(), Relay(tell));
+        let (forward, reply) = mpsc::sync_channel(MOST_HEARD);
+        let (ours, relay) = (shared.clone(), Relay(forward));
         let thread = thread::Builder::new()
             .name("probes".into())
-            .spawn(move || ours.attend(limit, &relay))?;
-        Ok(ProbeFlow { shared, heard, thread: Some(thread), numbers: 0, far })
+            .spawn(move || ours.receive_packets(limit, &relay))?;
+        Ok(ProbeFlow { shared, reply, thread: Some(thread), numbers: 0, far })
     }
 
     /// Returns the length of the IP and UDP headers.
@@ -134,11 +136,11 @@ impl Drop for ProbeFlow {
 }
 
 /// Passes answers on while somebody takes them.
-struct Relay(mpsc::SyncSender<Heard>);
+struct Relay(mpsc::SyncSender<ProbeReply>);
 
 impl Relay {
-    fn tell(&self, heard: Heard) {
-        let _ = self.0.try_send(heard);
+    fn forward(&self, reply: ProbeReply) {
+        let _ = self.0.try_send(reply);
     }
 }
 
@@ -147,7 +149,7 @@ impl Shared {
         if self.ipv6 { 48 } else { 28 }
     }
 
-    fn attend(&self, limit: Option<Rate>, relay: &Relay) {
+    fn receive_packets(&self, limit: Option<Rate>, relay: &Relay) {
         let mut buffer = vec![0; LARGEST];
         let begun = Instant::now();
         let mut received = 0u64;
@@ -156,7 +158,7 @@ impl Shared {
             while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut buffer) {
                 let number = self.header(&buffer[..report.bytes]).map(|header| header.number);
                 // A port of the peer that is closed now is not an answer.
-                relay.tell(reported(number, &report, What::Unreachable));
+                relay.forward(reported(number, &report, What::Unreachable));
             }
             // The error repeats a report that was read.
             while let Ok(Some(packet)) = probe::receive(&self.socket, &mut buffer) {
@@ -181,10 +183,10 @@ impl Shared {
         let at_ns = if packet.at_nanos > 0 { packet.at_nanos } else { now_nanos() };
         match header.kind {
             ProbeKind::Request => self.answer(header, packet.bytes, at_ns),
-            ProbeKind::Answer => relay.tell(Heard {
+            ProbeKind::Answer => relay.forward(ProbeReply {
                 number: Some(header.number),
                 by: self.socket.peer_addr().ok().map(|peer| peer.ip()),
-                what: What::Answer(Some(FarTimes {
+                what: What::Answer(Some(PeerTimes {
                     arrived_ns: header.arrived_ns,
                     answered_ns: header.last,
                 })),
@@ -236,23 +238,23 @@ fn over(limit: Option<Rate>, received: u64, begun: Instant) -> bool {
     })
 }
 
-impl Ask for ProbeFlow {
-    fn ask(&mut self, question: &Question) -> io::Result<()> {
+impl ProbeSocket for ProbeFlow {
+    fn send_probe(&mut self, probe: &ProbeSpec) -> io::Result<()> {
         let headers = self.header_bytes();
         let payload = |packet: u32| packet.saturating_sub(headers).max(PROBE_BYTES as u32);
         let header = ProbeHeader {
             tag: self.shared.tag,
             kind: ProbeKind::Request,
             train: 0,
-            answer_bytes: payload(question.answer_bytes).try_into().unwrap_or(u16::MAX),
-            number: question.number,
+            answer_bytes: payload(probe.answer_bytes).try_into().unwrap_or(u16::MAX),
+            number: probe.number,
             sent_ns: now_nanos(),
             arrived_ns: 0,
             last: 0,
         };
-        let mut packet = vec![0; payload(question.packet_bytes) as usize];
+        let mut packet = vec![0; payload(probe.packet_bytes) as usize];
         packet[..PROBE_BYTES].copy_from_slice(&header.encode());
-        match self.shared.send(&packet, question.hop_limit) {
+        match self.shared.send(&packet, probe.hop_limit) {
             // The interface's queue is full: the packet counts as lost.
             Err(error) if !is_too_big(&error) && error.kind() == io::ErrorKind::WouldBlock => {
                 Ok(())
@@ -261,8 +263,8 @@ impl Ask for ProbeFlow {
         }
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
-        self.heard.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    fn receive_reply(&mut self, until: Instant) -> Option<ProbeReply> {
+        self.reply.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 
     fn number(&mut self) -> u32 {

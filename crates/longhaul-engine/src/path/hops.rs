@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::{Hop, Hops};
 use longhaul_sys::probe::now_nanos;
 
-use super::ask::{Ask, Question, What};
+use super::probe_socket::{ProbeSocket, ProbeSpec, What};
 
-/// The questions per hop.
+/// The probes per hop.
 const TRIES: u32 = 3;
 /// The hops that are asked at the same time.
 const AT_ONCE: u8 = 8;
-/// The interval between two questions, because routers limit their answers
+/// The interval between two probes, because routers limit their answers
 /// (`net.ipv4.icmp_ratelimit`, icmp(7)).
 const PACE: Duration = Duration::from_millis(10);
 /// The most addresses that are listed per hop.
@@ -23,12 +23,17 @@ const MOST_ADDRESSES: usize = 8;
 const SILENT: usize = 10;
 
 /// Finds the hops to the peer, at most `most`. `patience` is the time limit for the last answers.
-pub(super) fn find(prober: &mut impl Ask, most: u8, patience: Duration, stop: &AtomicBool) -> Hops {
+pub(super) fn find(
+    prober: &mut impl ProbeSocket,
+    most: u8,
+    patience: Duration,
+    stop: &AtomicBool,
+) -> Hops {
     let mut search = Search { list: Vec::new(), end: None };
     let mut next = 1;
-    while next <= most && search.goes_on() && !stop.load(Ordering::Acquire) {
+    while next <= most && search.continues() && !stop.load(Ordering::Acquire) {
         let last = next.saturating_add(AT_ONCE - 1).min(most);
-        search.ask(prober, next, last, patience, stop);
+        search.send_probe(prober, next, last, patience, stop);
         match last.checked_add(1) {
             Some(after) => next = after,
             None => break,
@@ -47,14 +52,14 @@ struct Search {
 }
 
 impl Search {
-    fn goes_on(&self) -> bool {
+    fn continues(&self) -> bool {
         let silent = self.list.iter().rev().take_while(|hop| hop.answered == 0).count();
         self.end.is_none() && silent < SILENT
     }
 
-    fn ask(
+    fn send_probe(
         &mut self,
-        prober: &mut impl Ask,
+        prober: &mut impl ProbeSocket,
         first: u8,
         last: u8,
         patience: Duration,
@@ -75,31 +80,31 @@ impl Search {
                 if stop.load(Ordering::Acquire) || self.end.is_some_and(|(end, _)| distance > end) {
                     break;
                 }
-                self.question(prober, distance, &mut open);
-                self.hear(prober, Instant::now() + PACE, &mut open);
+                self.send(prober, distance, &mut open);
+                self.receive_reply(prober, Instant::now() + PACE, &mut open);
             }
         }
         let end = Instant::now() + patience;
         while Instant::now() < end && self.is_awaited(&open) && !stop.load(Ordering::Acquire) {
-            self.hear(prober, (Instant::now() + PACE).min(end), &mut open);
+            self.receive_reply(prober, (Instant::now() + PACE).min(end), &mut open);
         }
     }
 
-    fn question(
+    fn send(
         &mut self,
-        prober: &mut impl Ask,
+        prober: &mut impl ProbeSocket,
         distance: u8,
         open: &mut HashMap<u32, (u8, u64)>,
     ) {
         let (number, least) = (prober.number(), prober.least_bytes());
-        let question = Question {
+        let probe = ProbeSpec {
             number,
             packet_bytes: least,
             answer_bytes: least,
             hop_limit: Some(distance),
         };
         let sent_ns = now_nanos();
-        if prober.ask(&question).is_ok() {
+        if prober.send_probe(&probe).is_ok() {
             open.insert(number, (distance, sent_ns));
             self.hop(distance).asked += 1;
         }
@@ -110,21 +115,26 @@ impl Search {
         open.values().any(|(distance, _)| self.end.is_none_or(|(end, _)| *distance <= end))
     }
 
-    fn hear(&mut self, prober: &mut impl Ask, until: Instant, open: &mut HashMap<u32, (u8, u64)>) {
-        while let Some(heard) = prober.hear(until) {
-            let question = heard.number.and_then(|number| open.remove(&number));
-            let Some((distance, sent_ns)) = question else { continue };
+    fn receive_reply(
+        &mut self,
+        prober: &mut impl ProbeSocket,
+        until: Instant,
+        open: &mut HashMap<u32, (u8, u64)>,
+    ) {
+        while let Some(reply) = prober.receive_reply(until) {
+            let probe = reply.number.and_then(|number| open.remove(&number));
+            let Some((distance, sent_ns)) = probe else { continue };
             let hop = self.hop(distance);
             hop.answered += 1;
-            let took = heard.at_ns.saturating_sub(sent_ns) as f64 / 1e6;
+            let took = reply.at_ns.saturating_sub(sent_ns) as f64 / 1e6;
             hop.min_ms = Some(hop.min_ms.map_or(took, |least| least.min(took)));
-            if let Some(by) = heard.by
+            if let Some(by) = reply.by
                 && !hop.addresses.contains(&by)
                 && hop.addresses.len() < MOST_ADDRESSES
             {
                 hop.addresses.push(by);
             }
-            match heard.what {
+            match reply.what {
                 What::HopLimit => {}
                 What::TooBig(bytes) => hop.says_mtu_bytes = Some(bytes),
                 What::Answer(_) => self.ends(distance, true),
@@ -134,9 +144,9 @@ impl Search {
     }
 
     /// Corrects the distance of the peer, which may be nearer than its first answer if it dropped
-    /// questions above its limit: it answers at all distances beyond its own, so a binary search
+    /// probes above its limit: it answers at all distances beyond its own, so a binary search
     /// finds the nearest.
-    fn settle(&mut self, prober: &mut impl Ask, patience: Duration) {
+    fn settle(&mut self, prober: &mut impl ProbeSocket, patience: Duration) {
         let Some((mut end, true)) = self.end else { return };
         let routers = &self.list[..usize::from(end - 1)];
         let known = routers.iter().rposition(|hop| hop.answered > 0);
@@ -145,11 +155,11 @@ impl Search {
             let middle = nearer + (end - nearer) / 2;
             let mut open = HashMap::new();
             for _ in 0..TRIES {
-                thread::sleep(prober.rest());
-                self.question(prober, middle, &mut open);
+                thread::sleep(prober.pause());
+                self.send(prober, middle, &mut open);
                 let until = Instant::now() + patience;
                 while Instant::now() < until && self.hop(middle).answered == 0 {
-                    self.hear(prober, (Instant::now() + PACE).min(until), &mut open);
+                    self.receive_reply(prober, (Instant::now() + PACE).min(until), &mut open);
                 }
                 if self.hop(middle).answered > 0 {
                     break;
@@ -172,7 +182,7 @@ impl Search {
         &mut self.list[usize::from(distance - 1)]
     }
 
-    fn finish(mut self, prober: &impl Ask) -> Hops {
+    fn finish(mut self, prober: &impl ProbeSocket) -> Hops {
         let last = match self.end {
             Some((end, _)) => usize::from(end),
             None => self.list.iter().rposition(|hop| hop.answered > 0).map_or(0, |at| at + 1),
@@ -195,9 +205,9 @@ mod tests {
     use longhaul_core::result::Prober;
 
     use super::*;
-    use crate::path::ask::Heard;
+    use crate::path::probe_socket::ProbeReply;
 
-    /// A path of `routers` before the peer, which drops the first `deaf` questions. Routers in
+    /// A path of `routers` before the peer, which drops the first `deaf` probes. Routers in
     /// `silent` never answer.
     struct Path {
         routers: u8,
@@ -205,12 +215,12 @@ mod tests {
         deaf: u32,
         there: bool,
         number: u32,
-        waiting: VecDeque<Heard>,
+        waiting: VecDeque<ProbeReply>,
     }
 
-    impl Ask for Path {
-        fn ask(&mut self, question: &Question) -> io::Result<()> {
-            let limit = question.hop_limit.unwrap();
+    impl ProbeSocket for Path {
+        fn send_probe(&mut self, probe: &ProbeSpec) -> io::Result<()> {
+            let limit = probe.hop_limit.unwrap();
             let (by, what) = match limit {
                 near if near <= self.routers && self.silent.contains(&near) => return Ok(()),
                 near if near <= self.routers => ([10, 0, 0, near].into(), What::HopLimit),
@@ -220,12 +230,12 @@ mod tests {
                     return Ok(());
                 }
             };
-            let number = Some(question.number);
-            self.waiting.push_back(Heard { number, by: Some(by), what, at_ns: now_nanos() });
+            let number = Some(probe.number);
+            self.waiting.push_back(ProbeReply { number, by: Some(by), what, at_ns: now_nanos() });
             Ok(())
         }
 
-        fn hear(&mut self, _: Instant) -> Option<Heard> {
+        fn receive_reply(&mut self, _: Instant) -> Option<ProbeReply> {
             self.waiting.pop_front()
         }
 
@@ -242,7 +252,7 @@ mod tests {
             [192, 0, 2, 9].into()
         }
 
-        fn rest(&self) -> Duration {
+        fn pause(&self) -> Duration {
             Duration::from_millis(1)
         }
 

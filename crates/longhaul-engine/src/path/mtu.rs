@@ -10,7 +10,7 @@ use longhaul_core::path::MtuSearch;
 use longhaul_core::plan::PathPlan;
 use longhaul_core::result::{MtuLimit, MtuProof};
 
-use super::ask::{Ask, Question, What, is_too_big};
+use super::probe_socket::{ProbeSocket, ProbeSpec, What, is_too_big};
 
 /// The packets of one size that must be lost before the size counts as too large: with a loss of 10
 /// % in both directions a false result has a probability of one in thirty thousand.
@@ -35,15 +35,15 @@ enum Outcome {
 /// # Errors
 /// Nothing can be sent.
 pub(super) fn prove(
-    prober: &mut impl Ask,
+    prober: &mut impl ProbeSocket,
     patience: Duration,
     stop: &AtomicBool,
 ) -> io::Result<MtuProof> {
     let search = MtuSearch::new(prober.least_bytes(), PathPlan::MOST_BYTES);
-    let mut proof = Proof { prober, search, patience, asked: HashMap::new() };
+    let mut proof = Proof { prober, search, patience, sizes: HashMap::new() };
     let mut limit = MtuLimit::Nothing;
     // The last MTU that a router reported; routers do not report every packet.
-    let mut said: Option<(u32, IpAddr)> = None;
+    let mut routed: Option<(u32, IpAddr)> = None;
     while !stop.load(Ordering::Acquire) {
         let Some(size) = proof.search.next() else {
             if limit == MtuLimit::Silent && proof.linger() {
@@ -57,7 +57,7 @@ pub(super) fn prove(
                 proof.search.stopped(size, hint);
                 limit = by;
                 if let (MtuLimit::Router { address }, Some(bytes)) = (by, hint) {
-                    said = Some((bytes, address));
+                    routed = Some((bytes, address));
                 }
             }
         }
@@ -66,12 +66,12 @@ pub(super) fn prove(
     if stopped_bytes.is_none() {
         limit = MtuLimit::Nothing;
     }
-    if let (MtuLimit::Silent, Some((said, address))) = (limit, said)
-        && bytes == Some(said)
+    if let (MtuLimit::Silent, Some((routed, address))) = (limit, routed)
+        && bytes == Some(routed)
     {
         limit = MtuLimit::Router { address };
     }
-    let packets = proof.asked.len() as u32;
+    let packets = proof.sizes.len() as u32;
     Ok(MtuProof { by: prober.prober(), bytes, stopped_bytes, limit, packets })
 }
 
@@ -79,37 +79,37 @@ struct Proof<'a, P> {
     prober: &'a mut P,
     search: MtuSearch,
     patience: Duration,
-    /// The size of each question.
-    asked: HashMap<u32, u32>,
+    /// The size of each probe.
+    sizes: HashMap<u32, u32>,
 }
 
-impl<P: Ask> Proof<'_, P> {
+impl<P: ProbeSocket> Proof<'_, P> {
     fn try_size(&mut self, size: u32) -> io::Result<Outcome> {
         for turn in 1..=TRIES {
             let (number, answer_bytes) = (self.prober.number(), self.prober.least_bytes());
-            let question = Question { number, packet_bytes: size, answer_bytes, hop_limit: None };
-            match self.prober.ask(&question) {
-                Ok(()) => self.asked.insert(number, size),
+            let probe = ProbeSpec { number, packet_bytes: size, answer_bytes, hop_limit: None };
+            match self.prober.send_probe(&probe) {
+                Ok(()) => self.sizes.insert(number, size),
                 Err(error) if is_too_big(&error) => {
                     return Ok(Outcome::Stopped(MtuLimit::Interface, self.kernels_word()));
                 }
                 Err(error) => return Err(error),
             };
             let until = Instant::now() + if turn == TRIES { self.patience } else { PACE };
-            if let Some(outcome) = self.hear(until, size) {
+            if let Some(outcome) = self.receive_reply(until, size) {
                 return Ok(outcome);
             }
         }
         Ok(Outcome::Stopped(MtuLimit::Silent, None))
     }
 
-    /// Returns the outcome of questions of `size`, or of larger ones that timed out.
-    fn hear(&mut self, until: Instant, size: u32) -> Option<Outcome> {
-        while let Some(heard) = self.prober.hear(until) {
-            let Some(of) = heard.number.and_then(|number| self.asked.get(&number).copied()) else {
+    /// Returns the outcome of probes of `size`, or of larger ones that timed out.
+    fn receive_reply(&mut self, until: Instant, size: u32) -> Option<Outcome> {
+        while let Some(reply) = self.prober.receive_reply(until) {
+            let Some(of) = reply.number.and_then(|number| self.sizes.get(&number).copied()) else {
                 continue;
             };
-            match (heard.what, heard.by) {
+            match (reply.what, reply.by) {
                 (What::Answer(_), _) if of >= size => {
                     self.search.passed(of);
                     return Some(Outcome::Passed);
@@ -128,14 +128,14 @@ impl<P: Ask> Proof<'_, P> {
     fn linger(&mut self) -> bool {
         let until = Instant::now() + LINGER.max(self.patience);
         let Some(given_up) = self.search.smallest_stopped() else { return false };
-        matches!(self.hear(until, given_up), Some(Outcome::Passed))
+        matches!(self.receive_reply(until, given_up), Some(Outcome::Passed))
     }
 
     /// Returns the MTU of the interface, which this host's kernel reports with the error.
     fn kernels_word(&mut self) -> Option<u32> {
         let until = Instant::now() + KERNEL;
-        while let Some(heard) = self.prober.hear(until) {
-            if let (What::TooBig(bytes @ 1..), None) = (heard.what, heard.by) {
+        while let Some(reply) = self.prober.receive_reply(until) {
+            if let (What::TooBig(bytes @ 1..), None) = (reply.what, reply.by) {
                 return Some(bytes);
             }
         }
@@ -150,9 +150,9 @@ mod tests {
     use longhaul_core::result::Prober;
 
     use super::*;
-    use crate::path::ask::Heard;
+    use crate::path::probe_socket::ProbeReply;
 
-    /// A path that answers packets up to `mtu`, each after the `late` next questions; `lose`
+    /// A path that answers packets up to `mtu`, each after the `late` next probes; `lose`
     /// selects lost ones.
     struct Path {
         mtu: u32,
@@ -161,7 +161,7 @@ mod tests {
         late: usize,
         lose: fn(u32) -> bool,
         number: u32,
-        waiting: VecDeque<Heard>,
+        waiting: VecDeque<ProbeReply>,
     }
 
     impl Path {
@@ -175,27 +175,27 @@ mod tests {
         }
     }
 
-    impl Ask for Path {
-        fn ask(&mut self, question: &Question) -> io::Result<()> {
-            let (number, at_ns) = (Some(question.number), 0);
-            if question.packet_bytes > self.interface {
+    impl ProbeSocket for Path {
+        fn send_probe(&mut self, probe: &ProbeSpec) -> io::Result<()> {
+            let (number, at_ns) = (Some(probe.number), 0);
+            if probe.packet_bytes > self.interface {
                 let what = What::TooBig(self.interface);
-                self.waiting.push_front(Heard { number: None, by: None, what, at_ns });
+                self.waiting.push_front(ProbeReply { number: None, by: None, what, at_ns });
                 return Err(rustix::io::Errno::MSGSIZE.into());
             }
-            let too_big = question.packet_bytes > self.mtu;
+            let too_big = probe.packet_bytes > self.mtu;
             let what = if too_big { What::TooBig(self.mtu) } else { What::Answer(None) };
             let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
-            if by.is_some() && !(self.lose)(question.number) {
-                self.waiting.push_back(Heard { number, by, what, at_ns });
+            if by.is_some() && !(self.lose)(probe.number) {
+                self.waiting.push_back(ProbeReply { number, by, what, at_ns });
             }
             Ok(())
         }
 
-        fn hear(&mut self, until: Instant) -> Option<Heard> {
-            // The late answers arrive when no more questions are sent.
+        fn receive_reply(&mut self, until: Instant) -> Option<ProbeReply> {
+            // The late answers arrive when no more probes are sent.
             let lingers = until > Instant::now() + LINGER / 2;
-            let urgent = self.waiting.front().is_some_and(|heard| heard.by.is_none());
+            let urgent = self.waiting.front().is_some_and(|reply| reply.by.is_none());
             (urgent || lingers || self.waiting.len() > self.late)
                 .then(|| self.waiting.pop_front())
                 .flatten()
@@ -224,9 +224,9 @@ mod tests {
         let plain = Path::new(9000).proof();
         assert_eq!((plain.bytes, plain.limit), (Some(9000), MtuLimit::Interface));
         let address = IpAddr::from([192, 0, 2, 1]);
-        let said = Path { router: Some(address), ..Path::new(1437) }.proof();
-        assert_eq!((said.bytes, said.stopped_bytes), (Some(1437), Some(1438)));
-        assert_eq!(said.limit, MtuLimit::Router { address });
+        let routed = Path { router: Some(address), ..Path::new(1437) }.proof();
+        assert_eq!((routed.bytes, routed.stopped_bytes), (Some(1437), Some(1438)));
+        assert_eq!(routed.limit, MtuLimit::Router { address });
         let silent = Path::new(1500).proof();
         assert_eq!((silent.bytes, silent.stopped_bytes), (Some(1500), Some(1501)));
         assert_eq!(silent.limit, MtuLimit::Silent);

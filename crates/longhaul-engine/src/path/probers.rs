@@ -10,7 +10,7 @@ use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
 use longhaul_sys::poll;
 use longhaul_sys::probe::{self, ECHO_HEADER_BYTES, EchoSocket, now_nanos};
 
-use super::ask::{Ask, Heard, Question, What, past_reports, reported};
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What, past_reports, reported};
 
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
@@ -51,16 +51,16 @@ impl Echo {
         Ok(Echo { socket: EchoSocket::open(far)?, far, number: 0, buffer: vec![0; LARGEST] })
     }
 
-    fn take(&mut self) -> Option<Heard> {
-        while let Ok(Some((number, report))) = self.socket.hear_report(&mut self.buffer) {
+    fn take(&mut self) -> Option<ProbeReply> {
+        while let Ok(Some((number, report))) = self.socket.receive_report(&mut self.buffer) {
             if number.is_some() || report.by.is_none() {
                 return Some(reported(number.map(u32::from), &report, What::Unreachable));
             }
         }
         loop {
-            match self.socket.hear(&mut self.buffer) {
+            match self.socket.receive_reply(&mut self.buffer) {
                 Ok(Some((Some(number), packet))) => {
-                    return Some(Heard {
+                    return Some(ProbeReply {
                         number: Some(number.into()),
                         by: Some(self.far),
                         what: What::Answer(None),
@@ -76,18 +76,18 @@ impl Echo {
     }
 }
 
-impl Ask for Echo {
-    fn ask(&mut self, question: &Question) -> io::Result<()> {
+impl ProbeSocket for Echo {
+    fn send_probe(&mut self, spec: &ProbeSpec) -> io::Result<()> {
         let headers = ip_header_bytes(self.far) + ECHO_HEADER_BYTES as u32;
-        let payload = vec![0; question.packet_bytes.saturating_sub(headers) as usize];
-        past_reports(|| self.socket.ask(question.number as u16, &payload, question.hop_limit))
+        let payload = vec![0; spec.packet_bytes.saturating_sub(headers) as usize];
+        past_reports(|| self.socket.send_request(spec.number as u16, &payload, spec.hop_limit))
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
+    fn receive_reply(&mut self, until: Instant) -> Option<ProbeReply> {
         loop {
-            let heard = self.take();
-            if heard.is_some() || !readable_before(&self.socket, until) {
-                return heard;
+            let reply = self.take();
+            if reply.is_some() || !readable_before(&self.socket, until) {
+                return reply;
             }
         }
     }
@@ -138,7 +138,7 @@ impl ClosedPort {
         self.socket.local_addr().ok().map(|address| address.ip())
     }
 
-    fn take(&mut self) -> Option<Heard> {
+    fn take(&mut self) -> Option<ProbeReply> {
         while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut self.buffer) {
             let header = ProbeHeader::decode(&self.buffer[..report.bytes]);
             let number = header.filter(|header| header.tag == self.tag).map(|h| h.number);
@@ -152,16 +152,16 @@ impl ClosedPort {
     }
 }
 
-impl Ask for ClosedPort {
-    fn ask(&mut self, question: &Question) -> io::Result<()> {
+impl ProbeSocket for ClosedPort {
+    fn send_probe(&mut self, spec: &ProbeSpec) -> io::Result<()> {
         let headers = ip_header_bytes(self.far) + UDP_HEADER_BYTES;
-        let payload = question.packet_bytes.saturating_sub(headers).max(PROBE_BYTES as u32);
+        let payload = spec.packet_bytes.saturating_sub(headers).max(PROBE_BYTES as u32);
         let header = ProbeHeader {
             tag: self.tag,
             kind: ProbeKind::Request,
             train: 0,
             answer_bytes: 0,
-            number: question.number,
+            number: spec.number,
             sent_ns: now_nanos(),
             arrived_ns: 0,
             last: 0,
@@ -169,14 +169,14 @@ impl Ask for ClosedPort {
         let mut packet = vec![0; payload as usize];
         packet[..PROBE_BYTES].copy_from_slice(&header.encode());
         let ipv6 = self.far.is_ipv6();
-        past_reports(|| probe::send(&self.socket, &packet, question.hop_limit, ipv6).map(drop))
+        past_reports(|| probe::send(&self.socket, &packet, spec.hop_limit, ipv6).map(drop))
     }
 
-    fn hear(&mut self, until: Instant) -> Option<Heard> {
+    fn receive_reply(&mut self, until: Instant) -> Option<ProbeReply> {
         loop {
-            let heard = self.take();
-            if heard.is_some() || !readable_before(&self.socket, until) {
-                return heard;
+            let reply = self.take();
+            if reply.is_some() || !readable_before(&self.socket, until) {
+                return reply;
             }
         }
     }
@@ -194,7 +194,7 @@ impl Ask for ClosedPort {
         self.far
     }
 
-    fn rest(&self) -> Duration {
+    fn pause(&self) -> Duration {
         UNREACHABLE_PACE
     }
 

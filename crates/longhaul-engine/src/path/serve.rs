@@ -46,18 +46,18 @@ const FIRST_TRIPS: u32 = 5;
 /// The client was refused, its flow did not arrive, or the control channel broke.
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    record.asked(Operation::Path, []);
+    record.note_request(Operation::Path, []);
     let peer = sender.peer().to_owned();
     let protocol = |what| EngineError::Protocol { peer: peer.clone(), what };
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let PathOrder::Begin { seconds } = receiver.receive()? else {
-        return Err(protocol("it did not say how long the measurement takes"));
+        return Err(protocol("its first message is not the duration of the measurement"));
     };
     let time = match Duration::try_from_secs_f64(seconds) {
         Ok(time) if time <= limits.time => time,
         _ => {
             let reason = format!(
-                "this server lets loss be looked for {} (-t), not {seconds} s",
+                "this server allows measurements of loss for {}, not {seconds} s",
                 format_span(limits.time)
             );
             sender
@@ -93,7 +93,7 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let flow = start(flow, &streams, &limits, memory.socket_bytes())?;
     sender.send(&PathEvent::Started)?;
     let allowed = Allowed { streams: &streams, limits: &limits, time };
-    record.time(|| attend(&sender, receiver, flow, allowed))
+    record.time(|| serve_orders(&sender, receiver, flow, allowed))
 }
 
 /// The memory of a measurement.
@@ -112,8 +112,8 @@ fn reserve(limits: &TestLimits, streams: &DataAcceptor) -> std::result::Result<M
     let wanted = FIXED_BYTES + RECEIVE_BUFFER_BYTES as u64;
     let memory = Memory(limits.pool.as_ref().map(|pool| pool.memory(wanted)));
     if memory.socket_bytes() < LEAST_SOCKET_BYTES {
-        let reason = "this server has too little memory left for a measurement without an authorised \
-                      key; try again later";
+        let reason = "this server has too little memory left for another measurement; try again \
+            later";
         return Err(reason.to_owned());
     }
     let announced = Announced { streams: 1, flows: 1, ..Announced::default() };
@@ -141,7 +141,7 @@ struct Allowed<'a> {
 }
 
 /// Executes orders until the client has finished or left, or its time is over.
-fn attend(
+fn serve_orders(
     sender: &ControlSender,
     mut receiver: ControlReceiver,
     flow: ProbeFlow,
@@ -158,7 +158,7 @@ fn attend(
         let stop = &stop;
         scope.spawn(move || listen(&mut receiver, stop, &give));
         let mut service = Service { flow, streams, limits, stop, until, patience: None };
-        let mut told = Ok(());
+        let mut sent = Ok(());
         let mut silence = Silence::new(limits);
         loop {
             let order = match orders.recv_timeout(SILENCE_LOOK) {
@@ -168,15 +168,15 @@ fn attend(
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let received = service.flow.shared.received.load(Ordering::Relaxed);
                     let Some(reason) = silence.ended(received, Instant::now()) else { continue };
-                    told = sender.send(&PathEvent::Failed { reason: reason.to_owned() });
+                    sent = sender.send(&PathEvent::Failed { reason: reason.to_owned() });
                     break;
                 }
             };
             let event = service
-                .obey(order)
+                .execute(order)
                 .unwrap_or_else(|error| PathEvent::Failed { reason: chain(&error) });
-            told = sender.send(&event);
-            if told.is_err() {
+            sent = sender.send(&event);
+            if sent.is_err() {
                 break;
             }
             silence.since = Instant::now();
@@ -189,7 +189,7 @@ fn attend(
         // The receiving thread and a running order end.
         stop.store(true, Ordering::Release);
         closer();
-        told
+        sent
     })
 }
 
@@ -216,10 +216,10 @@ impl<'a> Silence<'a> {
         if now.saturating_duration_since(self.since) >= SILENCE_LIMIT {
             return Some("the client was silent for two minutes");
         }
-        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::others_wait);
+        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::is_contended);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
-            "the measurement took longer than five minutes while others waited for its place; with \
-             an authorised key it may",
+            "the measurement took longer than five minutes while other clients waited; only \
+            clients with an authorised key have no such limit",
         )
     }
 }
@@ -249,15 +249,15 @@ const STRETCH: Duration = Duration::from_secs(10);
 fn within(spec: TrainSpec, limit: Rate) -> Option<TrainSpec> {
     let train = u64::from(spec.packets) * u64::from(spec.packet_bytes);
     let gap = limit.time_for(train).max(Duration::from_nanos(spec.gap_ns));
-    let asked = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
-    let fit = (asked + STRETCH).as_nanos() / gap.as_nanos().max(1);
+    let requested = Duration::from_nanos(spec.gap_ns) * spec.trains.into();
+    let fit = (requested + STRETCH).as_nanos() / gap.as_nanos().max(1);
     let trains = spec.trains.min(u8::try_from(fit).unwrap_or(u8::MAX));
     let gap_ns = u64::try_from(gap.as_nanos()).ok()?;
     (trains > 0).then_some(TrainSpec { trains, gap_ns, ..spec })
 }
 
 fn refused(limit: Rate) -> EngineError {
-    let reason = format!("this server allows {limit}; ask for fewer probes");
+    let reason = format!("this server allows {limit}; request fewer probes");
     let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
     EngineError::Refused { peer, kind, reason }
 }
@@ -273,7 +273,7 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn obey(&mut self, order: PathOrder) -> Result<PathEvent> {
+    fn execute(&mut self, order: PathOrder) -> Result<PathEvent> {
         let invalid = |error: PlanError| {
             let (kind, reason) = (RefusalKind::Invalid, error.to_string());
             EngineError::Refused { peer: "the server".to_owned(), kind, reason }
@@ -303,7 +303,7 @@ impl Service<'_> {
             PathOrder::Send(spec) => {
                 spec.validate().map_err(invalid)?;
                 if let Some(limit) = self.limits.rate.filter(|l| spec.rate_bps() > l.bps() as f64) {
-                    let reason = format!("this server allows {limit}; ask for fewer probes");
+                    let reason = format!("this server allows {limit}; request fewer probes");
                     let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
                     return Err(EngineError::Refused { peer, kind, reason });
                 }
@@ -332,7 +332,7 @@ impl Service<'_> {
             PathOrder::Begin { .. } | PathOrder::Start | PathOrder::Stop | PathOrder::Finished => {
                 Err(EngineError::Protocol {
                     peer: "the client".to_owned(),
-                    what: "it spoke out of turn",
+                    what: "it sent an unexpected message",
                 })
             }
         }
@@ -340,7 +340,7 @@ impl Service<'_> {
 
     fn patience(&mut self) -> Duration {
         if self.patience.is_none() {
-            let least = super::ask::Ask::least_bytes(&self.flow);
+            let least = super::probe_socket::ProbeSocket::least_bytes(&self.flow);
             let trips = round_trips(
                 &mut self.flow,
                 &[least],
@@ -377,15 +377,16 @@ mod tests {
 
     #[test]
     fn trains_keep_to_the_rate_in_bounded_time() {
-        let asked = TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
+        let requested =
+            TrainSpec { trains: 30, packets: 100, packet_bytes: 1250, gap_ns: 10_000_000 };
         // A megabit per train: 10 ms at 100 Mb/s.
         let rate = Rate::from_bps;
-        assert_eq!(within(asked, rate(100_000_000)), Some(asked));
-        let slower = within(asked, rate(10_000_000)).unwrap();
+        assert_eq!(within(requested, rate(100_000_000)), Some(requested));
+        let slower = within(requested, rate(10_000_000)).unwrap();
         assert_eq!((slower.trains, slower.gap_ns), (30, 100_000_000));
-        let few = within(asked, rate(1_000_000)).unwrap();
+        let few = within(requested, rate(1_000_000)).unwrap();
         assert_eq!((few.trains, few.gap_ns), (10, 1_000_000_000));
-        assert_eq!(within(asked, rate(10_000)), None);
+        assert_eq!(within(requested, rate(10_000)), None);
         let most = TrainSpec { trains: 32, packets: 256, packet_bytes: 65_535, gap_ns: 0 };
         assert_eq!(within(most, rate(1)), None);
     }

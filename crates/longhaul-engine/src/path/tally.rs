@@ -3,23 +3,23 @@
 use longhaul_core::path::{Delays, Reordering};
 use longhaul_core::result::{ProbeFigures, Proportion};
 
-use crate::test::Account;
+use crate::test::SequenceTracker;
 
 /// Counts the packets of a stream of probes.
 #[derive(Debug)]
-pub(super) struct Tally {
-    account: Account,
+pub(super) struct ProbeTally {
+    account: SequenceTracker,
     reordering: Reordering,
     delays: Delays,
 }
 
-/// The end of the numbers that the [`Account`] accepts.
+/// The end of the numbers that the [`SequenceTracker`] accepts.
 const NUMBERS: u64 = 1 << 63;
 
-impl Tally {
+impl ProbeTally {
     pub(super) fn new() -> Self {
-        Tally {
-            account: Account::new(),
+        ProbeTally {
+            account: SequenceTracker::new(),
             reordering: Reordering::default(),
             delays: Delays::default(),
         }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_accounted_for() {
-        let mut tally = Tally::new();
+        let mut tally = ProbeTally::new();
         // 3 and 9 are missing, 5 arrives after 7, 6 arrives twice.
         for (at, number) in [0, 1, 2, 4, 6, 7, 5, 6, 8].into_iter().enumerate() {
             tally.take(number, number * 1000, 1_000_000 + at as u64 * 1000);
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((found.duplicated.count, found.reordered.count), (1, 1));
         assert_eq!((found.reordering_extent, found.three_reordered), (2, 0));
         assert!(found.delay.is_some() && found.lost.low < 0.2 && found.lost.high > 0.2);
-        let mut tally = Tally::new();
+        let mut tally = ProbeTally::new();
         tally.take(0, 0, 0);
         let found = tally.figures(10, 0, 100);
         assert_eq!((found.lost.count, found.receiver_dropped), (0, 9));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_makes_numbers_up_does_no_harm() {
-        let mut tally = Tally::new();
+        let mut tally = ProbeTally::new();
         for number in [u64::MAX, NUMBERS - 1, 0, NUMBERS] {
             tally.take(number, u64::MAX, 0);
         }

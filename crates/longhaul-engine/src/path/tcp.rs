@@ -23,14 +23,14 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     let until = Instant::now() + LIMIT;
     let bytes = vec![0; 16 << 10];
     let mut room = vec![0; 16 << 10];
-    let (mut sent, mut heard) = (0, 0);
-    while heard < BYTES {
+    let (mut sent, mut reply) = (0, 0);
+    while reply < BYTES {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
         // At most as much is in flight as the peer can buffer while nobody reads here.
-        if sent < BYTES && sent - heard < 64 << 10 {
+        if sent < BYTES && sent - reply < 64 << 10 {
             stream.set_write_timeout(Some(left))?;
             sent += stream.write(&bytes[..bytes.len().min(BYTES - sent)])?;
             continue;
@@ -38,7 +38,7 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut room)? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
-            count => heard += count,
+            count => reply += count,
         }
     }
     segments(stream)

@@ -10,12 +10,12 @@ use longhaul_core::result::{PathResult, Prober};
 use longhaul_core::units::Rate;
 use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind, Service};
 
-use super::ask::{Ask, Question};
 use super::flow::ProbeFlow;
+use super::probe_socket::{ProbeSocket, ProbeSpec};
 use super::{run, serve};
 use crate::error::{EngineError, Result};
 use crate::serve::testing::TestServer;
-use crate::session::{ControlReceiver, ControlSender, DataDialer, Route, Session};
+use crate::session::{ControlReceiver, ControlSender, DataDialer, DataRoute, Session};
 use crate::test::TestLimits;
 
 struct Server(TestServer);
@@ -65,7 +65,7 @@ impl Client {
     fn begin(&mut self) -> ProbeFlow {
         let accepted = self.ask(PathOrder::Begin { seconds: 1.0 }).unwrap();
         assert!(matches!(accepted, PathEvent::Accepted { boot: Some(_), .. }), "{accepted:?}");
-        let socket = self.dialer.open_flow(0, &Route::default(), |_| Ok(())).unwrap();
+        let socket = self.dialer.open_flow(0, &DataRoute::default(), |_| Ok(())).unwrap();
         assert_eq!(self.receiver.receive::<PathEvent>().unwrap(), PathEvent::Ready);
         assert_eq!(self.ask(PathOrder::Start).unwrap(), PathEvent::Started);
         ProbeFlow::start(socket, self.dialer.secret().datagram_tag(0), None, usize::MAX).unwrap()
@@ -138,8 +138,8 @@ fn an_invalid_order_is_refused_and_the_session_continues() {
             gap_ns: 0,
         }),
     ] {
-        let told = client.ask(nonsense.clone()).unwrap();
-        assert!(matches!(told, PathEvent::Failed { .. }), "{nonsense:?}: {told:?}");
+        let reply = client.ask(nonsense.clone()).unwrap();
+        assert!(matches!(reply, PathEvent::Failed { .. }), "{nonsense:?}: {reply:?}");
     }
     let none = client.ask(PathOrder::Arrivals { trains: 255 }).unwrap();
     let PathEvent::Arrived { trains } = none else { panic!("{none:?}") };
@@ -148,11 +148,10 @@ fn an_invalid_order_is_refused_and_the_session_continues() {
     assert!(matches!(counted, Ok(PathEvent::Counted(_))), "{counted:?}");
     // The answer is not longer than the request.
     let least = flow.least_bytes();
-    let question =
-        Question { number: 7, packet_bytes: least, answer_bytes: 60_000, hop_limit: None };
-    flow.ask(&question).unwrap();
-    let heard = flow.hear(Instant::now() + Duration::from_secs(5)).unwrap();
-    assert_eq!(heard.number, Some(7));
+    let probe = ProbeSpec { number: 7, packet_bytes: least, answer_bytes: 60_000, hop_limit: None };
+    flow.send_probe(&probe).unwrap();
+    let reply = flow.receive_reply(Instant::now() + Duration::from_secs(5)).unwrap();
+    assert_eq!(reply.number, Some(7));
     client.sender.send(&PathOrder::Finished).unwrap();
     assert!(server.outcome().is_ok());
 }
@@ -180,18 +179,20 @@ fn a_client_that_sends_too_fast_is_ignored() {
     let mut flow = client.begin();
     let mut cut = false;
     for number in 0..20_000 {
-        let question = Question { number, packet_bytes: 60_000, answer_bytes: 68, hop_limit: None };
-        let _ = flow.ask(&question);
-        if number % 100 == 0 && flow.hear(Instant::now() + Duration::from_millis(200)).is_none() {
+        let probe = ProbeSpec { number, packet_bytes: 60_000, answer_bytes: 68, hop_limit: None };
+        let _ = flow.send_probe(&probe);
+        if number % 100 == 0
+            && flow.receive_reply(Instant::now() + Duration::from_millis(200)).is_none()
+        {
             cut = true;
             break;
         }
-        while flow.hear(Instant::now()).is_some() {}
+        while flow.receive_reply(Instant::now()).is_some() {}
     }
     assert!(cut, "a gigabyte went through");
-    let told = client.ask(PathOrder::Arrivals { trains: 1 });
-    assert!(matches!(told, Ok(PathEvent::Arrived { .. })), "{told:?}");
-    let told: PathEvent = client.receiver.receive().unwrap();
-    assert!(matches!(told, PathEvent::Failed { .. }), "{told:?}");
+    let reply = client.ask(PathOrder::Arrivals { trains: 1 });
+    assert!(matches!(reply, Ok(PathEvent::Arrived { .. })), "{reply:?}");
+    let reply: PathEvent = client.receiver.receive().unwrap();
+    assert!(matches!(reply, PathEvent::Failed { .. }), "{reply:?}");
     let _ = server.outcome();
 }

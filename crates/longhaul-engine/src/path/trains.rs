@@ -174,13 +174,13 @@ mod tests {
     /// A link with a rate, and a faster sender.
     struct EmulatedLink {
         bps: f64,
-        asked: Vec<TrainSpec>,
+        specs: Vec<TrainSpec>,
     }
 
     impl TrainDirection for EmulatedLink {
         fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
             spec.validate().expect("a peer would take it");
-            self.asked.push(*spec);
+            self.specs.push(*spec);
             let gap = f64::from(spec.packet_bytes) * 8e9 / self.bps;
             let packet = |number| Arrival { number, at_ns: (f64::from(number) * gap) as u64 };
             let train: Vec<_> = (0..spec.packets).map(packet).collect();
@@ -195,11 +195,11 @@ mod tests {
     #[test]
     fn trains_suit_the_rate_and_leave_the_link_to_others() {
         for bps in [1e5, 1e6, 1e8, 1e9, 1e10, 1e11] {
-            let mut link = EmulatedLink { bps, asked: Vec::new() };
+            let mut link = EmulatedLink { bps, specs: Vec::new() };
             let found = estimate(&mut link, 1500, |_| 200).unwrap();
             let estimate = found.estimate_bps.unwrap().bps() as f64;
             assert!((estimate / bps - 1.0).abs() < 0.01, "{bps}: {estimate}");
-            let spec = link.asked[1];
+            let spec = link.specs[1];
             let train = f64::from(spec.packets) * 12_000.0 / bps;
             let share = train / (spec.gap_ns as f64 / 1e9);
             assert!(share < 0.25, "{bps}: {share}");

@@ -129,22 +129,22 @@ impl Admission {
         Arc::new(Admission { limits, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Waits for a turn. `tell` gets the client's place in the queue of its kind, from 1, when it
+    /// Waits for a turn. `report` gets the client's place in the queue of its kind, from 1, when it
     /// changes and at regular intervals. Its error means that the client has left.
     ///
     /// # Errors
-    /// The error of `tell`. The inner error is the reason of a refusal.
+    /// The error of `report`. The inner error is the reason of a refusal.
     pub(super) fn enter(
         self: &Arc<Self>,
         kind: Kind,
         address: IpAddr,
-        mut tell: impl FnMut(u32) -> Result<()>,
+        mut report: impl FnMut(u32) -> Result<()>,
     ) -> Result<std::result::Result<Pass, Denied>> {
         let (client, ticket) = match self.arrive(kind, network(address)) {
             Ok(arrived) => arrived,
             Err(denied) => return Ok(Err(denied)),
         };
-        let mut told = None;
+        let mut reported = None;
         let mut state = lock(&self.state);
         loop {
             if state.next(&self.limits).is_some_and(|(_, next)| next.ticket == ticket) {
@@ -153,19 +153,19 @@ impl Admission {
             }
             let queue = &state.line(kind).queue;
             let place = queue.iter().take_while(|waiter| waiter.ticket != ticket).count();
-            if told == Some(place) {
+            if reported == Some(place) {
                 let waited = self.changed.wait_timeout(state, TELL);
                 let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 state = next;
-                told = told.filter(|_| !timeout.timed_out());
+                reported = reported.filter(|_| !timeout.timed_out());
                 continue;
             }
             // Without the lock, because sending may block.
             drop(state);
-            told = Some(place);
-            let heard = tell(place as u32 + 1);
+            reported = Some(place);
+            let sent = report(place as u32 + 1);
             state = lock(&self.state);
-            if let Err(gone) = heard {
+            if let Err(gone) = sent {
                 self.leave(&mut state, kind, ticket);
                 drop(state);
                 return Err(gone);
@@ -183,8 +183,7 @@ impl Admission {
         let limits = &self.limits;
         if let Some(most) = over_address_limit(state.sources.get(&source), kind, limits) {
             return Err(format!(
-                "it serves {} of one address at once (--max-per-address there); wait until yours \
-                 are done",
+                "the limit is {} per address; wait until another one of yours ends",
                 clients(most)
             ));
         }
@@ -198,8 +197,8 @@ impl Admission {
         let free = free.min(places.saturating_sub(line.running));
         if line.queue.len() >= limits.waiting.max(free) {
             return Err(match limits.waiting {
-                0 => format!("it serves {} at once, and they are there", clients(places)),
-                waiting => format!("its queue of {} is full; try later", clients(waiting)),
+                0 => format!("the limit is {} at once; try again later", clients(places)),
+                waiting => format!("its queue of {} is full; try again later", clients(waiting)),
             });
         }
         state.tickets += 1;
@@ -312,17 +311,17 @@ mod tests {
         from: IpAddr,
         entered: mpsc::Sender<(Kind, IpAddr)>,
     ) -> thread::JoinHandle<()> {
-        let (admission, (say, heard)) = (admission.clone(), mpsc::channel());
+        let (admission, (say, sent)) = (admission.clone(), mpsc::channel());
         let thread = thread::spawn(move || {
-            let told = |_| {
+            let reported = |_| {
                 let _ = say.send(());
                 Ok(())
             };
-            let pass = admission.enter(kind, from, told).unwrap().unwrap();
+            let pass = admission.enter(kind, from, reported).unwrap().unwrap();
             entered.send((kind, from)).unwrap();
             drop(pass);
         });
-        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        sent.recv_timeout(Duration::from_secs(20)).unwrap();
         thread
     }
 
@@ -330,27 +329,27 @@ mod tests {
     fn turns_are_in_order_and_places_are_reported() {
         let admission = of(1, 8, usize::MAX);
         let first = enter(&admission, address(1)).unwrap();
-        let (say, heard) = mpsc::channel();
+        let (say, sent) = mpsc::channel();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
                 let (admission, say) = (admission.clone(), say.clone());
                 let thread = thread::spawn(move || {
-                    let tell = |place| {
+                    let report = |place| {
                         say.send((number, Some(place))).unwrap();
                         Ok(())
                     };
-                    let pass = admission.enter(Kind::Authorised, address(2), tell);
+                    let pass = admission.enter(Kind::Authorised, address(2), report);
                     say.send((number, None)).unwrap();
                     drop(pass.unwrap().unwrap());
                 });
                 // Each hears its place before the next one arrives.
-                assert_eq!(heard.recv().unwrap(), (number, Some(number + 1)));
+                assert_eq!(sent.recv().unwrap(), (number, Some(number + 1)));
                 thread
             })
             .collect();
         drop(first);
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
-        let turns: Vec<_> = heard
+        let turns: Vec<_> = sent
             .try_iter()
             .filter(|(_, place)| place.is_none())
             .map(|(number, _)| number)
@@ -372,7 +371,7 @@ mod tests {
         let held = [(); 2].map(|()| enter(&fair, address(1)).unwrap());
         let denied = enter(&fair, "::ffff:198.51.100.1".parse().unwrap()).unwrap_err();
         assert!(denied.starts_with("it serves 2 clients of one address"), "{denied}");
-        assert!(denied.contains("--max-per-address"), "{denied}");
+        assert!(denied.contains("per address"), "{denied}");
         assert!(enter(&fair, address(2)).is_ok());
         drop(held);
         assert!(enter(&fair, address(1)).is_ok());
@@ -407,7 +406,7 @@ mod tests {
         let waiting: Vec<_> =
             (0..3).map(|_| waiter(&admission, Kind::Anonymous, address(3), say.clone())).collect();
         let denied = anonymous(address(4)).unwrap_err();
-        assert_eq!(denied, "its queue of 3 clients is full; try later");
+        assert_eq!(denied, "its queue of 3 clients is full; try again later");
         // Both remaining places at once.
         let authorised = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
         assert!(entered.try_recv().is_err());
@@ -415,7 +414,7 @@ mod tests {
         assert!(enter(&admission, address(1)).is_ok());
         drop(held);
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(!admission.limits.pool.others_wait());
+        assert!(!admission.limits.pool.is_contended());
     }
 
     #[test]
@@ -426,7 +425,7 @@ mod tests {
         let held = [(); 2].map(|()| anonymous(address(1)).unwrap());
         let (say, entered) = mpsc::channel();
         let third = waiter(&admission, Kind::Anonymous, address(1), say);
-        assert!(admission.limits.pool.others_wait());
+        assert!(admission.limits.pool.is_contended());
         // The third waits, and another address overtakes it.
         drop(anonymous(address(2)).unwrap());
         assert!(entered.try_recv().is_err());

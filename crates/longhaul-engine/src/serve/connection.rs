@@ -10,11 +10,11 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 
 use super::admission::{Admission, Kind};
 use super::descriptors::Descriptors;
-use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
+use super::event::{Client, DropReason, ServeEvent, SessionReport, SessionStart, canonical};
 use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
 use super::penalties::Failure;
-use super::services::{Host, Services};
+use super::services::{ServerKeys, Services};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
@@ -22,13 +22,13 @@ use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegist
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-const TOO_MANY_SESSIONS: &str = "this key has as many sessions as it may; end one, or wait";
+const TOO_MANY_SESSIONS: &str = "this key has the maximum number of sessions; end one, or wait";
 /// The most dropped connections that are logged per second, so that a flood does not fill the log.
 const DROPPED_PER_SECOND: u32 = 20;
 
 /// A server, shared by the threads of its connections.
 pub(super) struct Server {
-    host: Arc<Host>,
+    host: Arc<ServerKeys>,
     services: Arc<dyn Services>,
     admission: Arc<Admission>,
     pub(super) registry: SessionRegistry,
@@ -45,7 +45,7 @@ pub(super) struct Server {
 impl Server {
     /// Creates a server that may use `descriptors`, which limit its connections.
     pub(super) fn new(
-        host: Arc<Host>,
+        host: Arc<ServerKeys>,
         services: Arc<dyn Services>,
         mut limits: ClientLimits,
         descriptors: u64,
@@ -83,7 +83,7 @@ impl Server {
         let log = logged.1 <= DROPPED_PER_SECOND;
         drop(logged);
         if log {
-            self.services.log(Event::Dropped { address, reason });
+            self.services.log(ServeEvent::Dropped { address, reason });
         }
     }
 
@@ -126,7 +126,7 @@ impl Server {
             Ok(session) => session,
             Err(error) => {
                 self.blame_client(&fresh, &error);
-                self.services.log(Event::NoHandshake { address, error });
+                self.services.log(ServeEvent::NoHandshake { address, error });
                 return;
             }
         };
@@ -137,7 +137,7 @@ impl Server {
         let Steps { service, began } = steps;
         let (duration, work) = (start.elapsed(), record.read());
         let report = SessionReport { client, service, began, duration, work, outcome };
-        self.services.log(Event::Ended(Box::new(report)));
+        self.services.log(ServeEvent::Ended(Box::new(report)));
         self.served.fetch_add(usize::from(began), Ordering::Relaxed);
     }
 
@@ -157,11 +157,11 @@ impl Server {
         client: &Client,
         steps: &mut Steps,
     ) -> Result<()> {
-        let asked = session.asked(|service, known| {
+        let request = session.read_request(|service, known| {
             steps.service = Some(service);
             self.services.refusal(service, known)
         });
-        let service = asked.inspect_err(|error| self.blame_client(&fresh, error))?;
+        let service = request.inspect_err(|error| self.blame_client(&fresh, error))?;
         // The client is authenticated.
         let source = fresh.source;
         drop(fresh);
@@ -197,12 +197,12 @@ impl Server {
     ) -> Result<()> {
         let kind = Kind::of(session.authorised);
         let Some(_descriptor) = self.descriptors.session(kind) else {
-            let reason = "it has too few file descriptors left for more clients; try later";
+            let reason = "it has too few file descriptors left for more clients; try again later";
             return Err(session.refuse(RefusalKind::Limit, reason.to_owned()));
         };
         let arrived = Instant::now();
-        let tell = |place| session.sender.send(&Welcome::Queued { place });
-        let _pass = match self.admission.enter(kind, source, tell)? {
+        let report = |place| session.sender.send(&Welcome::Queued { place });
+        let _pass = match self.admission.enter(kind, source, report)? {
             Ok(pass) => pass,
             Err(denied) => return Err(session.refuse(RefusalKind::Limit, denied)),
         };
@@ -211,7 +211,7 @@ impl Server {
         session.welcome()?;
         steps.began = true;
         let (client, waited) = (client.clone(), arrived.elapsed());
-        self.services.log(Event::Began(SessionStart { client, service, waited }));
+        self.services.log(ServeEvent::Began(SessionStart { client, service, waited }));
         session.receiver.set_timeout(None)?;
         self.services.run(service, session)
     }

@@ -7,7 +7,7 @@
 use super::admission::Kind;
 use super::limits::ClientLimits;
 use crate::quota::{Quota, Taken};
-use crate::session::Descriptors as Streams;
+use crate::session::DescriptorSource;
 use crate::share::Share;
 
 /// The most descriptors that are ever needed.
@@ -51,10 +51,10 @@ impl Descriptors {
     }
 
     /// Returns the source of the descriptors of data connections.
-    pub(super) fn streams(&self, kind: Kind) -> Streams {
+    pub(super) fn streams(&self, kind: Kind) -> DescriptorSource {
         match kind {
-            Kind::Anonymous => Streams::Shared(self.anonymous_streams.clone()),
-            Kind::Authorised => Streams::Quota(self.authorised.clone()),
+            Kind::Anonymous => DescriptorSource::Shared(self.anonymous_streams.clone()),
+            Kind::Authorised => DescriptorSource::Quota(self.authorised.clone()),
         }
     }
 }

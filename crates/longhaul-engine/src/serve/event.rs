@@ -8,11 +8,11 @@ use longhaul_core::wire::{Service, SessionId};
 
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
-use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};
+use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, SessionWork};
 
 /// An event of a server.
 #[derive(Debug)]
-pub enum Event {
+pub enum ServeEvent {
     /// A connection was closed before its client was known.
     Dropped {
         /// The client's address, if the kernel still knew it.
@@ -57,16 +57,16 @@ pub enum Event {
     },
 }
 
-impl From<KeysEvent> for Event {
+impl From<KeysEvent> for ServeEvent {
     fn from(event: KeysEvent) -> Self {
         match event {
             KeysEvent::Reloaded { keys, ended, roots } => {
                 let out_of_reach = roots.into_iter().filter(|root| is_out_of_reach(root)).collect();
-                Event::KeysRead { keys, ended, out_of_reach }
+                ServeEvent::KeysRead { keys, ended, out_of_reach }
             }
-            KeysEvent::Kept(error) => Event::KeysKept { error },
+            KeysEvent::Kept(error) => ServeEvent::KeysKept { error },
             KeysEvent::Denied { fingerprint, address, lapse } => {
-                Event::KeyDenied { fingerprint, address, lapse }
+                ServeEvent::KeyDenied { fingerprint, address, lapse }
             }
         }
     }
@@ -127,7 +127,7 @@ pub struct SessionReport {
     /// The time from the connection to the end.
     pub duration: Duration,
     /// The work that was done.
-    pub work: Work,
+    pub work: SessionWork,
     /// The outcome.
     pub outcome: Result<()>,
 }
@@ -167,7 +167,7 @@ mod tests {
     use crate::session::Operation;
 
     /// Refuses diagnoses and answers one message; passes its events to the test.
-    struct Recorder(Sender<Event>);
+    struct Recorder(Sender<ServeEvent>);
 
     impl Services for Recorder {
         fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
@@ -175,12 +175,12 @@ mod tests {
         }
 
         fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
-            session.record.asked(Operation::Get, [Path::new("run17")]);
+            session.record.note_request(Operation::Get, [Path::new("run17")]);
             let word: String = session.receiver.receive()?;
             session.sender.send(&word)
         }
 
-        fn log(&self, event: Event) {
+        fn log(&self, event: ServeEvent) {
             let _ = self.0.send(event);
         }
     }
@@ -195,17 +195,17 @@ mod tests {
         let id = dialer.secret().session_id();
         sender.send(&"hello").unwrap();
         assert_eq!(receiver.receive::<String>().unwrap(), "hello");
-        let Event::Began(start) = next() else { panic!("it does not begin") };
+        let ServeEvent::Began(start) = next() else { panic!("it does not begin") };
         assert_eq!((start.service, start.client.session), (Service::Copy, Some(id)));
         assert!(start.client.key.is_some() && start.client.authorised);
-        let Event::Ended(report) = next() else { panic!("it does not end") };
+        let ServeEvent::Ended(report) = next() else { panic!("it does not end") };
         assert!(report.began && report.outcome.is_ok(), "{report:?}");
         assert_eq!(report.client.session, Some(id));
         assert_eq!(report.work.operation, Some(Operation::Get));
         assert_eq!(report.work.paths, [PathBuf::from("run17")]);
 
         assert!(server.session(Service::Diagnose).is_err());
-        let Event::Ended(report) = next() else { panic!("a refusal is no event") };
+        let ServeEvent::Ended(report) = next() else { panic!("a refusal is no event") };
         assert_eq!((report.began, report.service), (false, Some(Service::Diagnose)));
         assert!(matches!(report.outcome, Err(EngineError::Refused { .. })), "{report:?}");
 
@@ -216,9 +216,9 @@ mod tests {
             socket.local_addr().ok()
         };
         let from = strange(&[0x16; 100]);
-        assert!(matches!(next(), Event::NoHandshake { address, .. } if address == from));
+        assert!(matches!(next(), ServeEvent::NoHandshake { address, .. } if address == from));
         let from = strange(&[b'G'; 100]);
-        let Event::Dropped { address, reason } = next() else { panic!("it is served") };
+        let ServeEvent::Dropped { address, reason } = next() else { panic!("it is served") };
         assert_eq!((address, reason), (from, DropReason::NoSession));
     }
 

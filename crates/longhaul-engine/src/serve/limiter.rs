@@ -77,7 +77,7 @@ impl ConnectionLimiter {
     ) -> Result<Fresh, DropReason> {
         let now = Instant::now();
         if let Some(left) = self.penalties.refuses(source, now) {
-            turn_away(&socket, Reason::Penalty);
+            send_reason(&socket, Reason::Penalty);
             return Err(DropReason::Penalty(left));
         }
         let socket = Arc::new(socket);
@@ -88,7 +88,7 @@ impl ConnectionLimiter {
             let descriptor = self.descriptors.take(1).ok_or(DropReason::Connections)?;
             Ok(Place { startup, _descriptor: descriptor })
         });
-        let place = place.inspect_err(|_| turn_away(&socket, Reason::Crowded))?;
+        let place = place.inspect_err(|_| send_reason(&socket, Reason::Crowded))?;
         Ok(Fresh { socket, source, deadline: now + OPENING_TIMEOUT, place })
     }
 
@@ -107,7 +107,7 @@ impl Fresh {
         match self.socket.peek(&mut first)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => {
-                self.place.startup.spoke();
+                self.place.startup.first_bytes();
                 Ok(first[0])
             }
         }
@@ -134,7 +134,7 @@ pub(super) fn failure_of(error: &io::Error) -> Failure {
 }
 
 /// Sends a fatal TLS alert, which fits the buffer of a fresh connection.
-fn turn_away(mut socket: &TcpStream, reason: Reason) {
+fn send_reason(mut socket: &TcpStream, reason: Reason) {
     const RECORD: [u8; 6] = [0x15, 3, 3, 0, 2, 2];
     let mut alert = [0; RECORD.len() + 1];
     alert[..RECORD.len()].copy_from_slice(&RECORD);

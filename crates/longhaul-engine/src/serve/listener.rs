@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::connection::Server;
 use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
-use super::services::{Host, Services};
+use super::services::{ServerKeys, Services};
 use super::startups::StartupLimits;
 use crate::error::{EngineError, Result};
 use crate::quota::Quota;
@@ -94,7 +94,7 @@ impl Listener {
     /// descriptors limits the connections; the caller may raise it before.
     pub fn run(
         self,
-        host: Arc<Host>,
+        host: Arc<ServerKeys>,
         services: Arc<dyn Services>,
         clients: ClientLimits,
         one_off: bool,

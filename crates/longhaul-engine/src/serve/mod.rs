@@ -14,11 +14,11 @@ mod services;
 mod single;
 mod startups;
 
-pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
+pub use event::{Client, DropReason, ServeEvent, SessionReport, SessionStart};
 pub use limits::ClientLimits;
 pub use listener::Listener;
 pub use reach::{Reach, is_out_of_reach};
-pub use services::{Host, Services, serve_session};
+pub use services::{ServerKeys, Services, serve_session};
 pub use single::{DataPort, InProcess};
 pub use startups::StartupLimits;
 

@@ -2,13 +2,13 @@
 
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::event::Event;
+use super::event::ServeEvent;
 use crate::error::Result;
 use crate::session::{AuthorisedKeys, Identity, ServedSession};
 
 /// The server's identity and the keys that it trusts.
 #[derive(Debug)]
-pub struct Host {
+pub struct ServerKeys {
     /// The key pair.
     pub identity: Identity,
     /// The keys that may reach files.
@@ -27,7 +27,7 @@ pub trait Services: Send + Sync {
     fn run(&self, service: Service, session: ServedSession) -> Result<()>;
 
     /// Records an event, on the thread of the connection, which waits for it.
-    fn log(&self, _event: Event) {}
+    fn log(&self, _event: ServeEvent) {}
 }
 
 /// Greets the client of an ssh connection and runs the requested service to its end.
@@ -35,7 +35,8 @@ pub trait Services: Send + Sync {
 /// # Errors
 /// The client was refused, or the service failed.
 pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
-    let service = session.asked(|service, authorised| services.refusal(service, authorised))?;
+    let service =
+        session.read_request(|service, authorised| services.refusal(service, authorised))?;
     session.welcome()?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)

@@ -89,7 +89,7 @@ struct Opening {
     source: IpAddr,
     since: Instant,
     /// True after the client has sent data.
-    spoke: bool,
+    first_bytes: bool,
     /// Ends the connection, which wakes its thread.
     close: Box<dyn Fn() + Send>,
 }
@@ -141,9 +141,10 @@ impl Startups {
         state.arrivals += 1;
         let number = state.arrivals;
         *state.sources.entry(source).or_default() += 1;
-        state
-            .open
-            .insert(number, Opening { source, since: now, spoke: false, close: Box::new(close) });
+        state.open.insert(
+            number,
+            Opening { source, since: now, first_bytes: false, close: Box::new(close) },
+        );
         Ok(Startup { startups: self.clone(), number })
     }
 }
@@ -164,7 +165,7 @@ impl State {
         let mut here = self.open.iter().filter(|(_, opening)| opening.source == source);
         let oldest = here.clone().next().filter(|(_, oldest)| age(oldest) >= HANDSHAKE_TIME);
         let silent = here
-            .find(|(_, opening)| !opening.spoke)
+            .find(|(_, opening)| !opening.first_bytes)
             .filter(|(_, silent)| age(silent) >= SILENT_TIME);
         let number = *silent.or(oldest)?.0;
         self.remove(number).map(|opening| (opening.close)())
@@ -185,9 +186,9 @@ impl State {
 
 impl Startup {
     /// Records that the client has sent data.
-    pub(super) fn spoke(&self) {
+    pub(super) fn first_bytes(&self) {
         if let Some(opening) = lock(&self.startups.state).open.get_mut(&self.number) {
-            opening.spoke = true;
+            opening.first_bytes = true;
         }
     }
 
@@ -302,12 +303,12 @@ mod tests {
     fn a_silent_connection_gives_way_before_one_that_is_slow() {
         let server = Server::new(StartupLimits { start: 3, full: 3, ..FEW });
         let held: Vec<_> = (0..3).filter_map(|_| server.admit(address(1), 0, 99)).collect();
-        held[0].spoke();
+        held[0].first_bytes();
         assert!(server.admit(address(2), 200, 99).is_none(), "all are young");
         let second = server.admit(address(2), 300, 99);
         let dropped = |number: usize| held[number].was_dropped();
         assert!(second.is_some() && dropped(1) && !dropped(0) && !dropped(2));
-        held[2].spoke();
+        held[2].first_bytes();
         assert!(server.admit(address(3), 1000, 99).is_none(), "these have sent something");
         assert!(server.admit(address(3), 1600, 99).is_some() && dropped(0));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{ClientLimits, Event, Host, Listener, Services};
+use super::{ClientLimits, Listener, ServeEvent, ServerKeys, Services};
 use crate::error::Result;
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
@@ -30,8 +30,8 @@ impl<F: Fn(ServedSession) -> Result<()> + Send + Sync> Services for Only<F> {
         (self.serve)(session)
     }
 
-    fn log(&self, event: Event) {
-        if let Event::Ended(report) = event {
+    fn log(&self, event: ServeEvent) {
+        if let ServeEvent::Ended(report) = event {
             let _ = self.outcomes.send(report.outcome);
         }
     }
@@ -68,7 +68,7 @@ impl TestServer {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let stop = stop.clone();
-            let host = Arc::new(Host { identity, authorised });
+            let host = Arc::new(ServerKeys { identity, authorised });
             move || listener.run(host, services, ClientLimits::default(), false, &stop)
         });
         TestServer { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }

@@ -13,8 +13,8 @@ use longhaul_core::wire::{FrameError, PROTOCOL_VERSION, RefusalKind, Service, We
 use super::limiter::ConnectionLimiter;
 use super::penalties::Failure;
 use super::startups::StartupLimits;
-use super::{ClientLimits, Event, Host, Listener, Services, serve_session};
-use crate::error::{EngineError, Result, TurnedAway};
+use super::{ClientLimits, Listener, ServeEvent, ServerKeys, Services, serve_session};
+use crate::error::{EngineError, HandshakeRefusal, Result};
 use crate::quota::Quota;
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
@@ -47,10 +47,10 @@ impl Services for Echo {
         session.sender.send(&text)
     }
 
-    fn log(&self, event: Event) {
+    fn log(&self, event: ServeEvent) {
         let outcome = match event {
-            Event::Ended(report) => report.outcome,
-            Event::NoHandshake { error, .. } => Err(error),
+            ServeEvent::Ended(report) => report.outcome,
+            ServeEvent::NoHandshake { error, .. } => Err(error),
             _ => return,
         };
         self.ended.lock().unwrap().push(format!("{outcome:?}"));
@@ -75,7 +75,7 @@ impl TestServer {
         let port = listener.address().port();
         let authorised = AuthorisedKeys::load(config, identity.public()).unwrap();
         let keys = authorised.clone();
-        let host = Arc::new(Host { identity, authorised });
+        let host = Arc::new(ServerKeys { identity, authorised });
         let echo = Arc::new(Echo::default());
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
@@ -207,10 +207,10 @@ fn a_key_that_is_removed_loses_its_session_and_others_go_on() {
     assert_eq!(others_answers.receive::<String>().unwrap(), "still here");
     let refused = open(&alice, &first).map(|_| ());
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
-    let told = || server.echo.ended.lock().unwrap().join(" ");
+    let ended = || server.echo.ended.lock().unwrap().join(" ");
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !told().contains("Lapsed") {
-        assert!(Instant::now() < deadline, "{}", told());
+    while !ended().contains("Lapsed") {
+        assert!(Instant::now() < deadline, "{}", ended());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -276,14 +276,18 @@ fn a_refused_client_gets_the_reason() {
         family: Family::Any,
     };
     for (answer, expected, words) in [
-        (&[0x15, 3, 3, 0, 2, 2, 80][..], TurnedAway::Crowded, "too many connections"),
-        (&[0x15, 3, 3, 0, 2, 2, 49][..], TurnedAway::Penalty, "refuses connections from this"),
-        (&[][..], TurnedAway::Closed, "closed the connection during the handshake"),
+        (&[0x15, 3, 3, 0, 2, 2, 80][..], HandshakeRefusal::Crowded, "too many connections"),
+        (
+            &[0x15, 3, 3, 0, 2, 2, 49][..],
+            HandshakeRefusal::Penalty,
+            "refuses connections from this",
+        ),
+        (&[][..], HandshakeRefusal::Closed, "closed the connection during the handshake"),
     ] {
         let target = HostPort::new("127.0.0.1", answering(answer));
         let error = connect(&target, Service::Test, &options).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
-        let EngineError::TurnedAway { reason, .. } = error else { panic!("{error:?}") };
+        let EngineError::HandshakeRefusal { reason, .. } = error else { panic!("{error:?}") };
         assert_eq!(reason, expected);
     }
 }
@@ -360,9 +364,15 @@ fn a_server_of_another_version_is_reported() {
     let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
     let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
     session.sender.send(&answer).unwrap();
-    let told = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
-    assert!(matches!(told, EngineError::Refused { kind: RefusalKind::Version, .. }), "{told:?}");
-    assert!(told.to_string().starts_with("the server refused: it speaks protocol 99"), "{told}");
+    let refused = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
+    assert!(
+        matches!(refused, EngineError::Refused { kind: RefusalKind::Version, .. }),
+        "{refused:?}"
+    );
+    assert!(
+        refused.to_string().starts_with("the server refused: it speaks protocol 99"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -403,7 +413,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         let Err(EngineError::Refused { kind: RefusalKind::Limit, reason, .. }) = third else {
             panic!("{third:?}")
         };
-        assert_eq!(reason, "its queue of 1 client is full; try later");
+        assert_eq!(reason, "its queue of 1 client is full; try again later");
         drop(first);
         drop(second.join().unwrap().unwrap());
     });
@@ -429,7 +439,7 @@ fn one_off_ends_after_an_authenticated_client_only() {
     let port = listener.address().port();
     let ours = Identity::load_or_create(&config).unwrap();
     let authorised = AuthorisedKeys::load(&config, ours.public()).unwrap();
-    let host = Arc::new(Host { identity: ours, authorised });
+    let host = Arc::new(ServerKeys { identity: ours, authorised });
     let echo = Arc::new(Echo::default());
     let thread = std::thread::spawn({
         let echo = echo.clone();

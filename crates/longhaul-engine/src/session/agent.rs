@@ -83,7 +83,7 @@ impl Agent {
         socket.read_exact(&mut answer)?;
         match answer.remove(0) {
             got if got == wanted => Ok(answer),
-            _ => Err(io::Error::other("the ssh-agent refuses to sign with this key")),
+            _ => Err(io::Error::other("the ssh-agent refused to sign with this key")),
         }
     }
 }

@@ -16,7 +16,7 @@ const EARLY_STREAMS: u32 = 128;
 
 /// The source of the descriptors of a session's data connections.
 #[derive(Debug, Clone)]
-pub(crate) enum Descriptors {
+pub(crate) enum DescriptorSource {
     /// Descriptors are not counted: the session belongs to this user.
     Unbounded,
     /// Descriptors that sessions share evenly; none before the announcement.
@@ -41,8 +41,8 @@ pub(crate) struct Announced {
 /// Too few descriptors are available.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this server has too few file descriptors left for {connections} connections; ask for fewer \
-     streams (-P), or try again later"
+    "this server has too few file descriptors left for {connections} connections; request fewer \
+    streams, or try again later"
 )]
 pub struct Shortage {
     connections: u32,
@@ -51,7 +51,7 @@ pub struct Shortage {
 /// The connections that one session may have.
 #[derive(Debug)]
 pub(crate) struct Allowance {
-    source: Descriptors,
+    source: DescriptorSource,
     streams: Numbers,
     flows: Numbers,
     /// The connections for which descriptors are reserved.
@@ -69,22 +69,22 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn may_come(&self, number: u32) -> bool {
+    fn is_expected(&self, number: u32) -> bool {
         self.left > 0 && !self.seen.contains(&number)
     }
 
-    fn came(&mut self, number: u32) {
+    fn arrived(&mut self, number: u32) {
         self.left -= 1;
         self.seen.insert(number);
     }
 }
 
 impl Allowance {
-    pub(crate) fn new(source: Descriptors) -> Self {
+    pub(crate) fn new(source: DescriptorSource) -> Self {
         let (streams, flows) = match source {
-            Descriptors::Unbounded => (u32::MAX, u32::MAX),
-            Descriptors::Shared(_) => (0, 0),
-            Descriptors::Quota(_) => (EARLY_STREAMS, 0),
+            DescriptorSource::Unbounded => (u32::MAX, u32::MAX),
+            DescriptorSource::Shared(_) => (0, 0),
+            DescriptorSource::Quota(_) => (EARLY_STREAMS, 0),
         };
         let numbers = |left| Numbers { left, seen: HashSet::new() };
         Allowance {
@@ -102,24 +102,24 @@ impl Allowance {
     pub(crate) fn announce(&mut self, announced: Announced) -> Result<(), Shortage> {
         let Announced { streams, flows, further, beside } = announced;
         let short = Shortage { connections: streams + flows };
-        let came = self.streams.seen.len() as u32;
-        let coming = (streams + flows).saturating_sub(came);
+        let arrived = self.streams.seen.len() as u32;
+        let coming = (streams + flows).saturating_sub(arrived);
         let needed = u64::from(coming) * DESCRIPTORS + u64::from(streams) * u64::from(beside);
         match &self.source {
-            Descriptors::Unbounded => return Ok(()),
-            Descriptors::Shared(share) => {
+            DescriptorSource::Unbounded => return Ok(()),
+            DescriptorSource::Shared(share) => {
                 let portion = share.take(needed);
                 if portion.granted() < needed {
                     return Err(short);
                 }
                 self.portion = Some(portion);
             }
-            Descriptors::Quota(quota) => {
+            DescriptorSource::Quota(quota) => {
                 self.taken.push(quota.take(needed).ok_or(short)?);
             }
         }
         self.reserved = coming;
-        self.streams.left = (streams + further).saturating_sub(came);
+        self.streams.left = (streams + further).saturating_sub(arrived);
         self.flows.left = flows;
         Ok(())
     }
@@ -133,16 +133,16 @@ impl Allowance {
 
     /// Counts data connection `number`; false if it is not permitted.
     pub(crate) fn admit_stream(&mut self, number: u32) -> bool {
-        if !self.streams.may_come(number) {
+        if !self.streams.is_expected(number) {
             return false;
         }
         if self.reserved > 0 {
             self.reserved -= 1;
-        } else if let Descriptors::Quota(quota) = &self.source {
+        } else if let DescriptorSource::Quota(quota) = &self.source {
             let Some(taken) = quota.take(DESCRIPTORS) else { return false };
             self.taken.push(taken);
         }
-        self.streams.came(number);
+        self.streams.arrived(number);
         true
     }
 
@@ -153,13 +153,13 @@ impl Allowance {
         number: u32,
         open: impl FnOnce() -> std::io::Result<T>,
     ) -> Option<T> {
-        if !self.flows.may_come(number) {
+        if !self.flows.is_expected(number) {
             return None;
         }
         // After a failure the opener repeats its request.
         let flow = open().ok()?;
         self.reserved = self.reserved.saturating_sub(1);
-        self.flows.came(number);
+        self.flows.arrived(number);
         Some(flow)
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn an_anonymous_session_has_what_it_announced() {
         let share = Share::new(64, 4);
-        let mut session = Allowance::new(Descriptors::Shared(share.clone()));
+        let mut session = Allowance::new(DescriptorSource::Shared(share.clone()));
         assert!(!session.admit_stream(0), "nothing is announced yet");
         session.announce(Announced { flows: 1, ..streams(2) }).unwrap();
         assert!(session.admit_stream(0) && !session.admit_stream(0) && session.admit_stream(7));
@@ -186,16 +186,16 @@ mod tests {
         assert!(session.admit_flow(1, || Ok(())).is_none());
         session.announce_again();
         assert!(session.admit_stream(0) && !session.admit_stream(1));
-        let mut greedy = Allowance::new(Descriptors::Shared(share));
+        let mut greedy = Allowance::new(DescriptorSource::Shared(share));
         let refused = greedy.announce(streams(128)).unwrap_err().to_string();
-        assert!(refused.contains("128 connections") && refused.contains("-P"), "{refused}");
+        assert!(refused.contains("128 connections"), "{refused}");
         assert!(!greedy.admit_stream(0));
     }
 
     #[test]
     fn an_authorised_copy_may_be_early_and_have_more_while_there_are_descriptors() {
         let quota = Quota::new(12);
-        let mut session = Allowance::new(Descriptors::Quota(quota.clone()));
+        let mut session = Allowance::new(DescriptorSource::Quota(quota.clone()));
         assert!(session.admit_stream(0), "early");
         session.announce(Announced { further: 100, ..streams(3) }).unwrap();
         assert!((1..6).all(|number| session.admit_stream(number)));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn pipes_count_too() {
-        let mut session = Allowance::new(Descriptors::Quota(Quota::new(11)));
+        let mut session = Allowance::new(DescriptorSource::Quota(Quota::new(11)));
         assert!(session.announce(Announced { beside: 4, ..streams(2) }).is_err());
         assert!(session.announce(Announced { beside: 3, ..streams(2) }).is_ok());
     }

@@ -141,7 +141,7 @@ impl AuthorisedKeys {
         let Some(lapse) = grant.lapse(address, SystemTime::now()) else {
             return Some(grant.clone());
         };
-        state.tell(KeysEvent::Denied { fingerprint: key.fingerprint(), address, lapse });
+        state.record(KeysEvent::Denied { fingerprint: key.fingerprint(), address, lapse });
         None
     }
 
@@ -188,7 +188,7 @@ impl AuthorisedKeys {
         Some(KeySession { keys: self.clone(), number, lapse, rate, quota })
     }
 
-    /// Checks the list every second, and at once after `asked` was set, on a separate thread until
+    /// Checks the list every second, and at once after `forced` was set, on a separate thread until
     /// the value is dropped. `report` runs on another thread, so that a slow report delays neither
     /// a check nor the end of a session.
     ///
@@ -196,7 +196,7 @@ impl AuthorisedKeys {
     /// A thread cannot be started.
     pub fn watch(
         &self,
-        asked: Arc<AtomicBool>,
+        forced: Arc<AtomicBool>,
         mut report: impl FnMut(KeysEvent) + Send + 'static,
     ) -> Result<KeysWatch> {
         let keys = self.clone();
@@ -204,7 +204,7 @@ impl AuthorisedKeys {
         let (events, reported) = bounded(EVENTS_LIMIT);
         let check = move || {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                for event in keys.look(asked.swap(false, Ordering::Relaxed)) {
+                for event in keys.poll_events(forced.swap(false, Ordering::Relaxed)) {
                     // Events that find no place are lost, as the report has not returned for long.
                     let _ = events.try_send(event);
                 }
@@ -215,10 +215,10 @@ impl AuthorisedKeys {
         Ok(KeysWatch { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Reads the list if it has changed or `asked` is true, and ends the sessions of keys that are
+    /// Reads the list if it has changed or `forced` is true, and ends the sessions of keys that are
     /// no longer valid.
-    fn look(&self, asked: bool) -> Vec<KeysEvent> {
-        let mut state = self.refreshed(asked);
+    fn poll_events(&self, forced: bool) -> Vec<KeysEvent> {
+        let mut state = self.refreshed(forced);
         let lapsed = state.lapsed(SystemTime::now());
         let events = std::mem::take(&mut state.events);
         // New connections need the lock to find their key.
@@ -227,22 +227,22 @@ impl AuthorisedKeys {
         events
     }
 
-    fn refreshed(&self, asked: bool) -> std::sync::MutexGuard<'_, State> {
+    fn refreshed(&self, forced: bool) -> std::sync::MutexGuard<'_, State> {
         let mut state = lock(&self.0.state);
-        state.refresh(&self.0.config, self.0.own, asked);
+        state.refresh(&self.0.config, self.0.own, forced);
         state
     }
 }
 
 impl State {
-    /// Reads the list if it has changed; with `asked` it is read and reported in any case.
-    fn refresh(&mut self, config: &ConfigDir, own: PublicKey, asked: bool) {
+    /// Reads the list if it has changed; with `forced` it is read and reported in any case.
+    fn refresh(&mut self, config: &ConfigDir, own: PublicKey, forced: bool) {
         let stamp = stamp(config);
         let same = self.seen.as_ref().is_some_and(|seen| seen.stamp == stamp && !seen.fresh);
-        if same && !asked {
+        if same && !forced {
             return;
         }
-        let before = self.seen.take().filter(|_| !asked);
+        let before = self.seen.take().filter(|_| !forced);
         let read = self.read(config, own, before.as_ref().map(|seen| &seen.outcome));
         let (seen, event) = match read {
             Ok(seen) => {
@@ -255,13 +255,13 @@ impl State {
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
-                let told = |before: Seen| before.stamp == stamp && before.outcome == outcome;
-                let event = (!before.is_some_and(told)).then_some(KeysEvent::Kept(error));
+                let reported = |before: Seen| before.stamp == stamp && before.outcome == outcome;
+                let event = (!before.is_some_and(reported)).then_some(KeysEvent::Kept(error));
                 (Seen { stamp, fresh: is_fresh(stamp), outcome }, event)
             }
         };
         self.seen = Some(seen);
-        event.into_iter().for_each(|event| self.tell(event));
+        event.into_iter().for_each(|event| self.record(event));
     }
 
     /// Reads the list and puts it into force, unless its text is that of `before`.
@@ -319,7 +319,7 @@ impl State {
         ends
     }
 
-    fn tell(&mut self, event: KeysEvent) {
+    fn record(&mut self, event: KeysEvent) {
         if self.events.len() < EVENTS_LIMIT {
             self.events.push(event);
         }
@@ -498,16 +498,25 @@ mod tests {
         let [alice, bob] = [key(), key()];
         let place = Place::new(&format!("{alice}\n"));
         let keys = place.load();
-        assert!(keys.look(false).is_empty());
+        assert!(keys.poll_events(false).is_empty());
         // Of the same length, within the same step of the clock.
         place.write(&format!("{bob}\n"));
         assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 1, ended: 0, .. }]));
+        assert!(matches!(
+            keys.poll_events(false)[..],
+            [KeysEvent::Reloaded { keys: 1, ended: 0, .. }]
+        ));
         fs::remove_file(place.config.file(FILE)).unwrap();
         assert!(keys.find(&bob, HERE).is_none() && keys.find(&place.own, HERE).is_some());
-        assert!(matches!(keys.look(false)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
-        assert!(matches!(keys.look(true)[..], [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]));
-        assert!(keys.look(false).is_empty());
+        assert!(matches!(
+            keys.poll_events(false)[..],
+            [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]
+        ));
+        assert!(matches!(
+            keys.poll_events(true)[..],
+            [KeysEvent::Reloaded { keys: 0, ended: 0, .. }]
+        ));
+        assert!(keys.poll_events(false).is_empty());
     }
 
     #[test]
@@ -518,16 +527,22 @@ mod tests {
         let keys = place.load();
         place.write(&format!("red-only {alice}\n{bob}\n"));
         assert!(keys.find(&alice, HERE).is_some() && keys.find(&bob, HERE).is_none());
-        let told = keys.look(false);
-        assert!(matches!(&told[..], [KeysEvent::Kept(EngineError::KeyOption { .. })]), "{told:?}");
-        assert!(keys.look(false).is_empty(), "once per change");
-        assert_eq!(keys.look(true).len(), 1, "and when it is asked for");
+        let reported = keys.poll_events(false);
+        assert!(
+            matches!(&reported[..], [KeysEvent::Kept(EngineError::KeyOption { .. })]),
+            "{reported:?}"
+        );
+        assert!(keys.poll_events(false).is_empty(), "once per change");
+        assert_eq!(keys.poll_events(true).len(), 1, "and when it is asked for");
         place.write(&format!("{bob}\n"));
         let exposed = fs::Permissions::from_mode(0o666);
         fs::set_permissions(place.config.file(FILE), exposed).unwrap();
-        let told = keys.look(false);
-        assert!(matches!(&told[..], [KeysEvent::Kept(EngineError::Exposed { .. })]), "{told:?}");
-        assert!(keys.find(&alice, HERE).is_some() && keys.look(false).is_empty());
+        let reported = keys.poll_events(false);
+        assert!(
+            matches!(&reported[..], [KeysEvent::Kept(EngineError::Exposed { .. })]),
+            "{reported:?}"
+        );
+        assert!(keys.find(&alice, HERE).is_some() && keys.poll_events(false).is_empty());
         fs::set_permissions(place.config.file(FILE), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(keys.find(&alice, HERE).is_none() && keys.find(&bob, HERE).is_some());
     }
@@ -546,16 +561,19 @@ mod tests {
         };
         let ((first, first_ended), (second, second_ended)) = (begin(alice), begin(bob));
         place.write(&format!("{bob}\n"));
-        let told = keys.look(false);
-        assert!(matches!(told[..], [KeysEvent::Reloaded { keys: 1, ended: 1, .. }]), "{told:?}");
+        let reported = keys.poll_events(false);
+        assert!(
+            matches!(reported[..], [KeysEvent::Reloaded { keys: 1, ended: 1, .. }]),
+            "{reported:?}"
+        );
         assert_eq!(first.lapse(), None, "an editor may be about to write it");
-        assert!(keys.look(false).is_empty());
+        assert!(keys.poll_events(false).is_empty());
         let removed = Lapse::Removed;
         assert!(first_ended.load(Ordering::Relaxed) && !second_ended.load(Ordering::Relaxed));
         assert_eq!((first.lapse(), second.lapse()), (Some(removed), None));
-        assert!(keys.look(false).is_empty());
+        assert!(keys.poll_events(false).is_empty());
         place.write(&format!("expiry-time=20200101Z {bob}\n"));
-        keys.look(false);
+        keys.poll_events(false);
         assert_eq!(second.lapse(), Some(Lapse::Expired));
         drop((first, second));
         assert!(lock(&keys.0.state).sessions.is_empty());
@@ -599,11 +617,11 @@ mod tests {
         let keys = place.load();
         assert!(keys.find(&alice, "192.0.2.9".parse().unwrap()).is_some());
         assert!(keys.find(&alice, HERE).is_none());
-        let told = keys.look(false);
+        let reported = keys.poll_events(false);
         let address = Lapse::Address;
         assert!(
-            matches!(told[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
-            "{told:?}"
+            matches!(reported[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
+            "{reported:?}"
         );
     }
 
@@ -657,8 +675,8 @@ mod tests {
     fn a_watch_reports_and_ends() {
         let place = Place::new("");
         let keys = place.load();
-        let (told, events) = crossbeam_channel::unbounded();
-        let watch = keys.watch(Arc::default(), move |event| told.send(event).unwrap()).unwrap();
+        let (reported, events) = crossbeam_channel::unbounded();
+        let watch = keys.watch(Arc::default(), move |event| reported.send(event).unwrap()).unwrap();
         place.write(&format!("{}\n", key()));
         let event = events.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(matches!(event, KeysEvent::Reloaded { keys: 1, .. }), "{event:?}");

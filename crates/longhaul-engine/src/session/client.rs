@@ -24,7 +24,7 @@ use super::rotation::Learner;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
-use crate::error::{EngineError, Result, TurnedAway};
+use crate::error::{EngineError, HandshakeRefusal, Result};
 
 /// The number of attempts at a crowded server, and the pause between them.
 const CROWDED_TRIES: u32 = 3;
@@ -206,7 +206,7 @@ pub fn connect_early(
 fn ask(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -> Result<Session> {
     for _ in 0..CROWDED_TRIES {
         match ask_once(target, service, options) {
-            Err(EngineError::TurnedAway { reason: TurnedAway::Crowded, .. }) => {
+            Err(EngineError::HandshakeRefusal { reason: HandshakeRefusal::Crowded, .. }) => {
                 std::thread::sleep(CROWDED_PAUSE);
             }
             outcome => return outcome,
@@ -239,12 +239,12 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     while connection.is_handshaking() {
         let step = connection.complete_io(&mut opening);
         step.map_err(|error| match turned_away(&error) {
-            Some(reason) => EngineError::TurnedAway { peer: peer.clone(), reason },
+            Some(reason) => EngineError::HandshakeRefusal { peer: peer.clone(), reason },
             None => failed(error),
         })?;
     }
     let key = tls::peer_key(&connection)
-        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it presented no key" })?;
     let recorded = check_host(target, key, options)?;
     let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
@@ -265,17 +265,21 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
 
 /// Returns the server's reason for closing the connection, if the `error` of the handshake contains
 /// it.
-fn turned_away(error: &io::Error) -> Option<TurnedAway> {
+fn turned_away(error: &io::Error) -> Option<HandshakeRefusal> {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => return Some(TurnedAway::Closed),
+        | io::ErrorKind::BrokenPipe => return Some(HandshakeRefusal::Closed),
         _ => {}
     }
     match error.get_ref()?.downcast_ref()? {
-        rustls::Error::AlertReceived(AlertDescription::InternalError) => Some(TurnedAway::Crowded),
-        rustls::Error::AlertReceived(AlertDescription::AccessDenied) => Some(TurnedAway::Penalty),
+        rustls::Error::AlertReceived(AlertDescription::InternalError) => {
+            Some(HandshakeRefusal::Crowded)
+        }
+        rustls::Error::AlertReceived(AlertDescription::AccessDenied) => {
+            Some(HandshakeRefusal::Penalty)
+        }
         _ => None,
     }
 }
@@ -323,7 +327,7 @@ pub(crate) fn await_welcome(
 }
 
 fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
-    let none = "it has no address of the family asked for";
+    let none = "it has no address of the requested family";
     let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, none);
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -381,7 +385,7 @@ pub struct DataDialer {
 
 /// The addresses of a data connection, where the routing table does not choose them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Route {
+pub(crate) struct DataRoute {
     /// The local address.
     pub local: Option<LinkAddress>,
     /// The remote address, at the port of the session.
@@ -446,7 +450,7 @@ impl DataDialer {
                     source,
                 });
         }
-        self.open_tcp(stream, Protocol::TCP, &Route::default(), prepare)
+        self.open_tcp(stream, Protocol::TCP, &DataRoute::default(), prepare)
     }
 
     /// As [`open`](Self::open), over TCP or MPTCP and by a given route.
@@ -454,7 +458,7 @@ impl DataDialer {
         &self,
         stream: u32,
         protocol: Protocol,
-        route: &Route,
+        route: &DataRoute,
         prepare: impl Fn(&Socket) -> io::Result<()>,
     ) -> Result<TcpStream> {
         self.first_that_answers(stream, route, |local, address| {
@@ -486,7 +490,7 @@ impl DataDialer {
     pub(crate) fn open_flow(
         &self,
         stream: u32,
-        route: &Route,
+        route: &DataRoute,
         prepare: impl Fn(&Socket) -> io::Result<()>,
     ) -> Result<UdpSocket> {
         self.first_that_answers(stream, route, |local, address| {
@@ -504,7 +508,7 @@ impl DataDialer {
     fn first_that_answers<T>(
         &self,
         stream: u32,
-        route: &Route,
+        route: &DataRoute,
         attempt: impl Fn(Option<SocketAddr>, SocketAddr) -> io::Result<T>,
     ) -> Result<T> {
         let failed = |address: SocketAddr, source| {

@@ -33,22 +33,16 @@ impl Exposure {
         fmt::from_fn(move |f| {
             let shown = path.display();
             match self {
-                Exposure::Owner { found, wanted } => write!(
-                    f,
-                    "{shown} belongs to user {found}; check its contents, then run \
-                     'chown {wanted} {shown}'"
-                ),
-                Exposure::Writable { mode } => write!(
-                    f,
-                    "other users may write to {shown} (mode {mode:04o}); check its contents, then \
-                     run 'chmod go-w {shown}'"
-                ),
-                Exposure::Readable { mode } => write!(
-                    f,
-                    "other users may read {shown} (mode {mode:04o}); run 'chmod 600 {shown}', and \
-                     make a new key if one may have"
-                ),
-                Exposure::NoFile => write!(f, "{shown} is not a regular file; remove it"),
+                Exposure::Owner { found, wanted } => {
+                    write!(f, "{shown} belongs to user {found}, not {wanted}")
+                }
+                Exposure::Writable { mode } => {
+                    write!(f, "other users may write to {shown} (mode {mode:04o})")
+                }
+                Exposure::Readable { mode } => {
+                    write!(f, "other users may read {shown} (mode {mode:04o})")
+                }
+                Exposure::NoFile => write!(f, "{shown} is not a regular file"),
             }
         })
     }

@@ -88,9 +88,9 @@ pub enum Lapse {
 impl fmt::Display for Lapse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lapse::Removed => "its key is no longer in authorized_keys",
-            Lapse::Expired => "the expiry-time of its key is over",
-            Lapse::Address => "its key may not be used from its address (from=)",
+            Lapse::Removed => "its key was removed from the list of authorised keys",
+            Lapse::Expired => "its key has expired",
+            Lapse::Address => "its key may not be used from its address",
         })
     }
 }

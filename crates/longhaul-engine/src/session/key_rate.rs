@@ -40,7 +40,7 @@ struct State {
 
 /// The direction of bytes, seen from the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Direction {
+pub(crate) enum RateDirection {
     /// From a client.
     In,
     /// To a client.
@@ -65,7 +65,7 @@ impl KeyRate {
     }
 
     /// Waits until `bytes` more may pass.
-    pub(crate) fn take(&self, way: Direction, bytes: usize) {
+    pub(crate) fn take(&self, way: RateDirection, bytes: usize) {
         let wait = self.due(way, bytes, Instant::now());
         if !wait.is_zero() {
             thread::sleep(wait);
@@ -73,7 +73,7 @@ impl KeyRate {
     }
 
     /// Takes `bytes` from the allowance at `now`, and returns the wait until they may pass.
-    fn due(&self, way: Direction, bytes: usize, now: Instant) -> Duration {
+    fn due(&self, way: RateDirection, bytes: usize, now: Instant) -> Duration {
         let mut state = lock(&self.state);
         let limit = self.limit.bps();
         let left = limit.saturating_sub(state.reserved_bps).max(limit / COPIES_SHARE);
@@ -117,7 +117,10 @@ impl KeyRate {
 
 /// Other sessions of the key have reserved its rate.
 #[derive(Debug, thiserror::Error)]
-#[error("of the {limit} of this key {left} are left; try again when its other sessions are done")]
+#[error(
+    "{left} are left of this key's rate of {limit}; try again when another session of the \
+    key ends"
+)]
 pub(crate) struct RateTaken {
     limit: Rate,
     left: Rate,
@@ -178,7 +181,7 @@ mod tests {
     const MEGABYTE: usize = 1_000_000;
 
     /// Returns the time of ten megabytes that two sessions take one by one.
-    fn ten_megabytes(rate: &KeyRate, way: Direction, now: Instant) -> Duration {
+    fn ten_megabytes(rate: &KeyRate, way: RateDirection, now: Instant) -> Duration {
         let mut wait = Duration::ZERO;
         (0..10).for_each(|_| wait = rate.due(way, MEGABYTE, now));
         wait
@@ -188,11 +191,11 @@ mod tests {
     fn the_sessions_of_a_key_share_its_rate_in_each_direction() {
         let rate = KeyRate::new(Rate::from_bps(80_000_000));
         let now = Instant::now();
-        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(1));
-        assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(1));
-        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(2));
+        assert_eq!(ten_megabytes(&rate, RateDirection::In, now), Duration::from_secs(1));
+        assert_eq!(ten_megabytes(&rate, RateDirection::Out, now), Duration::from_secs(1));
+        assert_eq!(ten_megabytes(&rate, RateDirection::In, now), Duration::from_secs(2));
         let later = now + Duration::from_secs(10);
-        let burst = ten_megabytes(&rate, Direction::In, later);
+        let burst = ten_megabytes(&rate, RateDirection::In, later);
         assert_eq!(burst, Duration::from_secs(1) - BURST, "a pause is not saved up");
     }
 
@@ -203,9 +206,9 @@ mod tests {
         let test = rate.reserve(Some(Rate::from_bps(60_000_000))).unwrap();
         assert_eq!(rate.reserve(Some(rate.limit())).unwrap_err(), Rate::from_bps(20_000_000));
         let now = Instant::now();
-        assert_eq!(ten_megabytes(&rate, Direction::In, now), Duration::from_secs(4));
+        assert_eq!(ten_megabytes(&rate, RateDirection::In, now), Duration::from_secs(4));
         let _rest = rate.reserve(Some(Rate::from_bps(20_000_000))).unwrap();
-        assert_eq!(ten_megabytes(&rate, Direction::Out, now), Duration::from_secs(16));
+        assert_eq!(ten_megabytes(&rate, RateDirection::Out, now), Duration::from_secs(16));
         drop(test);
         assert!(rate.reserve(Some(Rate::from_bps(60_000_000))).is_ok());
     }

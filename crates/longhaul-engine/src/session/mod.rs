@@ -36,7 +36,7 @@ mod work;
 
 pub use address::{DEFAULT_PORT, HostPort};
 pub use allowance::Shortage;
-pub(crate) use allowance::{Announced, Descriptors};
+pub(crate) use allowance::{Announced, DescriptorSource};
 pub(crate) use authorised::KeySession;
 pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
@@ -44,14 +44,14 @@ pub use client::{
     ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
     connect_early, connect_queued, connect_unasked, greet,
 };
-pub(crate) use client::{Route, await_welcome};
+pub(crate) use client::{DataRoute, await_welcome};
 pub use config_dir::ConfigDir;
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use exposure::Exposure;
 pub use grant::{Grant, Lapse, Rights};
 pub use identity::{AskPassphrase, Identity};
 pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
-pub(crate) use key_rate::{Direction, KeyRate, Reserved, Throttle};
+pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};
 pub use known_hosts::KnownHosts;
 pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
@@ -59,4 +59,4 @@ pub(crate) use server::{Admitted, Opening, serve_tls};
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
 pub(crate) use udp::FlowAnswers;
 pub(crate) use udp_listener::UdpListener;
-pub use work::{Operation, Work, WorkRecord};
+pub use work::{Operation, SessionWork, WorkRecord};

@@ -15,7 +15,7 @@ use longhaul_core::wire::{
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::allowance::{Allowance, Announced, Descriptors, Shortage};
+use super::allowance::{Allowance, Announced, DescriptorSource, Shortage};
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::deadline::{Until, set_timeouts};
 use super::grant::Grant;
@@ -70,21 +70,30 @@ struct Waiting {
 impl SessionRegistry {
     /// Accepts data connections for the session of `secret` until the acceptor is dropped.
     pub fn register(&self, secret: SessionSecret) -> DataAcceptor {
-        self.add(secret, false, Descriptors::Unbounded)
+        self.add(secret, false, DescriptorSource::Unbounded)
     }
 
     /// As [`register`](Self::register), for connections that take `descriptors`.
-    fn register_counted(&self, secret: SessionSecret, descriptors: Descriptors) -> DataAcceptor {
+    fn register_counted(
+        &self,
+        secret: SessionSecret,
+        descriptors: DescriptorSource,
+    ) -> DataAcceptor {
         self.add(secret, false, descriptors)
     }
 
     /// As [`register`](Self::register), for connections whose opener expects a proof: the server of
     /// the control channel opens them, and must authenticate their acceptor.
     pub(crate) fn register_mutual(&self, secret: SessionSecret) -> DataAcceptor {
-        self.add(secret, true, Descriptors::Unbounded)
+        self.add(secret, true, DescriptorSource::Unbounded)
     }
 
-    fn add(&self, secret: SessionSecret, mutual: bool, descriptors: Descriptors) -> DataAcceptor {
+    fn add(
+        &self,
+        secret: SessionSecret,
+        mutual: bool,
+        descriptors: DescriptorSource,
+    ) -> DataAcceptor {
         let id = secret.session_id();
         let (streams, arrivals) = bounded(WAITING_STREAMS);
         let (flows, flow_arrivals) = bounded(WAITING_STREAMS);
@@ -374,7 +383,7 @@ impl ServedSession {
     ///
     /// # Errors
     /// The channel broke, or the client was refused.
-    pub fn asked(
+    pub fn read_request(
         &mut self,
         allow: impl FnOnce(Service, bool) -> Option<(RefusalKind, String)>,
     ) -> Result<Service> {
@@ -390,7 +399,7 @@ impl ServedSession {
             return Err(self.refuse(RefusalKind::Version, reason));
         }
         let Some(service) = hello.service() else {
-            let reason = "it does not know what the client asks for".to_owned();
+            let reason = "it does not offer the requested service".to_owned();
             return Err(self.refuse(RefusalKind::Invalid, reason));
         };
         match allow(service, self.authorised) {
@@ -432,7 +441,7 @@ pub(crate) fn serve_tls(
     identity: &Identity,
     authorised: impl FnOnce(&PublicKey) -> Option<Grant>,
     registry: &SessionRegistry,
-    descriptors: impl FnOnce(bool) -> Descriptors,
+    descriptors: impl FnOnce(bool) -> DescriptorSource,
 ) -> Result<ServedSession> {
     let Opening { socket, deadline } = opening;
     let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
@@ -446,7 +455,7 @@ pub(crate) fn serve_tls(
         connection.complete_io(&mut until).map_err(failed)?;
     }
     let key = tls::peer_key(&connection)
-        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it showed no key" })?;
+        .ok_or(EngineError::Protocol { peer: peer.clone(), what: "it presented no key" })?;
     let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let host_keys = rotation::announce(identity, &secret);

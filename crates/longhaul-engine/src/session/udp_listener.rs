@@ -28,10 +28,10 @@ impl UdpListener {
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = shared_socket(address)?;
         let socket = UdpSocket::from(socket);
-        udp::tell_destination(&socket, address.is_ipv6())?;
+        udp::enable_destination(&socket, address.is_ipv6())?;
         if address.is_ipv6() {
             // For IPv4 addresses mapped into IPv6.
-            udp::tell_destination(&socket, false)?;
+            udp::enable_destination(&socket, false)?;
         }
         socket.set_nonblocking(true)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &random_keying_material());

@@ -35,7 +35,7 @@ pub enum Operation {
 
 /// The work of one session so far.
 #[derive(Debug, Clone, Default)]
-pub struct Work {
+pub struct SessionWork {
     /// The operation; `None` before the request was read.
     pub operation: Option<Operation>,
     /// The first paths of the request, as the client wrote them.
@@ -62,11 +62,11 @@ pub struct Work {
 
 /// The record of one session, shared by its threads.
 #[derive(Debug, Clone, Default)]
-pub struct WorkRecord(Arc<Mutex<Work>>);
+pub struct WorkRecord(Arc<Mutex<SessionWork>>);
 
 impl WorkRecord {
     /// Records the request.
-    pub(crate) fn asked<'a>(
+    pub(crate) fn note_request<'a>(
         &self,
         operation: Operation,
         paths: impl IntoIterator<Item = &'a Path>,
@@ -84,7 +84,7 @@ impl WorkRecord {
     }
 
     /// Changes the record.
-    pub(crate) fn note(&self, change: impl FnOnce(&mut Work)) {
+    pub(crate) fn note(&self, change: impl FnOnce(&mut SessionWork)) {
         change(&mut lock(&self.0));
     }
 
@@ -97,7 +97,7 @@ impl WorkRecord {
     }
 
     /// Returns the record so far.
-    pub fn read(&self) -> Work {
+    pub fn read(&self) -> SessionWork {
         lock(&self.0).clone()
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     fn a_long_request_keeps_its_first_paths_and_counts_the_others() {
         let record = WorkRecord::default();
         let names: Vec<_> = (0..100).map(|number| PathBuf::from(number.to_string())).collect();
-        record.asked(Operation::Get, names.iter().map(PathBuf::as_path));
+        record.note_request(Operation::Get, names.iter().map(PathBuf::as_path));
         let work = record.read();
         assert_eq!(work.operation, Some(Operation::Get));
         assert_eq!(work.paths, names[..PATHS_KEPT]);

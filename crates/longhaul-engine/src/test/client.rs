@@ -192,7 +192,7 @@ fn expect(receiver: &mut ControlReceiver, expected: &TestEvent) -> Result<()> {
         event if event == *expected => Ok(()),
         TestEvent::Refused { kind, reason } => Err(EngineError::Refused { peer, kind, reason }),
         TestEvent::Failed { reason } => Err(EngineError::Failed { peer, reason, again: false }),
-        _ => Err(EngineError::Protocol { peer, what: "it answered out of turn" }),
+        _ => Err(EngineError::Protocol { peer, what: "it sent an unexpected answer" }),
     }
 }
 
@@ -222,7 +222,7 @@ fn listen(
             {
                 Err(EngineError::Protocol {
                     peer: peer.clone(),
-                    what: "it sends more samples than asked for",
+                    what: "it sent more samples than requested",
                 })
             }
             Ok(TestEvent::Sample(sample)) => {
@@ -234,9 +234,11 @@ fn listen(
             Ok(TestEvent::Failed { reason }) => {
                 Err(EngineError::Failed { peer: peer.clone(), reason, again: false })
             }
-            Ok(_) => {
-                Err(EngineError::Protocol { peer: peer.clone(), what: "it spoke out of turn" })
-            }
+            Ok(_) => Err(EngineError::Protocol {
+                peer: peer.clone(),
+                what: "it sent an unexpected \
+                    message",
+            }),
             Err(error) => Err(error),
         };
         let broken = end.is_err();

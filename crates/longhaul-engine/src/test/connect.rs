@@ -16,7 +16,7 @@ use super::mover::Carrier;
 use super::options::{accepted_options, socket_options};
 use super::udp::{self, UdpFlow};
 use crate::error::{EngineError, Result};
-use crate::session::{Announced, DataAcceptor, DataDialer, FlowAnswers, Route, SessionSecret};
+use crate::session::{Announced, DataAcceptor, DataDialer, DataRoute, FlowAnswers, SessionSecret};
 
 /// The connections of one end.
 pub(super) struct Connections {
@@ -199,12 +199,12 @@ fn assemble(
 }
 
 /// Returns the addresses for `stream`, seen from the end that opens it.
-fn route(plan: &TestPlan, stream: u32, at_client: bool) -> Route {
+fn route(plan: &TestPlan, stream: u32, at_client: bool) -> DataRoute {
     match plan.link_of(stream) {
         Some((_, TestLink { client, server })) if at_client => {
-            Route { local: client.clone(), remote: server.clone() }
+            DataRoute { local: client.clone(), remote: server.clone() }
         }
         // The plan excludes links together with connections that the server opens.
-        _ => Route::default(),
+        _ => DataRoute::default(),
     }
 }

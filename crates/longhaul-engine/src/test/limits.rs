@@ -62,7 +62,7 @@ pub(super) fn reserve_rate(
 ) -> std::result::Result<Option<Reserved>, String> {
     let Some(rate) = rate else { return Ok(None) };
     rate.reserve(plan.rate_bps).map(Some).map_err(|left| {
-        format!("of the {} of this key {left} are left; ask for no more (-b)", rate.limit())
+        format!("{left} are left of this key's rate of {}; request no more than that", rate.limit())
     })
 }
 
@@ -96,8 +96,8 @@ impl TestLimits {
             && plan.rate_bps.is_none_or(|rate| rate > limit)
         {
             return Some(match plan.rate_bps {
-                Some(rate) => format!("this server allows {limit}, not {rate} (-b)"),
-                None => format!("this server allows {limit}; ask for no more than that (-b)"),
+                Some(rate) => format!("this server allows {limit}, not {rate}"),
+                None => format!("this server allows {limit}; request a rate of at most that"),
             });
         }
         let buffers = Bytes::new(plan.write_bytes.get().saturating_mul(plan.streams.into()));
@@ -129,7 +129,7 @@ mod tests {
         let omit = Duration::from_secs(600);
         assert!(limits.refusal(&TestPlan { amount: hour, omit, ..plan.clone() }).is_some());
         let slow = TestLimits { rate: Some(Rate::from_bps(1_000_000)), ..limits.clone() };
-        assert!(slow.refusal(&plan).unwrap().contains("allows 1.00 Mb/s; ask for no more"));
+        assert!(slow.refusal(&plan).unwrap().contains("allows 1.00 Mb/s; request"));
         let paced = |bps| TestPlan { rate_bps: Some(Rate::from_bps(bps)), ..plan.clone() };
         assert!(slow.refusal(&paced(2_000_000)).unwrap().contains("not 2.00 Mb/s"));
         assert_eq!(slow.refusal(&paced(1_000_000)), None);

@@ -89,8 +89,8 @@ impl Memory {
         let granted = portion.granted();
         if granted < need.least() {
             return Err(format!(
-                "this server has {} of memory left for a test without an authorised key, and {} \
-                 streams need {}; ask for fewer streams (-P), or try again later",
+                "this server has {} of memory left for a test, and {} streams need {}; request \
+                fewer streams, or try again later",
                 Bytes::new(granted),
                 plan.streams,
                 Bytes::new(need.least())
@@ -141,7 +141,7 @@ mod tests {
         let small = AnonymousPool::new(Bytes::mib(1), 16);
         let reason = Memory::take(&plan(128, 1 << 20), Some(&small)).unwrap_err();
         assert!(reason.contains("128 streams need 4.50 MiB"), "{reason}");
-        assert!(reason.contains("-P"), "{reason}");
+        assert!(reason.contains("request fewer streams"), "{reason}");
         let none = Memory::take(&plan(128, 1 << 20), None).unwrap();
         assert_eq!(none.read_bytes, usize::MAX);
     }

@@ -39,7 +39,7 @@ pub use limits::TestLimits;
 pub(crate) use limits::{PLAN_LIMIT, STEP_LIMIT};
 pub use serve::serve;
 pub use third::{refuse_third, run_third, serve_third};
-pub(crate) use udp::Account;
+pub(crate) use udp::SequenceTracker;
 
 #[cfg(test)]
 mod tests;

@@ -181,17 +181,17 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
 
     fn must_cut(&mut self, since: Instant, idle: &mut Idle) -> Option<String> {
         if self.signals.abort.load(Ordering::Acquire) {
-            return Some("the other side is gone".to_owned());
+            return Some("the peer is gone".to_owned());
         }
         if since.elapsed() > self.bounds.time {
-            return Some(format!("it was not over after {:.1?}", self.bounds.time));
+            return Some(format!("the test did not end within {:.1?}", self.bounds.time));
         }
         if let Some(limit) = self.bounds.rate.filter(|_| self.role == End::Receiver) {
             // A path may delay data and release them at once, so the limit applies to the mean.
             let allowed = since.elapsed().mul_f64(RATE_SLACK) + RATE_BURST;
             let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
             if bytes as f64 > limit.bytes_per_second() as f64 * allowed.as_secs_f64() {
-                return Some(format!("it went faster than the {limit} that this server allows"));
+                return Some(format!("it exceeded {limit}, the limit of this server"));
             }
         }
         let slots = self.slots;

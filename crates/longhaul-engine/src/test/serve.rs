@@ -32,10 +32,10 @@ use crate::session::{
 pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
     let peer = sender.peer().to_owned();
-    record.asked(Operation::Test, []);
+    record.note_request(Operation::Test, []);
     receiver.set_timeout(Some(PLAN_LIMIT))?;
     let TestOrder::Plan(plan) = receiver.receive()? else {
-        return Err(EngineError::Protocol { peer, what: "it did not begin with a plan" });
+        return Err(EngineError::Protocol { peer, what: "its first message is not a plan" });
     };
     receiver.set_timeout(Some(STEP_LIMIT))?;
     let limits = &limits.within(rate.as_deref(), &plan);
@@ -63,7 +63,7 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
         Opener::Client => connect::accept(&streams, &plan, false, memory.socket_bytes, STEP_LIMIT),
         Opener::Server => {
             let TestOrder::Listening { port } = receiver.receive()? else {
-                return Err(EngineError::Protocol { peer, what: "it did not say its port" });
+                return Err(EngineError::Protocol { peer, what: "it did not send its port" });
             };
             let dialer = dialer(&peer, port, &streams)?;
             connect::open(&dialer, &plan, false, memory.socket_bytes)

@@ -71,7 +71,7 @@ pub fn run_third(
                     intervals.push(*sample);
                 }
                 Ok(ThirdEvent::Sample(_)) => {
-                    let what = "it sends more samples than asked for";
+                    let what = "it sent more samples than requested";
                     break Err(EngineError::Protocol { peer: peer.clone(), what });
                 }
                 Ok(ThirdEvent::Done(result)) => break Ok(put_back(*result, intervals)),
@@ -120,13 +120,13 @@ pub fn serve_third(
     limits: &TestLimits,
 ) -> Result<()> {
     let ServedSession { sender, mut receiver, streams, record, rate, .. } = session;
-    record.asked(Operation::TestOther, []);
+    record.note_request(Operation::TestOther, []);
     // This service needs no data connections.
     drop(streams);
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(STEP_LIMIT))?;
     let ThirdOrder::Run { target, plan } = receiver.receive()? else {
-        return Err(EngineError::Protocol { peer, what: "it did not begin with a test to run" });
+        return Err(EngineError::Protocol { peer, what: "its first message is not a test" });
     };
     record.with_other(target.clone());
     let refused = refusal(&target, &plan, limits);
@@ -207,8 +207,8 @@ fn refusal(target: &str, plan: &TestPlan, limits: &TestLimits) -> Option<(Refusa
         return invalid(error.to_string());
     }
     if plan.opener == Opener::Server || !plan.links.is_empty() {
-        let reason = "a test between two servers goes by the ordinary way: without --flip, \
-                      --local and --remote";
+        let reason = "a test between two servers cannot reverse its connections or choose \
+            addresses";
         return invalid(reason.to_owned());
     }
     limits.refusal(plan).map(|reason| (RefusalKind::Limit, reason))

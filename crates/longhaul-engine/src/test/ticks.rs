@@ -135,10 +135,10 @@ impl<'a> Slow<'a> {
         let moved = bytes.saturating_sub(self.bytes) as f64;
         (self.since, self.bytes) = (Instant::now(), bytes);
         let slow = moved < LEAST_RATE.bytes_per_second() as f64 * elapsed.as_secs_f64();
-        (slow && pool.others_wait()).then(|| {
+        (slow && pool.is_contended()).then(|| {
             format!(
-                "it moved less than {LEAST_RATE} for a minute while others waited for its place; \
-                 with an authorised key it may"
+                "it moved less than {LEAST_RATE} for a minute while other clients waited; only \
+                clients with an authorised key have no such limit"
             )
         })
     }

@@ -10,14 +10,14 @@ use longhaul_core::units::Bytes;
 
 use super::interface::{bus, node};
 use super::pci::Place;
-use super::source::Source;
+use super::source::FactSource;
 
 /// The largest depth of a stack of devices: LVM on encryption on RAID on a partition has four.
 const DEPTH: usize = 8;
 
 /// Reads facts about the directory at `path` and the devices below it. If permitted, creates a
 /// temporary unnamed file there to test direct I/O.
-pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
+pub(super) fn read(source: &FactSource, path: &str) -> DiskFacts {
     let real = source.call(&format!("directory {path}"), || {
         let real = fs::canonicalize(path)?;
         Ok(real.to_string_lossy().into_owned())
@@ -47,7 +47,7 @@ pub(super) fn read(source: &Source, path: &str) -> DiskFacts {
         path: path.to_owned(),
         mount: mount.map(|(facts, ..)| facts),
         direct_io: direct_io(source, path),
-        room: room(source, path),
+        room: free_space(source, path),
         scheduler: of(&bottom)
             .and_then(|name| queue(&name, "scheduler"))
             .map(|text| in_force(&text)),
@@ -81,7 +81,7 @@ fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
 
 /// Returns whether a disk is rotational. Virtual disks (`vd`, `xvd`) always report that they are,
 /// which is ignored.
-fn turns(source: &Source, name: &str) -> Seen<bool> {
+fn turns(source: &FactSource, name: &str) -> Seen<bool> {
     let says = source.text(&format!("sys/block/{name}/queue/rotational"))? == "1";
     Ok(says && !name.starts_with("vd") && !name.starts_with("xvd"))
 }
@@ -94,7 +94,7 @@ fn in_force(text: &str) -> String {
 
 /// Returns the mount that contains `real`, with its device's number and name, from
 /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-fn mount(source: &Source, real: &str) -> Seen<(MountFacts, String, String)> {
+fn mount(source: &FactSource, real: &str) -> Seen<(MountFacts, String, String)> {
     let table = source.text("proc/self/mountinfo")?;
     nearest_mount(&table, Path::new(real)).ok_or_else(|| Unseen::absent("/proc/self/mountinfo"))
 }
@@ -118,7 +118,7 @@ fn nearest_mount(table: &str, path: &Path) -> Option<(MountFacts, String, String
 }
 
 /// Returns the device, or the disk of which it is a partition.
-fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<String>> {
+fn whole_device(source: &FactSource, number: &str, device: &str) -> Seen<Option<String>> {
     // The device number of Btrfs belongs to no block device, so the device is found by name.
     let named = device.strip_prefix("/dev/").map(|name| format!("sys/class/block/{name}"));
     let real = match (number.split_once(':'), named) {
@@ -138,7 +138,7 @@ fn whole_device(source: &Source, number: &str, device: &str) -> Seen<Option<Stri
 
 /// Returns the first bottom device below `name`, and the number of bottom devices that share its
 /// load.
-fn lowest(source: &Source, mut name: String) -> (String, u32) {
+fn lowest(source: &FactSource, mut name: String) -> (String, u32) {
     let mut sharers = 1;
     for _ in 0..DEPTH {
         let below = source.names(&format!("sys/block/{name}/slaves")).unwrap_or_default();
@@ -151,7 +151,7 @@ fn lowest(source: &Source, mut name: String) -> (String, u32) {
     (name, sharers)
 }
 
-fn room(source: &Source, path: &str) -> Seen<(Bytes, Bytes)> {
+fn free_space(source: &FactSource, path: &str) -> Seen<(Bytes, Bytes)> {
     let [free, all] = source.numbers(&format!("room {path}"), ["free", "all"], || {
         let disk = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
@@ -160,7 +160,7 @@ fn room(source: &Source, path: &str) -> Seen<(Bytes, Bytes)> {
     Ok((Bytes::new(free), Bytes::new(all)))
 }
 
-fn direct_io(source: &Source, path: &str) -> Seen<DirectIoSupport> {
+fn direct_io(source: &FactSource, path: &str) -> Seen<DirectIoSupport> {
     let [works] = source.numbers(&format!("direct {path}"), ["works"], || {
         Ok([u64::from(opens_directly(Path::new(path))?)])
     })?;
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn this_directory_answers() {
-        let facts = read(&Source::host(), env!("CARGO_MANIFEST_DIR"));
+        let facts = read(&FactSource::host(), env!("CARGO_MANIFEST_DIR"));
         assert!(facts.mount.is_ok() && facts.room.is_ok() && facts.direct_io.is_ok(), "{facts:?}");
-        let missing = read(&Source::host(), "/no/such/directory");
+        let missing = read(&FactSource::host(), "/no/such/directory");
         assert!(missing.mount.is_err() && missing.room.is_err() && missing.direct_io.is_err());
     }
 }

@@ -2,11 +2,11 @@
 
 use longhaul_core::doctor::{Chain, FirewallFacts, Seen};
 
-use super::source::Source;
+use super::source::FactSource;
 use crate::netfilter;
 
 /// Reads the rule chains that filter incoming packets of this host.
-pub(super) fn read(source: &Source) -> FirewallFacts {
+pub(super) fn read(source: &FactSource) -> FirewallFacts {
     let old_tables = source.text("proc/net/ip_tables_names");
     FirewallFacts {
         chains: chains(source),
@@ -14,7 +14,7 @@ pub(super) fn read(source: &Source) -> FirewallFacts {
     }
 }
 
-fn chains(source: &Source) -> Seen<Vec<Chain>> {
+fn chains(source: &FactSource) -> Seen<Vec<Chain>> {
     let text = source.call("nftables input chains", || {
         let chains = match netfilter::input_chains() {
             Ok(chains) => chains,

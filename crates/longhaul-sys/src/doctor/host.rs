@@ -8,7 +8,7 @@ use longhaul_core::doctor::{
 };
 use longhaul_core::units::Bytes;
 
-use super::source::Source;
+use super::source::FactSource;
 use super::{disk, firewall, interface, path, processor};
 use crate::host::parse_tcp_memory;
 
@@ -30,12 +30,12 @@ pub struct Query {
 
 /// Reads all facts that the rules need. Waits at most `query.patience` for the resolver, and again
 /// at most as long for the host at the other end.
-pub fn read_facts(source: &Source, query: &Query) -> HostFacts {
+pub fn read_facts(source: &FactSource, query: &Query) -> HostFacts {
     let path = query.to.as_ref().map(|host| path::read(source, host, query.port, query.patience));
     let names = match (&query.interfaces[..], &path) {
         ([], Some(path)) => path.interface.iter().cloned().collect(),
         ([], None) => interface::of_default_route(source),
-        (asked, _) => asked.to_vec(),
+        (named, _) => named.to_vec(),
     };
     let names = interface::with_those_beneath(source, names);
     let (there, missing): (Vec<_>, Vec<_>) =
@@ -67,29 +67,29 @@ pub fn read_facts(source: &Source, query: &Query) -> HostFacts {
     }
 }
 
-fn setting(source: &Source, name: &str) -> Seen<String> {
+fn setting(source: &FactSource, name: &str) -> Seen<String> {
     source.text(&format!("proc/sys/{}", name.replace('.', "/")))
 }
 
-fn memory(source: &Source) -> Seen<Bytes> {
+fn memory(source: &FactSource) -> Seen<Bytes> {
     let text = source.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.map(Bytes::kib).ok_or_else(|| Unseen::odd("/proc/meminfo", &text))
 }
 
-fn page_bytes(source: &Source) -> u64 {
+fn page_bytes(source: &FactSource) -> u64 {
     let live = || Ok([rustix::param::page_size() as u64]);
     source.numbers("page size", ["bytes"], live).map_or(4096, |[bytes]| bytes)
 }
 
-fn nodes(source: &Source) -> BTreeMap<u32, Vec<u32>> {
+fn nodes(source: &FactSource) -> BTreeMap<u32, Vec<u32>> {
     let online = source.list("sys/devices/system/node/online").unwrap_or_else(|_| vec![0]);
     let cpus = |node| source.list(&format!("sys/devices/system/node/node{node}/cpulist"));
     online.into_iter().map(|node| (node, cpus(node).unwrap_or_default())).collect()
 }
 
-fn tcp_memory(source: &Source) -> Seen<TcpMemoryFacts> {
+fn tcp_memory(source: &FactSource) -> Seen<TcpMemoryFacts> {
     let text = source.text("proc/net/protocols")?;
     let memory = parse_tcp_memory(&text, "", page_bytes(source) as usize);
     Ok(TcpMemoryFacts { used: Bytes::new(memory.used_bytes), pressure: memory.pressure })
@@ -97,7 +97,7 @@ fn tcp_memory(source: &Source) -> Seen<TcpMemoryFacts> {
 
 /// Sums columns 1 and 2 of `/proc/net/softnet_stat`, in hexadecimal (net/core/net-procfs.c):
 /// packets processed and packets dropped.
-fn core_drops(source: &Source) -> Seen<(u64, u64)> {
+fn core_drops(source: &FactSource) -> Seen<(u64, u64)> {
     let text = source.text("proc/net/softnet_stat")?;
     let column = |line: &str, at| {
         line.split_ascii_whitespace().nth(at).and_then(|word| u64::from_str_radix(word, 16).ok())
@@ -107,7 +107,7 @@ fn core_drops(source: &Source) -> Seen<(u64, u64)> {
 }
 
 /// Returns whether a program with this name is running.
-fn runs(source: &Source, name: &str) -> Seen<bool> {
+fn runs(source: &FactSource, name: &str) -> Seen<bool> {
     let live = || {
         let found = std::fs::read_dir("/proc")?.filter_map(Result::ok).any(|entry| {
             let comm = std::fs::read_to_string(entry.path().join("comm"));
@@ -119,7 +119,7 @@ fn runs(source: &Source, name: &str) -> Seen<bool> {
     Ok(found == 1)
 }
 
-fn clock(source: &Source) -> Seen<ClockFacts> {
+fn clock(source: &FactSource) -> Seen<ClockFacts> {
     let [synchronised, micros] =
         source.numbers("clock", ["synchronised", "max_error_us"], || {
             let clock = crate::clock::state()?;
@@ -130,7 +130,7 @@ fn clock(source: &Source) -> Seen<ClockFacts> {
 }
 
 /// Parses a line of `/proc/self/limits`: name, soft limit, hard limit, unit.
-fn limit(source: &Source, name: &str) -> Seen<ResourceLimit> {
+fn limit(source: &FactSource, name: &str) -> Seen<ResourceLimit> {
     let text = source.text("proc/self/limits")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let mut words = line.into_iter().flat_map(str::split_whitespace);
@@ -143,7 +143,7 @@ fn limit(source: &Source, name: &str) -> Seen<ResourceLimit> {
     Ok(ResourceLimit { soft, hard })
 }
 
-fn tracked(source: &Source) -> Seen<(u64, u64)> {
+fn tracked(source: &FactSource) -> Seen<(u64, u64)> {
     let number = |name| source.number(&format!("proc/sys/net/netfilter/nf_conntrack_{name}"));
     Ok((number("count")?, number("max")?))
 }

@@ -9,7 +9,7 @@ use longhaul_core::doctor::{
 use longhaul_core::units::Rate;
 
 use super::pci::{self, Place};
-use super::source::Source;
+use super::source::FactSource;
 use crate::{ethtool, route};
 
 /// The drivers of virtual cards, which do not report the physical hardware.
@@ -18,7 +18,7 @@ const PARAVIRTUAL: [&str; 8] =
 
 /// Returns the interfaces of the default routes. Without a default route, returns the interfaces
 /// that are up and have a device.
-pub(super) fn of_default_route(source: &Source) -> Vec<String> {
+pub(super) fn of_default_route(source: &FactSource) -> Vec<String> {
     // Interface, destination, gateway, flags ... mask, all in hexadecimal (route(8)).
     let table = source.text("proc/net/route").unwrap_or_default();
     let mut names: Vec<String> = table
@@ -42,13 +42,13 @@ pub(super) fn of_default_route(source: &Source) -> Vec<String> {
 }
 
 /// Returns whether an interface with this name exists.
-pub(super) fn exists(source: &Source, name: &str) -> bool {
+pub(super) fn exists(source: &FactSource, name: &str) -> bool {
     !name.contains('/') && source.names(&format!("sys/class/net/{name}")).is_ok()
 }
 
 /// Returns `names`, each followed by the interfaces below it: the ports of a bond, the parent of a
 /// VLAN. Each comes with the number of interfaces that share its load.
-pub(super) fn with_those_beneath(source: &Source, names: Vec<String>) -> Vec<(String, u32)> {
+pub(super) fn with_those_beneath(source: &FactSource, names: Vec<String>) -> Vec<(String, u32)> {
     let mut all: Vec<(String, u32)> = Vec::new();
     // The order of the request is preserved. The graph of interfaces has no cycles, but two
     // interfaces may share one below them.
@@ -67,7 +67,7 @@ pub(super) fn with_those_beneath(source: &Source, names: Vec<String>) -> Vec<(St
 }
 
 /// Reads the facts of an interface.
-pub(super) fn read(source: &Source, name: &str, sharers: u32) -> InterfaceFacts {
+pub(super) fn read(source: &FactSource, name: &str, sharers: u32) -> InterfaceFacts {
     let at = |what: &str| format!("sys/class/net/{name}/{what}");
     let device = source.real(&at("device"));
     let driver = source.target(&at("device/driver"));
@@ -97,7 +97,7 @@ pub(super) fn read(source: &Source, name: &str, sharers: u32) -> InterfaceFacts 
 }
 
 fn kind(
-    source: &Source,
+    source: &FactSource,
     name: &str,
     device: &Seen<String>,
     driver: &Seen<String>,
@@ -115,7 +115,7 @@ fn kind(
 
 /// Reads the speed; the file has -1 or returns an error if the driver reports none
 /// (Documentation/ABI/testing/sysfs-class-net).
-fn speed(source: &Source, name: &str) -> Seen<Option<Rate>> {
+fn speed(source: &FactSource, name: &str) -> Seen<Option<Rate>> {
     match source.number::<i64>(&format!("sys/class/net/{name}/speed")) {
         Ok(megabits) => {
             let megabits = u64::try_from(megabits).ok().filter(|rate| *rate > 0);
@@ -126,7 +126,7 @@ fn speed(source: &Source, name: &str) -> Seen<Option<Rate>> {
     }
 }
 
-fn queueing(source: &Source, name: &str) -> Seen<Queueing> {
+fn queueing(source: &FactSource, name: &str) -> Seen<Queueing> {
     let call = format!("queueing {name}");
     let text = source.call(&call, || {
         let found = route::queueing(name)?;
@@ -137,7 +137,7 @@ fn queueing(source: &Source, name: &str) -> Seen<Queueing> {
     Ok(Queueing { root, leaves: lines.collect() })
 }
 
-fn offloads(source: &Source, name: &str) -> Seen<InterfaceOffloads> {
+fn offloads(source: &FactSource, name: &str) -> Seen<InterfaceOffloads> {
     let keys = ["tso", "gso", "gro", "lro", "rx", "tx", "sg"];
     let found = source.numbers(&format!("offloads {name}"), keys, || ethtool::offloads(name))?;
     let [tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather] =
@@ -145,27 +145,27 @@ fn offloads(source: &Source, name: &str) -> Seen<InterfaceOffloads> {
     Ok(InterfaceOffloads { tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather })
 }
 
-fn rings(source: &Source, name: &str) -> Seen<Rings> {
+fn rings(source: &FactSource, name: &str) -> Seen<Rings> {
     let keys = ["rx", "rx_max", "tx", "tx_max"];
     let found = source.numbers(&format!("rings {name}"), keys, || ethtool::rings(name))?;
     let [receive, receive_max, send, send_max] = found.map(|packets| packets as u32);
     Ok(Rings { receive, receive_max, send, send_max })
 }
 
-fn coalescing(source: &Source, name: &str) -> Seen<Coalescing> {
+fn coalescing(source: &FactSource, name: &str) -> Seen<Coalescing> {
     let keys = ["adaptive_rx", "rx_us"];
     let call = format!("coalescing {name}");
     let [adaptive, micros] = source.numbers(&call, keys, || ethtool::coalescing(name))?;
     Ok(Coalescing { adaptive_receive: adaptive != 0, receive_us: micros as u32 })
 }
 
-fn pause(source: &Source, name: &str) -> Seen<Pause> {
+fn pause(source: &FactSource, name: &str) -> Seen<Pause> {
     let [receive, send] =
         source.numbers(&format!("pause {name}"), ["rx", "tx"], || ethtool::pause(name))?;
     Ok(Pause { receive: receive != 0, send: send != 0 })
 }
 
-fn traffic(source: &Source, name: &str) -> Seen<InterfaceTraffic> {
+fn traffic(source: &FactSource, name: &str) -> Seen<InterfaceTraffic> {
     let count = |what| source.number(&format!("sys/class/net/{name}/statistics/{what}"));
     Ok(InterfaceTraffic {
         received: count("rx_packets")?,
@@ -175,13 +175,13 @@ fn traffic(source: &Source, name: &str) -> Seen<InterfaceTraffic> {
 }
 
 /// Returns the NUMA node of a device; -1 means none (drivers/base/node.c).
-pub(super) fn node(source: &Source, place: Option<&Place>) -> Seen<Option<u32>> {
+pub(super) fn node(source: &FactSource, place: Option<&Place>) -> Seen<Option<u32>> {
     let Some(place) = place else { return Ok(None) };
     let node: i64 = source.number(&format!("{}/numa_node", place.path))?;
     Ok(u32::try_from(node).ok())
 }
 
-fn interrupts(source: &Source, place: Option<&Place>) -> Seen<Vec<Interrupt>> {
+fn interrupts(source: &FactSource, place: Option<&Place>) -> Seen<Vec<Interrupt>> {
     let Some(place) = place else { return Ok(Vec::new()) };
     let numbers = source.names(&format!("{}/msi_irqs", place.path))?;
     let interrupt = |number: u32| {
@@ -194,6 +194,10 @@ fn interrupts(source: &Source, place: Option<&Place>) -> Seen<Vec<Interrupt>> {
 }
 
 /// Returns the PCI facts of the device at `place`, if it is on PCI.
-pub(super) fn bus(source: &Source, place: Option<&Place>, sharers: u32) -> Seen<Option<PciFacts>> {
+pub(super) fn bus(
+    source: &FactSource,
+    place: Option<&Place>,
+    sharers: u32,
+) -> Seen<Option<PciFacts>> {
     Ok(place.map(|place| pci::read(source, place, sharers)))
 }

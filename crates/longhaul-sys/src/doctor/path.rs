@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
 
-use super::source::Source;
+use super::source::FactSource;
 use crate::route::route_to;
 
 /// Determines the route to `host` and the time to connect to it.
-pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -> PathFacts {
+pub(super) fn read(source: &FactSource, host: &str, port: u16, patience: Duration) -> PathFacts {
     let address = address(source, host, patience);
     let route = address.clone().and_then(|address| route(source, address));
     let answer = address.clone().and_then(|to| answer(source, SocketAddr::new(to, port), patience));
@@ -23,7 +23,7 @@ pub(super) fn read(source: &Source, host: &str, port: u16, patience: Duration) -
     PathFacts { host: host.to_owned(), address, interface, route_mtu, answer }
 }
 
-fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
+fn address(source: &FactSource, host: &str, patience: Duration) -> Seen<IpAddr> {
     let name = format!("resolve {host}");
     let text = source.call(&name, || Ok(resolve(host, patience)?.to_string()))?;
     text.parse().map_err(|_| Unseen::odd(name, &text))
@@ -32,19 +32,19 @@ fn address(source: &Source, host: &str, patience: Duration) -> Seen<IpAddr> {
 /// Returns the first address of `host`. If the name servers do not answer within `patience`, the
 /// function returns without waiting for the resolving thread.
 fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let host = host.to_owned();
     thread::Builder::new().name("resolver".into()).spawn(move || {
         let found = (host.as_str(), 0).to_socket_addrs().map(|mut addresses| addresses.next());
-        let _ = tell.send(found);
+        let _ = sender.send(found);
     })?;
     let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer");
-    let first = told.recv_timeout(patience).map_err(silent)??;
+    let first = receiver.recv_timeout(patience).map_err(silent)??;
     Ok(first.ok_or(io::ErrorKind::NotFound)?.ip())
 }
 
 /// Returns the interface of the route and the route's MTU.
-fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
+fn route(source: &FactSource, to: IpAddr) -> Seen<(String, Option<u32>)> {
     let name = format!("route {to}");
     let text = source.call(&name, || {
         let route = route_to(to)?;
@@ -56,8 +56,8 @@ fn route(source: &Source, to: IpAddr) -> Seen<(String, Option<u32>)> {
 }
 
 /// Measures the time until a connection opens or is refused; both take one round trip.
-fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
-    let asked = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
+fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
+    let answer = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
         let open = match TcpStream::connect_timeout(&to, patience) {
             Ok(_) => true,
@@ -66,7 +66,7 @@ fn answer(source: &Source, to: SocketAddr, patience: Duration) -> Seen<(Duration
         };
         Ok([begun.elapsed().as_micros() as u64, u64::from(open)])
     });
-    let [micros, open] = asked.map_err(|unseen| match unseen.cause {
+    let [micros, open] = answer.map_err(|unseen| match unseen.cause {
         // A firewall on this host or on the path rejects with ICMP, which the socket reports like a
         // missing privilege.
         Cause::Denied | Cause::Absent => Unseen {

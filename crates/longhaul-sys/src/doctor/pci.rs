@@ -2,7 +2,7 @@
 
 use longhaul_core::doctor::{Capability, PciFacts, PcieLink, Seen, Unseen, express_capability};
 
-use super::source::Source;
+use super::source::FactSource;
 
 /// The PCI part of a device's path in sysfs: the paths of the innermost function and of the bridges
 /// above it.
@@ -38,7 +38,7 @@ fn is_function(name: &str) -> bool {
 }
 
 /// Reads the facts of a device's bus connection.
-pub(super) fn read(source: &Source, place: &Place, sharers: u32) -> PciFacts {
+pub(super) fn read(source: &FactSource, place: &Place, sharers: u32) -> PciFacts {
     let path = &place.path;
     let device = capability(source, path);
     PciFacts {
@@ -59,7 +59,7 @@ pub(super) fn read(source: &Source, place: &Place, sharers: u32) -> PciFacts {
 
 /// Reads the PCI Express capability. Without `CAP_SYS_ADMIN` the kernel provides only the first 64
 /// bytes, which contain no capability (pci_read_config in drivers/pci/pci-sysfs.c).
-fn capability(source: &Source, path: &str) -> Seen<Capability> {
+fn capability(source: &FactSource, path: &str) -> Seen<Capability> {
     let file = format!("{path}/config");
     let config = source.bytes(&file)?;
     express_capability(&config).ok_or_else(|| match config.len() {
@@ -70,7 +70,7 @@ fn capability(source: &Source, path: &str) -> Seen<Capability> {
 
 /// Reads a link from texts such as `8.0 GT/s PCIe` and `16`; `Unknown` or a missing file means no
 /// link.
-fn link(source: &Source, path: &str, which: &str) -> Seen<Option<PcieLink>> {
+fn link(source: &FactSource, path: &str, which: &str) -> Seen<Option<PcieLink>> {
     let text = |name: &str| source.text(&format!("{path}/{which}_link_{name}"));
     let (Ok(speed), Ok(width)) = (text("speed"), text("width")) else { return Ok(None) };
     let rate = speed.split(' ').next().and_then(|word| word.parse().ok());
@@ -80,7 +80,7 @@ fn link(source: &Source, path: &str, which: &str) -> Seen<Option<PcieLink>> {
     Ok(link.filter(|link| link.lanes > 0))
 }
 
-fn translation(source: &Source, path: &str) -> Seen<Option<String>> {
+fn translation(source: &FactSource, path: &str) -> Seen<Option<String>> {
     use longhaul_core::doctor::Cause;
     match source.text(&format!("{path}/iommu_group/type")) {
         Ok(kind) => Ok(Some(kind)),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use longhaul_core::doctor::{IdleState, ProcessorFacts, Seen, Unseen};
 
-use super::source::Source;
+use super::source::FactSource;
 use crate::cpu::HostTimes;
 
 const CPU: &str = "sys/devices/system/cpu";
 
 /// Reads the facts about processors.
-pub(super) fn read(source: &Source) -> ProcessorFacts {
+pub(super) fn read(source: &FactSource) -> ProcessorFacts {
     let info = source.head("proc/cpuinfo");
     ProcessorFacts {
         model: model(&info),
@@ -35,7 +35,7 @@ fn model(info: &Seen<String>) -> Seen<String> {
 
 /// Returns whether the host is a virtual machine, from the flag that x86 processors have under a
 /// hypervisor, or from the firmware's product name.
-fn virtual_machine(info: &Seen<String>, source: &Source) -> Seen<bool> {
+fn virtual_machine(info: &Seen<String>, source: &FactSource) -> Seen<bool> {
     let info = info.as_ref().map_err(Clone::clone)?;
     if let Some(flags) = field(info, "flags") {
         return Ok(flags.split(' ').any(|flag| flag == "hypervisor"));
@@ -52,7 +52,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-fn governors(source: &Source) -> Seen<BTreeMap<String, u32>> {
+fn governors(source: &FactSource) -> Seen<BTreeMap<String, u32>> {
     let mut found = BTreeMap::new();
     for cpu in source.list(&format!("{CPU}/online"))? {
         match source.text(&format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor")) {
@@ -66,7 +66,7 @@ fn governors(source: &Source) -> Seen<BTreeMap<String, u32>> {
     Ok(found)
 }
 
-fn idle_states(source: &Source) -> Seen<Vec<IdleState>> {
+fn idle_states(source: &FactSource) -> Seen<Vec<IdleState>> {
     let directory = format!("{CPU}/cpu0/cpuidle");
     let state = |name: &String| {
         Ok(IdleState {
@@ -78,7 +78,7 @@ fn idle_states(source: &Source) -> Seen<Vec<IdleState>> {
     source.names(&directory)?.iter().filter(|name| name.starts_with("state")).map(state).collect()
 }
 
-fn stolen(source: &Source) -> Seen<f64> {
+fn stolen(source: &FactSource) -> Seen<f64> {
     let text = source.head("proc/stat")?;
     let times = HostTimes::parse(&text).ok_or_else(|| Unseen::odd("/proc/stat", &text))?;
     Ok(times.stolen_share())

@@ -12,7 +12,7 @@ const FILE_LIMIT: u64 = 4 << 20;
 
 /// The source of a host's facts.
 #[derive(Debug)]
-pub struct Source {
+pub struct FactSource {
     from: From,
     notes: RefCell<Recording>,
 }
@@ -23,15 +23,15 @@ enum From {
     Recording(Recording),
 }
 
-impl Source {
+impl FactSource {
     /// Returns this host, in the calling thread's namespaces.
     pub fn host() -> Self {
-        Source { from: From::Host, notes: RefCell::default() }
+        FactSource { from: From::Host, notes: RefCell::default() }
     }
 
     /// Returns the host of a recording.
     pub fn recorded(recording: Recording) -> Self {
-        Source { from: From::Recording(recording), notes: RefCell::default() }
+        FactSource { from: From::Recording(recording), notes: RefCell::default() }
     }
 
     /// Returns all questions and answers so far.
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_read_again() {
-        let host = Source::host();
+        let host = FactSource::host();
         let kernel = host.text("proc/sys/kernel/osrelease").unwrap();
         let nodes = host.names("proc/self/task").unwrap();
         let zeros = host.bytes("proc/self/cmdline").unwrap();
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(host.call("secret", refused).unwrap_err().cause, Cause::Denied);
 
         let text = host.recording().to_string();
-        let again = Source::recorded(text.parse().unwrap());
+        let again = FactSource::recorded(text.parse().unwrap());
         assert_eq!(again.text("proc/sys/kernel/osrelease").unwrap(), kernel);
         assert_eq!(again.names("proc/self/task").unwrap(), nodes);
         assert_eq!(again.bytes("proc/self/cmdline").unwrap(), zeros);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::receive::{Heard, Reported, receive, receive_report};
+use super::receive::{ReceivedProbe, Reported, receive, receive_report};
 use super::{prepare, send};
 
 /// The size of an ICMP echo header in bytes.
@@ -66,7 +66,12 @@ impl EchoSocket {
     ///
     /// # Errors
     /// As for [`send`](super::send).
-    pub fn ask(&self, sequence: u16, payload: &[u8], hop_limit: Option<u8>) -> io::Result<()> {
+    pub fn send_request(
+        &self,
+        sequence: u16,
+        payload: &[u8],
+        hop_limit: Option<u8>,
+    ) -> io::Result<()> {
         let mut packet = Vec::with_capacity(ECHO_HEADER_BYTES + payload.len());
         packet.extend([if self.ipv6 { V6_REQUEST } else { REQUEST }, 0, 0, 0]);
         packet.extend(self.identifier.to_be_bytes());
@@ -85,23 +90,26 @@ impl EchoSocket {
     ///
     /// # Errors
     /// As for [`receive`](super::receive).
-    pub fn hear(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Heard)>> {
-        let Some(heard) = receive(&self.socket, buffer)? else { return Ok(None) };
-        let packet = &buffer[..heard.bytes];
+    pub fn receive_reply(
+        &self,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<(Option<u16>, ReceivedProbe)>> {
+        let Some(received) = receive(&self.socket, buffer)? else { return Ok(None) };
+        let packet = &buffer[..received.bytes];
         // A raw IPv4 socket also returns the IP header; its length is in the low bits.
         let header = match (self.kind, self.ipv6) {
             (EchoKind::Raw, false) => usize::from(packet.first().map_or(0, |b| b & 15)) * 4,
             _ => 0,
         };
         let wanted = if self.ipv6 { V6_REPLY } else { REPLY };
-        Ok(Some((self.number(packet.get(header..).unwrap_or_default(), wanted), heard)))
+        Ok(Some((self.number(packet.get(header..).unwrap_or_default(), wanted), received)))
     }
 
     /// Receives a waiting error report with the sequence number of the echo request.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn hear_report(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Reported)>> {
+    pub fn receive_report(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Reported)>> {
         let Some(reported) = receive_report(&self.socket, buffer)? else { return Ok(None) };
         let wanted = if self.ipv6 { V6_REQUEST } else { REQUEST };
         Ok(Some((self.number(&buffer[..reported.bytes], wanted), reported)))
@@ -145,8 +153,8 @@ mod tests {
         for host in ["127.0.0.1", "::1"] {
             let (one, other) = (host.parse().unwrap(), host.parse().unwrap());
             let (one, other) = (EchoSocket::open(one).unwrap(), EchoSocket::open(other).unwrap());
-            one.ask(7, b"odd", None).unwrap();
-            other.ask(9, &[1; 1000], Some(3)).unwrap();
+            one.send_request(7, b"odd", None).unwrap();
+            other.send_request(9, &[1; 1000], Some(3)).unwrap();
             for (socket, number) in [(&one, 7), (&other, 9)] {
                 let until = Instant::now() + Duration::from_secs(5);
                 let mut buffer = [0; 2000];
@@ -154,9 +162,11 @@ mod tests {
                     assert!(Instant::now() < until, "no echo of {host}");
                     readable(socket, Duration::from_millis(100));
                     // Requests of other sockets, which a raw socket also receives, have no number.
-                    if let Some((Some(found), heard)) = socket.hear(&mut buffer).unwrap() {
+                    if let Some((Some(found), received)) =
+                        socket.receive_reply(&mut buffer).unwrap()
+                    {
                         assert_eq!(found, number);
-                        assert!(heard.at_nanos > 0 && heard.hop_limit.is_some());
+                        assert!(received.at_nanos > 0 && received.hop_limit.is_some());
                         break;
                     }
                 }

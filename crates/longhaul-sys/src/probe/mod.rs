@@ -10,6 +10,6 @@ mod receive;
 mod send;
 
 pub use echo::{ECHO_HEADER_BYTES, EchoKind, EchoSocket};
-pub use receive::{Heard, Report, Reported, receive, receive_report};
+pub use receive::{ReceivedProbe, Report, Reported, receive, receive_report};
 pub use send::{now_nanos, prepare};
 pub use send::{send, send_train};

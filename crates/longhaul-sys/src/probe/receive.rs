@@ -11,7 +11,7 @@ const CONTROL_WORDS: usize = 32;
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedProbe {
     /// The number of bytes in the buffer.
     pub bytes: usize,
     /// The time at which the network interface passed the packet to the kernel, in nanoseconds of
@@ -31,7 +31,7 @@ pub struct Reported {
     pub by: Option<IpAddr>,
     /// The content of the report.
     pub what: Report,
-    /// The arrival time, as in [`Heard`].
+    /// The arrival time, as in [`ReceivedProbe`].
     pub at_nanos: u64,
 }
 
@@ -56,18 +56,18 @@ pub enum Report {
 ///
 /// # Errors
 /// The kernel's error. An ICMP error is also returned here, once; the next call continues.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Heard>> {
-    let mut heard = Heard { bytes: 0, at_nanos: 0, hop_limit: None };
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<ReceivedProbe>> {
+    let mut received = ReceivedProbe { bytes: 0, at_nanos: 0, hop_limit: None };
     let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
-        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => heard.at_nanos = nanos(data),
+        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => received.at_nanos = nanos(data),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
             // SAFETY: the kernel stores an int here (ip(7) and ipv6(7)).
             let limit = unsafe { data.cast::<libc::c_int>().read_unaligned() };
-            heard.hop_limit = u8::try_from(limit).ok();
+            received.hop_limit = u8::try_from(limit).ok();
         }
         _ => {}
     })?;
-    Ok(got.map(|bytes| Heard { bytes, ..heard }))
+    Ok(got.map(|bytes| ReceivedProbe { bytes, ..received }))
 }
 
 /// Receives a waiting error report; `None` if no report waits.
@@ -217,13 +217,13 @@ mod tests {
             let before = now_nanos();
             send(&near, b"hello", Some(7), ipv6).unwrap();
             assert!(readable(&far, Duration::from_secs(5)));
-            let heard = receive(&far, &mut buffer).unwrap().unwrap();
-            assert_eq!((heard.bytes, heard.hop_limit), (5, Some(7)));
-            assert!((before..=now_nanos()).contains(&heard.at_nanos));
+            let received = receive(&far, &mut buffer).unwrap().unwrap();
+            assert_eq!((received.bytes, received.hop_limit), (5, Some(7)));
+            assert!((before..=now_nanos()).contains(&received.at_nanos));
             assert_eq!(send_train(&near, &[9; 25], 10).unwrap(), 3);
             let mut sizes = Vec::new();
             while sizes.len() < 3 && readable(&far, Duration::from_secs(5)) {
-                sizes.extend(receive(&far, &mut buffer).unwrap().map(|heard| heard.bytes));
+                sizes.extend(receive(&far, &mut buffer).unwrap().map(|received| received.bytes));
             }
             assert_eq!(sizes, [10, 10, 5]);
         }

@@ -230,13 +230,13 @@ mod tests {
     #[test]
     fn a_window_over_the_hosts_limit_is_clipped_and_shows() {
         let (near, _far) = pair();
-        let asked = 1 << 30;
-        SocketOptions { window_bytes: Some(asked), ..SocketOptions::default() }
+        let requested_bytes = 1 << 30;
+        SocketOptions { window_bytes: Some(requested_bytes), ..SocketOptions::default() }
             .apply(&near)
             .unwrap();
         let limit: u64 =
             std::fs::read_to_string("/proc/sys/net/core/wmem_max").unwrap().trim().parse().unwrap();
-        assert_eq!(granted(&near).unwrap().send_buffer_bytes, limit.min(asked as u64));
+        assert_eq!(granted(&near).unwrap().send_buffer_bytes, limit.min(requested_bytes as u64));
     }
 
     #[test]

@@ -24,8 +24,8 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
-    CopySecret, Ends, FarFiles, Landing, Lifeline, Outlet, Progress, between, check_apart, pull,
-    push, read_names,
+    CopyProgress, CopySecret, FetchTarget, Outlet, Reconnect, RemoteFiles, ThirdPartyEnds, between,
+    check_apart, pull, push, read_names,
 };
 
 use self::check::check;
@@ -183,7 +183,7 @@ impl Args {
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
         let printer = Printer { to_stderr: self.to_stdout() };
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(CopyProgress::default());
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
         let bar = CopyBar::start(progress.clone(), self.json || self.json_stream);
         let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
@@ -352,7 +352,7 @@ impl Args {
     fn copy(
         &self,
         plan: &CopyPlan,
-        progress: &Progress,
+        progress: &CopyProgress,
         printer: Printer,
         stop: &Arc<AtomicBool>,
     ) -> Result<CopyResult, Coded> {
@@ -376,7 +376,7 @@ impl Args {
                 }
                 let mut connector = connector(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
-                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
                 let result = push(line, &source, &target, options, progress, stop);
                 connector.finish();
                 result?
@@ -384,15 +384,15 @@ impl Args {
             Route::Pull { far, paths, names, target } => {
                 let mut connector = connector(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
-                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
-                let files = FarFiles { paths: &paths, names: names.as_deref() };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
+                let files = RemoteFiles { paths: &paths, names: names.as_deref() };
                 let outlet;
                 let landing = match &target {
-                    Target::Path(path) => Landing::Path(path),
+                    Target::Path(path) => FetchTarget::Path(path),
                     Target::Output => {
                         let output = raw_output().map_err(|e| Coded::new(exit::HOST, e))?;
                         outlet = Arc::new(Outlet::new(output));
-                        Landing::Outlet(&outlet)
+                        FetchTarget::Outlet(&outlet)
                     }
                 };
                 let result = pull(line, files, landing, options, progress, stop);
@@ -402,14 +402,14 @@ impl Args {
             Route::Between { from, paths, names, to, target } => {
                 let (mut source, mut sink) = (connector(&from, None)?, connector(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
-                let line = Lifeline { connect, give_up, lost: &lost, secret: &secret };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
                 let notice = |reason: &str| {
                     print_message(format_args!(
                         "{from}: {reason}; the data pass through this host"
                     ));
                 };
-                let files = FarFiles { paths: &paths, names: names.as_deref() };
-                let ends = Ends { source: &mut || source.open(), files, target: &target };
+                let files = RemoteFiles { paths: &paths, names: names.as_deref() };
+                let ends = ThirdPartyEnds { source: &mut || source.open(), files, target: &target };
                 let result = between(line, ends, options, progress, &notice, stop);
                 source.finish();
                 sink.finish();
@@ -423,7 +423,7 @@ impl Args {
 const LEAST_GIVE_UP: Duration = Duration::from_secs(20);
 
 /// The error of a copy that a signal ended, with the bytes that a resumed copy keeps.
-fn interrupted(plan: &CopyPlan, progress: &Progress) -> anyhow::Error {
+fn interrupted(plan: &CopyPlan, progress: &CopyProgress) -> anyhow::Error {
     let kept = progress.kept();
     let resumable = !matches!(plan.target, Location::Null | Location::Standard)
         && !plan.sources.contains(&Location::Standard);

@@ -10,7 +10,7 @@ use longhaul_core::result::{DoctorReport, TargetSource};
 use longhaul_core::units::{Rate, format_span, parse_span};
 use longhaul_engine::doctor;
 use longhaul_engine::session::{DEFAULT_PORT, HostPort};
-use longhaul_sys::doctor::{Query, Source, read_facts};
+use longhaul_sys::doctor::{FactSource, Query, read_facts};
 
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -95,8 +95,8 @@ impl Args {
     fn examine_here(&self) -> Result<DoctorReport, Coded> {
         let begun = Instant::now();
         let source = match &self.recorded {
-            None => Source::host(),
-            Some(path) => Source::recorded(read_recording(path)?),
+            None => FactSource::host(),
+            Some(path) => FactSource::recorded(read_recording(path)?),
         };
         let query = self.query()?;
         let facts = read_facts(&source, &query);

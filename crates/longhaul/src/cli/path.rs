@@ -10,7 +10,7 @@ use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::path;
 use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Session};
-use longhaul_engine::{EngineError, TurnedAway};
+use longhaul_engine::{EngineError, HandshakeRefusal};
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
@@ -201,7 +201,7 @@ fn is_no_help(error: &EngineError) -> bool {
         error,
         EngineError::Connect { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { reason: TurnedAway::Closed, .. }
+            | EngineError::HandshakeRefusal { reason: HandshakeRefusal::Closed, .. }
             | EngineError::Control { .. }
             | EngineError::Refused { kind: RefusalKind::Version | RefusalKind::Invalid, .. }
     )

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{Host, Listener, Reach, Services};
+use longhaul_engine::serve::{Listener, Reach, ServerKeys, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
@@ -128,7 +128,7 @@ impl Args {
         if let Some(warning) = warning {
             print_message(warning);
         }
-        let host = Arc::new(Host { identity, authorised });
+        let host = Arc::new(ServerKeys { identity, authorised });
         let rights = match (self.read_only, self.write_only) {
             (true, _) => Rights::ReadOnly,
             (false, true) => Rights::WriteOnly,

@@ -11,7 +11,7 @@ use longhaul_core::plan::Verify;
 use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyPathReport, CopyResult, DigestOf};
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_engine::copy::Progress;
+use longhaul_engine::copy::CopyProgress;
 
 use super::{error_is_terminal, with_escaped_text};
 
@@ -28,7 +28,7 @@ pub(crate) struct CopyBar {
 
 impl CopyBar {
     /// Starts to draw `progress`, unless `quiet` is set or standard error is no terminal.
-    pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
+    pub(crate) fn start(progress: Arc<CopyProgress>, quiet: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let shown = !quiet && error_is_terminal();
         let thread = shown.then(|| {
@@ -48,7 +48,7 @@ impl CopyBar {
     }
 }
 
-fn draw(progress: &Progress, over: &AtomicBool) {
+fn draw(progress: &CopyProgress, over: &AtomicBool) {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -72,7 +72,7 @@ fn draw(progress: &Progress, over: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-fn message(progress: &Progress, moved: Bytes, total: Bytes, rate: Rate) -> String {
+fn message(progress: &CopyProgress, moved: Bytes, total: Bytes, rate: Rate) -> String {
     let left = match (progress.listed(), rate.bytes_per_second()) {
         (true, speed @ 1..) => {
             let seconds = total.get().saturating_sub(moved.get()) / speed;

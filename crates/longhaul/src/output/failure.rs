@@ -2,12 +2,13 @@
 //! added here, because the libraries do not know the command line.
 
 use std::error::Error;
+use std::fmt::Display;
 
 use longhaul_core::plan::{LinkPlanError, PlanError, TestOption};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
-use longhaul_engine::session::Lapse;
-use longhaul_engine::{EngineError, TurnedAway, WaitsFor};
+use longhaul_engine::session::{Exposure, Lapse};
+use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
 
 /// The name that the engine gives to a server in this process.
@@ -111,6 +112,9 @@ fn lab_words(error: &LabError) -> Option<String> {
 /// Returns the words for an error whose cause is printed after it.
 fn engine_words(error: &EngineError) -> String {
     match error {
+        EngineError::Resolve { host, .. } => {
+            format!("cannot find the host '{host}'; check the name")
+        }
         EngineError::Connect { address, .. } => {
             format!("cannot connect to {address}; check that 'longhaul serve' runs there")
         }
@@ -121,7 +125,7 @@ fn engine_words(error: &EngineError) -> String {
         EngineError::Handshake { peer, .. } => {
             format!("TLS handshake with {peer} failed; check that it is 'longhaul serve'")
         }
-        EngineError::TurnedAway { peer, reason } => turned_away(peer, *reason),
+        EngineError::HandshakeRefusal { peer, reason } => handshake_refused(peer, *reason),
         EngineError::KeyChanged { host, known, offered, file } => format!(
             "the key of {host} changed from {known} to {offered}; if you expect this, remove the \
              line of {host} from {}",
@@ -139,6 +143,14 @@ fn engine_words(error: &EngineError) -> String {
         EngineError::WrongPassphrase(path) => {
             format!("wrong passphrase for {}; try again", path.display())
         }
+        EngineError::NoAgentKey { path, fingerprint } => format!(
+            "{} is a public key, and no ssh-agent has the private key of {fingerprint}; set \
+             SSH_AUTH_SOCK, and add the key with ssh-add",
+            path.display()
+        ),
+        EngineError::Exposed { path, exposure } => {
+            format!("refusing to use a key file: {}", exposed(&path.display(), exposure))
+        }
         EngineError::NoNextKey(path) => {
             format!("{}: no such key; create it with 'longhaul key --rotate'", path.display())
         }
@@ -154,10 +166,10 @@ fn engine_words(error: &EngineError) -> String {
             format!("ended the session of {peer}: {}", lapse_text(*lapse))
         }
         EngineError::Refused { peer, kind, reason } => refused(peer, *kind, reason),
-        EngineError::NoSpace { path, needs, free, keeps } => {
-            let reserve = match keeps.get() {
+        EngineError::NoSpace { path, needs, free, reserve } => {
+            let reserve = match reserve.get() {
                 0 => String::new(),
-                _ => format!(", of which {keeps} stay free (--min-free)"),
+                _ => format!(", of which {reserve} stay free (--min-free)"),
             };
             format!(
                 "the copy needs {needs}, and {free} are free in {}{reserve}; free some space and \
@@ -179,14 +191,12 @@ fn engine_words(error: &EngineError) -> String {
         ),
         // These sentences need no names of options.
         EngineError::Address(_)
-        | EngineError::Resolve { .. }
         | EngineError::DataMissing { .. }
         | EngineError::Listen { .. }
         | EngineError::BadKey(_)
-        | EngineError::NoAgentKey { .. }
-        | EngineError::Exposed { .. }
         | EngineError::Control { .. }
         | EngineError::Protocol { .. }
+        | EngineError::InvalidEntry { .. }
         | EngineError::Data { .. }
         | EngineError::File { .. }
         | EngineError::Spawn { .. }
@@ -205,17 +215,34 @@ pub(crate) fn lapse_text(lapse: Lapse) -> &'static str {
     }
 }
 
-fn turned_away(peer: &str, reason: TurnedAway) -> String {
+fn exposed(path: &dyn Display, exposure: &Exposure) -> String {
+    match exposure {
+        Exposure::Owner { found, wanted } => format!(
+            "{path} belongs to user {found}; check its contents, then run 'chown {wanted} {path}'"
+        ),
+        Exposure::Writable { mode } => format!(
+            "other users may write to {path} (mode {mode:04o}); check its contents, then run \
+             'chmod go-w {path}'"
+        ),
+        Exposure::Readable { mode } => format!(
+            "other users may read {path} (mode {mode:04o}); run 'chmod 600 {path}', and make a new \
+             key if another user may have read it"
+        ),
+        Exposure::NoFile => format!("{path} is not a regular file; remove it"),
+    }
+}
+
+fn handshake_refused(peer: &str, reason: HandshakeRefusal) -> String {
     match reason {
-        TurnedAway::Crowded => format!(
+        HandshakeRefusal::Crowded => format!(
             "{peer} has too many unauthenticated connections; try again in a few seconds \
              ('longhaul serve --max-startups' sets the limit there)"
         ),
-        TurnedAway::Penalty => format!(
+        HandshakeRefusal::Penalty => format!(
             "{peer} refuses connections from this address after failed attempts; try again in ten \
              minutes at most ('longhaul serve --no-penalties' disables this there)"
         ),
-        TurnedAway::Closed => format!(
+        HandshakeRefusal::Closed => format!(
             "{peer} closed the connection during the TLS handshake: it is busy or is not \
              'longhaul serve'; try again in a few seconds"
         ),

@@ -191,7 +191,7 @@ mod tests {
             | EngineError::DataMissing { .. }
             | EngineError::Listen { .. }
             | EngineError::Handshake { .. }
-            | EngineError::TurnedAway { .. }
+            | EngineError::HandshakeRefusal { .. }
             | EngineError::KeyChanged { .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::BadKey(_)
@@ -205,6 +205,7 @@ mod tests {
             | EngineError::Refused { .. }
             | EngineError::Control { .. }
             | EngineError::Protocol { .. }
+            | EngineError::InvalidEntry { .. }
             | EngineError::Data { .. }
             | EngineError::File { .. }
             | EngineError::NoSpace { .. }
@@ -229,11 +230,14 @@ mod tests {
                 path: path(),
                 needs: longhaul_core::units::Bytes::new(2),
                 free: longhaul_core::units::Bytes::new(1),
-                keeps: longhaul_core::units::Bytes::new(1),
+                reserve: longhaul_core::units::Bytes::new(1),
             },
             EngineError::Listen { address: words(), source: source() },
             EngineError::Handshake { peer: words(), source: source() },
-            EngineError::TurnedAway { peer: words(), reason: longhaul_engine::TurnedAway::Closed },
+            EngineError::HandshakeRefusal {
+                peer: words(),
+                reason: longhaul_engine::HandshakeRefusal::Closed,
+            },
             EngineError::KeyChanged {
                 host: words(),
                 known: words(),

@@ -223,7 +223,7 @@ fn anonymous_tests_share_their_memory() {
     let tiny = serve(&host, &["--anonymous-memory", "1MiB"]);
     let refused = test(&stranger, &tiny, "-P 128 -t 1").output().unwrap();
     assert_eq!(refused.status.code(), Some(4));
-    assert!(text(&refused.stderr).contains("ask for fewer streams (-P)"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("request fewer streams"), "{refused:?}");
 }
 
 /// The step at which a client becomes silent.

@@ -302,7 +302,7 @@ fn ctrl_c_prints_the_results_so_far() {
         .spawn()
         .unwrap();
     let mut printed = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(printed.any(|line| line.contains("looking for loss")), "it comes to that");
+    assert!(printed.any(|line| line.contains("measuring loss")), "it comes to that");
     std::thread::sleep(Duration::from_millis(300));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

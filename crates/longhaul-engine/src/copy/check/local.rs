@@ -161,7 +161,7 @@ fn look_for_extra(
     };
     for name in names {
         let path = dir.join(name);
-        match tree.look(&path, false) {
+        match tree.lookup(&path, false) {
             Ok((_, metadata)) if metadata.kind == FileKind::Directory => {
                 look_for_extra(tree, &path, listed, found, extra);
             }

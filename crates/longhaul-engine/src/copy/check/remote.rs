@@ -153,7 +153,7 @@ pub(in crate::copy) fn serve_check(
         });
         loop {
             match outcome.recv_timeout(ALIVE_INTERVAL) {
-                Ok(Ok(result)) => return tell(sender, result),
+                Ok(Ok(result)) => return send_result(sender, result),
                 Ok(Err(error)) => {
                     sender.send(&CheckMessage::Failed { reason: error.to_string() })?;
                     return Err(error);
@@ -207,7 +207,7 @@ fn open(
 }
 
 /// Sends the findings, in as many messages as they need.
-fn tell(sender: &ControlSender, found: CheckResult) -> Result<()> {
+fn send_result(sender: &ControlSender, found: CheckResult) -> Result<()> {
     let paths = |paths, message: fn(Vec<FilePath>) -> CheckMessage| {
         batches(
             paths,

@@ -21,11 +21,11 @@ use longhaul_core::wire::copy::{
 };
 
 use super::key::KeyMaker;
-use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
-use super::retry::{Lifeline, persist};
+use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
+use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
 use crate::copy::name_list::{send_names, sent_path};
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
@@ -37,11 +37,11 @@ use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 const PUMP_BYTES: usize = 256 << 10;
 
 /// The ends of a copy between two others.
-pub struct Ends<'a> {
+pub struct ThirdPartyEnds<'a> {
     /// Opens a session with the source.
     pub source: &'a mut dyn FnMut() -> Result<Session>,
     /// The files at the source.
-    pub files: FarFiles<'a>,
+    pub files: RemoteFiles<'a>,
     /// The path at the sink.
     pub target: &'a Path,
 }
@@ -52,20 +52,20 @@ pub struct Ends<'a> {
 /// # Errors
 /// As for [`push`](super::push).
 pub fn between(
-    line: Lifeline<'_>,
-    ends: Ends<'_>,
+    line: Reconnect<'_>,
+    ends: ThirdPartyEnds<'_>,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     notice: &dyn Fn(&str),
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
-    let Ends { source, files, target } = ends;
+    let ThirdPartyEnds { source, files, target } = ends;
     let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let wired_target = sent_path(target)?;
     let secret = line.secret;
-    let told = persist(line, progress, stop, |sink| {
+    let outcome = persist(line, progress, stop, |sink| {
         let from = source()?;
         let key = KeyMaker::new(secret, "between").server(from.peer()).server(sink.peer());
         let key = key.files(&files).to(target);
@@ -77,12 +77,19 @@ pub fn between(
             top,
             options: options.clone(),
         })?;
-        let (asks, rereads) = reply(&mut from_sink)?;
+        let (wanted_first, rereads) = reply(&mut from_sink)?;
         check_rereads(to_sink.peer(), rereads, options)?;
         let listed = files.names.is_some();
         let request = |to| {
             let (paths, options) = (wired.clone(), options.clone());
-            CopyRequest::Forward { paths, asks, listed, key: Some(key.clone()), options, to }
+            CopyRequest::Forward {
+                paths,
+                asks: wanted_first,
+                listed,
+                key: Some(key.clone()),
+                options,
+                to,
+            }
         };
         let lent =
             Introduction::new(sink_dialer.addresses(), sink_dialer.secret().keying_material());
@@ -117,7 +124,7 @@ pub fn between(
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
     })?;
-    let State { sink, source, reports, .. } = told;
+    let State { sink, source, reports, .. } = outcome;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
     let mut summary = whole.summarise(options, &sink, !reports.failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
@@ -150,7 +157,7 @@ fn ask(
 fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
     receiver.set_timeout(Some(REPLY_TIMEOUT))?;
     match receiver.receive()? {
-        CopyReply::Ready { asks, rereads } => Ok((asks, rereads)),
+        CopyReply::Ready { asks: wanted_first, rereads } => Ok((wanted_first, rereads)),
         CopyReply::Refused { kind, reason } => {
             Err(EngineError::Refused { peer: receiver.peer().to_owned(), kind, reason })
         }
@@ -161,7 +168,7 @@ fn reply(receiver: &mut ControlReceiver) -> Result<(bool, bool)> {
 struct Relay<'a> {
     to_source: ControlSender,
     to_sink: ControlSender,
-    progress: &'a Progress,
+    progress: &'a CopyProgress,
     options: &'a CopyOptions,
     state: Mutex<State>,
     finished: AtomicBool,
@@ -282,7 +289,7 @@ impl Relay<'_> {
             let passed = self.to_sink.send(&message);
             if let SourceMessage::Abort { again } = message {
                 let peer = from.peer().to_owned();
-                let reason = "it stopped sending".to_owned();
+                let reason = "the source stopped sending".to_owned();
                 return Err(EngineError::Failed { peer, reason, again });
             }
             // A sink that has finished may leave before the source's report.
@@ -296,7 +303,7 @@ impl Relay<'_> {
     fn follow_sink(&self, from: &mut ControlReceiver) -> Result<()> {
         loop {
             let message: SinkMessage = from.receive()?;
-            self.watchdog.hear(&message);
+            self.watchdog.note_message(&message);
             match &message {
                 SinkMessage::Progress { written_bytes, kept_bytes, done, .. } => {
                     self.progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::copy::source::{SourcePlan, SourceRoot};
 
 /// The reason why a copy is refused before it begins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IntoItself {
+pub enum SelfCopy {
     /// A file, or a directory, would replace itself.
     #[error("'{}' and '{}' are the same file", .0.display(), .1.display())]
     Same(PathBuf, PathBuf),
@@ -37,13 +37,13 @@ pub fn check_apart(
     plan: &SourcePlan,
     target: &Path,
     options: &CopyOptions,
-) -> Result<(), IntoItself> {
+) -> Result<(), SelfCopy> {
     let target_is_dir = fs::metadata(target).is_ok_and(|found| found.is_dir());
     plan.roots.iter().try_for_each(|root| match root {
         SourceRoot::Path(path) => check_root(path, target, target_is_dir, options),
         SourceRoot::Listed { base, .. } => match (fs::metadata(base), fs::metadata(target)) {
             (Ok(one), Ok(other)) if identity(&one) == identity(&other) => {
-                Err(IntoItself::Same(base.clone(), target.to_owned()))
+                Err(SelfCopy::Same(base.clone(), target.to_owned()))
             }
             _ => Ok(()),
         },
@@ -56,7 +56,7 @@ fn check_root(
     target: &Path,
     target_is_dir: bool,
     options: &CopyOptions,
-) -> Result<(), IntoItself> {
+) -> Result<(), SelfCopy> {
     let follow = !options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
     let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
     // The copy reports a missing source.
@@ -68,7 +68,7 @@ fn check_root(
     };
     let there = [fs::symlink_metadata(&place), fs::metadata(&place)];
     if there.iter().flatten().any(|there| identity(there) == identity(&found)) {
-        return Err(IntoItself::Same(path.to_owned(), place));
+        return Err(SelfCopy::Same(path.to_owned(), place));
     }
     let above = match target.parent().filter(|_| !target_is_dir) {
         None => target,
@@ -76,7 +76,7 @@ fn check_root(
         Some(above) => above,
     };
     match found.is_dir() && options.recursive && is_within(above, identity(&found)) {
-        true => Err(IntoItself::Within(path.to_owned(), place)),
+        true => Err(SelfCopy::Within(path.to_owned(), place)),
         false => Ok(()),
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::copy::tree::Tree;
 
-    fn check(dir: &Path, source: &str, target: &str) -> Result<(), IntoItself> {
+    fn check(dir: &Path, source: &str, target: &str) -> Result<(), SelfCopy> {
         let join = |name: &str| PathBuf::from(format!("{}/{name}", dir.display()));
         let roots = vec![SourceRoot::Path(join(source))];
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
@@ -148,8 +148,8 @@ mod tests {
             ("run", "run/../run/."),
         ] {
             let refused = check(dir, source, target);
-            let same = matches!(refused, Err(IntoItself::Same(..)));
-            let within = matches!(refused, Err(IntoItself::Within(..)));
+            let same = matches!(refused, Err(SelfCopy::Same(..)));
+            let within = matches!(refused, Err(SelfCopy::Within(..)));
             assert!(same || within && target == "run/../run/.", "{source} {target}: {refused:?}");
         }
         for (source, target) in [
@@ -163,7 +163,7 @@ mod tests {
             ("./.", "run/new"),
         ] {
             let refused = check(dir, source, target);
-            assert!(matches!(refused, Err(IntoItself::Within(..))), "{source} {target}");
+            assert!(matches!(refused, Err(SelfCopy::Within(..))), "{source} {target}");
         }
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 
-use super::request::FarFiles;
+use super::request::RemoteFiles;
 use crate::copy::source::{SourcePlan, SourceRoot};
 use crate::session::{ConfigDir, random_keying_material};
 
@@ -121,7 +121,7 @@ impl KeyMaker {
     }
 
     /// Adds the sources of a copy from a server.
-    pub(super) fn files(self, files: &FarFiles<'_>) -> Self {
+    pub(super) fn files(self, files: &RemoteFiles<'_>) -> Self {
         let maker = files.paths.iter().fold(self, |maker, path| maker.path(b'p', path));
         match files.names {
             Some(names) => maker.names(names),
@@ -183,11 +183,11 @@ mod tests {
             key(&secret, "h:5210", both, ""),
         ];
         assert!(others.iter().all(|other| *other != first));
-        let files = FarFiles { paths: &["a".into()], names: None };
+        let files = RemoteFiles { paths: &["a".into()], names: None };
         let pulled = KeyMaker::new(&secret, "pull").server("h:5210").files(&files);
         assert_ne!(pulled.to(Path::new("t")), first, "the direction counts");
-        let some = FarFiles { paths: &["a".into()], names: Some(&["b".into()]) };
-        let all = FarFiles { paths: &["a".into(), "b".into()], names: None };
+        let some = RemoteFiles { paths: &["a".into()], names: Some(&["b".into()]) };
+        let all = RemoteFiles { paths: &["a".into(), "b".into()], names: None };
         let of = |files| KeyMaker::new(&secret, "pull").files(files).to(Path::new("t"));
         assert_ne!(of(&some), of(&all), "a name in a list is not a path");
     }

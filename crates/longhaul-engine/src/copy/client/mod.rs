@@ -11,10 +11,10 @@ mod retry;
 mod summary;
 mod transfer;
 
-pub use between::{Ends, between};
-pub use into_itself::{IntoItself, check_apart};
+pub use between::{ThirdPartyEnds, between};
+pub use into_itself::{SelfCopy, check_apart};
 pub use key::CopySecret;
-pub use request::FarFiles;
 pub(super) use request::REPLY_TIMEOUT;
-pub use retry::Lifeline;
-pub use transfer::{Landing, pull, push};
+pub use request::RemoteFiles;
+pub use retry::Reconnect;
+pub use transfer::{FetchTarget, pull, push};

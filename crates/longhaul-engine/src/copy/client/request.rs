@@ -17,14 +17,14 @@ pub(in crate::copy) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000
 
 /// The files at a server that a client requests.
 #[derive(Debug, Clone, Copy)]
-pub struct FarFiles<'a> {
+pub struct RemoteFiles<'a> {
     /// The paths at the server.
     pub paths: &'a [PathBuf],
     /// Only these paths, relative to the directory that is the only path.
     pub names: Option<&'a [PathBuf]>,
 }
 
-impl FarFiles<'_> {
+impl RemoteFiles<'_> {
     /// The kind of the top level.
     pub(super) fn top(&self) -> Top {
         match self.paths {
@@ -41,6 +41,6 @@ pub(super) fn check_rereads(peer: &str, rereads: bool, options: &CopyOptions) ->
     if rereads || options.verify == Verify::InFlight {
         return Ok(());
     }
-    let reason = "its version cannot read files back; remove --verify".to_owned();
+    let reason = "its version cannot read files back".to_owned();
     Err(EngineError::Refused { peer: peer.to_owned(), kind: RefusalKind::Version, reason })
 }

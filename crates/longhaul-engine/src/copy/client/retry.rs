@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::key::CopySecret;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// The means by which a client connects to the server, at first and again.
-pub struct Lifeline<'a> {
+pub struct Reconnect<'a> {
     /// Opens a session.
     pub connect: &'a mut dyn FnMut() -> Result<Session>,
     /// The longest time of attempts to reconnect without progress.
@@ -30,8 +30,8 @@ pub struct Lifeline<'a> {
 /// Runs `attempt` over one session after another, until it ends for another reason than a lost
 /// connection, or there is no progress for too long. The first session must open at once.
 pub(super) fn persist<T>(
-    line: Lifeline<'_>,
-    progress: &Progress,
+    line: Reconnect<'_>,
+    progress: &CopyProgress,
     stop: &AtomicBool,
     mut attempt: impl FnMut(Session) -> Result<T>,
 ) -> Result<T> {

@@ -9,7 +9,7 @@ use longhaul_core::wire::copy::SinkReport;
 use longhaul_sys::tcp::TcpInfo;
 
 use crate::copy::channels::Channels;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::verdict::limit;
 
@@ -25,7 +25,7 @@ pub(super) struct CopySessions {
 }
 
 impl CopySessions {
-    pub(super) fn begin(options: &CopyOptions, progress: &Progress) -> Self {
+    pub(super) fn begin(options: &CopyOptions, progress: &CopyProgress) -> Self {
         progress.set_limit(options.rate_bps);
         if options.nice {
             // Without the privilege it has no effect.
@@ -40,11 +40,11 @@ impl CopySessions {
         }
     }
 
-    pub(super) fn look(&mut self, link: &Channels) {
+    pub(super) fn note_host(&mut self, link: &Channels) {
         self.same_host = same_host(link);
     }
 
-    pub(super) fn lost(&mut self, progress: &Progress) {
+    pub(super) fn lost(&mut self, progress: &CopyProgress) {
         self.reconnects += 1;
         if progress.moved().get() > 0 {
             self.resumed.get_or_insert(progress.resumed());

@@ -11,12 +11,12 @@ use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::{CopyReply, CopyRequest};
 
 use super::key::KeyMaker;
-use super::request::{FarFiles, REPLY_TIMEOUT, check_rereads};
-use super::retry::{Lifeline, persist};
+use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
+use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
 use crate::copy::channels::Channels;
 use crate::copy::name_list::{send_names, sent_path};
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::sink::{Destination, Outlet, Sink};
 use crate::copy::source::{self, SourcePlan, SourceTerms};
 use crate::copy::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
@@ -29,11 +29,11 @@ use crate::session::{Session, await_welcome};
 /// # Errors
 /// The copy failed. Single files that failed are in the result.
 pub fn push(
-    line: Lifeline<'_>,
+    line: Reconnect<'_>,
     plan: &SourcePlan,
     target: &Path,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let mut whole = CopySessions::begin(options, progress);
@@ -45,9 +45,9 @@ pub fn push(
         let top = plan.top();
         let options_sent = options.clone();
         let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
-        let (link, asks) = open(session, &request, None, options)?;
-        whole.look(&link);
-        let terms = SourceTerms { asks, key: Some(key) };
+        let (link, wanted_first) = open(session, &request, None, options)?;
+        whole.note_host(&link);
+        let terms = SourceTerms { wanted_first, key: Some(key) };
         source::run(link, plan, terms, options, progress, stop)
             .inspect_err(|_| whole.lost(progress))
     })?;
@@ -65,7 +65,7 @@ pub fn push(
 
 /// The place that fetched files go to.
 #[derive(Debug, Clone, Copy)]
-pub enum Landing<'a> {
+pub enum FetchTarget<'a> {
     /// A path.
     Path(&'a Path),
     /// An output that takes one file in order. The options are [`ordered`].
@@ -79,11 +79,11 @@ pub enum Landing<'a> {
 /// # Errors
 /// As for [`push`].
 pub fn pull(
-    line: Lifeline<'_>,
-    files: FarFiles<'_>,
-    target: Landing<'_>,
+    line: Reconnect<'_>,
+    files: RemoteFiles<'_>,
+    target: FetchTarget<'_>,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     stop: &AtomicBool,
 ) -> Result<CopyResult> {
     let mut whole = CopySessions::begin(options, progress);
@@ -96,13 +96,13 @@ pub fn pull(
     let secret = line.secret;
     let outcome = persist(line, progress, stop, |session| {
         let place = match target {
-            Landing::Path(path) => path,
-            Landing::Outlet(_) => Path::new("-"),
+            FetchTarget::Path(path) => path,
+            FetchTarget::Outlet(_) => Path::new("-"),
         };
         let key = KeyMaker::new(secret, "pull").server(session.peer()).files(&files).to(place);
         let destination = match target {
-            Landing::Outlet(outlet) => Destination::Outlet(outlet.clone()),
-            Landing::Path(path) => {
+            FetchTarget::Outlet(outlet) => Destination::Outlet(outlet.clone()),
+            FetchTarget::Path(path) => {
                 Destination::place(&Tree::anywhere(), path, files.top(), &key, options)
                     .map_err(|error| refused(error.to_string()))?
             }
@@ -110,11 +110,16 @@ pub fn pull(
         let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
-        let (asks, listed) = (sink.asks(), files.names.is_some());
-        let request =
-            CopyRequest::Send { paths, asks, listed, key: Some(key), options: options.clone() };
+        let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());
+        let request = CopyRequest::Send {
+            paths,
+            asks: wanted_first,
+            listed,
+            key: Some(key),
+            options: options.clone(),
+        };
         let (link, _) = open(session, &request, files.names, options)?;
-        whole.look(&link);
+        whole.note_host(&link);
         sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
@@ -169,19 +174,19 @@ fn open(
             dialing.into_iter().map(|dial| dial.join().unwrap_or_else(|_| lost())).collect();
         (reply, sockets)
     });
-    let asks = match reply? {
-        CopyReply::Ready { asks, rereads } => {
+    let wanted_first = match reply? {
+        CopyReply::Ready { asks: wanted_first, rereads } => {
             if matches!(request, CopyRequest::Receive { .. }) {
                 check_rereads(sender.peer(), rereads, options)?;
             }
-            asks
+            wanted_first
         }
         CopyReply::Refused { kind, reason } => {
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
     let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
-    Ok((Channels { sender, receiver, streams }, asks))
+    Ok((Channels { sender, receiver, streams }, wanted_first))
 }
 
 /// The result of a thread that panicked.

@@ -63,7 +63,7 @@ fn send(script: &mut Script<'_>, protection: Protection) -> (Vec<u8>, Vec<Sent>,
             0..3 => sent.push(block(script, &mut sender)),
             3..5 => sent.push(pack(script, &mut sender)),
             5 => {
-                lie(script, &mut sender);
+                send_invalid(script, &mut sender);
                 honest = false;
             }
             6 => break,
@@ -105,7 +105,7 @@ fn pack(script: &mut Script<'_>, sender: &mut BlockSender) -> Sent {
 }
 
 /// A header and a table that are signed and not true.
-fn lie(script: &mut Script<'_>, sender: &mut BlockSender) {
+fn send_invalid(script: &mut Script<'_>, sender: &mut BlockSender) {
     let mut header = [0; BLOCK_HEADER_BYTES];
     header[..8].copy_from_slice(&script.long().to_be_bytes());
     header[8..16].copy_from_slice(&script.long().to_be_bytes());

@@ -24,7 +24,7 @@ pub(super) fn run(bytes: &[u8]) {
     assert_eq!(again.files, past.files);
     for past in past.files.values() {
         if let PastFile::Partial { extents, .. } = past {
-            look(extents);
+            check_claims(extents);
         }
     }
     reopen(&file);
@@ -42,7 +42,7 @@ fn records(text: &[u8]) -> Vec<u8> {
 }
 
 /// Checks that the blocks of extents stay within the file.
-fn look(claims: &[Claim]) {
+fn check_claims(claims: &[Claim]) {
     for block in [4096, 1 << 20, 4 << 20] {
         for size in [0, 1, block - 1, block, 10 * block + 1, u64::MAX] {
             let fitting = claims.iter().filter(|claim| claim.fits(size));

@@ -23,8 +23,8 @@ use super::relay::{Control, Fault, Relay};
 use super::script::Script;
 use crate::copy::sink::fail_at;
 use crate::copy::{
-    CopySecret, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push,
-    serve,
+    CopyProgress, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot, Tree,
+    pull, push, serve,
 };
 use crate::error::{EngineError, Result};
 use crate::session::{
@@ -52,7 +52,7 @@ pub(super) fn run(bytes: &[u8]) {
         let attempt = Attempt::read(&mut script, machine.options.protection);
         // It may end in any way; what it leaves is what counts.
         let _ = machine.attempt(&attempt);
-        machine.meddle(&mut script);
+        machine.interfere(&mut script);
     }
     machine.complete();
 }
@@ -235,26 +235,26 @@ impl Machine {
         move |session| {
             let mut session = Some(session);
             let mut connect = || session.take().ok_or(EngineError::Interrupted);
-            let line = Lifeline {
+            let line = Reconnect {
                 connect: &mut connect,
                 give_up: Duration::ZERO,
                 lost: &|_| (),
                 secret: &secret,
             };
-            let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+            let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
             if pushes {
                 let roots = vec![SourceRoot::Path(source.join("."))];
                 let plan = SourcePlan { tree: Tree::anywhere(), roots };
                 push(line, &plan, Path::new("."), &options, &progress, &stop)
             } else {
-                let files = FarFiles { paths: &[PathBuf::from("./.")], names: None };
-                pull(line, files, Landing::Path(&target), &options, &progress, &stop)
+                let files = RemoteFiles { paths: &[PathBuf::from("./.")], names: None };
+                pull(line, files, FetchTarget::Path(&target), &options, &progress, &stop)
             }
         }
     }
 
     /// Between two attempts: the source changes, or the journal is damaged, or what it speaks of.
-    fn meddle(&mut self, script: &mut Script<'_>) {
+    fn interfere(&mut self, script: &mut Script<'_>) {
         match script.below(8) {
             0 => {
                 let name = format!("f{}", script.below(self.files.len()));

@@ -14,10 +14,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// A function of arbitrary bytes.
-pub type Entry = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All entries, by the names of their fuzz targets.
-pub const ENTRIES: &[(&str, Entry)] =
+pub const ENTRIES: &[(&str, FuzzTarget)] =
     &[("journal", journal::run), ("blocks", blocks::run), ("machine", machine::run)];
 
 /// Inputs to begin from: written by hand, and kept from fuzzing.

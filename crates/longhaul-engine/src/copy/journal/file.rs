@@ -86,21 +86,21 @@ struct LockedJournal {
 
 impl Journal {
     /// Opens or begins the journal of the copy `key` in `dir`, and reads it. While another process
-    /// of this user holds it, waits for `patience` or until `gives_up` returns true: after a cut, the
+    /// of this user holds it, waits for `patience` or until `is_over` returns true: after a cut, the
     /// other end of a broken connection may take its time to notice.
     pub(in crate::copy) fn open(
         dir: OwnedFd,
         key: &CopyKey,
         setting: Setting,
         patience: Duration,
-        gives_up: &dyn Fn() -> bool,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<(Self, Past), OpenError> {
         let deadline = Instant::now() + patience;
         let LockedJournal { name, file, found } = loop {
             if let Some(taken) = find(&dir, key).map_err(|_| OpenError::Unavailable)? {
                 break taken;
             }
-            if Instant::now() >= deadline || gives_up() {
+            if Instant::now() >= deadline || is_over() {
                 return Err(OpenError::Busy);
             }
             thread::sleep(LOCK_CHECK);

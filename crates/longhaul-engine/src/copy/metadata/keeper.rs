@@ -228,9 +228,9 @@ impl Keeper {
         change: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
     ) -> bool {
         let by_name = self.owner == OwnerMode::Names;
-        let find = |known: &Mutex<HashMap<_, _>>, name: &Option<String>, look: fn(&str) -> _| {
+        let find = |known: &Mutex<HashMap<_, _>>, name: &Option<String>, lookup: fn(&str) -> _| {
             let name = name.as_ref().filter(|_| by_name)?;
-            *lock(known).entry(name.clone()).or_insert_with(|| look(name))
+            *lock(known).entry(name.clone()).or_insert_with(|| lookup(name))
         };
         let uid = find(&self.users, &owner.user, users::user_id).unwrap_or(owner.uid);
         let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use super::extras::Extra;
 use super::placement::Destination;
-use super::shared::Shared;
+use super::shared::SinkShared;
 use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
 use crate::lock::lock;
@@ -18,24 +18,24 @@ use crate::lock::lock;
 /// Actions in one message at the most: with the longest paths it stays below the frame limit.
 const ACTIONS_BATCH: usize = 64;
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Deletes what the source does not have, or reports it in a dry run; returns the number.
     pub(super) fn delete_extras(&self) -> Result<u64> {
         let Destination::Directory { tree, path: base, .. } = &self.store.destination else {
             return Ok(0);
         };
-        let Some(delete) = self.books.extras.delete else { return Ok(0) };
-        let refuse = |reason: &str| self.tell_not_deleted(base, reason).map(|()| 0);
-        if !lock(&self.books.reports).failures.is_empty() {
-            return refuse("nothing is deleted in it, since not everything was copied");
+        let Some(delete) = self.records.extras.delete else { return Ok(0) };
+        let refuse = |reason: &str| self.report_kept_directory(base, reason).map(|()| 0);
+        if !lock(&self.records.reports).failures.is_empty() {
+            return refuse("nothing was deleted, because some files were not copied");
         }
-        let extras = match self.books.extras.find(self.store, tree) {
+        let extras = match self.records.extras.find(self.store, tree) {
             Ok(extras) => extras,
             Err(error) => return refuse(&format!("cannot list the target: {error}")),
         };
         if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
             return refuse(&format!(
-                "nothing is deleted in it: {} are not at the source, and --max-delete allows {limit}",
+                "nothing was deleted: {} are not at the source, and the limit is {limit}",
                 extras.len()
             ));
         }
@@ -43,10 +43,10 @@ impl Shared<'_> {
         for batch in extras.chunks(ACTIONS_BATCH) {
             let mut actions = Vec::with_capacity(batch.len());
             for Extra { path, is_dir } in batch {
-                if !self.books.extras.dry_run
+                if !self.records.extras.dry_run
                     && let Err(error) = remove(tree, path, *is_dir)
                 {
-                    self.tell_failed(None, path, "delete", &error)?;
+                    self.report_failure(None, path, "delete", &error)?;
                     continue;
                 }
                 deleted += 1;
@@ -56,7 +56,7 @@ impl Shared<'_> {
                     bytes: Bytes::new(0),
                 });
             }
-            self.tell_actions(actions)?;
+            self.report_actions(actions)?;
         }
         for Extra { path, .. } in &extras {
             // Names that were in a directory that is gone too need no sync of their own.
@@ -68,10 +68,10 @@ impl Shared<'_> {
     }
 
     /// Reports the reason why nothing is deleted in the target.
-    pub(super) fn tell_not_deleted(&self, path: &Path, reason: &str) -> Result<()> {
+    pub(super) fn report_kept_directory(&self, path: &Path, reason: &str) -> Result<()> {
         let path = wire_path(path);
         let reason = reason.to_owned();
-        lock(&self.books.reports).fail(path.to_string(), reason.clone());
+        lock(&self.records.reports).fail(path.to_string(), reason.clone());
         self.context.control.send(&SinkMessage::Failed { id: None, path, reason })
     }
 }

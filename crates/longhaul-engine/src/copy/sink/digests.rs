@@ -10,7 +10,7 @@ use crate::lock::lock;
 
 /// Gathers digests, if any are wanted.
 pub(super) struct Digests {
-    pub(super) told: bool,
+    pub(super) reported: bool,
     pub(super) manifest: Option<FilePath>,
     pub(super) done: Mutex<Vec<Done>>,
     /// Files that were there already, to be read at the end.
@@ -27,7 +27,7 @@ pub(super) struct Done {
 impl Digests {
     pub(super) fn new(options: &CopyOptions) -> Self {
         Digests {
-            told: options.tree.digests,
+            reported: options.tree.digests,
             manifest: options.tree.manifest.clone(),
             done: Mutex::default(),
             unchanged: Mutex::default(),
@@ -36,7 +36,7 @@ impl Digests {
 
     /// True if digests are requested.
     pub(super) fn wanted(&self) -> bool {
-        self.told || self.manifest.is_some()
+        self.reported || self.manifest.is_some()
     }
 
     /// Adds a file that stays as it is.

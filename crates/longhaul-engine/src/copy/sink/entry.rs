@@ -1,33 +1,26 @@
-//! Takes the announced entries: creates directories and nodes, and decides on the blocks of files.
+//! Takes the announced entries: creates directories, links and nodes, and passes files on.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Sender;
-use longhaul_core::plan::Verify;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
+use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
-use rustix::fs::fstat;
 use twox_hash::XxHash3_64;
 
-use super::finish::{CompleteFile, Form};
-use super::ledger::{SinkFile, Stage};
-use super::outlet::Outlet;
-use super::partial::{PartialFile, UNKNOWN};
+use super::entry_file::new_file;
+use super::finish::CompleteFile;
+use super::memory::MemoryClaim;
 use super::placement::Destination;
-use super::recorder::Leftover;
-use super::reread::{Reread, reusable};
-use super::shared::{HardLink, Shared, broken};
-use super::space::Need;
-use crate::copy::blocks::BlockSet;
-use crate::copy::digest::FileDigest;
-use crate::copy::journal::Claim;
+use super::reread::Reread;
+use super::shared::{HardLink, SinkShared};
 use crate::copy::metadata::Attributes;
 use crate::copy::names::{RESERVED, has_reserved};
-use crate::error::Result;
+use crate::error::{EngineError, EntryViolation, Result};
 use crate::lock::lock;
 
 /// The longest path (linux/limits.h).
@@ -38,168 +31,225 @@ const HELD_SPANS: usize = 16 << 10;
 /// The stages after the announcement of a file whose blocks are all present.
 pub(super) struct Onward {
     /// To be synced and renamed.
-    pub(super) whole: Sender<Vec<CompleteFile>>,
+    pub(super) complete: Sender<Vec<CompleteFile>>,
     /// Parts of files that an earlier attempt has written.
     pub(super) reread: Sender<Reread>,
 }
 
+/// The intake of announced entries.
+pub(super) struct Intake<'s, 'a> {
+    pub(super) shared: &'s SinkShared<'a>,
+    pub(super) onward: &'s Onward,
+    pub(super) peer: &'s str,
+    pub(super) decided: Decided,
+}
+
 /// The answers to a batch of entries.
 #[derive(Default)]
-struct Decided {
-    held: Vec<Held>,
+pub(super) struct Decided {
+    pub(super) held: Vec<Held>,
     actions: Vec<Action>,
     /// Extents to read again once the source knows the blocks that it leaves out.
-    rereads: Vec<Reread>,
+    pub(super) rereads: Vec<Reread>,
 }
 
-/// Takes a batch of entries, and sends the decisions to a source that waits for them.
-pub(super) fn take_entries(
-    shared: &Shared<'_>,
-    entries: Vec<Entry>,
-    onward: &Onward,
-    peer: &str,
-) -> Result<()> {
-    let mut decided = Decided::default();
-    let (mut before, mut spans) = (0, 0);
-    let wanted = |before, decided: &mut Decided| {
-        if shared.context.asks {
-            let held = std::mem::take(&mut decided.held);
-            shared.context.control.send(&SinkMessage::Wanted { before, held })?;
+impl<'s, 'a> Intake<'s, 'a> {
+    pub(super) fn new(shared: &'s SinkShared<'a>, onward: &'s Onward, peer: &'s str) -> Self {
+        Intake { shared, onward, peer, decided: Decided::default() }
+    }
+
+    /// Takes a batch of entries, and sends the decisions to a source that waits for them.
+    pub(super) fn take_entries(&mut self, entries: Vec<Entry>) -> Result<()> {
+        let (mut before, mut spans) = (0, 0);
+        self.check_space(&entries)?;
+        for entry in entries {
+            before = entry.id.saturating_add(1);
+            let known = self.decided.held.len();
+            self.take_entry(entry)?;
+            let new = self.decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
+            spans += new.map(Vec::len).sum::<usize>();
+            if spans > HELD_SPANS {
+                self.send_decisions(before)?;
+                spans = 0;
+            }
+        }
+        if !self.decided.actions.is_empty() {
+            self.shared.report_actions(std::mem::take(&mut self.decided.actions))?;
+        }
+        self.send_decisions(before)
+    }
+
+    /// Sends the decisions on the entries below `before`.
+    fn send_decisions(&mut self, before: u64) -> Result<()> {
+        if self.shared.context.wanted_first {
+            let held = std::mem::take(&mut self.decided.held);
+            self.shared.context.control.send(&SinkMessage::Wanted { before, held })?;
         }
         // The readers leave only when the copy is over.
-        let _ = decided.rereads.drain(..).try_for_each(|reread| onward.reread.send(reread));
+        let rereads = &self.onward.reread;
+        let _ = self.decided.rereads.drain(..).try_for_each(|reread| rereads.send(reread));
         Ok(())
-    };
-    fits_together(shared, &entries)?;
-    for entry in entries {
-        before = entry.id.saturating_add(1);
-        let known = decided.held.len();
-        take_entry(shared, entry, &onward.whole, peer, &mut decided)?;
-        let new = decided.held[known..].iter().filter_map(|held| held.blocks.as_ref());
-        spans += new.map(Vec::len).sum::<usize>();
-        if spans > HELD_SPANS {
-            wanted(before, &mut decided)?;
-            spans = 0;
+    }
+
+    fn take_entry(&mut self, mut entry: Entry) -> Result<()> {
+        let shared = self.shared;
+        if entry.path.as_bytes() == TOP_DIRECTORY.as_bytes() && entry.kind == EntryKind::Directory {
+            shared.note_name(Path::new(""), &entry.kind);
+            return self.take_top(entry);
+        }
+        if !entry.path.is_plain_relative() {
+            return Err(self.invalid(entry.id, EntryViolation::PathOutside));
+        }
+        let Some(memory) = shared.records.memory.claim(&entry) else {
+            return Err(self.invalid(entry.id, EntryViolation::TooMuchMemory));
+        };
+        let identities = std::mem::take(&mut entry.identities);
+        let attributes = Attributes::of(&mut entry);
+        let path = shared.store.path(entry.path.as_bytes());
+        shared.note_name(&path, &entry.kind);
+        if let Some(reason) = refusal(shared, &path, &entry.kind) {
+            return self.refuse(entry.id, &path, reason);
+        }
+        shared.records.extras.note(&entry.path, entry.kind == EntryKind::Directory);
+        if shared.context.options.tree.asks_first() && self.is_unwanted(&entry, &path, &attributes)
+        {
+            return self.announce_without_data(entry.id);
+        }
+        if shared.is_source(&path, &identities) {
+            return self.refuse(entry.id, &path, "the source and the target are the same file");
+        }
+        match entry.kind {
+            EntryKind::File { .. } | EntryKind::Stream => {
+                let file = new_file(shared, &entry, path, attributes).holding(memory);
+                self.take_file(&entry, file)
+            }
+            EntryKind::Directory => self.take_directory(entry.id, path, attributes, memory),
+            EntryKind::HardLink { first, path: first_path } => {
+                self.take_link(entry.id, path, (first, &first_path), memory)
+            }
+            node => self.take_node(entry.id, &path, &node, &attributes),
         }
     }
-    if !decided.actions.is_empty() {
-        shared.tell_actions(std::mem::take(&mut decided.actions))?;
-    }
-    wanted(before, &mut decided)
-}
 
-fn take_entry(
-    shared: &Shared<'_>,
-    mut entry: Entry,
-    whole: &Sender<Vec<CompleteFile>>,
-    peer: &str,
-    decided: &mut Decided,
-) -> Result<()> {
-    if entry.path.as_bytes() == TOP_DIRECTORY.as_bytes() && entry.kind == EntryKind::Directory {
-        shared.note_name(Path::new(""), &entry.kind);
-        return take_top(shared, entry, peer);
-    }
-    if !entry.path.is_plain_relative() {
-        return Err(broken(peer, "it names a path that leads elsewhere"));
-    }
-    let Some(memory) = shared.books.memory.claim(&entry) else {
-        return Err(broken(peer, "its entries take too much memory"));
-    };
-    let identities = std::mem::take(&mut entry.identities);
-    let attributes = Attributes::of(&mut entry);
-    let id = entry.id;
-    let path = shared.store.path(entry.path.as_bytes());
-    shared.note_name(&path, &entry.kind);
-    if let Some(reason) = refusal(shared, &path, &entry.kind) {
-        return refuse(shared, id, &path, reason, peer, decided);
-    }
-    shared.books.extras.note(&entry.path, entry.kind == EntryKind::Directory);
-    let options = &shared.context.options.tree;
-    if options.asks_first() {
+    /// Compares an entry with the file at `path`; true if nothing is to be done for it.
+    fn is_unwanted(&mut self, entry: &Entry, path: &Path, attributes: &Attributes) -> bool {
+        let (shared, options) = (self.shared, &self.shared.context.options.tree);
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
-        let action = shared.store.compare(&path, &entry.kind, &attributes, options.update);
+        let action = shared.store.compare(path, &entry.kind, attributes, options.update);
         match action {
             Some(what) if options.dry_run => {
-                decided.actions.push(action_of(shared, &path, &entry.kind, what));
+                self.decided.actions.push(action_of(shared, path, &entry.kind, what));
             }
             None if is_file => {
-                shared.books.unchanged.fetch_add(1, Ordering::Relaxed);
-                shared.books.digests.unchanged(&path);
+                shared.records.unchanged.fetch_add(1, Ordering::Relaxed);
+                shared.records.digests.unchanged(path);
             }
             None | Some(_) => {}
         }
-        let unwanted = options.dry_run || action.is_none();
-        if is_file && unwanted {
-            decided.held.push(Held { id, blocks: None });
+        let stays = is_file && (options.dry_run || action.is_none());
+        if stays {
+            self.decided.held.push(Held { id: entry.id, blocks: None });
         }
-        if options.dry_run || is_file && unwanted {
-            return numbered(shared.books.ledger.announce(id, None), peer);
-        }
+        options.dry_run || stays
     }
-    if shared.is_source(&path, &identities) {
-        return refuse(shared, id, &path, "it and the source are the same file", peer, decided);
-    }
-    match entry.kind {
-        EntryKind::File { size_bytes } => {
-            let size = size_bytes.get();
-            let file = new_file(shared, &entry, path, size, attributes).holding(memory);
-            return take_file(shared, &entry, file, whole, peer, decided);
-        }
-        EntryKind::Stream => {
-            let file = new_file(shared, &entry, path, UNKNOWN, attributes).holding(memory);
-            return take_file(shared, &entry, file, whole, peer, decided);
-        }
-        EntryKind::Directory => match shared.make_dir(&path)? {
-            Ok(dress) => {
+
+    fn take_directory(
+        &mut self,
+        id: u64,
+        path: PathBuf,
+        attributes: Attributes,
+        memory: MemoryClaim,
+    ) -> Result<()> {
+        let shared = self.shared;
+        match shared.make_dir(&path)? {
+            Ok(gets_attributes) => {
                 shared.finisher.made_dir(&path);
                 shared.keep_name(&path);
-                if dress {
-                    lock(&shared.books.dirs).push((path, attributes, memory));
+                if gets_attributes {
+                    lock(&shared.records.dirs).push((path, attributes, memory));
                 }
             }
-            Err(error) => shared.tell_failed(Some(id), &path, "create", &error)?,
-        },
-        EntryKind::HardLink { first, path: first_path } => {
-            let plain = first_path.is_plain_relative();
-            let first_path = shared.store.path(first_path.as_bytes());
-            if !plain || !shared.has_named(first, &first_path) {
-                return Err(broken(peer, "it links to a file that it has not announced"));
-            }
-            shared.claim_name(&path)?;
-            lock(&shared.books.links).push(HardLink { id, path, first, first_path });
+            Err(error) => shared.report_failure(Some(id), &path, "create", &error)?,
         }
-        node => {
-            shared.claim_name(&path)?;
-            match shared.store.make_node(id, &path, &node, &attributes) {
-                Ok(()) => shared.finisher.made_name(&path),
-                Err(error) => {
-                    shared.books.ledger.note_failed(id);
-                    shared.tell_failed(Some(id), &path, "create", &error)?;
-                }
-            }
-        }
+        self.announce_without_data(id)
     }
-    numbered(shared.books.ledger.announce(id, None), peer)
-}
 
-/// Notes that an entry is not taken, and reports why.
-fn refuse(
-    shared: &Shared<'_>,
-    id: u64,
-    path: &Path,
-    reason: &str,
-    peer: &str,
-    decided: &mut Decided,
-) -> Result<()> {
-    shared.books.ledger.note_failed(id);
-    decided.held.push(Held { id, blocks: None });
-    shared.tell_failed(Some(id), path, "create", &std::io::Error::other(reason))?;
-    numbered(shared.books.ledger.announce(id, None), peer)
+    fn take_link(
+        &mut self,
+        id: u64,
+        path: PathBuf,
+        (first, first_path): (u64, &FilePath),
+        memory: MemoryClaim,
+    ) -> Result<()> {
+        let shared = self.shared;
+        let plain = first_path.is_plain_relative();
+        let first_path = shared.store.path(first_path.as_bytes());
+        if !plain || !shared.has_named(first, &first_path) {
+            return Err(self.invalid(id, EntryViolation::LinkToUnannounced));
+        }
+        shared.claim_name(&path)?;
+        let link = HardLink { id, path, first, first_path, _memory: memory };
+        lock(&shared.records.links).push(link);
+        self.announce_without_data(id)
+    }
+
+    fn take_node(
+        &mut self,
+        id: u64,
+        path: &Path,
+        node: &EntryKind,
+        attributes: &Attributes,
+    ) -> Result<()> {
+        let shared = self.shared;
+        shared.claim_name(path)?;
+        match shared.store.make_node(id, path, node, attributes) {
+            Ok(()) => shared.finisher.made_name(path),
+            Err(error) => {
+                shared.records.ledger.note_failed(id);
+                shared.report_failure(Some(id), path, "create", &error)?;
+            }
+        }
+        self.announce_without_data(id)
+    }
+
+    /// Records that an entry is refused, and reports the reason.
+    fn refuse(&mut self, id: u64, path: &Path, reason: &str) -> Result<()> {
+        self.shared.records.ledger.note_failed(id);
+        self.decided.held.push(Held { id, blocks: None });
+        self.shared.report_failure(Some(id), path, "create", &io::Error::other(reason))?;
+        self.announce_without_data(id)
+    }
+
+    /// Takes the directory whose contents are copied: the target gets its attributes at the end.
+    fn take_top(&mut self, mut entry: Entry) -> Result<()> {
+        if let Destination::Directory { tree, contents, .. } = &self.shared.store.destination {
+            if !contents {
+                return Err(self.invalid(entry.id, EntryViolation::NotTheTarget));
+            }
+            if tree.rights().may_replace() && !self.shared.context.options.tree.dry_run {
+                *lock(&self.shared.records.top) = Some(Attributes::of(&mut entry));
+            }
+        }
+        self.announce_without_data(entry.id)
+    }
+
+    /// Adds an entry that needs no data to the ledger.
+    fn announce_without_data(&self, id: u64) -> Result<()> {
+        self.check_sequence(id, self.shared.records.ledger.announce(id, None))
+    }
+
+    pub(super) fn check_sequence(&self, id: u64, in_sequence: bool) -> Result<()> {
+        if in_sequence { Ok(()) } else { Err(self.invalid(id, EntryViolation::OutOfSequence)) }
+    }
+
+    pub(super) fn invalid(&self, entry: u64, violation: EntryViolation) -> EngineError {
+        EngineError::InvalidEntry { peer: self.peer.to_owned(), entry, violation }
+    }
 }
 
 /// The reason why an entry is refused: its name or the path that it leads to is reserved or too
 /// long, or the target has to be a directory.
-fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
+fn refusal(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {
             has_reserved(Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())))
@@ -219,28 +269,10 @@ fn refusal(shared: &Shared<'_>, path: &Path, kind: &EntryKind) -> Option<&'stati
     );
     let is_top = path.components().nth(1).is_none();
     (named_dir && is_top && *kind != EntryKind::Directory)
-        .then_some("the target is a directory that does not exist")
+        .then_some("the target directory does not exist")
 }
 
-/// Takes the directory whose contents are copied: the target gets its attributes at the end.
-fn take_top(shared: &Shared<'_>, mut entry: Entry, peer: &str) -> Result<()> {
-    if let Destination::Directory { tree, contents, .. } = &shared.store.destination {
-        if !contents {
-            return Err(broken(peer, "it describes a target that is not its own"));
-        }
-        if tree.rights().may_replace() && !shared.context.options.tree.dry_run {
-            *lock(&shared.books.top) = Some(Attributes::of(&mut entry));
-        }
-    }
-    numbered(shared.books.ledger.announce(entry.id, None), peer)
-}
-
-fn action_of(
-    shared: &Shared<'_>,
-    path: &std::path::Path,
-    kind: &EntryKind,
-    what: ActionKind,
-) -> Action {
+fn action_of(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind, what: ActionKind) -> Action {
     let bytes = match kind {
         EntryKind::File { size_bytes } => *size_bytes,
         _ => Bytes::new(0),
@@ -249,277 +281,7 @@ fn action_of(
     Action { what, path, bytes }
 }
 
-/// A file without data.
-fn new_file(
-    shared: &Shared<'_>,
-    entry: &Entry,
-    path: PathBuf,
-    size: u64,
-    attributes: Attributes,
-) -> SinkFile {
-    if size != UNKNOWN {
-        shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-    }
-    shared.context.progress.total_files.fetch_add(1, Ordering::Relaxed);
-    let block_bytes = shared.context.options.block_bytes.get();
-    let mut file = SinkFile::new(entry, path, size, attributes, block_bytes);
-    let compares = shared.context.options.verify == Verify::Reread && shared.store.keeps();
-    file.digest = (compares || shared.books.digests.wanted()).then(|| FileDigest::new(block_bytes));
-    file
-}
-
-/// Takes a file, and decides on its blocks.
-fn take_file(
-    shared: &Shared<'_>,
-    entry: &Entry,
-    file: SinkFile,
-    whole: &Sender<Vec<CompleteFile>>,
-    peer: &str,
-    decided: &mut Decided,
-) -> Result<()> {
-    let blocks = file.size().div_ceil(shared.context.options.block_bytes.get());
-    let holes = BlockSet::from_spans(entry.holes.as_deref().unwrap_or_default(), blocks)
-        .ok_or_else(|| broken(peer, "it announced a hole that is not in the file"))?;
-    if let Some(outlet) = shared.store.outlet() {
-        decided.held.extend(take_outlet(shared, outlet, file, whole, peer)?);
-        return Ok(());
-    }
-    let left = match shared.context.asks {
-        true => shared.recorder.left(shared.store, &file),
-        false => Leftover::Nothing,
-    };
-    match left {
-        Leftover::Placed => return take_placed(shared, file, peer, decided),
-        Leftover::Partial(partial, claims) => {
-            let blocks = claimed_blocks(shared, &file, &claims);
-            if partial.sparse && partial.clear_around(&bytes_of(shared, &file, &blocks)).is_err() {
-                partial.temporary.discard();
-            } else {
-                let left = (Arc::new(partial), claims, blocks);
-                return take_partial(shared, file, left, &holes, (whole, peer), decided);
-            }
-        }
-        Leftover::Nothing => {}
-    }
-    let held = holes.count().saturating_mul(shared.context.options.block_bytes.get());
-    claim(shared, &file, file.size().saturating_sub(held), file.size())?;
-    file.lock().written = holes;
-    announce(shared, Arc::new(file), whole, peer)
-}
-
-/// Takes a file that is in place already.
-fn take_placed(
-    shared: &Shared<'_>,
-    file: SinkFile,
-    peer: &str,
-    decided: &mut Decided,
-) -> Result<()> {
-    let block_bytes = shared.context.options.block_bytes.get();
-    if file.size() == UNKNOWN {
-        let there = shared.store.placed(&file.path).ok().flatten();
-        file.end_at(there.map_or(0, |there| there.size), block_bytes);
-    }
-    let (id, size, blocks) = (file.id, file.size(), file.size().div_ceil(block_bytes));
-    file.resumed.store(size, Ordering::Relaxed);
-    let file = Arc::new(file);
-    numbered(shared.books.ledger.announce(id, Some(file.clone())), peer)?;
-    shared.books.ledger.add_resumed(size);
-    shared.recorder.reused(&file, size);
-    shared.settle(&file);
-    let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
-    decided.held.push(Held { id, blocks: Some(blocks) });
-    Ok(())
-}
-
-/// Takes a file that an earlier attempt has begun. The source leaves out its blocks, which count
-/// once they were read again.
-fn take_partial(
-    shared: &Shared<'_>,
-    file: SinkFile,
-    (partial, claims, blocks): (Arc<PartialFile>, Vec<Claim>, BlockSet),
-    holes: &BlockSet,
-    (whole, peer): (&Sender<Vec<CompleteFile>>, &str),
-    decided: &mut Decided,
-) -> Result<()> {
-    let mut held = blocks.clone();
-    for (first, count) in holes.spans() {
-        held.insert(first, first + count);
-    }
-    {
-        let mut state = file.lock();
-        state.written = holes.without(&blocks);
-        state.partial = Stage::Open(Some(partial.clone()));
-    }
-    let there = fstat(&partial.file).map_or(0, |stat| stat.st_blocks as u64 * 512);
-    let left = file.size().saturating_sub(there);
-    claim(shared, &file, left, left)?;
-    let file = Arc::new(file);
-    shared.recorder.begun(&file, &partial, true);
-    announce(shared, file.clone(), whole, peer)?;
-    if let Err(error) = partial.reserve() {
-        shared.fail(&file, "write", &error);
-    }
-    decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
-    let past_cache = shared.context.options.verify == Verify::Reread;
-    decided.rereads.extend(Reread::all(&file, &partial, claims, blocks, past_cache));
-    Ok(())
-}
-
-/// The blocks of a file that `claims` cover.
-fn claimed_blocks(shared: &Shared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
-    let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
-    let runs = reusable(file, extents);
-    BlockSet::whole_in(&runs, shared.context.options.block_bytes.get(), file.size())
-}
-
-/// The bytes of `blocks`, each run as its offset and length.
-fn bytes_of(shared: &Shared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
-    let block_bytes = shared.context.options.block_bytes.get();
-    let extent = |(first, count): (u64, u64)| {
-        let end = (first + count).saturating_mul(block_bytes).min(file.size());
-        (first * block_bytes, end - first * block_bytes)
-    };
-    blocks.spans().into_iter().map(extent).collect()
-}
-
-/// Fails if the files of a first announcement do not fit together, before any of them is written.
-/// Blocks that exist or are not wanted are known only per file.
-fn fits_together(shared: &Shared<'_>, entries: &[Entry]) -> Result<()> {
-    if shared.context.asks {
-        return Ok(());
-    }
-    let sizes = entries.iter().filter_map(|entry| match entry.kind {
-        EntryKind::File { size_bytes } => Some(size_bytes.get()),
-        _ => None,
-    });
-    shared.store.space.check_quota(sizes)?;
-    let block_bytes = shared.context.options.block_bytes.get();
-    let need = |entry: &Entry| {
-        let EntryKind::File { size_bytes } = entry.kind else { return Need::default() };
-        let spans = entry.holes.iter().flatten();
-        let holes = spans.fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-        let bytes = size_bytes.get().saturating_sub(holes.saturating_mul(block_bytes));
-        let path = shared.store.path(entry.path.as_bytes());
-        match shared.store.replaced_bytes(&path) {
-            Ok(replaced) => replaced.map_or(Need::default(), |replaced| Need::of(bytes, replaced)),
-            // Its directory is among the entries.
-            Err(_) => Need::of(bytes, 0),
-        }
-    };
-    shared.store.space.check(entries.iter().map(need).fold(Need::default(), Need::and))
-}
-
-/// Claims the `bytes` that a file needs of the target's file system, and the bytes that it may take
-/// of a quota, holes included: the source may fill them. A stream claims one of each.
-fn claim(shared: &Shared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Result<()> {
-    let known = |bytes| if file.known_size().is_some() { bytes } else { 1 };
-    let bytes = known(bytes);
-    shared.store.space.claim_quota(known(of_quota))?;
-    if bytes > 0
-        && let Ok(Some(replaced)) = shared.store.replaced_bytes(&file.path)
-    {
-        file.set_claim(shared.store.space.claim(Need::of(bytes, replaced))?);
-    }
-    Ok(())
-}
-
-/// Announces a file, and passes it on if it has all blocks.
-fn announce(
-    shared: &Shared<'_>,
-    file: Arc<SinkFile>,
-    whole: &Sender<Vec<CompleteFile>>,
-    peer: &str,
-) -> Result<()> {
-    numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
-    pass_on_whole(shared, file, false, whole);
-    Ok(())
-}
-
-/// Passes a file on if it has all blocks; `ended` if it is a stream.
-fn pass_on_whole(
-    shared: &Shared<'_>,
-    file: Arc<SinkFile>,
-    ended: bool,
-    whole: &Sender<Vec<CompleteFile>>,
-) {
-    let form = {
-        let mut state = file.lock();
-        // An empty file arrives in a pack, an empty stream not at all.
-        if file.size() == 0 && !ended || !state.is_whole() {
-            return;
-        }
-        match std::mem::replace(&mut state.partial, Stage::Gone) {
-            Stage::Open(partial) => Ok(partial),
-            Stage::Waiting => shared
-                .store
-                .create(file.id, &file.path, file.size(), file.sparse)
-                .map(|partial| partial.map(Arc::new)),
-            Stage::Gone => return,
-        }
-    };
-    match form {
-        Ok(partial) => {
-            let form = partial.map_or(Form::Dropped, Form::Open);
-            // The finisher leaves only when the copy is over.
-            let _ = whole.send(vec![CompleteFile { file, form }]);
-        }
-        Err(error) => shared.fail(&file, "create", &error),
-    }
-}
-
-/// Takes a file that is passed on, of which an earlier session has passed on the beginning.
-fn take_outlet(
-    shared: &Shared<'_>,
-    outlet: &Outlet,
-    file: SinkFile,
-    whole: &Sender<Vec<CompleteFile>>,
-    peer: &str,
-) -> Result<Option<Held>> {
-    let block_bytes = shared.context.options.block_bytes.get();
-    let file = Arc::new(file);
-    match outlet.go_on(file.stamp) {
-        Some(passed) => {
-            let blocks = passed.div_ceil(block_bytes);
-            if blocks > 0 {
-                file.lock().written.insert(0, blocks);
-                shared.books.ledger.add_resumed(passed);
-            }
-            let (id, blocks) = (file.id, if blocks > 0 { vec![(0, blocks)] } else { Vec::new() });
-            announce(shared, file, whole, peer)?;
-            Ok(Some(Held { id, blocks: Some(blocks) }))
-        }
-        None => {
-            numbered(shared.books.ledger.announce(file.id, Some(file.clone())), peer)?;
-            let changed = std::io::Error::other("it changed after a part of it was passed on");
-            shared.fail(&file, "resume", &changed);
-            Ok(Some(Held { id: file.id, blocks: None }))
-        }
-    }
-}
-
-/// Takes note of where a stream ends.
-pub(super) fn end_stream(
-    shared: &Shared<'_>,
-    id: u64,
-    size: u64,
-    whole: &Sender<Vec<CompleteFile>>,
-    peer: &str,
-) -> Result<()> {
-    // One that is in place, or has failed, needs no end.
-    let Ok(Some(file)) = shared.books.ledger.file(id) else { return Ok(()) };
-    if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
-        return Err(broken(peer, "duplicate end-of-stream for an entry"));
-    }
-    shared.context.progress.total_bytes.fetch_add(size, Ordering::Relaxed);
-    pass_on_whole(shared, file, true, whole);
-    Ok(())
-}
-
-fn numbered(good: bool, peer: &str) -> Result<()> {
-    if good { Ok(()) } else { Err(broken(peer, "its entries are numbered wrongly")) }
-}
-
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Makes a directory; fails if its name does not fit into the quota.
     fn make_dir(&self, path: &Path) -> Result<std::io::Result<bool>> {
         self.claim_name(path)?;
@@ -548,14 +310,14 @@ impl Shared<'_> {
                 EntryKind::Directory | EntryKind::HardLink { .. } => None,
                 _ => Some(XxHash3_64::oneshot(path.as_os_str().as_bytes())),
             };
-            lock(&self.books.named).push(hash.unwrap_or(0));
+            lock(&self.records.named).push(hash.unwrap_or(0));
         }
     }
 
     /// Returns whether the entry `first` of this session was announced with `path`.
     fn has_named(&self, first: u64, path: &Path) -> bool {
         let named =
-            usize::try_from(first).ok().and_then(|at| lock(&self.books.named).get(at).copied());
+            usize::try_from(first).ok().and_then(|at| lock(&self.records.named).get(at).copied());
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
     }
 
@@ -571,15 +333,15 @@ impl Shared<'_> {
 
     /// Makes the second names of files that are in place.
     pub(super) fn make_hard_links(&self) -> Result<()> {
-        for HardLink { id, path, first, first_path } in lock(&self.books.links).drain(..) {
-            let made = if self.books.ledger.has_failed(first) {
-                Err(std::io::Error::other("the file that it is another name of was not copied"))
+        for HardLink { id, path, first, first_path, .. } in lock(&self.records.links).drain(..) {
+            let made = if self.records.ledger.has_failed(first) {
+                Err(std::io::Error::other("the first name of the linked file was not copied"))
             } else {
                 self.store.make_hard_link(id, &path, &first_path)
             };
             match made {
                 Ok(()) => self.finisher.made_name(&path),
-                Err(error) => self.tell_failed(Some(id), &path, "link", &error)?,
+                Err(error) => self.report_failure(Some(id), &path, "link", &error)?,
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ impl Countdown {
 
     /// Changes the file `name` in `dir`, where the disk does so.
     #[inline]
-    pub(super) fn spoil(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
+    pub(super) fn damage(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
 }
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -87,7 +87,7 @@ pub(in crate::copy) mod set {
             Countdown { left, spoils, wait: slow.unwrap_or_default() }
         }
 
-        pub(in crate::copy::sink) fn spoil(
+        pub(in crate::copy::sink) fn damage(
             &self,
             dir: &std::os::fd::OwnedFd,
             name: &std::ffi::OsStr,

@@ -52,21 +52,21 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
-    /// Puts a wave of files in place, and passes the outcome of each to `tell`: the identity of the
+    /// Puts a wave of files in place, and passes the outcome of each to `report`: the identity of the
     /// file in place, or `None` if bytes are dropped.
     pub(super) fn finish(
         &self,
         wave: Vec<CompleteFile>,
-        mut tell: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
+        mut report: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
     ) {
         let mut dressed = Vec::with_capacity(wave.len());
         for CompleteFile { file, form } in wave {
             match &form {
-                Form::Dropped => tell(&file, Ok(None)),
+                Form::Dropped => report(&file, Ok(None)),
                 Form::Closed(_, id) => dressed.push((file, *id, form)),
                 Form::Open(partial) => match self.apply_attributes(partial, &file) {
                     Ok(id) => dressed.push((file, id, form)),
-                    Err(error) => tell(&file, Err(error)),
+                    Err(error) => report(&file, Err(error)),
                 },
             }
         }
@@ -79,7 +79,7 @@ impl<'a> Finisher<'a> {
                 let above = file.path.parent().unwrap_or(Path::new("")).to_owned();
                 self.touched().insert(above);
             }
-            tell(&file, named.map(|()| form.placed(id)));
+            report(&file, named.map(|()| form.placed(id)));
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Finisher<'a> {
             Form::Closed(temporary, _) => temporary,
             Form::Open(partial) => &partial.temporary,
         };
-        temporary.dir.faults.spoil(&temporary.dir.fd, &temporary.temporary);
+        temporary.dir.faults.damage(&temporary.dir.fd, &temporary.temporary);
         match self.verify {
             Verify::InFlight => Ok(()),
             Verify::Reread => read_back(temporary, id, file, &self.store.checked),

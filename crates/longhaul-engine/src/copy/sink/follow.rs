@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry::{Onward, end_stream, take_entries};
-use super::shared::{Shared, broken};
+use super::entry::{Intake, Onward};
+use super::shared::{SinkShared, broken};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlReceiver;
 
 /// Handles the source's messages until the channel ends.
 pub(super) fn follow_source(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     control: &mut ControlReceiver,
     onward: &Onward,
 ) -> Result<std::convert::Infallible> {
@@ -20,8 +20,8 @@ pub(super) fn follow_source(
     let mut announced = 0;
     loop {
         let message = control.receive()?;
-        if shared.lingers() {
-            return Err(broken(&peer, "it stays after the end of the copy"));
+        if shared.ended_too_long_ago() {
+            return Err(broken(&peer, "it still sends messages after the end of the copy"));
         }
         match &message {
             SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
@@ -33,37 +33,37 @@ pub(super) fn follow_source(
         match message {
             SourceMessage::Entries(entries) => {
                 announced += entries.len() as u64;
-                take_entries(shared, entries, onward, &peer)?;
+                Intake::new(shared, onward, &peer).take_entries(entries)?;
             }
             SourceMessage::Failed { id, path, reason } => {
-                lock(&shared.books.reports).fail(path.to_string(), reason);
-                if let Some(file) = id.and_then(|id| shared.books.ledger.failed(id)) {
+                lock(&shared.records.reports).fail(path.to_string(), reason);
+                if let Some(file) = id.and_then(|id| shared.records.ledger.failed(id)) {
                     shared.recorder.dropped(&file);
                     shared.settle_claim(&file);
-                    shared.books.ledger.failure_told();
+                    shared.records.ledger.failure_reported();
                 }
             }
             SourceMessage::Skipped { path, reason } => {
-                lock(&shared.books.reports).skip(path.to_string(), reason);
+                lock(&shared.records.reports).skip(path.to_string(), reason);
             }
             SourceMessage::Length { id, size_bytes } => {
-                end_stream(shared, id, size_bytes.get(), &onward.whole, &peer)?;
+                Intake::new(shared, onward, &peer).end_stream(id, size_bytes.get())?;
             }
             SourceMessage::End { entries } if entries == announced => {
                 shared.context.progress.listed.store(true, Ordering::Relaxed);
-                shared.books.ledger.end(entries);
+                shared.records.ledger.end(entries);
             }
             SourceMessage::End { .. } => {
                 return Err(broken(&peer, "it announced another number of entries"));
             }
             SourceMessage::Streams { wanted } => {
-                shared.books.wanted.store(wanted, Ordering::Relaxed);
+                shared.records.wanted.store(wanted, Ordering::Relaxed);
             }
-            SourceMessage::Report(report) => *lock(&shared.books.source) = Some(*report),
+            SourceMessage::Report(report) => *lock(&shared.records.source) = Some(*report),
             SourceMessage::Alive { stages } => shared.context.progress.source_is(stages),
             SourceMessage::Abort { again: false } => return Err(EngineError::Interrupted),
             SourceMessage::Abort { again: true } => {
-                let reason = "it lost a connection".to_owned();
+                let reason = "the source lost a connection".to_owned();
                 return Err(EngineError::Failed { peer, reason, again: true });
             }
         }

@@ -150,12 +150,12 @@ impl SinkFile {
 impl FileState {
     /// Notes that `block` is written; true when it was the last.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
-        self.written.insert(block, block + 1) > 0 && self.is_whole()
+        self.written.insert(block, block + 1) > 0 && self.is_complete()
     }
 
     /// Takes the file on disk for the next stage, once every block is written.
-    pub(super) fn take_whole(&mut self) -> Option<Option<Arc<PartialFile>>> {
-        if !self.is_whole() || !matches!(self.partial, Stage::Open(_)) {
+    pub(super) fn take_complete(&mut self) -> Option<Option<Arc<PartialFile>>> {
+        if !self.is_complete() || !matches!(self.partial, Stage::Open(_)) {
             return None;
         }
         match std::mem::replace(&mut self.partial, Stage::Gone) {
@@ -170,7 +170,7 @@ impl FileState {
     }
 
     /// True if every block is written.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.written.count() == self.blocks
     }
 }
@@ -295,7 +295,7 @@ impl Ledger {
     }
 
     /// Takes out a file that has failed; `None` if it was settled before.
-    /// [`failure_told`](Self::failure_told) settles it once the source knows: the copy must not be
+    /// [`failure_reported`](Self::failure_told) settles it once the source knows: the copy must not be
     /// complete before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
         let file = {
@@ -320,7 +320,7 @@ impl Ledger {
     }
 
     /// Settles a file that has failed.
-    pub(super) fn failure_told(&self) {
+    pub(super) fn failure_reported(&self) {
         let mut state = self.lock();
         state.settled += 1;
         self.settled(&state);
@@ -431,7 +431,7 @@ mod tests {
     fn a_stream_is_whole_once_its_end_is_known() {
         let file = file(0, UNKNOWN);
         assert!(!file.lock().note_written(0) && !file.lock().note_written(1));
-        assert!(file.end_at(15, 10) && file.lock().is_whole());
+        assert!(file.end_at(15, 10) && file.lock().is_complete());
         assert!(!file.end_at(25, 10), "a stream ends once");
         let short = super::tests::file(0, UNKNOWN);
         assert!(!short.lock().note_written(3));
@@ -452,7 +452,7 @@ mod tests {
         ledger.done(&file(0, 5));
         assert!(ledger.failed(2).is_some() && ledger.failed(2).is_none());
         assert!(!ledger.is_complete(), "the source does not know yet");
-        ledger.failure_told();
+        ledger.failure_reported();
         assert!(ledger.wait_complete().is_some());
         let standing = ledger.standing(10);
         assert_eq!((standing.files, standing.bytes, standing.done), (1, 5, vec![0]));

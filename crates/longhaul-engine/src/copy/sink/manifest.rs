@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, OFlags, renameat, unlinkat};
 use super::digests::Done;
 use super::ledger::SinkFile;
 use super::placement::Destination;
-use super::shared::Shared;
+use super::shared::SinkShared;
 use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
 use crate::lock::lock;
@@ -29,19 +29,19 @@ const SUFFIX: &[u8] = b".b3";
 /// Bytes per read of a file whose blocks this copy has not received.
 const READ_BYTES: usize = 1 << 20;
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Takes the digest of a file that is in place.
     pub(super) fn note_digest(&self, file: &SinkFile) -> io::Result<()> {
-        let Some(digest) = file.digest.as_ref().filter(|_| self.books.digests.wanted()) else {
+        let Some(digest) = file.digest.as_ref().filter(|_| self.records.digests.wanted()) else {
             return Ok(());
         };
         if let Some(hash) = self.store.outlet().and_then(|outlet| outlet.digest()) {
             let (path, size, digest) = (file.path.clone(), file.size(), *hash.as_bytes());
-            lock(&self.books.digests.done).push(Done { path, size, digest });
+            lock(&self.records.digests.done).push(Done { path, size, digest });
             return Ok(());
         }
         if digest.is_too_long(file.size()) {
-            return Err(io::Error::other("it is too long for a digest; give a larger --block"));
+            return Err(io::Error::other("the file is too long for a digest with this block size"));
         }
         let (missing, step) = digest.missing(file.size());
         if !missing.is_empty()
@@ -60,31 +60,31 @@ impl Shared<'_> {
         if let Some(hash) = digest.finish(file.size()) {
             let digest = *hash.as_bytes();
             let path = file.path.clone();
-            lock(&self.books.digests.done).push(Done { path, size: file.size(), digest });
+            lock(&self.records.digests.done).push(Done { path, size: file.size(), digest });
         }
         Ok(())
     }
 
     /// Reports all digests and writes the manifest; returns its path.
-    pub(super) fn tell_digests(&self) -> Result<Option<FilePath>> {
-        if !self.books.digests.wanted() {
+    pub(super) fn report_digests(&self) -> Result<Option<FilePath>> {
+        if !self.records.digests.wanted() {
             return Ok(None);
         }
         if let Destination::Directory { tree, .. } = &self.store.destination {
-            for path in lock(&self.books.digests.unchanged).drain(..) {
+            for path in lock(&self.records.digests.unchanged).drain(..) {
                 match digest_of(tree, &path, &self.store.checked) {
                     Ok((digest, size)) => {
-                        lock(&self.books.digests.done).push(Done { path, size, digest });
+                        lock(&self.records.digests.done).push(Done { path, size, digest });
                     }
-                    Err(error) => self.tell_failed(None, &path, "read", &error)?,
+                    Err(error) => self.report_failure(None, &path, "read", &error)?,
                 }
             }
         }
-        let mut done = std::mem::take(&mut *lock(&self.books.digests.done));
+        let mut done = std::mem::take(&mut *lock(&self.records.digests.done));
         done.sort_by(|one, other| one.path.cmp(&other.path));
-        if self.books.digests.told {
+        if self.records.digests.reported {
             for batch in done.chunks(DIGESTS_BATCH) {
-                let told: Vec<_> = batch
+                let digests: Vec<_> = batch
                     .iter()
                     .map(|Done { path, size, digest }| DigestOf {
                         path: wire_path(path),
@@ -92,8 +92,8 @@ impl Shared<'_> {
                         blake3: hex(digest),
                     })
                     .collect();
-                lock(&self.books.reports).digests.extend(told.iter().cloned());
-                self.context.control.send(&SinkMessage::Digests(told))?;
+                lock(&self.records.reports).digests.extend(digests.iter().cloned());
+                self.context.control.send(&SinkMessage::Digests(digests))?;
             }
         }
         self.write_manifest(done)
@@ -101,14 +101,14 @@ impl Shared<'_> {
 
     fn write_manifest(&self, done: Vec<Done>) -> Result<Option<FilePath>> {
         let (Some(name), Destination::Directory { tree, contents, .. }) =
-            (&self.books.digests.manifest, &self.store.destination)
+            (&self.records.digests.manifest, &self.store.destination)
         else {
             return Ok(None);
         };
         let covers = match contents {
             true => vec![Vec::new()],
             false => {
-                let dirs = self.books.extras.top_dirs();
+                let dirs = self.records.extras.top_dirs();
                 let path = |dir: &Vec<u8>| self.store.path(dir).into_os_string().into_vec();
                 dirs.iter().map(path).collect()
             }
@@ -120,7 +120,7 @@ impl Shared<'_> {
                 digest,
             })
             .collect();
-        let name = match (name.as_bytes(), self.books.extras.only_top()) {
+        let name = match (name.as_bytes(), self.records.extras.only_top()) {
             (b"", Some(top)) if !contents => {
                 [self.store.path(&top).as_os_str().as_bytes(), SUFFIX].concat()
             }
@@ -134,7 +134,7 @@ impl Shared<'_> {
                 self.finisher.made_name(&path);
                 Ok(Some(wire_path(&self.store.display(&path))))
             }
-            Err(error) => self.tell_failed(None, &path, "write", &error).map(|()| None),
+            Err(error) => self.report_failure(None, &path, "write", &error).map(|()| None),
         }
     }
 

@@ -8,6 +8,7 @@
 mod delete;
 mod digests;
 mod entry;
+mod entry_file;
 mod extras;
 mod fault;
 mod finish;

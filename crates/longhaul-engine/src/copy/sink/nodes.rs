@@ -25,7 +25,7 @@ use crate::copy::tree::{FileKind, Metadata, wire_path};
 fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
     match dir.replaces {
         true => Ok(()),
-        false => Err(io::Error::other("only files and directories are taken here")),
+        false => Err(io::Error::other("this target accepts only files and directories")),
     }
 }
 

@@ -69,7 +69,7 @@ impl Outlet {
 
     /// The bytes of the file of this `stamp` that were passed on; `None` if they are of another
     /// file.
-    pub(super) fn go_on(&self, stamp: u64) -> Option<u64> {
+    pub(super) fn resume_at(&self, stamp: u64) -> Option<u64> {
         let mut state = lock(&self.state);
         let same = *state.stamp.get_or_insert(stamp) == stamp;
         same.then_some(state.next)
@@ -171,7 +171,7 @@ mod tests {
         };
         let options = CopyOptions { block_bytes: Bytes::new(10), ..CopyOptions::default() };
         assert!(!outlet.begin(&options));
-        assert_eq!(outlet.go_on(7), Some(0));
+        assert_eq!(outlet.resume_at(7), Some(0));
         outlet.put(20, 4, block(3)).unwrap();
         outlet.put(10, 10, block(2)).unwrap();
         assert!(lock(&out.0).is_empty());
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(*lock(&out.0), expected);
         // A later session resumes, only with the same file.
         assert!(outlet.begin(&options));
-        assert_eq!((outlet.go_on(7), outlet.go_on(8)), (Some(24), None));
+        assert_eq!((outlet.resume_at(7), outlet.resume_at(8)), (Some(24), None));
         outlet.close();
         assert_eq!(outlet.wait_for(0), None);
     }

@@ -37,17 +37,17 @@ pub(super) fn read_back(
     checked: &AtomicU64,
 ) -> io::Result<()> {
     let Some(digest) = &file.digest else {
-        return Err(io::Error::other("there is no digest to compare it with"));
+        return Err(io::Error::other("no digest is available for the comparison"));
     };
     let size = file.size();
     if digest.is_too_long(size) {
-        return Err(io::Error::other("it is too long to be read back; give a larger --block"));
+        return Err(io::Error::other("the file is too long to be read back with this block size"));
     }
     temporary.dir.faults.tick()?;
     add_holes(digest, size);
     let hash = DiskFile::open(temporary, id)?.hash(size, checked)?;
     if digest.finish(size) != Some(hash) {
-        return Err(io::Error::other("what the disk returns differs from what was received"));
+        return Err(io::Error::other("the disk returns other bytes than were received"));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use longhaul_core::wire::{BlockHeader, PackEntry};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::ledger::{NoEntry, SinkFile};
-use super::shared::{Received, ReceivedContent, Shared, broken};
+use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared, broken};
 use crate::copy::channels::data_failed;
 use crate::copy::data_connection::{BlockReceiver, Payload};
 use crate::error::EngineError;
@@ -65,10 +65,10 @@ impl ConnectionEnd {
 
 /// Receives and verifies the blocks of one connection, and returns its TCP state.
 pub(super) fn receive_blocks(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     stream: u32,
     mut receiver: BlockReceiver,
-    received: &Sender<Received>,
+    received: &Sender<ReceivedBuffer>,
 ) -> Option<TcpInfo> {
     shared.meters.receiving.join();
     shared.meters.verifying.join();
@@ -80,23 +80,23 @@ pub(super) fn receive_blocks(
     match ended {
         ConnectionEnd::Well => return tcp_info(receiver.socket()).ok(),
         // The source is gone, and nothing is missed.
-        ConnectionEnd::Broken(_) if shared.books.ledger.is_complete() => {
+        ConnectionEnd::Broken(_) if shared.records.ledger.is_complete() => {
             return tcp_info(receiver.socket()).ok();
         }
         ConnectionEnd::Broken(source) if source.kind() == io::ErrorKind::InvalidData => {
-            shared.give_up(EngineError::Data { stream, source });
+            shared.abort(EngineError::Data { stream, source });
         }
         ConnectionEnd::Broken(source) => data_failed(&shared.context.cancel, stream, source),
         ConnectionEnd::Over => {}
-        ConnectionEnd::Hostile(what) => shared.give_up(broken(shared.context.control.peer(), what)),
+        ConnectionEnd::Hostile(what) => shared.abort(broken(shared.context.control.peer(), what)),
     }
     None
 }
 
 fn receive_block(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     receiver: &mut BlockReceiver,
-    received: &Sender<Received>,
+    received: &Sender<ReceivedBuffer>,
 ) -> Result<(), ConnectionEnd> {
     let Some(coming) = coming(shared, receiver)? else { return Err(ConnectionEnd::Well) };
     if let (Some(outlet), Incoming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
@@ -107,7 +107,8 @@ fn receive_block(
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
         Incoming::Block { file: Some(file), .. } => {
-            shared.recorder.keeps() && file.has_several(shared.context.options.block_bytes.get())
+            shared.recorder.has_journal()
+                && file.has_several(shared.context.options.block_bytes.get())
         }
         Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,
     };
@@ -120,7 +121,7 @@ fn receive_block(
     if !intact {
         if shared.store.outlet().is_some() {
             // All later blocks wait for it. It is available only over new connections.
-            shared.books.resent.fetch_add(1, Ordering::Relaxed);
+            shared.records.resent.fetch_add(1, Ordering::Relaxed);
             return Err(ConnectionEnd::Broken(io::Error::new(io::ErrorKind::InvalidData, SPOILT)));
         }
         return ask_again(shared, &coming);
@@ -135,7 +136,9 @@ fn receive_block(
             let mut pieces = Vec::with_capacity(files.len());
             let mut start = 0;
             for PackEntry { file: id, length } in files {
-                if let Some(file) = shared.books.ledger.file(id).map_err(ConnectionEnd::no_entry)? {
+                if let Some(file) =
+                    shared.records.ledger.file(id).map_err(ConnectionEnd::no_entry)?
+                {
                     if file.size() != u64::from(length) {
                         return Err(ConnectionEnd::Hostile("it sent a file of another length"));
                     }
@@ -146,19 +149,19 @@ fn receive_block(
             ReceivedContent::Pack(pieces)
         }
     };
-    received.send(Received { what, buffer }).map_err(|_| ConnectionEnd::Over)
+    received.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
 }
 
 /// The next header with its files; `None` at the end of the connection's blocks.
 fn coming(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     receiver: &mut BlockReceiver,
 ) -> Result<Option<Incoming>, ConnectionEnd> {
     let block_bytes = shared.context.options.block_bytes.get();
     match shared.meters.receiving.time(|| receiver.header()).map_err(ConnectionEnd::Broken)? {
         BlockHeader::End => Ok(None),
         BlockHeader::Block { file: id, offset, length } => {
-            let file = shared.books.ledger.file(id).map_err(ConnectionEnd::no_entry)?;
+            let file = shared.records.ledger.file(id).map_err(ConnectionEnd::no_entry)?;
             let length = length as usize;
             if !fits(file.as_deref(), offset, length, block_bytes) {
                 return Err(ConnectionEnd::Hostile("it sent a block that does not fit"));
@@ -175,9 +178,9 @@ fn coming(
     }
 }
 
-fn ask_again(shared: &Shared<'_>, coming: &Incoming) -> Result<(), ConnectionEnd> {
-    let good = shared.books.ledger.written_bytes() / shared.context.options.block_bytes.get();
-    if shared.books.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
+fn ask_again(shared: &SinkShared<'_>, coming: &Incoming) -> Result<(), ConnectionEnd> {
+    let good = shared.records.ledger.written_bytes() / shared.context.options.block_bytes.get();
+    if shared.records.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
         return Err(ConnectionEnd::Hostile("too many blocks arrive corrupted"));
     }
     let ask = |id, offset| {
@@ -192,7 +195,7 @@ fn ask_again(shared: &Shared<'_>, coming: &Incoming) -> Result<(), ConnectionEnd
         Incoming::Pack { files, .. } => {
             for entry in files {
                 let wanted =
-                    shared.books.ledger.file(entry.file).map_err(ConnectionEnd::no_entry)?;
+                    shared.records.ledger.file(entry.file).map_err(ConnectionEnd::no_entry)?;
                 if wanted.is_some() {
                     ask(entry.file, 0);
                 }

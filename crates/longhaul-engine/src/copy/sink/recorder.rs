@@ -27,11 +27,11 @@ const EXTENT_BYTES: u64 = 64 << 20;
 const RECORD_EXTENTS: usize = 4096;
 
 /// The writer of a sink's journal. Without a journal it records nothing.
-pub(super) struct Recorder {
+pub(super) struct JournalRecorder {
     durable: bool,
     terms: CopyTerms,
     block_bytes: u64,
-    keeps: bool,
+    has_journal: bool,
     journal: Mutex<Option<Journal>>,
     /// The target's directory.
     base: Option<OwnedFd>,
@@ -81,7 +81,7 @@ pub(super) enum Leftover {
     Partial(PartialFile, Vec<Claim>),
 }
 
-impl Recorder {
+impl JournalRecorder {
     /// A recorder that appends to `journal`, which holds `past`, for files in `base`.
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
@@ -97,14 +97,14 @@ impl Recorder {
             state.worthy = state.usable && !past.files.is_empty();
             state.past = past.files;
         }
-        let keeps = journal.is_some();
+        let has_journal = journal.is_some();
         let (journal, state) = (Mutex::new(journal), Mutex::new(state));
-        Recorder { durable, terms, block_bytes, keeps, journal, base, state }
+        JournalRecorder { durable, terms, block_bytes, has_journal, journal, base, state }
     }
 
     /// True if there is a journal. Without one no block needs a digest.
-    pub(super) fn keeps(&self) -> bool {
-        self.keeps
+    pub(super) fn has_journal(&self) -> bool {
+        self.has_journal
     }
 
     /// True if an earlier attempt has left anything.
@@ -335,7 +335,7 @@ impl State {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for JournalRecorder {
     /// A copy that ended before it began leaves no journal.
     fn drop(&mut self) {
         self.end(false);

@@ -10,7 +10,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::Standing;
-use super::shared::Shared;
+use super::shared::SinkShared;
 use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
@@ -29,7 +29,7 @@ const CHECKPOINT_BYTES: u64 = 16 << 20;
 
 /// Reports the progress to the source until the sender of `over` is dropped. The reports continue
 /// during the last operations, which can take long, because the source ends a silent session.
-pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicBool) {
+pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &AtomicBool) {
     let mut limited = shared.context.progress.limit();
     let clocks = [
         &shared.meters.receiving,
@@ -43,19 +43,19 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
             return;
         }
         if stop.load(Ordering::Relaxed) {
-            shared.give_up(EngineError::Interrupted);
+            shared.abort(EngineError::Interrupted);
             return;
         }
         if let Some(error) = shared.stalled() {
-            shared.give_up(error);
+            shared.abort(error);
             return;
         }
         if let Err(full) = shared.store.space.check_reserve() {
-            shared.give_up(full);
+            shared.abort(full);
             return;
         }
         let done = shared.show_progress();
-        let [receive, verify, write, sync] = gauge.look();
+        let [receive, verify, write, sync] = gauge.sample();
         let stages = StageTimes { receive, verify, write, sync, ..StageTimes::default() };
         shared.context.progress.sink_is(stages);
         let message = SinkMessage::Progress {
@@ -63,11 +63,11 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
             written_bytes: shared.context.progress.moved(),
             resumed_bytes: shared.context.progress.resumed(),
             done,
-            stream_blocks: shared.books.ledger.stream_blocks(),
+            stream_blocks: shared.records.ledger.stream_blocks(),
             checked_bytes: Bytes::new(shared.store.checked.load(Ordering::Relaxed)),
             kept_bytes: shared.context.progress.kept(),
         };
-        let told = shared.context.control.send(&message).and_then(|()| {
+        let sent = shared.context.control.send(&message).and_then(|()| {
             let limit = shared.context.progress.limit();
             if limit == limited {
                 return Ok(());
@@ -77,17 +77,17 @@ pub(super) fn report(shared: &Shared<'_>, over: &Receiver<Never>, stop: &AtomicB
             shared.context.control.send(&SinkMessage::Limit { rate_bps: limit })
         });
         // After the report of the end the source may disconnect, so an error is no failure.
-        if !shared.books.finished.load(Ordering::Relaxed) {
-            shared.context.cancel.check(told);
+        if !shared.records.finished.load(Ordering::Relaxed) {
+            shared.context.cancel.check(sent);
         }
     }
 }
 
 /// Writes checkpoints until the sender of `over` is dropped.
-pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
+pub(super) fn keep_journal(shared: &SinkShared<'_>, over: &Receiver<Never>) {
     let (mut last, mut bytes) = (Instant::now(), 0);
     while over.recv_timeout(CHECKPOINT_LOOK) == Err(RecvTimeoutError::Timeout) {
-        let written = shared.books.ledger.written_bytes();
+        let written = shared.records.ledger.written_bytes();
         // The number decreases if bytes of an earlier attempt turn out to be unusable.
         if written.abs_diff(bytes) >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT {
             shared.checkpoint();
@@ -97,20 +97,20 @@ pub(super) fn keep_journal(shared: &Shared<'_>, over: &Receiver<Never>) {
 }
 
 /// Waits until every entry is complete or has failed, completes the target, and reports the end.
-pub(super) fn conclude(shared: &Shared<'_>) {
-    let Some(standing) = shared.books.ledger.wait_complete() else { return };
+pub(super) fn conclude(shared: &SinkShared<'_>) {
+    let Some(standing) = shared.records.ledger.wait_complete() else { return };
     let concluded = shared.complete(&standing).and_then(|report| {
         shared.show_progress();
         // This must precede the message, because the source closes the channel when it arrives.
-        shared.books.finished.store(true, Ordering::Relaxed);
+        shared.records.finished.store(true, Ordering::Relaxed);
         shared.context.control.send(&SinkMessage::Finished(report.clone()))?;
-        *lock(&shared.books.report) = Some((report, Instant::now()));
+        *lock(&shared.records.report) = Some((report, Instant::now()));
         Ok(())
     });
     shared.context.cancel.check(concluded);
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Returns an error if the copy has made no progress for too long.
     fn stalled(&self) -> Option<EngineError> {
         let working = [&self.meters.writing, &self.meters.syncing, &self.meters.checking]
@@ -119,7 +119,7 @@ impl Shared<'_> {
         let checked = self.store.checked.load(Ordering::Relaxed);
         let moved = self.context.arrived.load(Ordering::Relaxed).wrapping_add(checked);
         let time = self.context.watchdog.stalled(moved, working)?;
-        let waits_for = match self.books.ledger.open_files() {
+        let waits_for = match self.records.ledger.open_files() {
             0 => WaitsFor::Announce,
             open => WaitsFor::Send(open),
         };
@@ -128,41 +128,41 @@ impl Shared<'_> {
 
     /// True if the copy ended more than [`SILENCE_LIMIT`] ago. A source that still sends messages
     /// then violates the protocol.
-    pub(super) fn lingers(&self) -> bool {
-        lock(&self.books.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
+    pub(super) fn ended_too_long_ago(&self) -> bool {
+        lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
     }
 
     /// Updates the progress, and returns the entries that got their final name since the last call.
     fn show_progress(&self) -> Vec<u64> {
-        let standing = self.books.ledger.standing(DONE_BATCH);
+        let standing = self.records.ledger.standing(DONE_BATCH);
         let progress = self.context.progress;
-        progress.resumed_bytes.store(self.books.ledger.resumed_bytes(), Ordering::Relaxed);
-        progress.moved_bytes.store(self.books.ledger.written_bytes(), Ordering::Relaxed);
+        progress.resumed_bytes.store(self.records.ledger.resumed_bytes(), Ordering::Relaxed);
+        progress.moved_bytes.store(self.records.ledger.written_bytes(), Ordering::Relaxed);
         progress.files.store(standing.files, Ordering::Relaxed);
         progress.kept_bytes.store(self.recorder.kept_bytes(), Ordering::Relaxed);
         standing.done
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Makes hard links, deletes extra files, applies the attributes of directories, makes names
     /// durable, and returns the report.
     fn complete(&self, standing: &Standing) -> Result<SinkReport> {
-        let mut durable = self.context.options.durable && self.store.keeps();
+        let mut durable = self.context.options.durable && self.store.stores_bytes();
         let (mut deleted, mut manifest) = (0, None);
         self.meters.syncing.time(|| -> Result<()> {
             self.make_hard_links()?;
             deleted = self.delete_extras()?;
-            manifest = self.tell_digests()?;
+            manifest = self.report_digests()?;
             // Deepest first, because a new entry changes the time of its directory.
-            for (path, attributes, _) in lock(&self.books.dirs).drain(..).rev() {
+            for (path, attributes, _) in lock(&self.records.dirs).drain(..).rev() {
                 if let Err(error) = self.store.finish_dir(&path, &attributes) {
-                    self.tell_failed(None, &path, "finish", &error)?;
+                    self.report_failure(None, &path, "finish", &error)?;
                 }
             }
             if let Err((path, error)) = self.finisher.sync_names() {
                 durable = false;
-                self.tell_failed(None, &path, "sync", &error)?;
+                self.report_failure(None, &path, "sync", &error)?;
             }
             Ok(())
         })?;
@@ -170,18 +170,18 @@ impl Shared<'_> {
         self.recorder.end(true);
         // The removal of the journal was the last change in the target directory, so that its
         // modification time can be set now.
-        if let Some(attributes) = lock(&self.books.top).take()
+        if let Some(attributes) = lock(&self.records.top).take()
             && let Err(error) = self.meters.syncing.time(|| self.finisher.finish_top(&attributes))
         {
             durable = false;
-            self.tell_failed(None, Path::new(""), "finish", &error)?;
+            self.report_failure(None, Path::new(""), "finish", &error)?;
         }
         let elapsed = self.meters.start.elapsed();
         Ok(SinkReport {
             files: standing.files,
             bytes: Bytes::new(standing.bytes),
             resumed_bytes: Bytes::new(standing.resumed),
-            resent_blocks: self.books.resent.load(Ordering::Relaxed),
+            resent_blocks: self.records.resent.load(Ordering::Relaxed),
             durable,
             end: self.meters.cpu.report(elapsed, self.store.disk.direct_bytes()),
             stages: StageTimes {
@@ -192,14 +192,14 @@ impl Shared<'_> {
                 ..StageTimes::default()
             },
             not_kept: self.store.not_kept(),
-            unchanged_files: self.books.unchanged.load(Ordering::Relaxed),
+            unchanged_files: self.records.unchanged.load(Ordering::Relaxed),
             deleted,
             manifest,
         })
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Writes a checkpoint. A file whose bytes cannot be made durable has failed.
     pub(super) fn checkpoint(&self) {
         for (file, error) in self.meters.syncing.time(|| self.recorder.checkpoint()) {

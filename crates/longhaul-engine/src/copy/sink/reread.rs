@@ -19,7 +19,7 @@ use super::finish::{CompleteFile, Form};
 use super::ledger::SinkFile;
 use super::partial::PartialFile;
 use super::read_back::drop_pages;
-use super::shared::Shared;
+use super::shared::SinkShared;
 use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::journal::{Claim, Digest};
 use crate::lock::lock;
@@ -54,7 +54,7 @@ struct State {
     /// Bytes that are as they were written.
     good: Vec<(u64, u64)>,
     /// Blocks that the source was asked for again.
-    asked: BlockSet,
+    requested: BlockSet,
 }
 
 impl Reread {
@@ -67,7 +67,7 @@ impl Reread {
         past_cache: bool,
     ) -> impl Iterator<Item = Reread> {
         let (file, partial) = (file.clone(), partial.clone());
-        let state = State { left: claims.len(), good: Vec::new(), asked: BlockSet::default() };
+        let state = State { left: claims.len(), good: Vec::new(), requested: BlockSet::default() };
         let (cached, direct, dropped) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let state = Mutex::new(state);
         let of = Claimed { file, partial, blocks, cached, direct, past_cache, dropped, state };
@@ -78,7 +78,7 @@ impl Reread {
 
 /// Reads again until nothing more is to be read; passes on the files that are whole.
 pub(super) fn read_again(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     claims: &Receiver<Reread>,
     whole: &Sender<Vec<CompleteFile>>,
 ) {
@@ -163,7 +163,12 @@ impl Claimed {
 
     /// Counts the blocks of an extent that is `good`, or requests them again; returns the file if
     /// it is complete.
-    fn decide(&self, shared: &Shared<'_>, extent: (u64, u64), good: bool) -> Option<CompleteFile> {
+    fn decide(
+        &self,
+        shared: &SinkShared<'_>,
+        extent: (u64, u64),
+        good: bool,
+    ) -> Option<CompleteFile> {
         let block_bytes = shared.context.options.block_bytes.get();
         let size = self.file.size();
         let whole_in = |extents: &[_]| {
@@ -188,8 +193,8 @@ impl Claimed {
             missing
                 .extend(undecided.spans().iter().flat_map(|(first, count)| *first..first + count));
         }
-        missing.retain(|block| state.asked.insert(*block, block + 1) > 0);
-        let there = there.without(&state.asked);
+        missing.retain(|block| state.requested.insert(*block, block + 1) > 0);
+        let there = there.without(&state.requested);
         drop(state);
         for block in missing {
             let resend = SinkMessage::Resend { id: self.file.id, offset: block * block_bytes };
@@ -199,7 +204,7 @@ impl Claimed {
     }
 
     /// Counts blocks that are there; the file, if it is whole.
-    fn count(&self, shared: &Shared<'_>, there: &BlockSet) -> Option<CompleteFile> {
+    fn count(&self, shared: &SinkShared<'_>, there: &BlockSet) -> Option<CompleteFile> {
         let (file, block_bytes) = (&self.file, shared.context.options.block_bytes.get());
         let mut state = file.lock();
         if state.is_gone() {
@@ -213,9 +218,9 @@ impl Claimed {
             bytes += end - first * block_bytes;
         }
         file.resumed.fetch_add(bytes, Ordering::Relaxed);
-        shared.books.ledger.add_resumed(bytes);
+        shared.records.ledger.add_resumed(bytes);
         shared.recorder.reused(file, bytes);
-        let partial = state.take_whole()?;
+        let partial = state.take_complete()?;
         drop(state);
         Some(CompleteFile { file: file.clone(), form: partial.map_or(Form::Dropped, Form::Open) })
     }

@@ -19,10 +19,10 @@ use super::follow::follow_source;
 use super::ledger::Ledger;
 use super::placement::Destination;
 use super::receive::receive_blocks;
-use super::recorder::Recorder;
+use super::recorder::JournalRecorder;
 use super::report::{Never, conclude, keep_journal, report};
 use super::reread::{REREADERS, read_again};
-use super::shared::{Books, Context, Meters, Received, Shared};
+use super::shared::{ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkShared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
@@ -32,11 +32,11 @@ use crate::copy::channels::Channels;
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
 use crate::copy::pool::pools;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Streams;
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::lock::lock;
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
@@ -59,13 +59,13 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
 /// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
     store: Store,
-    recorder: Recorder,
-    asks: bool,
+    recorder: JournalRecorder,
+    wanted_first: bool,
 }
 
 /// The error if the same copy is running already.
 #[derive(Debug, thiserror::Error)]
-#[error("the same copy is under way already; wait for it or end it")]
+#[error("the same copy is already running; wait for it or stop it")]
 pub(in crate::copy) struct Busy;
 
 /// The outcome of a copy at the sink.
@@ -85,7 +85,7 @@ impl Sink {
         destination: Destination,
         key: &CopyKey,
         options: &CopyOptions,
-        gives_up: &dyn Fn() -> bool,
+        is_over: &dyn Fn() -> bool,
     ) -> std::result::Result<Self, Busy> {
         let base = destination.base();
         let again = |base: &OwnedFd| base.try_clone().ok();
@@ -98,7 +98,7 @@ impl Sink {
                 let terms = CopyTerms::of(options);
                 let name = destination.given_name();
                 let setting = Setting { durable: options.durable, terms, name };
-                match Journal::open(dir, key, setting, patience, gives_up) {
+                match Journal::open(dir, key, setting, patience, is_over) {
                     Ok(opened) => Some(opened),
                     Err(OpenError::Unavailable) => None,
                     Err(OpenError::Busy) => return Err(Busy),
@@ -111,18 +111,18 @@ impl Sink {
         };
         let found = journal.as_ref().filter(|(journal, _)| journal.is_found());
         let sweep = found.map(|(_, past)| Sweep::new(token.number(), past));
-        let recorder = Recorder::new(journal, base, options);
+        let recorder = JournalRecorder::new(journal, base, options);
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
-        let asks = begun || recorder.has_past() || options.tree.asks_first();
+        let wanted_first = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
-        Ok(Sink { store, recorder, asks })
+        Ok(Sink { store, recorder, wanted_first })
     }
 
     /// True if the source has to wait for [`SinkMessage::Wanted`].
     ///
     /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
-    pub(in crate::copy) fn asks(&self) -> bool {
-        self.asks
+    pub(in crate::copy) fn wanted_first(&self) -> bool {
+        self.wanted_first
     }
 
     /// Receives everything that the source announces.
@@ -130,7 +130,7 @@ impl Sink {
         self,
         link: Channels,
         options: &CopyOptions,
-        progress: &Progress,
+        progress: &CopyProgress,
         stop: &AtomicBool,
     ) -> Result<SinkOutcome> {
         let cancel = Arc::new(Cancel::default());
@@ -148,7 +148,7 @@ impl Sink {
             cancel.on_cancel(move || outlet.close());
         }
         progress.begin();
-        let context = Context {
+        let context = SinkContext {
             control: link.sender,
             cancel: cancel.clone(),
             watchdog: Watchdog::new(patience(options)),
@@ -156,20 +156,20 @@ impl Sink {
             pools,
             options,
             progress,
-            asks: self.asks,
+            wanted_first: self.wanted_first,
             host_files: HostFiles::of_boot(),
         };
-        let shared = Shared {
+        let shared = SinkShared {
             context,
-            books: Books::new(options, ledger, &self.store.destination),
-            meters: Meters::new(),
+            records: SinkRecords::new(options, ledger, &self.store.destination),
+            meters: SinkMeters::new(),
             store: &self.store,
             recorder: &self.recorder,
             finisher: Finisher::new(&self.store, options),
         };
         let mut control = link.receiver;
         let tcp = shared.carry(link.streams, stop, &mut control);
-        let report = lock(&shared.books.report).take();
+        let report = lock(&shared.records.report).take();
         if report.is_none() {
             // Keeps the received bytes for the next attempt.
             shared.checkpoint();
@@ -178,9 +178,9 @@ impl Sink {
         match report {
             Some((report, completed)) => Ok(SinkOutcome {
                 report,
-                reports: std::mem::take(&mut *lock(&shared.books.reports)),
+                reports: std::mem::take(&mut *lock(&shared.records.reports)),
                 tcp,
-                source: lock(&shared.books.source).take(),
+                source: lock(&shared.records.source).take(),
                 completed,
             }),
             None => Err(cancel.take_reason()),
@@ -188,7 +188,7 @@ impl Sink {
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Runs all stages to the end, and returns the TCP state of the connections.
     fn carry(
         &self,
@@ -200,40 +200,42 @@ impl Shared<'_> {
         let (tcp_all, streams) = (&tcp, &streams);
         thread::scope(|scope| {
             let (received, to_write) = bounded(WRITE_QUEUE);
-            let (whole, to_finish) = bounded(FINISH_QUEUE);
+            let (complete, to_finish) = bounded(FINISH_QUEUE);
             // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
-            let receive = move |stream: u32, socket: TcpStream, received: Sender<Received>| {
-                let mut receiver =
-                    streams.receiver(stream, socket, self.context.options.protection);
-                receiver.count_into(self.context.arrived.clone());
-                scope.spawn(move || {
-                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
-                        receive_blocks(self, stream, receiver, &received)
+            let receive =
+                move |stream: u32, socket: TcpStream, received: Sender<ReceivedBuffer>| {
+                    let mut receiver =
+                        streams.receiver(stream, socket, self.context.options.protection);
+                    receiver.count_into(self.context.arrived.clone());
+                    scope.spawn(move || {
+                        let info = self.meters.cpu.stage(ThreadRole::Receive, || {
+                            receive_blocks(self, stream, receiver, &received)
+                        });
+                        lock(tcp_all).extend(info);
                     });
-                    lock(tcp_all).extend(info);
-                });
-            };
+                };
             let first = streams.first();
-            let had = first.len() as u32;
+            let opened = first.len() as u32;
             for (stream, socket) in first {
                 receive(stream, socket, received.clone());
             }
             let more = received.clone();
             let dialing = scope.spawn(move || {
-                let over =
-                    || self.context.cancel.is_set() || self.books.finished.load(Ordering::Relaxed);
-                let wanted = || self.books.wanted.load(Ordering::Relaxed);
-                streams.more(had, &self.context.cancel, over, wanted, |stream, socket| {
+                let over = || {
+                    self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed)
+                };
+                let wanted = || self.records.wanted.load(Ordering::Relaxed);
+                streams.more(opened, &self.context.cancel, over, wanted, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
             });
             for _ in 0..WRITERS {
-                let (blocks, whole) = (to_write.clone(), whole.clone());
+                let (blocks, complete) = (to_write.clone(), complete.clone());
                 scope.spawn(move || {
                     self.meters
                         .cpu
-                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &whole));
+                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &complete));
                 });
             }
             scope.spawn(move || {
@@ -241,9 +243,11 @@ impl Shared<'_> {
             });
             let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
             for _ in 0..rereaders {
-                let (claims, whole) = (to_read.clone(), whole.clone());
+                let (claims, complete) = (to_read.clone(), complete.clone());
                 scope.spawn(move || {
-                    self.meters.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &whole));
+                    self.meters
+                        .cpu
+                        .stage(ThreadRole::Read, || read_again(self, &claims, &complete));
                 });
             }
             let (over, ended) = bounded::<Never>(0);
@@ -260,21 +264,21 @@ impl Shared<'_> {
             });
             drop((received, to_write, to_read));
 
-            let onward = Onward { whole, reread };
+            let onward = Onward { complete, reread };
             let followed =
                 self.meters.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
             drop(onward);
             dialing.thread().unpark();
             match followed {
                 // The copy is complete, and the source has closed the channel.
-                Err(_) if self.books.finished.load(Ordering::Relaxed) => {
+                Err(_) if self.records.finished.load(Ordering::Relaxed) => {
                     self.context.cancel.release();
                 }
                 Err(reason) => {
-                    if !matches!(reason, EngineError::Protocol { .. }) {
+                    if !reason.is_violation() {
                         self.drain();
                     }
-                    self.give_up(reason);
+                    self.abort(reason);
                 }
                 Ok(never) => match never {},
             }

@@ -18,14 +18,14 @@ use super::finish::Finisher;
 use super::ledger::{Ledger, SinkFile};
 use super::memory::{EntryMemory, MemoryClaim};
 use super::placement::Destination;
-use super::recorder::Recorder;
+use super::recorder::JournalRecorder;
 use super::store::Store;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::identity::HostFiles;
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::watchdog::Watchdog;
 use crate::error::{EngineError, Result};
@@ -33,7 +33,7 @@ use crate::lock::lock;
 use crate::session::ControlSender;
 
 /// A verified buffer and its content.
-pub(super) struct Received {
+pub(super) struct ReceivedBuffer {
     pub(super) what: ReceivedContent,
     pub(super) buffer: PoolBuffer,
 }
@@ -47,7 +47,7 @@ pub(super) enum ReceivedContent {
         /// The XXH3-128 of the bytes, if the journal is to have it.
         digest: Option<u128>,
     },
-    /// CompleteFile files and where each begins in the buffer.
+    /// Complete files, with the offset of each in the buffer.
     Pack(Vec<(Arc<SinkFile>, usize)>),
 }
 
@@ -58,20 +58,21 @@ pub(super) struct HardLink {
     /// The entry of the name announced first, and where it is.
     pub(super) first: u64,
     pub(super) first_path: PathBuf,
+    pub(super) _memory: MemoryClaim,
 }
 
 /// The state that the threads of a sink share.
-pub(super) struct Shared<'a> {
-    pub(super) context: Context<'a>,
-    pub(super) books: Books,
-    pub(super) meters: Meters,
+pub(super) struct SinkShared<'a> {
+    pub(super) context: SinkContext<'a>,
+    pub(super) records: SinkRecords,
+    pub(super) meters: SinkMeters,
     pub(super) store: &'a Store,
-    pub(super) recorder: &'a Recorder,
+    pub(super) recorder: &'a JournalRecorder,
     pub(super) finisher: Finisher<'a>,
 }
 
 /// The surroundings of a copy, which stay the same while it runs.
-pub(super) struct Context<'a> {
+pub(super) struct SinkContext<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,
     pub(super) watchdog: Watchdog,
@@ -79,15 +80,15 @@ pub(super) struct Context<'a> {
     pub(super) arrived: Arc<AtomicU64>,
     pub(super) pools: Pools,
     pub(super) options: &'a CopyOptions,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a CopyProgress,
     /// True if the source waits for [`SinkMessage::Wanted`].
-    pub(super) asks: bool,
+    pub(super) wanted_first: bool,
     /// Recognises files of a source on this host.
     pub(super) host_files: Option<HostFiles>,
 }
 
 /// The state of the entries of a copy.
-pub(super) struct Books {
+pub(super) struct SinkRecords {
     pub(super) ledger: Arc<Ledger>,
     pub(super) reports: Mutex<FileReports>,
     /// The memory of entries that are announced ahead of their data.
@@ -114,7 +115,7 @@ pub(super) struct Books {
 }
 
 /// The times and the CPU time of the stages.
-pub(super) struct Meters {
+pub(super) struct SinkMeters {
     pub(super) receiving: StageClock,
     pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
@@ -125,13 +126,13 @@ pub(super) struct Meters {
     pub(super) start: Instant,
 }
 
-impl Books {
+impl SinkRecords {
     pub(super) fn new(
         options: &CopyOptions,
         ledger: Arc<Ledger>,
         destination: &Destination,
     ) -> Self {
-        Books {
+        SinkRecords {
             ledger,
             reports: Mutex::default(),
             memory: EntryMemory::default(),
@@ -151,9 +152,9 @@ impl Books {
     }
 }
 
-impl Meters {
+impl SinkMeters {
     pub(super) fn new() -> Self {
-        Meters {
+        SinkMeters {
             receiving: StageClock::default(),
             verifying: StageClock::default(),
             writing: StageClock::default(),
@@ -165,19 +166,19 @@ impl Meters {
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Marks a file as failed, removes its temporary file, and reports it to the source.
     pub(super) fn fail(&self, file: &SinkFile, operation: &str, error: &io::Error) {
-        if self.books.ledger.failed(file.id).is_some() {
+        if self.records.ledger.failed(file.id).is_some() {
             self.recorder.dropped(file);
             self.settle_claim(file);
-            let told = self.tell_failed(Some(file.id), &file.path, operation, error);
-            self.context.cancel.check(told);
-            self.books.ledger.failure_told();
+            let sent = self.report_failure(Some(file.id), &file.path, operation, error);
+            self.context.cancel.check(sent);
+            self.records.ledger.failure_reported();
         }
     }
 
-    pub(super) fn tell_failed(
+    pub(super) fn report_failure(
         &self,
         id: Option<u64>,
         path: &Path,
@@ -187,7 +188,7 @@ impl Shared<'_> {
         let path = self.store.display(path);
         let path = FilePath::new(path.as_os_str().as_bytes()).ok_or(EngineError::Interrupted)?;
         let reason = format!("cannot {operation} it: {error}");
-        lock(&self.books.reports).fail(path.to_string(), reason.clone());
+        lock(&self.records.reports).fail(path.to_string(), reason.clone());
         self.context.control.send(&SinkMessage::Failed { id, path, reason })
     }
 
@@ -200,13 +201,13 @@ impl Shared<'_> {
     }
 
     /// Keeps actions for a client at this end, and reports them to a client at the other end.
-    pub(super) fn tell_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.books.reports).actions.extend(actions.iter().cloned());
+    pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
+        lock(&self.records.reports).actions.extend(actions.iter().cloned());
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 
     /// Ends the copy and reports the reason to the source, which can have left.
-    pub(super) fn give_up(&self, reason: EngineError) {
+    pub(super) fn abort(&self, reason: EngineError) {
         let (words, again) = (reason.to_string(), reason.may_pass());
         let full = matches!(reason, EngineError::NoSpace { .. } | EngineError::OverQuota { .. });
         let kind = full.then_some(RefusalKind::Files);

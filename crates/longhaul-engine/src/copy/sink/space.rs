@@ -25,7 +25,7 @@ pub(super) struct Space {
     reserve: MinFree,
     /// True if the file system is one of [`COMPRESSING`].
     compresses: bool,
-    account: Mutex<Account>,
+    account: Mutex<SpaceAccount>,
     quota: Option<Arc<QuotaUse>>,
 }
 
@@ -55,7 +55,7 @@ impl Need {
 }
 
 #[derive(Default)]
-struct Account {
+struct SpaceAccount {
     /// The bytes that announced files need.
     claimed: u64,
     /// The claimed bytes that are on the disk or no longer needed.
@@ -96,7 +96,7 @@ impl Space {
 
     /// Fails if `need` does not fit in addition to all claims.
     pub(super) fn check(&self, need: Need) -> Result<()> {
-        self.look(&mut lock(&self.account), need)
+        self.reserve_need(&mut lock(&self.account), need)
     }
 
     /// Fails if files of these sizes do not fit into the quota.
@@ -119,7 +119,7 @@ impl Space {
     /// Queries the file system only if the last query does not show that the file fits.
     pub(super) fn claim(&self, need: Need) -> Result<u64> {
         let mut account = lock(&self.account);
-        self.look(&mut account, need)?;
+        self.reserve_need(&mut account, need)?;
         account.claimed = account.claimed.saturating_add(need.lasting);
         Ok(need.lasting)
     }
@@ -140,26 +140,26 @@ impl Space {
             return Ok(());
         }
         match self.free() {
-            Some((free, keeps)) if free < keeps => Err(self.full(open, free, keeps)),
+            Some((free, reserve)) if free < reserve => Err(self.full(open, free, reserve)),
             _ => Ok(()),
         }
     }
 
-    fn look(&self, account: &mut Account, need: Need) -> Result<()> {
+    fn reserve_need(&self, account: &mut SpaceAccount, need: Need) -> Result<()> {
         let claimed = account.claimed.saturating_add(need.lasting);
         if need.at_once == 0 || account.claimed.saturating_add(need.at_once) <= account.fits {
             return Ok(());
         }
-        let Some((free, keeps)) = self.free() else {
+        let Some((free, reserve)) = self.free() else {
             account.fits = u64::MAX;
             return Ok(());
         };
-        let room = free.saturating_sub(keeps);
+        let room = free.saturating_sub(reserve);
         let open = claimed.saturating_sub(account.settled);
         let most = open.max(need.at_once);
         let fits = if self.compresses { room > 0 } else { most <= room };
         if !fits {
-            return Err(self.full(most, free, keeps));
+            return Err(self.full(most, free, reserve));
         }
         account.fits = claimed.saturating_add(room.saturating_sub(open));
         Ok(())
@@ -180,9 +180,9 @@ impl Space {
         Some((bytes(blocks), reserve_of(&disk, self.reserve)))
     }
 
-    fn full(&self, needs: u64, free: u64, keeps: u64) -> EngineError {
-        let [needs, free, keeps] = [needs, free, keeps].map(Bytes::new);
-        EngineError::NoSpace { path: self.path.clone(), needs, free, keeps }
+    fn full(&self, needs: u64, free: u64, reserve: u64) -> EngineError {
+        let [needs, free, reserve] = [needs, free, reserve].map(Bytes::new);
+        EngineError::NoSpace { path: self.path.clone(), needs, free, reserve }
     }
 }
 
@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn claims_fit_until_they_do_not() {
         let (_dir, space) = space(MinFree::NONE);
-        let (free, keeps) = space.free().unwrap();
-        assert!(free > 0 && keeps == 0);
+        let (free, reserve) = space.free().unwrap();
+        assert!(free > 0 && reserve == 0);
         let new = |bytes| Need::of(bytes, 0);
         assert_eq!(space.claim(new(free / 2)).unwrap(), free / 2);
         let error = space.claim(new(free)).unwrap_err();
@@ -228,9 +228,9 @@ mod tests {
     fn a_reserve_of_everything_leaves_no_byte() {
         let (_dir, space) = space("99.99%".parse().unwrap());
         space.claim(Need::default()).unwrap();
-        let (free, keeps) = space.free().unwrap();
+        let (free, reserve) = space.free().unwrap();
         // The disk of the tests is never empty enough.
-        assert!(free < keeps, "{free} {keeps}");
+        assert!(free < reserve, "{free} {reserve}");
         assert!(space.claim(Need::of(1, 0)).is_err() && space.check_reserve().is_ok());
     }
 }

@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Returns whether written bytes are stored. False if they are dropped or passed on.
-    pub(super) fn keeps(&self) -> bool {
+    pub(super) fn stores_bytes(&self) -> bool {
         !matches!(self.destination, Destination::Null | Destination::Outlet(_))
     }
 
@@ -240,7 +240,7 @@ impl Store {
     /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
     /// dropped. It is durable once its directory's file system is synced; where that cannot be
     /// relied on, it is synced here if `durable`.
-    pub(super) fn create_whole(
+    pub(super) fn create_small(
         &self,
         id: u64,
         path: &Path,
@@ -359,7 +359,7 @@ impl Store {
     fn remove_own(&self, dir: &OwnedFd, temporary: &OsStr) -> bool {
         let spared = |stat: &Stat| {
             let identity = (stat.st_dev, stat.st_ino);
-            self.sweep.as_ref().is_some_and(|sweep| sweep.spares(identity))
+            self.sweep.as_ref().is_some_and(|sweep| sweep.keeps(identity))
         };
         let left = |stat: Stat| stat.st_uid == geteuid().as_raw() && !spared(&stat);
         statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(left)

@@ -35,7 +35,7 @@ impl Sweep {
     }
 
     /// Returns whether the journal lists the file of this device and inode.
-    pub(super) fn spares(&self, identity: (u64, u64)) -> bool {
+    pub(super) fn keeps(&self, identity: (u64, u64)) -> bool {
         self.kept.contains(&identity)
     }
 
@@ -47,7 +47,7 @@ impl Sweep {
         if !swept.insert((stat.st_dev, stat.st_ino)) {
             return;
         }
-        let left = |stat: Stat| is_of_user(&stat) && !self.spares((stat.st_dev, stat.st_ino));
+        let left = |stat: Stat| is_of_user(&stat) && !self.keeps((stat.st_dev, stat.st_ino));
         // A directory that cannot be listed is not swept.
         for name in list_at(fd).unwrap_or_default() {
             let ours = has_token(name.as_os_str().as_bytes(), self.token)

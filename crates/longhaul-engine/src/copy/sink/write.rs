@@ -9,17 +9,17 @@ use crossbeam_channel::{Receiver, Sender};
 use super::finish::{CompleteFile, Form, SYNC_BATCH};
 use super::ledger::{Piece, SinkFile, Stage};
 use super::partial::PartialFile;
-use super::shared::{Received, ReceivedContent, Shared};
+use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared};
 use crate::copy::pool::PoolBuffer;
 
 /// Writes until no more blocks arrive; passes on complete files.
 pub(super) fn write_blocks(
-    shared: &Shared<'_>,
-    blocks: &Receiver<Received>,
+    shared: &SinkShared<'_>,
+    blocks: &Receiver<ReceivedBuffer>,
     whole: &Sender<Vec<CompleteFile>>,
 ) {
     shared.meters.writing.join();
-    for Received { what, buffer } in blocks {
+    for ReceivedBuffer { what, buffer } in blocks {
         let complete = match what {
             ReceivedContent::Block { file, offset, length, digest } => {
                 let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
@@ -37,7 +37,7 @@ pub(super) fn write_blocks(
 
 /// Writes one block; the file, if it was the last.
 fn write_block(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     file: Arc<SinkFile>,
     (offset, length): (u64, usize),
     piece: Option<Piece>,
@@ -47,7 +47,7 @@ fn write_block(
     if file.stream
         && let Err(full) = shared.store.space.claim_quota(length as u64)
     {
-        shared.give_up(full);
+        shared.abort(full);
         return None;
     }
     let written = shared.meters.writing.time(|| {
@@ -89,14 +89,14 @@ fn write_block(
     match written {
         Ok(false) => None,
         Ok(true) => {
-            shared.books.ledger.add_written(length as u64);
+            shared.records.ledger.add_written(length as u64);
             let mut state = file.lock();
             let whole = state.note_written(offset / shared.context.options.block_bytes.get());
             if !whole {
                 state.fresh.extend(piece);
                 return None;
             }
-            let partial = state.take_whole()?;
+            let partial = state.take_complete()?;
             drop(state);
             Some(CompleteFile { file, form: partial.map_or(Form::Dropped, Form::Open) })
         }
@@ -109,7 +109,7 @@ fn write_block(
 
 /// Writes whole small files.
 fn write_pack(
-    shared: &Shared<'_>,
+    shared: &SinkShared<'_>,
     pieces: Vec<(Arc<SinkFile>, usize)>,
     buffer: &[u8],
 ) -> Vec<CompleteFile> {
@@ -130,12 +130,12 @@ fn write_pack(
         let durable = shared.context.options.durable;
         let passed_on = shared.store.outlet().map_or(Ok(()), |outlet| outlet.put_all(bytes));
         let created = passed_on.and_then(|()| {
-            shared.store.create_whole(file.id, &file.path, bytes, &file.attributes, durable)
+            shared.store.create_small(file.id, &file.path, bytes, &file.attributes, durable)
         });
         match created {
             Ok(temporary) => {
                 shared.settle_claim(&file);
-                shared.books.ledger.add_written(file.size());
+                shared.records.ledger.add_written(file.size());
                 let form = temporary.map_or(Form::Dropped, |(name, id)| Form::Closed(name, id));
                 complete.push(CompleteFile { file, form });
             }
@@ -154,7 +154,7 @@ fn create_or_write(error: &io::Error) -> &'static str {
 }
 
 /// Finishes complete files in waves: while one is synced, the next gathers.
-pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
+pub(super) fn finish_files(shared: &SinkShared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
     shared.meters.syncing.join();
     while let Ok(mut wave) = whole.recv() {
         while wave.len() < SYNC_BATCH
@@ -176,23 +176,23 @@ pub(super) fn finish_files(shared: &Shared<'_>, whole: &Receiver<Vec<CompleteFil
     }
 }
 
-impl Shared<'_> {
+impl SinkShared<'_> {
     /// Drops the blocks of a file that has arrived whole.
     fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
         self.recorder.dropped(file);
         if let Some(partial) = partial {
             partial.temporary.discard();
         }
-        self.books.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
+        self.records.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
     }
 
     /// Settles a file that is in place.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {
-            let told = self.tell_failed(None, &file.path, "read", &error);
-            self.context.cancel.check(told);
+            let sent = self.report_failure(None, &file.path, "read", &error);
+            self.context.cancel.check(sent);
         }
         self.settle_claim(file);
-        self.books.ledger.done(file);
+        self.records.ledger.done(file);
     }
 }

@@ -67,7 +67,7 @@ impl SampleFiles {
 ///
 /// # Errors
 /// Nothing of it can be opened.
-pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
+pub(crate) fn sample_source(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
     let found = SampleFiles::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
     let files = found.files.len() as u64;
@@ -78,7 +78,7 @@ pub(crate) fn look(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleRep
 /// Drops the sample from the page cache. Dirty pages, names and metadata stay.
 ///
 /// # Errors
-/// As for [`look`].
+/// As for [`sample_source`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
     for file in SampleFiles::walk(plan, options)?.files {
         file.forget();
@@ -90,7 +90,7 @@ pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
 /// the beginning again when it is through before a third of the time.
 ///
 /// # Errors
-/// As for [`look`], or a file cannot be read.
+/// As for [`sample_source`], or a file cannot be read.
 pub(crate) fn read(
     plan: &SourcePlan,
     options: &CopyOptions,
@@ -143,8 +143,8 @@ fn how(throttle: &Throttle) -> String {
         None => String::new(),
     };
     format!(
-        "large files past the page cache (O_DIRECT), small ones after it was told to forget them \
-         (POSIX_FADV_DONTNEED); names and metadata may be in memory{limited}"
+        "large files with O_DIRECT, small files after POSIX_FADV_DONTNEED; names and metadata \
+        may be in memory{limited}"
     )
 }
 

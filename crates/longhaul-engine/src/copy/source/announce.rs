@@ -12,7 +12,7 @@ use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
 use super::plan::{SourcePlan, SourceRoot};
-use super::shared::{Job, Shared};
+use super::shared::{Job, SourceShared};
 use super::walk::{Walk, WalkSink};
 use crate::copy::pool::PACK_BYTES;
 use crate::copy::tree::wire_path;
@@ -21,13 +21,13 @@ use crate::lock::lock;
 
 /// Passes the findings of a walk to the sink and to the readers.
 struct Announcer<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SourceShared<'a>,
     announced: Sender<Vec<Arc<SourceFile>>>,
 }
 
 /// Walks everything of `plan`.
 pub(super) fn announce(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     announced: Sender<Vec<Arc<SourceFile>>>,
     plan: &SourcePlan,
     options: &CopyOptions,
@@ -35,9 +35,9 @@ pub(super) fn announce(
     let mut announcer = Announcer { shared, announced };
     let walk = Walk::new(&plan.tree, options, &mut announcer)
         .for_copy(shared.context.key.as_ref(), shared.context.identities);
-    shared.books.walking.store(true, Ordering::Relaxed);
+    shared.records.walking.store(true, Ordering::Relaxed);
     let outcome = walk.run(&plan.roots);
-    shared.books.walking.store(false, Ordering::Relaxed);
+    shared.records.walking.store(false, Ordering::Relaxed);
     let outcome = outcome.and_then(|entries| {
         let fed = plan.roots.iter().any(|root| matches!(root, SourceRoot::Feed(_)));
         shared.context.progress.listed.store(!fed, Ordering::Relaxed);
@@ -49,13 +49,16 @@ pub(super) fn announce(
 /// Queues announced files for the readers; if the sink decides first, after its decision. The walk
 /// continues meanwhile.
 pub(super) fn queue_announced(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     announced: &Receiver<Vec<Arc<SourceFile>>>,
     jobs: &Sender<Job>,
 ) {
     for files in announced {
-        let files =
-            if shared.context.asks { shared.books.wanted.decide(files) } else { Some(files) };
+        let files = if shared.context.wanted_first {
+            shared.records.wanted.await_decisions(files)
+        } else {
+            Some(files)
+        };
         // The readers leave only when the copy is over.
         let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
     }
@@ -64,9 +67,9 @@ pub(super) fn queue_announced(
 impl WalkSink for Announcer<'_> {
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         self.shared.context.watchdog.step();
-        self.shared.books.walking.store(false, Ordering::Relaxed);
+        self.shared.records.walking.store(false, Ordering::Relaxed);
         let announced = self.pass_on(entries, files);
-        self.shared.books.walking.store(true, Ordering::Relaxed);
+        self.shared.records.walking.store(true, Ordering::Relaxed);
         announced
     }
 
@@ -75,7 +78,7 @@ impl WalkSink for Announcer<'_> {
     }
 
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()> {
-        lock(&self.shared.books.reports).skip(path.display().to_string(), reason.to_owned());
+        lock(&self.shared.records.reports).skip(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.shared
             .context
@@ -96,17 +99,17 @@ impl Announcer<'_> {
             progress.total_bytes.fetch_add(size, Ordering::Relaxed);
             progress.total_files.fetch_add(1, Ordering::Relaxed);
         }
-        if !self.shared.books.outstanding.add(&files) {
+        if !self.shared.records.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
         let end = entries.last().map_or(0, |entry| entry.id + 1);
-        self.shared.books.wanted.announced(end);
+        self.shared.records.wanted.announced(end);
         self.shared.context.control.send(&SourceMessage::Entries(entries))?;
         self.announced.send(files).map_err(|_| EngineError::Interrupted)
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Queues the blocks of `files`, small files packed together.
     fn queue(&self, files: Vec<Arc<SourceFile>>, jobs: &Sender<Job>) -> Result<()> {
         // The readers leave only when the copy is over.
@@ -116,7 +119,7 @@ impl Shared<'_> {
         let most = self.context.block_bytes.min(PACK_BYTES as u64);
         for file in files {
             if file.fed_by().is_some() {
-                send(Job::Pour(file))?;
+                send(Job::Stream(file))?;
             } else if file.is_small(self.context.block_bytes) {
                 if packed_bytes + file.size > most || pack.len() >= PACK_FILES_LIMIT {
                     send(Job::Pack(std::mem::take(&mut pack)))?;

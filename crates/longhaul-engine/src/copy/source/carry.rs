@@ -11,26 +11,30 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::feed::{Next, ReadError};
 use super::file::SourceFile;
-use super::shared::{Filled, FilledContent, Job, Shared};
+use super::shared::{Filled, FilledContent, Job, SourceShared};
 use crate::copy::channels::data_failed;
 use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
 
 /// Reads until there are no more jobs.
-pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Sender<Filled>) {
+pub(super) fn read_blocks(
+    shared: &SourceShared<'_>,
+    jobs: &Receiver<Job>,
+    filled: &Sender<Filled>,
+) {
     shared.meters.reading.join();
     for job in jobs {
-        if let Job::Pour(file) = job {
-            pour(shared, &file, filled);
+        if let Job::Stream(file) = job {
+            read_stream(shared, &file, filled);
             continue;
         }
         let most = match &job {
             Job::Pack(_) => PACK_BYTES,
-            Job::Block { .. } | Job::Pour(_) => shared.context.block_bytes as usize,
+            Job::Block { .. } | Job::Stream(_) => shared.context.block_bytes as usize,
         };
         let Some(mut buffer) = shared.context.pools.take(most) else { return };
         let ready = match job {
-            Job::Pour(_) => None,
+            Job::Stream(_) => None,
             Job::Block { file, .. } if file.has_failed() => None,
             Job::Block { file, offset } => {
                 match shared
@@ -59,7 +63,7 @@ pub(super) fn read_blocks(shared: &Shared<'_>, jobs: &Receiver<Job>, filled: &Se
 }
 
 /// Reads a stream to its end, and reports its length.
-fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
+fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
         let block_bytes = shared.context.block_bytes as usize;
@@ -101,7 +105,7 @@ fn pour(shared: &Shared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
 /// Reads small files one after another, and returns those that could be read and their length. All
 /// are opened before the first is read, so that the disk has several requests at once.
 fn read_pack(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     files: Vec<Arc<SourceFile>>,
     buffer: &mut [u8],
 ) -> (Vec<Arc<SourceFile>>, usize) {
@@ -133,7 +137,7 @@ fn read_pack(
 
 /// Sends blocks until there are no more, and returns the TCP state of the connection.
 pub(super) fn send_blocks(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     stream: u32,
     mut sender: BlockSender,
     blocks: &Receiver<Filled>,
@@ -166,12 +170,12 @@ pub(super) fn send_blocks(
     tcp_info(sender.socket()).ok()
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Marks a file as failed, and reports that to the sink once.
     fn fail(&self, file: &SourceFile, error: &ReadError) {
         if file.fail() {
-            let told = self.failed(Some(file.id), &file.path, &error.to_string());
-            self.context.cancel.check(told);
+            let sent = self.failed(Some(file.id), &file.path, &error.to_string());
+            self.context.cancel.check(sent);
         }
     }
 }

@@ -38,12 +38,12 @@ pub struct Feed {
 }
 
 /// A source of bytes that can be waited for.
-pub trait Pour: Read + AsFd + Send {}
+pub trait StreamReader: Read + AsFd + Send {}
 
-impl<T: Read + AsFd + Send> Pour for T {}
+impl<T: Read + AsFd + Send> StreamReader for T {}
 
 struct Input {
-    from: Box<dyn Pour>,
+    from: Box<dyn StreamReader>,
     /// The block being filled.
     begun: Vec<u8>,
 }
@@ -70,7 +70,7 @@ pub(super) enum ReadError {
     Changed,
     #[error("it became shorter while it was copied; copy it again")]
     Shrunk,
-    #[error("the far side has lost a part of it, and it cannot be read twice; copy it again")]
+    #[error("the sink lost a part of the stream, which cannot be read twice; copy it again")]
     Poured,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum Next {
 
 impl Feed {
     /// Reads from `from`.
-    pub fn new(from: impl Pour + 'static) -> Self {
+    pub fn new(from: impl StreamReader + 'static) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = random_keying_material();
         Feed {
             stamp: u64::from_be_bytes([a, b, c, d, e, f, g, h]),

@@ -12,7 +12,7 @@ use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{Advice, SeekFrom, fadvise, fstat, seek};
 
 use super::feed::{Feed, ReadError};
-use super::place::Place;
+use super::place::SourcePlace;
 use crate::copy::blocks::BlockSet;
 use crate::copy::disk::{Disk, IoMode};
 use crate::copy::pool::fits_in_pack;
@@ -37,7 +37,7 @@ pub(super) struct SourceFile {
 }
 
 enum Origin {
-    Tree { place: Place, metadata: Metadata, open: Mutex<Open> },
+    Tree { place: SourcePlace, metadata: Metadata, open: Mutex<Open> },
     Zero,
     Feed(Arc<Feed>),
 }
@@ -57,7 +57,7 @@ impl SourceFile {
     /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
     pub(super) fn new(
         id: u64,
-        place: Place,
+        place: SourcePlace,
         path: PathBuf,
         metadata: Metadata,
         block: u64,
@@ -188,7 +188,7 @@ impl SourceFile {
     fn read_by_trial(
         &self,
         past: &File,
-        (place, metadata, open): (&Place, &Metadata, &Mutex<Open>),
+        (place, metadata, open): (&SourcePlace, &Metadata, &Mutex<Open>),
         offset: u64,
         length: usize,
         buffer: &mut [u8],
@@ -221,7 +221,7 @@ impl SourceFile {
     /// The handle that reads through the cache.
     fn cached(
         &self,
-        place: &Place,
+        place: &SourcePlace,
         metadata: &Metadata,
         open: &Mutex<Open>,
     ) -> Result<Arc<File>, ReadError> {
@@ -238,7 +238,7 @@ impl SourceFile {
     /// The handle for direct I/O, if there can be one.
     fn direct(
         &self,
-        place: &Place,
+        place: &SourcePlace,
         metadata: &Metadata,
         open: &Mutex<Open>,
     ) -> Result<Option<Arc<File>>, ReadError> {
@@ -390,7 +390,7 @@ mod tests {
     fn announced(path: &std::path::Path) -> SourceFile {
         let tree = Tree::anywhere();
         let metadata = tree.metadata(path).unwrap();
-        SourceFile::new(0, Place::of(&tree), path.into(), metadata, 1 << 20)
+        SourceFile::new(0, SourcePlace::of(&tree), path.into(), metadata, 1 << 20)
     }
 
     #[test]

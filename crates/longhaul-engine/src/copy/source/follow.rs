@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use longhaul_core::result::StageTimes;
 use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
 
-use super::shared::{Job, Shared};
+use super::shared::{Job, SourceShared};
 use super::steer::StreamController;
 use crate::HASTE;
 use crate::copy::clock::Gauge;
@@ -25,7 +25,7 @@ const WALK_SHARE: f64 = 0.01;
 
 /// Handles the sink's messages until it reports the end.
 pub(super) fn follow_sink(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     receiver: &mut ControlReceiver,
     jobs: &Sender<Job>,
 ) -> Result<SinkReport> {
@@ -52,18 +52,19 @@ pub(super) fn follow_sink(
                 progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
                 let done = done
                     .iter()
-                    .filter(|id| shared.books.outstanding.remove(**id).is_some())
+                    .filter(|id| shared.records.outstanding.remove(**id).is_some())
                     .count();
                 shared.context.progress.files.fetch_add(done as u64, Ordering::Relaxed);
             }
-            SinkMessage::Actions(actions) => lock(&shared.books.reports).peer_acts(actions),
-            SinkMessage::Digests(digests) => lock(&shared.books.reports).peer_digests(digests),
+            SinkMessage::Actions(actions) => lock(&shared.records.reports).peer_acts(actions),
+            SinkMessage::Digests(digests) => lock(&shared.records.reports).peer_digests(digests),
             SinkMessage::Resend { id, offset } => {
-                if !shared.books.wanted.is_announced(id) {
-                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                if !shared.records.wanted.is_announced(id) {
+                    return Err(broken(receiver, "it requested a block that does not exist"));
                 }
                 // In place or failed meanwhile: its last messages can pass each other.
-                let Some(file) = shared.books.outstanding.get(id).filter(|file| !file.has_failed())
+                let Some(file) =
+                    shared.records.outstanding.get(id).filter(|file| !file.has_failed())
                 else {
                     continue;
                 };
@@ -80,25 +81,27 @@ pub(super) fn follow_sink(
                     }
                 };
                 let Some(job) = job else {
-                    return Err(broken(receiver, "it asks for a block that does not exist"));
+                    return Err(broken(receiver, "it requested a block that does not exist"));
                 };
                 let _ = jobs.send(job);
             }
             SinkMessage::Failed { id, path, reason } => {
-                if let Some(file) = id.and_then(|id| shared.books.outstanding.remove(id)) {
+                if let Some(file) = id.and_then(|id| shared.records.outstanding.remove(id)) {
                     file.fail();
                 }
-                lock(&shared.books.reports).fail(path.to_string(), reason);
+                lock(&shared.records.reports).fail(path.to_string(), reason);
             }
             SinkMessage::Wanted { before, held } => {
                 for Held { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
-                    if let Some(file) = shared.books.outstanding.remove(*id) {
+                    if let Some(file) = shared.records.outstanding.remove(*id) {
                         shared.context.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
                         shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                if !shared.context.asks || !shared.books.wanted.say(before, held) {
-                    return Err(broken(receiver, "it decides on files that it must not"));
+                if !shared.context.wanted_first
+                    || !shared.records.wanted.note_decisions(before, held)
+                {
+                    return Err(broken(receiver, "its decisions are out of sequence"));
                 }
             }
             SinkMessage::Limit { rate_bps } => shared.context.progress.set_limit(rate_bps),
@@ -115,22 +118,22 @@ pub(super) fn follow_sink(
 }
 
 /// Counts the progress in a message.
-fn watch(shared: &Shared<'_>, message: &SinkMessage) {
-    shared.context.watchdog.hear(message);
+fn watch(shared: &SourceShared<'_>, message: &SinkMessage) {
+    shared.context.watchdog.note_message(message);
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// The error of a copy without progress for too long; `acked` bytes have arrived.
     fn stalled(&self, acked: u64) -> Option<EngineError> {
         let working =
-            self.meters.reading.is_running() || self.books.walking.load(Ordering::Relaxed);
+            self.meters.reading.is_running() || self.records.walking.load(Ordering::Relaxed);
         let time = self.context.watchdog.stalled(acked, working)?;
-        let waits_for = if self.context.asks && self.books.wanted.is_awaited() {
+        let waits_for = if self.context.wanted_first && self.records.wanted.is_awaited() {
             WaitsFor::Wanted
         } else if self.meters.sending.is_running() {
             WaitsFor::TakeData
         } else {
-            WaitsFor::Confirm(self.books.outstanding.count())
+            WaitsFor::Confirm(self.records.outstanding.count())
         };
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
@@ -142,7 +145,7 @@ fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
 
 /// Sends signs of life, controls the streams, and ends the copy on `stop`.
 pub(super) fn tick(
-    shared: &Shared<'_>,
+    shared: &SourceShared<'_>,
     mut controller: StreamController<'_>,
     over: &AtomicBool,
     stop: &AtomicBool,
@@ -159,15 +162,15 @@ pub(super) fn tick(
         }
         if shown.elapsed() >= ALIVE_INTERVAL {
             shown = Instant::now();
-            let [mut read, send, seal] = gauge.look();
-            if shared.books.walking.load(Ordering::Relaxed) {
+            let [mut read, send, seal] = gauge.sample();
+            if shared.records.walking.load(Ordering::Relaxed) {
                 read = Some(read.unwrap_or(0.0).max(WALK_SHARE));
             }
             let stages = StageTimes { read, send, seal, ..StageTimes::default() };
             shared.context.progress.source_is(stages);
-            let told = shared.context.control.send(&SourceMessage::Alive { stages });
+            let sent = shared.context.control.send(&SourceMessage::Alive { stages });
             if !over.load(Ordering::Relaxed) {
-                shared.context.cancel.check(told);
+                shared.context.cancel.check(sent);
             }
         }
         if let Some(error) = shared.stalled(controller.tick()) {

@@ -19,7 +19,7 @@ impl<S: WalkSink> Walk<'_, S> {
     /// Announces `names`, paths relative to the directory `base`. A directory in the list is
     /// announced without its contents, unless the copy is recursive.
     pub(super) fn listed(&mut self, base: &Path, names: &[PathBuf]) -> Result<()> {
-        let (top, top_metadata) = match self.tree.look(base, true) {
+        let (top, top_metadata) = match self.tree.lookup(base, true) {
             Ok((handle, metadata)) if metadata.kind == FileKind::Directory => (handle, metadata),
             Ok(_) => return self.sink.failed(base, "it is not a directory"),
             Err(error) => return self.sink.failed(base, &format!("cannot open it: {error}")),
@@ -59,7 +59,7 @@ impl<S: WalkSink> Walk<'_, S> {
                 self.sink.skipped(&path, RESERVED_CHILD)?;
                 continue;
             }
-            let (handle, metadata) = match self.place.look(&path, !self.options.tree.keep_links) {
+            let (handle, metadata) = match self.place.lookup(&path, !self.options.tree.keep_links) {
                 Ok(found) => found,
                 Err(error) => {
                     self.sink.failed(&path, &format!("cannot open it: {error}"))?;
@@ -94,7 +94,7 @@ impl<S: WalkSink> Walk<'_, S> {
                 continue;
             }
             let path = base.join(dir);
-            match self.place.look(&path, true) {
+            match self.place.lookup(&path, true) {
                 Ok((handle, metadata)) if metadata.kind == FileKind::Directory => {
                     announced.insert(dir.to_owned());
                     let found = FoundPath { path: &path, name: dir, handle, metadata };
@@ -103,12 +103,12 @@ impl<S: WalkSink> Walk<'_, S> {
                 Err(error) if error.raw_os_error() == Some(LOOP) => {
                     self.sink.failed(
                         &base.join(name),
-                        "what is above it is a link, and -l keeps links",
+                        "a directory above it is a symbolic link, and links are kept",
                     )?;
                     return Ok(false);
                 }
                 Ok(_) => {
-                    self.sink.failed(&base.join(name), "what is above it is not a directory")?;
+                    self.sink.failed(&base.join(name), "a part of its path is not a directory")?;
                     return Ok(false);
                 }
                 Err(error) => {

@@ -20,8 +20,8 @@ mod shared;
 mod steer;
 mod walk;
 
-pub(crate) use alone::{forget, look, read};
-pub use feed::{Feed, Pour};
+pub(crate) use alone::{forget, read, sample_source};
+pub use feed::{Feed, StreamReader};
 pub use listed::read_names;
 pub use plan::{SourcePlan, SourceRoot};
 pub(super) use run::{SourceTerms, run};

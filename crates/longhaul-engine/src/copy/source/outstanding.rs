@@ -64,7 +64,7 @@ impl Outstanding {
 #[derive(Default)]
 pub(super) struct Wanted {
     state: Mutex<Decided>,
-    said: Condvar,
+    decided: Condvar,
 }
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Wanted {
 
     /// Notes the sink's decisions on the entries below `before`; false if one of them is on an entry
     /// that is not announced or was decided before, or if they are too many.
-    pub(super) fn say(&self, before: u64, held: Vec<Held>) -> bool {
+    pub(super) fn note_decisions(&self, before: u64, held: Vec<Held>) -> bool {
         let mut state = lock(&self.state);
         let decided = state.before..before;
         let spans = |held: &Held| held.blocks.as_ref().map_or(0, Vec::len);
@@ -107,7 +107,7 @@ impl Wanted {
         }
         state.before = before;
         state.held.extend(held.into_iter().map(|held| (held.id, held.blocks)));
-        self.said.notify_all();
+        self.decided.notify_all();
         true
     }
 
@@ -118,12 +118,16 @@ impl Wanted {
 
     /// Waits until all of `files` are decided, and returns those of which anything is wanted;
     /// `None` when the copy is over.
-    pub(super) fn decide(&self, files: Vec<Arc<SourceFile>>) -> Option<Vec<Arc<SourceFile>>> {
+    pub(super) fn await_decisions(
+        &self,
+        files: Vec<Arc<SourceFile>>,
+    ) -> Option<Vec<Arc<SourceFile>>> {
         let last = files.last().map_or(0, |file| file.id);
         let open = |state: &mut Decided| !state.closed && last >= state.before;
         let mut state = lock(&self.state);
         state.awaited = true;
-        let mut state = self.said.wait_while(state, open).unwrap_or_else(PoisonError::into_inner);
+        let mut state =
+            self.decided.wait_while(state, open).unwrap_or_else(PoisonError::into_inner);
         state.awaited = false;
         if state.closed {
             return None;
@@ -149,7 +153,7 @@ impl Wanted {
     /// Ends every wait: the copy is over.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
-        self.said.notify_all();
+        self.decided.notify_all();
     }
 }
 
@@ -166,12 +170,12 @@ mod tests {
         let wanted = Wanted::default();
         wanted.announced(5);
         assert!(wanted.is_announced(4) && !wanted.is_announced(5));
-        assert!(wanted.say(2, vec![held(0, 1), held(1, 1)]));
-        assert!(!wanted.say(1, vec![]), "taken back");
-        assert!(!wanted.say(4, vec![held(1, 1)]), "decided before");
-        assert!(!wanted.say(4, vec![held(4, 1)]), "not decided by this message");
-        assert!(!wanted.say(6, vec![]), "not announced");
-        assert!(!wanted.say(5, vec![held(3, SPANS_LIMIT)]), "too many");
+        assert!(wanted.note_decisions(2, vec![held(0, 1), held(1, 1)]));
+        assert!(!wanted.note_decisions(1, vec![]), "taken back");
+        assert!(!wanted.note_decisions(4, vec![held(1, 1)]), "decided before");
+        assert!(!wanted.note_decisions(4, vec![held(4, 1)]), "not decided by this message");
+        assert!(!wanted.note_decisions(6, vec![]), "not announced");
+        assert!(!wanted.note_decisions(5, vec![held(3, SPANS_LIMIT)]), "too many");
     }
 
     #[test]
@@ -179,9 +183,12 @@ mod tests {
         let wanted = Wanted::default();
         wanted.announced(2000);
         for id in 0..1000 {
-            assert!(wanted.say(2 * id + 2, vec![held(2 * id, 1000), held(2 * id + 1, 10_000)]));
+            assert!(
+                wanted
+                    .note_decisions(2 * id + 2, vec![held(2 * id, 1000), held(2 * id + 1, 10_000)])
+            );
             let file = Arc::new(SourceFile::zero(2 * id + 1, 100 << 20, 1 << 20));
-            assert_eq!(wanted.decide(vec![file]).map(|files| files.len()), Some(1));
+            assert_eq!(wanted.await_decisions(vec![file]).map(|files| files.len()), Some(1));
         }
     }
 }

@@ -22,16 +22,16 @@ const OPEN_LEVELS: usize = 64;
 
 /// The directory from which the files of one root are opened.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct SourcePlace {
     tree: Tree,
     /// Bytes at the front of a path that lead to the root.
     skip: usize,
 }
 
-impl Place {
+impl SourcePlace {
     /// For paths as `tree` reads them.
     pub(super) fn of(tree: &Tree) -> Self {
-        Place { tree: tree.clone(), skip: 0 }
+        SourcePlace { tree: tree.clone(), skip: 0 }
     }
 
     /// For paths that begin with `root`, which `dir` is; no link is followed beneath it.
@@ -40,12 +40,12 @@ impl Place {
     /// There are no descriptors left.
     pub(super) fn beneath(dir: &OwnedFd, root: &Path) -> io::Result<Self> {
         let tree = Tree::from_dir(dir.try_clone()?).without_links();
-        Ok(Place { tree, skip: root.join("").as_os_str().len() })
+        Ok(SourcePlace { tree, skip: root.join("").as_os_str().len() })
     }
 
     /// A handle on `path` and its metadata.
-    pub(super) fn look(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
-        self.tree.look(self.relative(path), follow)
+    pub(super) fn lookup(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
+        self.tree.lookup(self.relative(path), follow)
     }
 
     /// Opens a regular file to be read through the page cache.
@@ -106,7 +106,7 @@ impl Above {
             None => {
                 let (handle, metadata) = reopen()?;
                 if metadata.identity != level.identity {
-                    return Err(io::Error::other("the directory above it was exchanged"));
+                    return Err(io::Error::other("a directory above it was replaced"));
                 }
                 handle
             }
@@ -116,7 +116,7 @@ impl Above {
 }
 
 /// A handle on `name` in the directory `dir`, or on the link that it is, and its metadata.
-pub(super) fn look_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
+pub(super) fn lookup_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty())?;
     let metadata = Metadata::of(&fstat(&fd)?);

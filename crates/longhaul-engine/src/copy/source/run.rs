@@ -17,14 +17,14 @@ use super::carry::{read_blocks, send_blocks};
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
 use super::plan::{SourcePlan, SourceRoot};
-use super::shared::{Books, Context, Filled, Meters, READERS, Shared};
+use super::shared::{Filled, READERS, SourceContext, SourceMeters, SourceRecords, SourceShared};
 use super::steer::{Pacemaker, SteeredStreams, StreamController};
 use crate::copy::cancel::Cancel;
 use crate::copy::channels::Channels;
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
 use crate::copy::pool::pools;
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, patience};
@@ -54,7 +54,7 @@ pub(in crate::copy) struct SourceOutcome {
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct SourceTerms {
     /// The sink decides on each file before it is read.
-    pub(in crate::copy) asks: bool,
+    pub(in crate::copy) wanted_first: bool,
     /// The copy's key, by which a target within the source is noticed.
     pub(in crate::copy) key: Option<CopyKey>,
 }
@@ -65,7 +65,7 @@ pub(in crate::copy) fn run(
     plan: &SourcePlan,
     terms: SourceTerms,
     options: &CopyOptions,
-    progress: &Progress,
+    progress: &CopyProgress,
     stop: &AtomicBool,
 ) -> Result<SourceOutcome> {
     let start = Instant::now();
@@ -83,7 +83,7 @@ pub(in crate::copy) fn run(
         }
     });
     progress.begin();
-    let context = Context {
+    let context = SourceContext {
         control: link.sender,
         cancel: cancel.clone(),
         watchdog: Watchdog::new(patience(options)),
@@ -91,18 +91,18 @@ pub(in crate::copy) fn run(
         disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
-        asks: terms.asks,
+        wanted_first: terms.wanted_first,
         key: terms.key,
         identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
-        dials: link.streams.dials(),
+        opens_connections: link.streams.opens_connections(),
         feed: plan.roots.iter().find_map(|root| match root {
             SourceRoot::Feed(feed) => Some(feed.clone()),
             _ => None,
         }),
     };
-    let books = Books::new(outstanding, wanted);
-    let (meters, steered) = (Meters::default(), SteeredStreams::default());
-    let shared = Shared { context, books, meters, steered };
+    let records = SourceRecords::new(outstanding, wanted);
+    let (meters, steered) = (SourceMeters::default(), SteeredStreams::default());
+    let shared = SourceShared { context, records, meters, steered };
     let mut receiver = link.receiver;
     let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
 
@@ -117,7 +117,7 @@ pub(in crate::copy) fn run(
     let end = shared.meters.cpu.report(elapsed, shared.context.disk.direct_bytes());
     let path = shared.steered.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
-    let reports = std::mem::take(&mut *lock(&shared.books.reports));
+    let reports = std::mem::take(&mut *lock(&shared.records.reports));
     match report {
         Some(sink) => {
             // For a client that is the sink; one that has left knows enough.
@@ -128,7 +128,7 @@ pub(in crate::copy) fn run(
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Runs all stages to the end, and returns the report of the sink and the TCP state of the
     /// connections.
     fn carry(
@@ -161,7 +161,7 @@ impl Shared<'_> {
             let send = move |stream: u32, socket: TcpStream| {
                 // Options that the kernel refuses cost only speed.
                 let _ = socket_options(options).apply(&socket);
-                self.steered.add(&socket, self.context.dials);
+                self.steered.add(&socket, self.context.opens_connections);
                 let sender = streams.sender(stream, socket, options.protection);
                 let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
                 scope.spawn(move || {
@@ -170,7 +170,7 @@ impl Shared<'_> {
                 });
             };
             let first = streams.first();
-            let had = first.len() as u32;
+            let opened = first.len() as u32;
             for (stream, socket) in first {
                 send(stream, socket);
             }
@@ -178,7 +178,7 @@ impl Shared<'_> {
             drop((job_queue, filled));
             let more = scope.spawn(move || {
                 let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                streams.more(had, &self.context.cancel, over, || self.steered.wanted(), send);
+                streams.more(opened, &self.context.cancel, over, || self.steered.wanted(), send);
             });
             let controller = StreamController::new(self, options);
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));
@@ -201,12 +201,12 @@ impl Shared<'_> {
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Waits until every stage has ended, and ends those that wait for a sink that has reported the
     /// end and takes no more.
     fn await_stages(&self) {
         let deadline = Instant::now() + LAST_WORDS.min(self.context.watchdog.patience());
-        while self.books.running.load(Ordering::Relaxed) > 0 {
+        while self.records.running.load(Ordering::Relaxed) > 0 {
             if Instant::now() >= deadline {
                 self.context.cancel.release();
                 return;

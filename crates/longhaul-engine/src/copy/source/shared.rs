@@ -16,7 +16,7 @@ use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
 use crate::copy::pool::{PoolBuffer, Pools};
-use crate::copy::progress::Progress;
+use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::tree::wire_path;
 use crate::copy::watchdog::Watchdog;
@@ -34,7 +34,7 @@ pub(super) enum Job {
     /// Read small files whole, one after the other into one block.
     Pack(Vec<Arc<SourceFile>>),
     /// Read a stream to its end.
-    Pour(Arc<SourceFile>),
+    Stream(Arc<SourceFile>),
 }
 
 /// A buffer that is ready to be sent.
@@ -51,36 +51,36 @@ pub(super) enum FilledContent {
 }
 
 /// The state that the threads of a source share.
-pub(super) struct Shared<'a> {
-    pub(super) context: Context<'a>,
-    pub(super) books: Books,
-    pub(super) meters: Meters,
+pub(super) struct SourceShared<'a> {
+    pub(super) context: SourceContext<'a>,
+    pub(super) records: SourceRecords,
+    pub(super) meters: SourceMeters,
     pub(super) steered: SteeredStreams,
 }
 
 /// The surroundings of a copy, which stay the same while it runs.
-pub(super) struct Context<'a> {
+pub(super) struct SourceContext<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,
     pub(super) watchdog: Watchdog,
     pub(super) pools: Pools,
     pub(super) disk: Disk,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a CopyProgress,
     pub(super) block_bytes: u64,
     /// True if the source waits for the decisions of the sink.
-    pub(super) asks: bool,
+    pub(super) wanted_first: bool,
     /// The key of the copy.
     pub(super) key: Option<CopyKey>,
     /// Names the source's files to a sink on this host.
     pub(super) identities: Option<HostFiles>,
     /// True if this end opens the data connections.
-    pub(super) dials: bool,
+    pub(super) opens_connections: bool,
     /// The stream that is copied, if one is.
     pub(super) feed: Option<Arc<Feed>>,
 }
 
 /// The state of the entries of a copy.
-pub(super) struct Books {
+pub(super) struct SourceRecords {
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) wanted: Arc<Wanted>,
     pub(super) reports: Mutex<FileReports>,
@@ -92,17 +92,17 @@ pub(super) struct Books {
 
 /// The times and the CPU time of the stages.
 #[derive(Default)]
-pub(super) struct Meters {
+pub(super) struct SourceMeters {
     pub(super) reading: StageClock,
     pub(super) sending: StageClock,
     pub(super) sealing: StageClock,
     pub(super) cpu: CpuMeter,
 }
 
-impl Books {
+impl SourceRecords {
     pub(super) fn new(outstanding: Arc<Outstanding>, wanted: Arc<Wanted>) -> Self {
         let (reports, walking) = (Mutex::default(), AtomicBool::new(false));
-        Books { outstanding, wanted, reports, walking, running: AtomicU32::new(0) }
+        SourceRecords { outstanding, wanted, reports, walking, running: AtomicU32::new(0) }
     }
 }
 
@@ -126,16 +126,16 @@ impl Drop for Stage<'_> {
     }
 }
 
-impl Shared<'_> {
+impl SourceShared<'_> {
     /// Counts a thread as running, before it is started.
     pub(super) fn stage(&self, role: ThreadRole) -> Stage<'_> {
-        self.books.running.fetch_add(1, Ordering::Relaxed);
-        Stage { running: &self.books.running, cpu: &self.meters.cpu, role }
+        self.records.running.fetch_add(1, Ordering::Relaxed);
+        Stage { running: &self.records.running, cpu: &self.meters.cpu, role }
     }
 
     /// Reports to the sink and the user that a path cannot be sent.
     pub(super) fn failed(&self, id: Option<u64>, path: &Path, reason: &str) -> Result<()> {
-        lock(&self.books.reports).fail(path.display().to_string(), reason.to_owned());
+        lock(&self.records.reports).fail(path.display().to_string(), reason.to_owned());
         let path = wire_path(path);
         self.context.control.send(&SourceMessage::Failed { id, path, reason: reason.to_owned() })
     }

@@ -14,7 +14,7 @@ use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
 use super::file::SourceFile;
-use super::place::{Above, Place, look_in};
+use super::place::{Above, SourcePlace, lookup_in};
 use super::plan::SourceRoot;
 use super::sampling::Sampling;
 use crate::copy::identity::HostFiles;
@@ -48,7 +48,7 @@ pub(super) struct Walk<'a, S> {
     pub(super) filters: Filters,
     capture: Capture,
     /// The directory from which the files of the present root are opened.
-    pub(super) place: Place,
+    pub(super) place: SourcePlace,
     /// The number of roots with an open directory.
     open_roots: usize,
     /// The name of the journal of this copy.
@@ -83,7 +83,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             options,
             filters: Filters::new(&options.tree.filters),
             capture: Capture::new(&options.tree),
-            place: Place::of(tree),
+            place: SourcePlace::of(tree),
             open_roots: 0,
             own_journal: None,
             identities: None,
@@ -142,7 +142,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     fn root(&mut self, path: &Path, only: bool) -> Result<()> {
         // A slash at the end follows a link, as everywhere in Unix.
         let follow = !self.options.tree.keep_links || path.as_os_str().as_bytes().ends_with(b"/");
-        let (handle, metadata) = match self.tree.look(path, follow) {
+        let (handle, metadata) = match self.tree.lookup(path, follow) {
             Ok(found) => found,
             Err(error) => return self.sink.failed(path, &format!("cannot open it: {error}")),
         };
@@ -156,7 +156,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             return self.directory(found, announced, Path::new(""));
         }
         let Some(name) = path.file_name() else {
-            return self.sink.failed(path, "it has no name of its own; add '/.' for its contents");
+            return self.sink.failed(
+                path,
+                "the path ends without a name; add '/.' to copy the \
+                contents",
+            );
         };
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
@@ -166,13 +170,18 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// The directory from which the files of the root at `path` are opened; `handle` is on the
     /// root.
-    pub(super) fn place_of(&mut self, path: &Path, handle: &OwnedFd, metadata: &Metadata) -> Place {
+    pub(super) fn place_of(
+        &mut self,
+        path: &Path,
+        handle: &OwnedFd,
+        metadata: &Metadata,
+    ) -> SourcePlace {
         let is_dir = metadata.kind == FileKind::Directory;
         if !is_dir || !self.options.tree.keep_links || self.open_roots >= OPEN_ROOTS {
-            return Place::of(self.tree);
+            return SourcePlace::of(self.tree);
         }
         self.open_roots += 1;
-        Place::beneath(handle, path).unwrap_or_else(|_| Place::of(self.tree))
+        SourcePlace::beneath(handle, path).unwrap_or_else(|_| SourcePlace::of(self.tree))
     }
 
     pub(super) fn visit(&mut self, found: FoundPath<'_>) -> Result<()> {
@@ -254,7 +263,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                 self.sink.skipped(&path, RESERVED_CHILD)?;
                 continue;
             }
-            match self.look(&path, &child) {
+            match self.lookup(&path, &child) {
                 Ok((handle, metadata)) => {
                     self.visit(FoundPath { path: &path, name: &name, handle, metadata })?;
                 }
@@ -266,16 +275,16 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// A handle on `child` of the present directory, which is at `path`, and its metadata. A link is
     /// followed unless links are kept.
-    fn look(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
+    fn lookup(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
         if path.as_os_str().len() >= PATH_MAX {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
         }
         let (tree, place) = (self.tree, &self.place);
         let follow = !self.options.tree.keep_links;
         let dir = path.parent().unwrap_or(Path::new(""));
-        let found = look_in(self.above.present(|| place.look(dir, follow))?, child)?;
+        let found = lookup_in(self.above.present(|| place.lookup(dir, follow))?, child)?;
         match found.1.kind {
-            FileKind::Symlink if follow => tree.look(path, true),
+            FileKind::Symlink if follow => tree.lookup(path, true),
             _ => Ok(found),
         }
     }
@@ -396,10 +405,10 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 }
 
-const OWN_TARGET: &str = "it is the target of this copy, or holds it";
-pub(super) const RESERVED_CHILD: &str = "it is a file of longhaul's own";
-const RESERVED_ROOT: &str = "it is a file of longhaul's own; rename it to copy it";
-const NEEDS_RECURSIVE: &str = "it is a directory; use -r to copy directories";
+const OWN_TARGET: &str = "it is the target of this copy, or contains the target";
+pub(super) const RESERVED_CHILD: &str = "it is one of longhaul's own files";
+const RESERVED_ROOT: &str = "it is one of longhaul's own files; rename it to copy it";
+const NEEDS_RECURSIVE: &str = "it is a directory, and the copy is not recursive";
 
 impl SourceRoot {
     /// Returns whether `path` means the contents of a directory: `.`, `dir/.`, `..`.

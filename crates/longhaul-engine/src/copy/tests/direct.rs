@@ -125,8 +125,8 @@ fn what_is_in_the_cache_is_taken_from_there() {
     fs::write(&path, &data).unwrap();
     let file = fs::File::open(&path).unwrap();
     // Before Linux 6.5 nobody can tell.
-    let told = longhaul_sys::file::cached_bytes(&file, 0, data.len() as u64).is_ok();
-    let expected = Bytes::new(if told { 0 } else { data.len() as u64 });
+    let countable = longhaul_sys::file::cached_bytes(&file, 0, data.len() as u64).is_ok();
+    let expected = Bytes::new(if countable { 0 } else { data.len() as u64 });
     let result = world.push(&["f"], "there", &with(DirectIo::Auto)).unwrap();
     assert_eq!(result.source.end.direct_bytes, expected);
     assert_eq!(result.sink.end.direct_bytes, Bytes::new(data.len() as u64));

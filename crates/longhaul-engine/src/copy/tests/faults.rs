@@ -61,7 +61,7 @@ fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
 }
 
 /// Begins to fetch `name` slowly and stops after `time`.
-pub(super) fn broken_off(world: &World, name: &str, time: Duration, options: &CopyOptions) {
+pub(super) fn interrupt_copy(world: &World, name: &str, time: Duration, options: &CopyOptions) {
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::spawn({
         let stop = stop.clone();
@@ -80,7 +80,7 @@ fn a_copy_goes_on_with_the_blocks_that_it_had() {
     let data = bytes((24 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
     let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
     assert!(!world.near("data").exists());
     assert_eq!(names(&world.near("")).len(), 2, "the file so far, and the journal");
     let result = world.pull(&["data"], "data", &options()).unwrap();
@@ -99,7 +99,7 @@ fn a_copy_goes_on_with_blocks_of_another_size() {
     let rate_bps = Some("100M".parse().unwrap());
     for block in [1 << 20, 4 << 20] {
         let slow = CopyOptions { rate_bps, ..of(block) };
-        broken_off(&world, "data", Duration::from_millis(1200), &slow);
+        interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
     }
     let result = world.pull(&["data"], "data", &of(768 << 10)).unwrap();
     let resumed = result.summary.resumed_bytes;
@@ -113,11 +113,11 @@ fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
     let world = World::new();
     let data = bytes((24 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
-    let mut asked = options();
-    asked.tree.digests = true;
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..asked.clone() };
-    broken_off(&world, "data", Duration::from_millis(1200), &slow);
-    let result = world.pull(&["data"], "data", &asked).unwrap();
+    let mut requested = options();
+    requested.tree.digests = true;
+    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..requested.clone() };
+    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    let result = world.pull(&["data"], "data", &requested).unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(1));
     assert_eq!(result.digests.len(), 1, "{:?}", result.failures);
     assert_eq!(result.digests[0].blake3, blake3::hash(&data).to_string());
@@ -128,7 +128,7 @@ fn a_source_that_changed_is_copied_anew() {
     let world = World::new();
     fs::write(world.far("data"), bytes(24 << 20)).unwrap();
     let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
     // The same size and time of modification: only the change time tells.
     let before = fs::metadata(world.far("data")).unwrap();
     let file = fs::File::options().write(true).open(world.far("data")).unwrap();
@@ -151,7 +151,7 @@ fn a_target_that_was_touched_is_not_taken_for_done() {
     fs::write(world.far("t/zz"), bytes(24 << 20)).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    broken_off(&world, "t/.", Duration::from_millis(1500), &slow);
+    interrupt_copy(&world, "t/.", Duration::from_millis(1500), &slow);
     let there = |i: usize| world.near("t").join(format!("{i:03}"));
     assert!(there(0).exists() && there(1).exists() && there(2).exists());
     fs::write(there(0), "another").unwrap();
@@ -173,12 +173,12 @@ fn the_same_copy_twice_at_once_is_refused() {
     fs::write(world.far("data"), bytes(24 << 20)).unwrap();
     let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
     std::thread::scope(|scope| {
-        scope.spawn(|| broken_off(&world, "data", Duration::from_millis(1000), &slow));
+        scope.spawn(|| interrupt_copy(&world, "data", Duration::from_millis(1000), &slow));
         std::thread::sleep(Duration::from_millis(400));
         let stop = AtomicBool::new(true);
         let second = world.pull_until(&["data"], "data", &options(), &stop);
         let Err(EngineError::Refused { reason, .. }) = second else { panic!("{second:?}") };
-        assert!(reason.contains("under way"), "{reason}");
+        assert!(reason.contains("already running"), "{reason}");
     });
 }
 
@@ -244,18 +244,18 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
     assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
     receiver.set_timeout(Some(Duration::from_secs(10))).unwrap();
     says(&sender);
-    let mut heard = Vec::new();
+    let mut messages = Vec::new();
     while let Ok(message) = receiver.receive() {
-        heard.push(message);
+        messages.push(message);
     }
     drop(socket);
-    heard
+    messages
 }
 
 /// Waits until the far side holds nothing but `expected`: a server that has said its last word
 /// still puts its things in order.
 #[track_caller]
-pub(super) fn settles(world: &World, expected: &[&str]) {
+pub(super) fn wait_for_files(world: &World, expected: &[&str]) {
     for _ in 0..100 {
         if names(&world.far("")) == expected {
             return;
@@ -289,12 +289,12 @@ fn a_hostile_source_is_shown_out() {
         ("a hole of many blocks", vec![holes(vec![(1, u64::MAX)])]),
         ("an empty hole", vec![holes(vec![(1, 0)])]),
     ] {
-        let heard = hostile(&world, |sender| {
+        let messages = hostile(&world, |sender| {
             sender.send(&SourceMessage::Entries(entries.clone())).unwrap();
         });
-        let ended = matches!(heard.last(), Some(SinkMessage::Abort { again: false, .. }));
-        assert!(ended, "{what}: {heard:?}");
-        settles(&world, &[]);
+        let ended = matches!(messages.last(), Some(SinkMessage::Abort { again: false, .. }));
+        assert!(ended, "{what}: {messages:?}");
+        wait_for_files(&world, &[]);
     }
     let outside: Vec<_> = names(world.far("").parent().unwrap());
     assert_eq!(outside, ["config", "far", "near"]);
@@ -303,13 +303,13 @@ fn a_hostile_source_is_shown_out() {
 #[test]
 fn a_file_of_any_size_costs_no_memory() {
     let world = World::new();
-    let heard = hostile(&world, |sender| {
+    let messages = hostile(&world, |sender| {
         let huge = Entry { holes: Some(vec![(0, 1)]), ..entry(0, "f", u64::MAX) };
         sender.send(&SourceMessage::Entries(vec![huge])).unwrap();
         sender.send(&SourceMessage::End { entries: 1 }).unwrap();
         sender.send(&SourceMessage::Abort { again: false }).unwrap();
     });
-    assert!(matches!(heard.last(), Some(SinkMessage::Abort { .. })), "{heard:?}");
+    assert!(matches!(messages.last(), Some(SinkMessage::Abort { .. })), "{messages:?}");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn noise_on_every_channel_ends_its_session_alone() {
     }
     fs::write(world.near("good"), "good").unwrap();
     assert_eq!(world.push(&["good"], ".", &options()).unwrap().summary.files, 1);
-    settles(&world, &["good"]);
+    wait_for_files(&world, &["good"]);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_copy_that_goes_on_is_read_back_whole() {
     fs::write(world.far("data"), &data).unwrap();
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
     let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..read_back.clone() };
-    broken_off(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
     let result = world.pull(&["data"], "data", &read_back).unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(1) && result.failures.is_empty());
     assert!(fs::read(world.near("data")).unwrap() == data);

@@ -15,7 +15,7 @@ use longhaul_core::units::Bytes;
 
 use super::resume::{journal_has, stopped_at, wait_for};
 use super::{World, bytes, names, options};
-use crate::copy::Progress;
+use crate::copy::CopyProgress;
 use crate::copy::sink::{slow_at, spoil_at};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -37,7 +37,7 @@ fn same(world: &World, name: &str) -> bool {
 }
 
 /// Fetches `data` and stops once half of its `mib` MiB have been written.
-fn stopped_at_half(world: &World, mib: u64, progress: &Progress) -> Result<CopyResult> {
+fn stopped_at_half(world: &World, mib: u64, progress: &CopyProgress) -> Result<CopyResult> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -46,7 +46,7 @@ fn stopped_at_half(world: &World, mib: u64, progress: &Progress) -> Result<CopyR
             }
             stop.store(true, Ordering::Relaxed);
         });
-        world.pull_seen(&["data"], "data", &options(), (progress, &stop))
+        world.pull_with_progress(&["data"], "data", &options(), (progress, &stop))
     })
 }
 
@@ -54,7 +54,7 @@ fn stopped_at_half(world: &World, mib: u64, progress: &Progress) -> Result<CopyR
 fn a_fast_copy_that_is_interrupted_resumes_with_what_it_has_written() {
     let world = World::new();
     large(&world.far("data"), 256);
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let outcome = stopped_at_half(&world, 256, &progress);
     assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
     let (written, kept) = (progress.moved(), progress.kept());
@@ -70,7 +70,7 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
     let relay = Relay::new(world.port, u64::MAX);
     world.enter_by(relay.port);
     large(&world.near("data"), 512);
-    let (progress, stop) = (Progress::default(), AtomicBool::new(false));
+    let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
     let options = CopyOptions { streams: Some(2), ..options() };
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -79,7 +79,7 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        let outcome = world.push_seen(&["data"], "data", &options, (&progress, &stop));
+        let outcome = world.push_with_progress(&["data"], "data", &options, (&progress, &stop));
         assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
     });
     world.push(&["data"], "data", &options).unwrap();
@@ -96,7 +96,7 @@ fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
     fs::create_dir(world.far(dir)).unwrap();
     slow_at(Path::new(dir), Duration::from_millis(1500));
     large(&world.near("data"), 64);
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -106,7 +106,7 @@ fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
             stop.store(true, Ordering::Relaxed);
         });
         let target = format!("{dir}/data");
-        let outcome = world.push_seen(&["data"], &target, &options(), (&progress, &stop));
+        let outcome = world.push_with_progress(&["data"], &target, &options(), (&progress, &stop));
         assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
     });
     let result = world.push(&["data"], &format!("{dir}/data"), &options()).unwrap();
@@ -192,7 +192,7 @@ fn a_copy_with_a_lost_connection_sends_every_byte_about_once() {
 }
 
 /// Fetches `name` slowly and stops once the journal of the copy has an extent.
-fn broken_off(world: &World, name: &str, options: &CopyOptions) {
+fn interrupt_copy(world: &World, name: &str, options: &CopyOptions) {
     let dir = match name.strip_suffix("/.") {
         Some(dir) => world.near(dir),
         None => world.near(""),
@@ -211,7 +211,7 @@ fn bytes_that_were_not_verified_are_not_reused_by_a_verified_copy() {
     ] {
         let world = World::new();
         large(&world.far("data"), 24);
-        broken_off(&world, "data", &with(first));
+        interrupt_copy(&world, "data", &with(first));
         let result = world.pull(&["data"], "data", &with(second)).unwrap();
         let reused = result.summary.resumed_bytes > Bytes::new(0);
         assert_eq!(reused, reuses, "{first:?} {second:?}");
@@ -257,7 +257,7 @@ fn a_directory_with_a_new_name_is_resumed_under_that_name() {
     fs::create_dir(world.far("t")).unwrap();
     large(&world.far("t/z"), 24);
     let again = || world.pull(&["t"], "t", &options());
-    broken_off(&world, "t", &options());
+    interrupt_copy(&world, "t", &options());
     assert!(world.near("t").is_dir());
     let result = again().unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{:?}", result.summary);
@@ -277,7 +277,7 @@ fn a_new_temporary_file_replaces_none_that_is_resumed() {
     let name = |end: &str| format!("t/{}{end}", "x".repeat(210));
     fs::write(world.far(&name("1")), bytes(1_200_000)).unwrap();
     large(&world.far(&name("2")), 24);
-    broken_off(&world, "t/.", &options());
+    interrupt_copy(&world, "t/.", &options());
     // The entries get other numbers, and the first file is copied again.
     fs::write(world.far(&name("0")), "new").unwrap();
     fs::write(world.far(&name("1")), bytes(1_300_000)).unwrap();
@@ -316,7 +316,7 @@ fn reused_bytes_are_read_back_from_the_disk() {
     let world = World::new();
     large(&world.far("data"), 24);
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
-    broken_off(&world, "data", &read_back);
+    interrupt_copy(&world, "data", &read_back);
     // The first byte, which is reused, changes after it was compared with the journal.
     spoil_at(&world.near(""));
     let result = world.pull(&["data"], "data", &read_back).unwrap();
@@ -330,7 +330,7 @@ fn reading_reused_bytes_again_is_progress() {
     let world = World::new();
     large(&world.far("data"), 24);
     let patient = CopyOptions { give_up_ms: Some(1000), ..options() };
-    broken_off(&world, "data", &patient);
+    interrupt_copy(&world, "data", &patient);
     slow_at(&world.near(""), Duration::from_millis(700));
     let result = world.pull(&["data"], "data", &patient).unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(3), "{:?}", result.summary);

@@ -23,12 +23,12 @@ use longhaul_core::units::{Bytes, MinFree};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{
-    CopySecret, FarFiles, Landing, Lifeline, Progress, SourcePlan, SourceRoot, Tree, pull, push,
-    serve,
+    CopyProgress, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot, Tree,
+    pull, push, serve,
 };
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::serve::{ClientLimits, Host, Listener, Services};
+use crate::serve::{ClientLimits, Listener, ServerKeys, Services};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Rights,
     ServedSession, Session, connect,
@@ -77,7 +77,7 @@ impl World {
         let identity = Identity::load_or_create(&config).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
-        let host = Arc::new(Host {
+        let host = Arc::new(ServerKeys {
             identity: Identity::load_or_create(&config).unwrap(),
             authorised: AuthorisedKeys::load(&config, identity.public()).unwrap(),
         });
@@ -118,11 +118,11 @@ impl World {
     }
 
     /// Runs `copy` over a line to the server that is not made again once it breaks.
-    fn over_line<T>(&self, copy: impl FnOnce(Lifeline<'_>) -> T) -> T {
+    fn over_line<T>(&self, copy: impl FnOnce(Reconnect<'_>) -> T) -> T {
         let mut connect = || Ok(self.session());
         let secret = CopySecret::load_or_create(&self.config);
         let lost = &|_: &EngineError| ();
-        copy(Lifeline { connect: &mut connect, give_up: Duration::ZERO, lost, secret: &secret })
+        copy(Reconnect { connect: &mut connect, give_up: Duration::ZERO, lost, secret: &secret })
     }
 
     pub(super) fn session(&self) -> Session {
@@ -152,15 +152,15 @@ impl World {
         options: &CopyOptions,
         stop: &AtomicBool,
     ) -> Result<CopyResult> {
-        self.push_seen(sources, target, options, (&Progress::default(), stop))
+        self.push_with_progress(sources, target, options, (&CopyProgress::default(), stop))
     }
 
-    pub(super) fn push_seen(
+    pub(super) fn push_with_progress(
         &self,
         sources: &[&str],
         target: &str,
         options: &CopyOptions,
-        (progress, stop): (&Progress, &AtomicBool),
+        (progress, stop): (&CopyProgress, &AtomicBool),
     ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
@@ -183,22 +183,22 @@ impl World {
         options: &CopyOptions,
         stop: &AtomicBool,
     ) -> Result<CopyResult> {
-        self.pull_seen(sources, target, options, (&Progress::default(), stop))
+        self.pull_with_progress(sources, target, options, (&CopyProgress::default(), stop))
     }
 
-    pub(super) fn pull_seen(
+    pub(super) fn pull_with_progress(
         &self,
         sources: &[&str],
         target: &str,
         options: &CopyOptions,
-        (progress, stop): (&Progress, &AtomicBool),
+        (progress, stop): (&CopyProgress, &AtomicBool),
     ) -> Result<CopyResult> {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
         // As the command is given it: the slash of "t/." is no part of a target's name.
         let target = self.near(target.trim_end_matches("/."));
         self.over_line(|line| {
-            let files = FarFiles { paths: &sources, names: None };
-            pull(line, files, Landing::Path(&target), options, progress, stop)
+            let files = RemoteFiles { paths: &sources, names: None };
+            pull(line, files, FetchTarget::Path(&target), options, progress, stop)
         })
     }
 }
@@ -364,7 +364,7 @@ fn memory_ends_need_no_disk() {
         roots: vec![SourceRoot::Zero(Bytes::new((7 << 20) + 1))],
     };
     let stop = AtomicBool::new(false);
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let null = Path::new("/dev/null");
     let result =
         world.over_line(|line| push(line, &plan, null, &options(), &progress, &stop)).unwrap();
@@ -373,7 +373,7 @@ fn memory_ends_need_no_disk() {
     assert!(!result.summary.durable, "nothing was kept");
     let zeros = Path::new("zeros");
     world
-        .over_line(|line| push(line, &plan, zeros, &options(), &Progress::default(), &stop))
+        .over_line(|line| push(line, &plan, zeros, &options(), &CopyProgress::default(), &stop))
         .unwrap();
     assert!(fs::read(world.far("zeros")).unwrap() == vec![0; (7 << 20) + 1]);
 }
@@ -392,7 +392,7 @@ fn an_interrupted_copy_leaves_no_final_name() {
             stop.store(true, Ordering::Relaxed);
         }
     });
-    let progress = Progress::default();
+    let progress = CopyProgress::default();
     let target = Path::new("/null-not");
     let outcome = world.over_line(|line| push(line, &plan, target, &slow, &progress, &stop));
     // 4 GiB may be more than the disk has: then it is refused as a file, with nothing left too.

@@ -49,24 +49,24 @@ fn announce(world: &World, entries: &[(&str, EntryKind)]) -> Vec<SinkMessage> {
         }
     }
     sender.send(&SourceMessage::End { entries: entries.len() as u64 }).unwrap();
-    let mut heard = Vec::new();
+    let mut messages = Vec::new();
     while let Ok(message) = receiver.receive() {
         let last = matches!(message, SinkMessage::Finished(_) | SinkMessage::Abort { .. });
-        heard.push(message);
+        messages.push(message);
         if last {
             break;
         }
     }
     drop(socket);
-    heard
+    messages
 }
 
-fn failures(heard: &[SinkMessage]) -> Vec<(Option<u64>, String)> {
+fn failures(messages: &[SinkMessage]) -> Vec<(Option<u64>, String)> {
     let failed = |message: &SinkMessage| match message {
         SinkMessage::Failed { id, reason, .. } => Some((*id, reason.clone())),
         _ => None,
     };
-    heard.iter().filter_map(failed).collect()
+    messages.iter().filter_map(failed).collect()
 }
 
 #[test]
@@ -89,17 +89,20 @@ fn reserved_names_are_refused_whatever_the_rights() {
                 ("link", symlink(name)),
                 (name, EntryKind::Fifo),
             ];
-            let heard = announce(&world, &entries);
-            let told = failures(&heard);
-            assert_eq!(told.len(), entries.len(), "{rights:?} {name}: {heard:?}");
-            assert!(told.iter().all(|(_, reason)| reason.contains("keeps such names")), "{told:?}");
-            assert!(matches!(heard.last(), Some(SinkMessage::Finished(_))), "{heard:?}");
+            let messages = announce(&world, &entries);
+            let reasons = failures(&messages);
+            assert_eq!(reasons.len(), entries.len(), "{rights:?} {name}: {messages:?}");
+            assert!(
+                reasons.iter().all(|(_, reason)| reason.contains("keeps such names")),
+                "{reasons:?}"
+            );
+            assert!(matches!(messages.last(), Some(SinkMessage::Finished(_))), "{messages:?}");
         }
-        let heard = announce(
+        let messages = announce(
             &world,
             &[("f", EntryKind::Fifo), ("g", EntryKind::HardLink { first: 0, path: path(JOURNAL) })],
         );
-        assert!(failures(&heard).iter().any(|(id, _)| *id == Some(1)), "{heard:?}");
+        assert!(failures(&messages).iter().any(|(id, _)| *id == Some(1)), "{messages:?}");
         let _ = fs::remove_file(world.far("f"));
     }
     assert_eq!(names(&world.far("")), [TEMPORARY, "sub"]);
@@ -162,13 +165,16 @@ fn a_hard_link_leads_to_an_entry_of_its_session() {
     fs::write(world.far("victim"), "secret").unwrap();
     let link = |first, to| ("link", EntryKind::HardLink { first, path: path(to) });
     for (first, to) in [(0, "victim"), (0, "./f"), (1, "link"), (7, "f"), (0, "d/../f")] {
-        let heard = announce(&world, &[("f", EntryKind::Fifo), link(first, to)]);
-        assert!(matches!(heard.last(), Some(SinkMessage::Abort { .. })), "{first} {to}: {heard:?}");
+        let messages = announce(&world, &[("f", EntryKind::Fifo), link(first, to)]);
+        assert!(
+            matches!(messages.last(), Some(SinkMessage::Abort { .. })),
+            "{first} {to}: {messages:?}"
+        );
     }
-    let heard = announce(&world, &[("d", EntryKind::Directory), link(0, "d")]);
-    assert!(matches!(heard.last(), Some(SinkMessage::Abort { .. })), "{heard:?}");
-    let heard = announce(&world, &[("f", EntryKind::Fifo), link(0, "f")]);
-    assert!(failures(&heard).is_empty(), "{heard:?}");
+    let messages = announce(&world, &[("d", EntryKind::Directory), link(0, "d")]);
+    assert!(matches!(messages.last(), Some(SinkMessage::Abort { .. })), "{messages:?}");
+    let messages = announce(&world, &[("f", EntryKind::Fifo), link(0, "f")]);
+    assert!(failures(&messages).is_empty(), "{messages:?}");
     assert_eq!(names(&world.far("")), ["d", "f", "link", "victim"]);
 }
 
@@ -178,10 +184,13 @@ fn a_drop_box_takes_no_hard_link() {
     fs::write(world.far("victim"), "secret").unwrap();
     world.set_rights(Rights::WriteOnly);
     let link = |to| ("link", EntryKind::HardLink { first: 0, path: path(to) });
-    let heard = announce(&world, &[("f", EntryKind::Stream), link("f")]);
-    let told = failures(&heard);
-    assert!(matches!(&told[..], [(Some(1), reason)] if reason.contains("only files")), "{heard:?}");
-    let heard = announce(&world, &[("g", EntryKind::Stream), link("victim")]);
-    assert!(matches!(heard.last(), Some(SinkMessage::Abort { .. })), "{heard:?}");
+    let messages = announce(&world, &[("f", EntryKind::Stream), link("f")]);
+    let reasons = failures(&messages);
+    assert!(
+        matches!(&reasons[..], [(Some(1), reason)] if reason.contains("only files")),
+        "{messages:?}"
+    );
+    let messages = announce(&world, &[("g", EntryKind::Stream), link("victim")]);
+    assert!(matches!(messages.last(), Some(SinkMessage::Abort { .. })), "{messages:?}");
     assert!(!names(&world.far("")).contains(&"link".to_owned()));
 }

@@ -14,7 +14,7 @@ use longhaul_core::wire::copy::{
 };
 use longhaul_core::wire::{FilePath, PackEntry};
 
-use super::faults::{broken_off, settles};
+use super::faults::{interrupt_copy, wait_for_files};
 use super::{World, bytes, names, options};
 use crate::copy::data_connection::BlockSender;
 use crate::error::EngineError;
@@ -133,7 +133,7 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
     drop(dialer.open(0, |_| Ok(())).unwrap());
     drop(dialer.open(7, |_| Ok(())).unwrap());
     drop((sender, receiver, dialer));
-    settles(&world, &[]);
+    wait_for_files(&world, &[]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn every_change_of_the_block_size_ends_with_the_file() {
         fs::write(world.far("data"), &data).unwrap();
         let rate = format!("{}k", size * 8 / 4000);
         let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
-        broken_off(&world, "data", Duration::from_millis(1300), &slow);
+        interrupt_copy(&world, "data", Duration::from_millis(1300), &slow);
         let result = world.pull(&["data"], "data", &of(after)).unwrap();
         assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
         assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
@@ -233,7 +233,7 @@ fn a_pack_replaces_the_blocks_that_were_there() {
     let last = second.end();
     let SinkMessage::Finished(report) = last else { panic!("{last:?}") };
     assert_eq!((report.files, report.resumed_bytes), (1, Bytes::new(0)));
-    settles(&world, &["f"]);
+    wait_for_files(&world, &["f"]);
     assert!(fs::read(world.far("f")).unwrap() == data);
 }
 
@@ -255,7 +255,7 @@ fn blocks_that_cannot_be_of_any_file_end_the_session() {
     source.blocks.send_pack(&[PackEntry { file: 9, length: 5 }], &mut [1; 5]).unwrap();
     hostile(source, "a pack of a file that is never announced");
 
-    settles(&world, &[]);
+    wait_for_files(&world, &[]);
     let mut source = Speaker::new(&world, 8192);
     source.announce(EntryKind::Stream);
     for block in [0, 1, 5] {

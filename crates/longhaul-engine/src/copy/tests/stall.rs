@@ -43,7 +43,7 @@ fn hold<S: Serialize + Sync, H: DeserializeOwned>(
     assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
     receiver.set_timeout(Some(LIMIT)).unwrap();
     let (over, start) = (AtomicBool::new(false), Instant::now());
-    let heard = std::thread::scope(|scope| {
+    let messages = std::thread::scope(|scope| {
         for message in first {
             sender.send(message).unwrap();
         }
@@ -53,18 +53,18 @@ fn hold<S: Serialize + Sync, H: DeserializeOwned>(
                 std::thread::sleep(Duration::from_millis(50));
             }
         });
-        let mut heard = Vec::new();
+        let mut messages = Vec::new();
         while start.elapsed() < LIMIT
             && let Ok(message) = receiver.receive::<H>()
         {
-            heard.push(message);
+            messages.push(message);
         }
         over.store(true, Ordering::Relaxed);
-        heard
+        messages
     });
     assert!(start.elapsed() < LIMIT, "the session was not ended");
     drop(socket);
-    heard
+    messages
 }
 
 fn receive(key: u128) -> CopyRequest {
@@ -76,8 +76,8 @@ fn alive() -> SourceMessage {
     SourceMessage::Alive { stages: StageTimes::default() }
 }
 
-fn abort_reason(heard: &[SinkMessage]) -> &str {
-    match heard.last() {
+fn abort_reason(messages: &[SinkMessage]) -> &str {
+    match messages.last() {
         Some(SinkMessage::Abort { reason, again: false, .. }) => reason,
         other => panic!("{other:?}"),
     }
@@ -94,8 +94,8 @@ fn a_source_that_sends_signs_of_life_alone_is_ended() {
         (vec![announced.clone()], "send the data of 1 file"),
         (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
     ] {
-        let heard = hold(&world, &receive(1), &first, Some(alive()));
-        let reason = abort_reason(&heard);
+        let messages = hold(&world, &receive(1), &first, Some(alive()));
+        let reason = abort_reason(&messages);
         assert!(reason.contains("no progress for") && reason.contains(waited_for), "{reason}");
     }
 }
@@ -103,8 +103,8 @@ fn a_source_that_sends_signs_of_life_alone_is_ended() {
 #[test]
 fn a_source_that_sends_nothing_is_ended() {
     let world = World::new();
-    let heard = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
-    assert!(abort_reason(&heard).contains("announce what it sends"));
+    let messages = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
+    assert!(abort_reason(&messages).contains("announce what it sends"));
 }
 
 #[test]
@@ -121,17 +121,17 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
         checked_bytes: Bytes::new(0),
         kept_bytes: Bytes::new(0),
     };
-    for (file, asks) in [("small", false), ("small", true), ("large", false)] {
+    for (file, wanted_first) in [("small", false), ("small", true), ("large", false)] {
         let request = CopyRequest::Send {
             paths: vec![FilePath::new(file).unwrap()],
-            asks,
+            asks: wanted_first,
             listed: false,
             key: None,
             options: patient(),
         };
-        let heard: Vec<SourceMessage> = hold(&world, &request, &[], Some(still()));
-        let ended = heard.contains(&SourceMessage::Abort { again: false });
-        assert!(ended, "{file} {asks}: {heard:?}");
+        let messages: Vec<SourceMessage> = hold(&world, &request, &[], Some(still()));
+        let ended = messages.contains(&SourceMessage::Abort { again: false });
+        assert!(ended, "{file} {wanted_first}: {messages:?}");
     }
 }
 
@@ -139,8 +139,8 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
 fn a_source_that_stays_after_the_end_is_ended() {
     let world = World::new();
     let end = [SourceMessage::End { entries: 0 }];
-    let heard = hold(&world, &receive(3), &end, Some(alive()));
-    assert!(matches!(heard.last(), Some(SinkMessage::Finished(_))), "{heard:?}");
+    let messages = hold(&world, &receive(3), &end, Some(alive()));
+    assert!(matches!(messages.last(), Some(SinkMessage::Finished(_))), "{messages:?}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn a_sender_whose_receiver_is_silent_stops() {
     let (sender, mut receiver, dialer) = server.session().split();
     sender.send(&TestOrder::Plan(plan.into())).unwrap();
     assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
-    let flow = dialer.open_flow(0, &crate::session::Route::default(), |_| Ok(())).unwrap();
+    let flow = dialer.open_flow(0, &crate::session::DataRoute::default(), |_| Ok(())).unwrap();
     assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Ready);
     sender.send(&TestOrder::Start).unwrap();
     let result = loop {

@@ -13,7 +13,7 @@ const WORDS: usize = (WINDOW / WORD_BITS) as usize;
 
 /// Accounts for every number of a flow: received, duplicate, late or missing.
 #[derive(Debug)]
-pub(crate) struct Account {
+pub(crate) struct SequenceTracker {
     /// The highest number seen or announced by an end mark, plus one.
     next: u64,
     /// One bit per number of the last [`REACH`] numbers below `next`: set if it was received.
@@ -24,9 +24,9 @@ pub(crate) struct Account {
     transit_ns: Option<i64>,
 }
 
-impl Account {
+impl SequenceTracker {
     pub(crate) fn new() -> Self {
-        Account {
+        SequenceTracker {
             next: 0,
             seen: vec![0; WORDS].into(),
             counts: UdpCounts::default(),
@@ -121,8 +121,8 @@ fn bit(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn after(numbers: impl IntoIterator<Item = u64>) -> Account {
-        let mut account = Account::new();
+    fn after(numbers: impl IntoIterator<Item = u64>) -> SequenceTracker {
+        let mut account = SequenceTracker::new();
         numbers.into_iter().for_each(|number| {
             account.take(number);
         });
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn jitter_is_that_of_the_rfc() {
-        let mut account = Account::new();
+        let mut account = SequenceTracker::new();
         // Transit times of 100, 116 and 100 units on clocks that differ: differences of 16.
         for (sent, received) in [(0, 1_000_100), (1000, 1_001_116), (2000, 1_002_100)] {
             account.arrival(sent * 1000, received * 1000);

@@ -15,7 +15,7 @@ mod flow;
 mod receive;
 mod send;
 
-pub(crate) use account::Account;
+pub(crate) use account::SequenceTracker;
 pub(super) use flow::{UdpFlow, receive_buffer_bytes};
 pub(super) use receive::{BUFFER_BYTES as USER_BUFFER_BYTES, receive};
 pub(super) use send::send;

@@ -11,7 +11,7 @@ use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::udp;
 
 use super::UdpFlow;
-use super::account::Account;
+use super::account::SequenceTracker;
 use crate::test::mover::Slot;
 
 /// The largest merged datagram.
@@ -83,7 +83,7 @@ pub(in crate::test) fn receive(
 /// Takes what was received apart and accounts for it.
 struct Intake {
     tag: u64,
-    account: Account,
+    account: SequenceTracker,
     /// Payload that counts.
     bytes: u64,
     /// The kernel's drop counter as last seen.
@@ -104,7 +104,7 @@ impl Intake {
     fn new(tag: u64) -> Self {
         Intake {
             tag,
-            account: Account::new(),
+            account: SequenceTracker::new(),
             bytes: 0,
             drops: 0,
             most_merged: 1,
@@ -113,7 +113,7 @@ impl Intake {
         }
     }
 
-    fn take(&mut self, data: &[u8], received: &udp::Received, now_ns: u64) -> Took {
+    fn take(&mut self, data: &[u8], received: &udp::UdpBatch, now_ns: u64) -> Took {
         let before = self.bytes;
         let mut end = false;
         let mut sent_ns = None;
@@ -173,8 +173,8 @@ mod tests {
         bytes
     }
 
-    fn received(bytes: &[u8], segment_bytes: usize, drops: Option<u32>) -> udp::Received {
-        udp::Received { bytes: bytes.len(), segment_bytes, drops }
+    fn received(bytes: &[u8], segment_bytes: usize, drops: Option<u32>) -> udp::UdpBatch {
+        udp::UdpBatch { bytes: bytes.len(), segment_bytes, drops }
     }
 
     #[test]

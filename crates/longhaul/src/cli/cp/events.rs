@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::{COPY_SCHEMA, CopyResult};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_engine::copy::Progress;
+use longhaul_engine::copy::CopyProgress;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Starts to print `progress`.
-    pub(super) fn start(progress: Arc<Progress>, printer: Printer) -> Self {
+    pub(super) fn start(progress: Arc<CopyProgress>, printer: Printer) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let over = over.clone();
@@ -88,7 +88,7 @@ impl Events {
     }
 }
 
-fn print_progress(progress: &Progress, printer: Printer, over: &AtomicBool) {
+fn print_progress(progress: &CopyProgress, printer: Printer, over: &AtomicBool) {
     let start = Instant::now();
     let (mut printed, mut before) = (start, Bytes::new(0));
     loop {

@@ -4,7 +4,7 @@
 use anyhow::{Context, anyhow};
 use longhaul_engine::serve::Reach;
 use longhaul_engine::{EngineError, Result as EngineResult};
-use longhaul_sys::confine::{Account, confine_files, hide_memory, keep_capabilities};
+use longhaul_sys::confine::{UserAccount, confine_files, hide_memory, keep_capabilities};
 use rustix::thread::CapabilitySet;
 
 use crate::exit::{self, Coded};
@@ -49,9 +49,9 @@ impl ConfineArgs {
     ///
     /// # Errors
     /// There is none, or this process is not root's.
-    pub(super) fn account(&self) -> Result<Option<Account>, Coded> {
+    pub(super) fn account(&self) -> Result<Option<UserAccount>, Coded> {
         let Some(user) = &self.user else { return Ok(None) };
-        let account = Account::find(user)
+        let account = UserAccount::find(user)
             .map_err(|error| Coded::new(exit::USAGE, anyhow!("--user {user}: {error}")))?;
         if !rustix::process::geteuid().is_root() {
             let reason =
@@ -65,7 +65,7 @@ impl ConfineArgs {
     ///
     /// # Errors
     /// The kernel refuses; the process must end.
-    pub(super) fn become_user(&self, account: Option<&Account>) -> Result<(), Coded> {
+    pub(super) fn become_user(&self, account: Option<&UserAccount>) -> Result<(), Coded> {
         let coded = |error| Coded::new(exit::HOST, error);
         if let (Some(account), Some(user)) = (account, &self.user) {
             let became = account.assume().with_context(|| format!("cannot run as '{user}'"));

@@ -9,7 +9,7 @@ use longhaul_engine::Result as EngineResult;
 use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::diagnose;
 use longhaul_engine::path;
-use longhaul_engine::serve::{Event, Host, Services, is_out_of_reach};
+use longhaul_engine::serve::{ServeEvent, ServerKeys, Services, is_out_of_reach};
 use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
 use longhaul_engine::test;
 
@@ -29,7 +29,7 @@ pub(super) struct Offer {
     pub(super) no_third_party: bool,
     pub(super) tiers: Tiers,
     /// The identity of this server, also as a client of another.
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<ServerKeys>,
     /// The directory with `known_hosts`.
     pub(super) config: ConfigDir,
     /// Only authorised keys may run tests.
@@ -115,16 +115,16 @@ impl Services for Offer {
         }
     }
 
-    fn log(&self, event: Event) {
+    fn log(&self, event: ServeEvent) {
         // The administrator who changed the list reads standard error, even with a log file.
         match &event {
-            Event::KeysRead { keys, ended, out_of_reach } => {
+            ServeEvent::KeysRead { keys, ended, out_of_reach } => {
                 print_message(format_args!(
                     "reloaded authorized_keys: {keys} keys, {ended} sessions end"
                 ));
                 out_of_reach.iter().for_each(|root| print_message(out_of_reach_words(root)));
             }
-            Event::KeysKept { error } => print_message(format_args!(
+            ServeEvent::KeysKept { error } => print_message(format_args!(
                 "ERROR: cannot reload authorized_keys; the previous keys remain in force: {}",
                 failure_text(error)
             )),

@@ -57,7 +57,7 @@ const BURST: f64 = 1.3;
 
 /// The state of all connections at one time.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sample {
+pub(super) struct ConnectionsSample {
     /// Time since the start of the copy.
     pub(super) at: Duration,
     /// Bytes that the receiver acknowledged, of all connections.
@@ -75,7 +75,7 @@ pub(super) struct Sample {
 /// The bound: a function of samples, without a clock or a socket.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
-    samples: VecDeque<Sample>,
+    samples: VecDeque<ConnectionsSample>,
     /// Recent maximum of the rate over a round trip, in bytes per second.
     trip_rate: f64,
     /// Recent maximum of the rate over a window, in bytes per second.
@@ -112,11 +112,11 @@ struct Seen {
 impl Bound {
     /// Returns the rate in bytes per second that all connections together may send at after `now`;
     /// `None` on a short path.
-    pub(super) fn next(&mut self, now: Sample) -> Option<f64> {
+    pub(super) fn next(&mut self, now: ConnectionsSample) -> Option<f64> {
         if now.least_rtt < SHORT_PATH {
             return None;
         }
-        let seen = self.see(now);
+        let seen = self.observe(now);
         let limit = if seen.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
         let congested = seen.significant && seen.congestion_loss > limit;
         match self.lowered {
@@ -141,7 +141,7 @@ impl Bound {
         self.lowered.is_some()
     }
 
-    fn see(&mut self, now: Sample) -> Seen {
+    fn observe(&mut self, now: ConnectionsSample) -> Seen {
         let window = (now.rtt * WINDOW_TRIPS).max(WINDOW_FLOOR);
         while self.samples.len() > 1 && now.at.saturating_sub(self.samples[1].at) >= window {
             self.samples.pop_front();
@@ -169,7 +169,7 @@ impl Bound {
         Seen { window, window_rate, queued, loss, congestion_loss, significant }
     }
 
-    fn lower(&mut self, now: Sample, seen: Seen) {
+    fn lower(&mut self, now: ConnectionsSample, seen: Seen) {
         // A window that a startup doubles in is behind the rate; a round trip may hold a burst.
         let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
         let factor = if seen.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
@@ -202,7 +202,7 @@ pub(super) fn is_queued(rtt: Duration, least: Duration) -> bool {
 }
 
 /// Returns the bytes per second acknowledged between two samples.
-fn rate(then: &Sample, now: &Sample) -> f64 {
+fn rate(then: &ConnectionsSample, now: &ConnectionsSample) -> f64 {
     let seconds = now.at.saturating_sub(then.at).as_secs_f64();
     if seconds > 0.0 { now.acked.saturating_sub(then.acked) as f64 / seconds } else { 0.0 }
 }
@@ -251,7 +251,7 @@ mod tests {
             let step = LOOK.as_secs_f64();
             for _ in 0..(seconds / step) as usize {
                 let rtt = TRIP + Duration::from_secs_f64(self.queue / LINK);
-                let rate = self.bound.next(Sample {
+                let rate = self.bound.next(ConnectionsSample {
                     at: self.at,
                     acked: self.acked as u64,
                     retransmitted: self.retransmitted as u64,
@@ -336,7 +336,8 @@ mod tests {
     #[test]
     fn a_short_path_is_not_bounded() {
         let least_rtt = Duration::from_micros(100);
-        let sample = Sample { rtt: least_rtt, least_rtt, ..Sample::default() };
+        let sample =
+            ConnectionsSample { rtt: least_rtt, least_rtt, ..ConnectionsSample::default() };
         assert_eq!(Bound::default().next(sample), None);
     }
 }

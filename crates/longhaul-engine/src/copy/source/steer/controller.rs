@@ -12,7 +12,7 @@ use super::bound::is_queued;
 use super::nice::NicePacer;
 use super::policy::{Decision, StreamPolicy, WORTH, WindowStats};
 use super::steered::rate_of;
-use crate::copy::source::shared::Shared;
+use crate::copy::source::shared::SourceShared;
 
 /// Round trips after which a change has its effect.
 const SETTLING_TRIPS: u32 = 8;
@@ -32,7 +32,7 @@ struct Reading {
 
 /// Controls the streams of a copy; called every tick.
 pub(in crate::copy::source) struct StreamController<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SourceShared<'a>,
     policy: StreamPolicy,
     /// With `--nice`.
     nice_pacer: Option<NicePacer>,
@@ -49,7 +49,10 @@ pub(in crate::copy::source) struct StreamController<'a> {
 }
 
 impl<'a> StreamController<'a> {
-    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>, options: &CopyOptions) -> Self {
+    pub(in crate::copy::source) fn new(
+        shared: &'a SourceShared<'a>,
+        options: &CopyOptions,
+    ) -> Self {
         let nice = options.nice;
         let policy = StreamPolicy::new(options.streams, nice);
         shared.steered.want(policy.wanted());
@@ -73,7 +76,7 @@ impl<'a> StreamController<'a> {
     /// Measures the connections and applies decisions. Returns a number that changes with the
     /// acknowledged bytes.
     pub(in crate::copy::source) fn tick(&mut self) -> u64 {
-        let infos = self.shared.steered.look();
+        let infos = self.shared.steered.tcp_infos();
         if !infos.is_empty() {
             self.steer(&infos);
         }
@@ -81,7 +84,7 @@ impl<'a> StreamController<'a> {
     }
 
     fn steer(&mut self, infos: &[TcpInfo]) {
-        self.tell_feed(infos);
+        self.update_feed(infos);
         let limit = self.shared.context.progress.limit();
         if self.nice_pacer.is_some() {
             self.yield_to_others(infos, limit);
@@ -134,15 +137,15 @@ impl<'a> StreamController<'a> {
         }
         if let Decision::Add { to, .. } = decision {
             steered.want(to);
-            if !self.shared.context.dials {
-                let told = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
-                self.shared.context.cancel.check(told);
+            if !self.shared.context.opens_connections {
+                let sent = self.shared.context.control.send(&SourceMessage::Streams { wanted: to });
+                self.shared.context.cancel.check(sent);
             }
         }
     }
 
     /// Tells the stream the BDP: it keeps as many bytes for retransmission.
-    fn tell_feed(&mut self, infos: &[TcpInfo]) {
+    fn update_feed(&mut self, infos: &[TcpInfo]) {
         let Some(feed) = &self.shared.context.feed else { return };
         let acked = infos.iter().map(|info| info.acked_bytes).sum();
         let now = Instant::now();

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use longhaul_core::units::Rate;
 use longhaul_sys::tcp::TcpInfo;
 
-use super::bound::{Bound, Sample};
+use super::bound::{Bound, ConnectionsSample};
 use super::steered::rate_of;
-use crate::copy::source::shared::Shared;
+use crate::copy::source::shared::SourceShared;
 
 /// Time between two looks at the connections: half a round trip within these limits.
 const LEAST_LOOK: Duration = Duration::from_millis(4);
@@ -18,7 +18,7 @@ const FIRST_WINDOW: u64 = 10;
 
 /// Paces all connections together at the [`Bound`] and the user's limit.
 pub(in crate::copy::source) struct Pacemaker<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a SourceShared<'a>,
     bound: Bound,
     start: Instant,
     /// The rate in force and the number of connections that share it.
@@ -26,7 +26,7 @@ pub(in crate::copy::source) struct Pacemaker<'a> {
 }
 
 impl<'a> Pacemaker<'a> {
-    pub(in crate::copy::source) fn new(shared: &'a Shared<'a>) -> Self {
+    pub(in crate::copy::source) fn new(shared: &'a SourceShared<'a>) -> Self {
         Pacemaker { shared, bound: Bound::default(), start: Instant::now(), paced: None }
     }
 
@@ -40,7 +40,7 @@ impl<'a> Pacemaker<'a> {
     /// Paces the connections; returns the time until the next look.
     fn pace(&mut self) -> Duration {
         let steered = &self.shared.steered;
-        let infos = steered.look();
+        let infos = steered.tcp_infos();
         let sample = sample(&infos, self.start.elapsed());
         let was_lowered = self.bound.is_lowered();
         let bound = sample.and_then(|sample| self.bound.next(sample)).map(rate_of);
@@ -71,9 +71,9 @@ impl<'a> Pacemaker<'a> {
 }
 
 /// Sums up `infos`; `None` before the first round trip.
-fn sample(infos: &[TcpInfo], at: Duration) -> Option<Sample> {
+fn sample(infos: &[TcpInfo], at: Duration) -> Option<ConnectionsSample> {
     let sum = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).sum();
-    Some(Sample {
+    Some(ConnectionsSample {
         at,
         acked: sum(|info| info.acked_bytes),
         retransmitted: sum(|info| info.retransmitted_bytes),

@@ -115,11 +115,11 @@ pub(super) struct StreamPolicy {
 
 impl StreamPolicy {
     /// A policy that keeps to `streams` connections if they are given, and to the congestion control
-    /// that there is if it `keeps` it.
-    pub(super) fn new(streams: Option<u32>, keeps: bool) -> Self {
+    /// that there is if it `fixed` it.
+    pub(super) fn new(streams: Option<u32>, fixed: bool) -> Self {
         StreamPolicy {
             free: streams.is_none(),
-            congestion_free: !keeps,
+            congestion_free: !fixed,
             wanted: streams.unwrap_or(FIRST_STREAMS),
             before: None,
         }
@@ -157,7 +157,7 @@ impl StreamPolicy {
         if seen.growing || !(seen.limited >= LIMITED || path_has_room) {
             return Decision::Keep;
         }
-        if let Some(reason) = self.why_stop(&seen) {
+        if let Some(reason) = self.stop_reason(&seen) {
             self.free = false;
             return Decision::Stop { streams: seen.streams, reason };
         }
@@ -166,7 +166,7 @@ impl StreamPolicy {
         Decision::Add { from: seen.streams, to: self.wanted, rate: seen.rate }
     }
 
-    fn why_stop(&self, seen: &WindowStats) -> Option<StopReason> {
+    fn stop_reason(&self, seen: &WindowStats) -> Option<StopReason> {
         if let Some(before) = &self.before {
             if seen.rate < WORTH * before.rate {
                 let (rate, fewer) = (seen.rate, before.streams);
@@ -279,10 +279,10 @@ mod tests {
 
         let clean = WindowStats { loss: 2e-5, ..seen(4, 1.0) };
         let idle = WindowStats { sending: 0.2, ..lossy(4, 1.0) };
-        for (seen, congestion, keeps) in
+        for (seen, congestion, fixed) in
             [(clean, "cubic", false), (lossy(4, 1.0), "bbr", false), (lossy(4, 1.0), "lp", true)]
         {
-            let decision = StreamPolicy::new(None, keeps).decide(seen, None, congestion);
+            let decision = StreamPolicy::new(None, fixed).decide(seen, None, congestion);
             assert_eq!(decision, Decision::Add { from: 4, to: 8, rate: 1.0 }, "{congestion}");
         }
         let decision = StreamPolicy::new(None, false).decide(idle, None, "cubic");

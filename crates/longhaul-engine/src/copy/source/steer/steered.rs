@@ -30,8 +30,8 @@ struct Connection {
 }
 
 impl SteeredStreams {
-    /// Adds a connection, which this end has opened if it `dials`.
-    pub(in crate::copy::source) fn add(&self, socket: &TcpStream, dials: bool) {
+    /// Adds a connection, which this end has opened if it `opens_connections`.
+    pub(in crate::copy::source) fn add(&self, socket: &TcpStream, opens_connections: bool) {
         let congestion = lock(&self.chosen).clone();
         if congestion.is_some() {
             let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
@@ -49,7 +49,7 @@ impl SteeredStreams {
                 ),
             });
         }
-        let address = if dials { socket.peer_addr() } else { socket.local_addr() };
+        let address = if opens_connections { socket.peer_addr() } else { socket.local_addr() };
         // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
         let connection = socket.try_clone().map(|socket| Connection { socket, address });
@@ -66,7 +66,7 @@ impl SteeredStreams {
     }
 
     /// The present TCP state of the connections.
-    pub(super) fn look(&self) -> Vec<TcpInfo> {
+    pub(super) fn tcp_infos(&self) -> Vec<TcpInfo> {
         lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
     }
 
@@ -185,13 +185,13 @@ mod tests {
             bytes: Bytes::new(bytes),
         };
         // The kernel counts each SYN as a byte (RFC 9293).
-        let told = steered.report(&[]).addresses;
-        assert_eq!(told, [of("127.0.0.1", 2, 1002), of("127.0.0.2", 1, 5001)]);
+        let reported = steered.report(&[]).addresses;
+        assert_eq!(reported, [of("127.0.0.1", 2, 1002), of("127.0.0.2", 1, 5001)]);
         let seen = served.report(&[]).addresses;
-        let addresses = |told: &[AddressReport]| -> Vec<_> {
-            told.iter().map(|over| (over.address, over.streams)).collect()
+        let addresses = |reported: &[AddressReport]| -> Vec<_> {
+            reported.iter().map(|over| (over.address, over.streams)).collect()
         };
-        assert_eq!(addresses(&seen), addresses(&told), "both ends name the server's addresses");
+        assert_eq!(addresses(&seen), addresses(&reported), "both ends name the server's addresses");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::serve::Event;
+use longhaul_engine::serve::ServeEvent;
 
 /// The time between two records of the number of suppressed lines.
 const SUMMARY: Duration = Duration::from_secs(10);
@@ -37,16 +37,16 @@ struct Bucket {
 }
 
 impl Kind {
-    pub(super) fn of(event: &Event) -> Self {
+    pub(super) fn of(event: &ServeEvent) -> Self {
         match event {
-            Event::Dropped { .. } | Event::NoHandshake { .. } | Event::KeyDenied { .. } => {
-                Kind::Unknown
-            }
-            Event::Ended(report) if report.client.authorised => Kind::Authorised,
-            Event::Ended(report) if !report.began => Kind::Refused,
-            Event::Began(start) if start.client.authorised => Kind::Authorised,
-            Event::Began(_) | Event::Ended(_) => Kind::Anonymous,
-            Event::KeysRead { .. } | Event::KeysKept { .. } => Kind::Authorised,
+            ServeEvent::Dropped { .. }
+            | ServeEvent::NoHandshake { .. }
+            | ServeEvent::KeyDenied { .. } => Kind::Unknown,
+            ServeEvent::Ended(report) if report.client.authorised => Kind::Authorised,
+            ServeEvent::Ended(report) if !report.began => Kind::Refused,
+            ServeEvent::Began(start) if start.client.authorised => Kind::Authorised,
+            ServeEvent::Began(_) | ServeEvent::Ended(_) => Kind::Anonymous,
+            ServeEvent::KeysRead { .. } | ServeEvent::KeysKept { .. } => Kind::Authorised,
         }
     }
 

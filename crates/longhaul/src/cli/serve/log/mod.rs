@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use longhaul_core::result::{AuditEvent, AuditRecord};
-use longhaul_engine::serve::Event;
+use longhaul_engine::serve::ServeEvent;
 
 use self::flood::Flood;
 pub(super) use self::record::out_of_reach_words;
@@ -142,7 +142,7 @@ impl Opened {
 
 impl Log {
     /// Records `event`, unless its kind exceeds its rate. Never blocks.
-    pub(super) fn record(&self, event: Event) {
+    pub(super) fn record(&self, event: ServeEvent) {
         if self.flood.admit(flood::Kind::of(&event), Instant::now()) {
             self.put(record::of(event));
         }

@@ -10,8 +10,8 @@ use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 use longhaul_core::text::{escape, escape_name};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
-use longhaul_engine::serve::{Client, DropReason, Event, SessionReport, SessionStart};
-use longhaul_engine::session::{Operation, Work};
+use longhaul_engine::serve::{Client, DropReason, ServeEvent, SessionReport, SessionStart};
+use longhaul_engine::session::{Operation, SessionWork};
 use longhaul_engine::{EngineError, Result};
 
 use crate::output::{failure_text, lapse_text};
@@ -20,32 +20,32 @@ use crate::output::{failure_text, lapse_text};
 const TEXT_LIMIT: usize = 1024;
 
 /// Returns the record of `event`, with the present time.
-pub(super) fn of(event: Event) -> AuditRecord {
+pub(super) fn of(event: ServeEvent) -> AuditRecord {
     match event {
-        Event::Dropped { address, reason } => AuditRecord {
+        ServeEvent::Dropped { address, reason } => AuditRecord {
             address: address.map(|address| address.to_string()),
             error: Some(words(reason).into_owned()),
             ..record(AuditEvent::Dropped)
         },
-        Event::NoHandshake { address, error } => AuditRecord {
+        ServeEvent::NoHandshake { address, error } => AuditRecord {
             address: address.map(|address| address.to_string()),
             error: Some(text(&failure_text(&error))),
             ..record(AuditEvent::Handshake)
         },
-        Event::Began(start) => began(start),
-        Event::Ended(report) => ended(*report),
-        Event::KeysRead { keys, ended, out_of_reach } => AuditRecord {
+        ServeEvent::Began(start) => began(start),
+        ServeEvent::Ended(report) => ended(*report),
+        ServeEvent::KeysRead { keys, ended, out_of_reach } => AuditRecord {
             count: Some(keys as u64),
             error: keys_error(ended, &out_of_reach),
             ..record(AuditEvent::Keys)
         },
-        Event::KeyDenied { fingerprint, address, lapse } => AuditRecord {
+        ServeEvent::KeyDenied { fingerprint, address, lapse } => AuditRecord {
             address: Some(address.to_string()),
             key: Some(fingerprint),
             error: Some(lapse_text(lapse).to_owned()),
             ..record(AuditEvent::KeyDenied)
         },
-        Event::KeysKept { error } => {
+        ServeEvent::KeysKept { error } => {
             AuditRecord { error: Some(text(&failure_text(&error))), ..record(AuditEvent::KeysKept) }
         }
     }
@@ -121,7 +121,7 @@ fn ended(report: SessionReport) -> AuditRecord {
     if began { with_work(common, &work) } else { common }
 }
 
-fn with_work(record: AuditRecord, work: &Work) -> AuditRecord {
+fn with_work(record: AuditRecord, work: &SessionWork) -> AuditRecord {
     let moved = work.bytes.get().saturating_sub(work.resumed.get());
     let paths = work.paths.iter().map(|path| clip(&escape_name(path.as_os_str().as_bytes())));
     AuditRecord {
@@ -142,7 +142,7 @@ fn with_work(record: AuditRecord, work: &Work) -> AuditRecord {
     }
 }
 
-fn result(outcome: &Result<()>, work: &Work) -> &'static str {
+fn result(outcome: &Result<()>, work: &SessionWork) -> &'static str {
     match outcome {
         Ok(()) if work.cut.is_some() => "failed",
         Ok(()) if work.failures > 0 => "partial",
@@ -155,7 +155,7 @@ fn result(outcome: &Result<()>, work: &Work) -> &'static str {
     }
 }
 
-fn error(outcome: &Result<()>, work: &Work) -> Option<String> {
+fn error(outcome: &Result<()>, work: &SessionWork) -> Option<String> {
     match outcome {
         Ok(()) => work.cut.as_deref().map(text),
         // The reason that the client received.
@@ -234,10 +234,17 @@ mod tests {
         }
     }
 
-    fn report(outcome: Result<()>, work: Work, began: bool) -> Event {
+    fn report(outcome: Result<()>, work: SessionWork, began: bool) -> ServeEvent {
         let (client, duration) = (client(), Duration::from_secs(2));
         let service = Some(Service::Copy);
-        Event::Ended(Box::new(SessionReport { client, service, began, duration, work, outcome }))
+        ServeEvent::Ended(Box::new(SessionReport {
+            client,
+            service,
+            began,
+            duration,
+            work,
+            outcome,
+        }))
     }
 
     fn failed() -> EngineError {
@@ -247,34 +254,34 @@ mod tests {
 
     /// Returns each kind of event with hostile texts. The match makes a missing kind a compile
     /// error.
-    fn events() -> Vec<Event> {
-        let kind = |event: &Event| match event {
-            Event::Dropped { .. } => 0,
-            Event::NoHandshake { .. } => 1,
-            Event::Began(_) => 2,
-            Event::Ended(_) => 3,
-            Event::KeysRead { .. } => 4,
-            Event::KeysKept { .. } => 5,
-            Event::KeyDenied { .. } => 6,
+    fn events() -> Vec<ServeEvent> {
+        let kind = |event: &ServeEvent| match event {
+            ServeEvent::Dropped { .. } => 0,
+            ServeEvent::NoHandshake { .. } => 1,
+            ServeEvent::Began(_) => 2,
+            ServeEvent::Ended(_) => 3,
+            ServeEvent::KeysRead { .. } => 4,
+            ServeEvent::KeysKept { .. } => 5,
+            ServeEvent::KeyDenied { .. } => 6,
         };
-        let work = Work {
+        let work = SessionWork {
             operation: Some(Operation::Put),
             paths: vec![HOSTILE.into()],
             other: Some(HOSTILE.to_owned()),
             cut: Some(HOSTILE.to_owned()),
-            ..Work::default()
+            ..SessionWork::default()
         };
         let address = Some("[2001:db8::1]:5".parse().unwrap());
         let waited = Duration::ZERO;
         let events = vec![
-            Event::Dropped { address, reason: DropReason::Penalty(Duration::from_secs(60)) },
-            Event::NoHandshake { address, error: failed() },
-            Event::Began(SessionStart { client: client(), service: Service::Test, waited }),
+            ServeEvent::Dropped { address, reason: DropReason::Penalty(Duration::from_secs(60)) },
+            ServeEvent::NoHandshake { address, error: failed() },
+            ServeEvent::Began(SessionStart { client: client(), service: Service::Test, waited }),
             report(Err(failed()), work.clone(), true),
             report(Ok(()), work, true),
-            Event::KeysRead { keys: 2, ended: 1, out_of_reach: vec![HOSTILE.into()] },
-            Event::KeysKept { error: failed() },
-            Event::KeyDenied {
+            ServeEvent::KeysRead { keys: 2, ended: 1, out_of_reach: vec![HOSTILE.into()] },
+            ServeEvent::KeysKept { error: failed() },
+            ServeEvent::KeyDenied {
                 fingerprint: "SHA256:x".to_owned(),
                 address: "192.0.2.7".parse().unwrap(),
                 lapse: longhaul_engine::session::Lapse::Expired,
@@ -301,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_transfer_has_its_operation_and_result() {
-        let work = Work {
+        let work = SessionWork {
             operation: Some(Operation::Put),
             paths: vec!["run17".into()],
             bytes: Bytes::new(3_000_000),
@@ -309,7 +316,7 @@ mod tests {
             files: Some(3),
             failures: 1,
             duration: Some(Duration::from_secs(2)),
-            ..Work::default()
+            ..SessionWork::default()
         };
         let line = of(report(Ok(()), work, true)).text();
         for part in [
@@ -325,7 +332,7 @@ mod tests {
             kind: longhaul_core::wire::RefusalKind::Limit,
             reason: "its queue is full".to_owned(),
         };
-        let line = of(report(Err(refused), Work::default(), false)).text();
+        let line = of(report(Err(refused), SessionWork::default(), false)).text();
         assert!(line.starts_with("refused ") && !line.contains("bytes="), "{line}");
         assert!(line.ends_with("result=refused error=\"its queue is full\""), "{line}");
         assert_eq!(clip(&"\u{e9}".repeat(2000)).chars().count(), TEXT_LIMIT + 3);

@@ -54,7 +54,7 @@ mod tests {
     use longhaul_core::doctor::{RULES, Target, UNSEEN_CASES, examine};
     use longhaul_core::result::{Measurement, TargetSource};
     use longhaul_core::units::parse_span;
-    use longhaul_sys::doctor::{Query, Source, read_facts};
+    use longhaul_sys::doctor::{FactSource, Query, read_facts};
 
     use super::*;
 
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    fn findings(source: &Source, query: &Query, target: &Target) -> Vec<Finding> {
+    fn findings(source: &FactSource, query: &Query, target: &Target) -> Vec<Finding> {
         let measured = ["memory_copy", "disk_write", "loopback_tcp"].map(|name| Measurement {
             name: name.to_owned(),
             title: name.to_owned(),
@@ -95,7 +95,7 @@ mod tests {
 
     fn recorded(recording: &str, disk: &str, target: &Target) -> Vec<Finding> {
         let query = Query { disks: vec![disk.to_owned()], ..Query::default() };
-        findings(&Source::recorded(recording.parse().unwrap()), &query, target)
+        findings(&FactSource::recorded(recording.parse().unwrap()), &query, target)
     }
 
     #[track_caller]
@@ -136,7 +136,7 @@ mod tests {
             interfaces: vec!["lo".to_owned(), "no-such-if".to_owned()],
             disks: vec![env!("CARGO_MANIFEST_DIR").to_owned(), "/no/such/directory".to_owned()],
         };
-        found.extend(findings(&Source::host(), &this_host, &target("1G", "1ms")));
+        found.extend(findings(&FactSource::host(), &this_host, &target("1G", "1ms")));
         for finding in &found {
             let Finding { title, seen, wanted, why, commands, .. } = finding;
             assert!(!title.is_empty() && !seen.is_empty(), "{finding:?}");

@@ -1,4 +1,4 @@
-//! The interface of probers: questions and answers.
+//! The interface of probers: probes and answers.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use longhaul_sys::probe::{Report, Reported};
 
 /// A packet that requests an answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Question {
+pub(super) struct ProbeSpec {
     pub(super) number: u32,
     /// The length of the packet with its IP header.
     pub(super) packet_bytes: u32,
@@ -18,10 +18,10 @@ pub(super) struct Question {
     pub(super) hop_limit: Option<u8>,
 }
 
-/// The answer or error for a question.
+/// The answer or error for a probe.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
-    /// The number of the question; `None` if the report does not contain it.
+pub(super) struct ProbeReply {
+    /// The number of the probe; `None` if the report does not contain it.
     pub(super) number: Option<u32>,
     /// The sender of the answer; `None` for this host.
     pub(super) by: Option<IpAddr>,
@@ -34,7 +34,7 @@ pub(super) struct Heard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// The packet arrived; with the peer's times of its arrival and of the answer.
-    Answer(Option<FarTimes>),
+    Answer(Option<PeerTimes>),
     /// A router reported that the hop limit was used up.
     HopLimit,
     /// The packet is too large: this many bytes would pass, or 0 if unknown.
@@ -45,22 +45,22 @@ pub(super) enum What {
 
 /// Times in ns of the peer's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FarTimes {
+pub(super) struct PeerTimes {
     pub(super) arrived_ns: u64,
     pub(super) answered_ns: u64,
 }
 
-/// A prober that sends questions and receives answers.
-pub(super) trait Ask {
-    /// Sends a question.
+/// A prober that sends probes and receives answers.
+pub(super) trait ProbeSocket {
+    /// Sends a probe.
     ///
     /// # Errors
-    /// `EMSGSIZE` if the question is larger than the interface's MTU; other errors if it cannot be
+    /// `EMSGSIZE` if the probe is larger than the interface's MTU; other errors if it cannot be
     /// sent.
-    fn ask(&mut self, question: &Question) -> io::Result<()>;
+    fn send_probe(&mut self, probe: &ProbeSpec) -> io::Result<()>;
 
     /// Returns the next answer until a deadline.
-    fn hear(&mut self, until: Instant) -> Option<Heard>;
+    fn receive_reply(&mut self, until: Instant) -> Option<ProbeReply>;
 
     /// Returns an unused number.
     fn number(&mut self) -> u32;
@@ -72,11 +72,11 @@ pub(super) trait Ask {
     fn far(&self) -> IpAddr;
 
     /// Returns the time that the peer needs between two answers.
-    fn rest(&self) -> Duration {
+    fn pause(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Returns the length of the smallest question with its IP header.
+    /// Returns the length of the smallest probe with its IP header.
     fn least_bytes(&self) -> u32;
 }
 
@@ -111,15 +111,15 @@ pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::R
     last
 }
 
-/// Converts a report about question `number`; `closed` is the meaning of a closed port.
-pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> Heard {
+/// Converts a report about probe `number`; `closed` is the meaning of a closed port.
+pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> ProbeReply {
     let what = match report.what {
         Report::HopLimit => What::HopLimit,
         Report::TooBig(bytes) => What::TooBig(bytes),
         Report::PortClosed => closed,
         Report::Prohibited | Report::Unreachable | Report::Other => What::Unreachable,
     };
-    Heard { number, by: report.by, what, at_ns: report.at_nanos }
+    ProbeReply { number, by: report.by, what, at_ns: report.at_nanos }
 }
 
 #[cfg(test)]
