@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::copy::{
-    self, CopyProgress, CopySecret, Reconnect, SourcePlan, SourceRoot, Tree,
+    self, CopyProgress, CopyRun, CopySecret, Reconnect, SourcePlan, SourceRoot, Tree,
 };
 use longhaul_engine::serve::{InProcess, Services};
 use longhaul_engine::session::ServedSession;
@@ -51,7 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Path(source)] };
     let options = CopyOptions { recursive: true, ..CopyOptions::default() };
     let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
-    let result = copy::push(line, &plan, Path::new("."), &options, &progress, &stop)?;
+    let run = CopyRun { options: &options, progress: &progress, stop: &stop };
+    let result = copy::push(line, &plan, Path::new("."), run)?;
     servers.into_iter().for_each(InProcess::finish);
     let summary = result.summary;
     println!("{} in {} files at {}", summary.bytes, summary.files, summary.throughput_bps);

@@ -37,7 +37,6 @@
 //! # Ok::<(), longhaul_engine::EngineError>(())
 //! ```
 
-mod anonymous;
 pub mod copy;
 pub mod diagnose;
 pub mod doctor;
@@ -48,11 +47,14 @@ pub mod path;
 mod quota;
 pub mod serve;
 pub mod session;
+mod session_pool;
 mod share;
 pub mod test;
 
-pub use anonymous::AnonymousPool;
 pub use error::{EngineError, EntryViolation, HandshakeRefusal, Result, WaitsFor};
+pub use session_pool::SessionPool;
 
-/// Divides time limits: fuzz targets wait for many of them.
-pub(crate) const HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };
+/// Divides the time limits that neither fuzz targets nor tests need in full length.
+pub(crate) const HASTE: u64 = if cfg!(test) { 5 } else { FUZZ_HASTE };
+/// Divides the time limits of fuzz targets, which wait for many of them.
+pub(crate) const FUZZ_HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };

@@ -74,7 +74,7 @@ fn serve(dir: &Path, confined: bool) {
     println!("{}", listener.address().port());
     let host = Arc::new(ServerKeys { identity, authorised });
     let stop = AtomicBool::new(false);
-    listener.run(host, Arc::new(Compromised), ClientLimits::default(), false, &stop);
+    listener.run(host, Arc::new(Compromised), ClientLimits::default(), &stop);
 }
 
 /// A running server, killed when dropped.

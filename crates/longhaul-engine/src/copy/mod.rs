@@ -55,7 +55,7 @@ pub use client::{
 pub use data_connection::BlockSender;
 pub(crate) use disk::DIRECT_FROM_BYTES;
 pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
-pub use progress::CopyProgress;
+pub use progress::{CopyProgress, CopyRun};
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};

@@ -4,11 +4,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{CopyLimit, StageTimes};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::verdict::slowest_stage;
 use crate::lock::lock;
+
+/// The surroundings of a copy at one end.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyRun<'a> {
+    /// The options of the copy.
+    pub options: &'a CopyOptions,
+    /// The progress, which other threads read.
+    pub progress: &'a CopyProgress,
+    /// Ends the copy when set.
+    pub stop: &'a AtomicBool,
+}
 
 /// The progress of a copy, which the engine updates and any thread can read.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use super::channels::Channels;
 use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
-use super::progress::CopyProgress;
+use super::progress::{CopyProgress, CopyRun};
 use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
@@ -157,13 +157,14 @@ struct Copied {
 fn carry(task: Task, link: Channels, progress: &CopyProgress, stop: &AtomicBool) -> Result<Copied> {
     match task {
         Task::Receive(sink, options) => {
-            let done = sink.run(link, &options, progress, stop)?;
+            let done = sink.run(link, CopyRun { options: &options, progress, stop })?;
             let source = done.source.map(|source| source.stages).unwrap_or_default();
             let limit = slowest_stage(&source, &done.report.stages);
             Ok(Copied { failures: done.reports.failures.len(), limit })
         }
         Task::Send(plan, terms, options) | Task::Forward(plan, terms, options, _) => {
-            let done = source::run(link, &plan, terms, &options, progress, stop)?;
+            let done =
+                source::run(link, &plan, terms, CopyRun { options: &options, progress, stop })?;
             let limit = slowest_stage(&done.source.stages, &done.sink.stages);
             Ok(Copied { failures: done.reports.failures.len(), limit })
         }

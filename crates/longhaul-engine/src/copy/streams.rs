@@ -55,6 +55,18 @@ pub(super) enum More {
     Accept(DataAcceptor),
 }
 
+/// The conditions under which connections are added to a copy.
+pub(super) struct Growth<'a, O, W> {
+    /// The number of connections that the copy begins with.
+    pub(super) opened: u32,
+    /// Ends all waits on the connections.
+    pub(super) cancel: &'a Cancel,
+    /// Returns whether the copy is over.
+    pub(super) over: O,
+    /// Returns the number of connections that the copy wants in all.
+    pub(super) wanted: W,
+}
+
 impl Streams {
     /// The connections numbered from 0 in `first`, and more of them as they are wanted.
     pub(super) fn new(first: Vec<TcpStream>, more: More, prepare: SocketOptions) -> Self {
@@ -135,17 +147,15 @@ impl Streams {
             .with_shared_rate(self.rate.clone())
     }
 
-    /// Hands further connections to `take` until `over`, `opened` being there. A client opens all that
-    /// are `wanted` at once, in one round trip, and no more once one has failed: the copy does with
-    /// what it has. A number that was used before is refused: its key has been used as well.
+    /// Passes further connections to `take` until the copy is over. A client opens all wanted
+    /// connections at once, in one round trip, and none after a failure. A number that was used
+    /// before is refused, because its key has been used as well.
     pub(super) fn more(
         &self,
-        opened: u32,
-        cancel: &Cancel,
-        over: impl Fn() -> bool,
-        wanted: impl Fn() -> u32,
+        growth: Growth<'_, impl Fn() -> bool, impl Fn() -> u32>,
         mut take: impl FnMut(u32, TcpStream),
     ) {
+        let Growth { opened, cancel, over, wanted } = growth;
         let mut next = opened;
         let mut used: HashSet<u32> = (0..opened).collect();
         let mut refused = false;

@@ -37,16 +37,23 @@ pub(super) fn slowest_stage(source: &StageTimes, sink: &StageTimes) -> Option<Co
     }
 }
 
+/// The reports of both ends and of the path between them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TransferReports {
+    pub(super) source: EndReport,
+    pub(super) sink: EndReport,
+    pub(super) path: CopyPathReport,
+}
+
 /// The limit of a copy. `cores` are those of the host that both ends are on, `rate_limit` is the
 /// requested rate.
 pub(super) fn limit(
     summary: &CopySummary,
-    source: &EndReport,
-    sink: &EndReport,
-    path: &CopyPathReport,
+    reports: &TransferReports,
     cores: Option<f64>,
     rate_limit: Option<Rate>,
 ) -> Option<CopyLimit> {
+    let TransferReports { source, sink, path } = reports;
     if let Some(limit) = rate_limit
         && summary.throughput_bps.bps() as f64 >= AT_THE_LIMIT * limit.bps() as f64
     {
@@ -136,14 +143,17 @@ mod tests {
             (source(0.1, 0.1, 0.99), sink(0.99, 0.1), Some(CopyLimit::Path)),
             (source(0.2, 0.1, 0.2), sink(0.2, 0.2), None),
         ] {
-            assert_eq!(limit(&summary(1), &source, &sink, &path, None, None), expected);
+            let reports = TransferReports { source, sink, path: path.clone() };
+            assert_eq!(limit(&summary(1), &reports, None, None), expected);
         }
     }
 
     #[test]
     fn a_slow_path_has_a_reason() {
-        let held = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
-        let found = |path: CopyPathReport| limit(&summary(1), &held.0, &held.1, &path, None, None);
+        let found = |path: CopyPathReport| {
+            let (source, sink) = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
+            limit(&summary(1), &TransferReports { source, sink, path }, None, None)
+        };
         let lossy = CopyPathReport { loss: 1e-4, ..CopyPathReport::default() };
         assert_eq!(found(lossy.clone()), Some(CopyLimit::Loss));
         let window = CopyPathReport { receive_window_limited: 0.7, ..lossy };
@@ -154,14 +164,15 @@ mod tests {
 
     #[test]
     fn processors_and_the_limit_asked_for_are_named() {
-        let path = CopyPathReport::default();
         let busy = |mut end: EndReport| {
             end.end.host_busy = Some(0.99);
             end
         };
         let (near, far) = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
         let limit = |near: &EndReport, far: &EndReport, cores, rate| {
-            super::limit(&summary(1), near, far, &path, cores, rate)
+            let (source, sink) = (near.clone(), far.clone());
+            let reports = TransferReports { source, sink, path: CopyPathReport::default() };
+            super::limit(&summary(1), &reports, cores, rate)
         };
         assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(CopyLimit::SourceCpu));
         assert_eq!(limit(&near, &busy(far.clone()), None, None), Some(CopyLimit::SinkCpu));

@@ -14,7 +14,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::{EndWorker, OpenedEnd};
 use super::plan::{DiagnosePlan, Openers};
-use super::steps::{LOOK, StepRunner};
+use super::steps::{CopyStep, LOOK, StepRunner};
 use crate::error::{EngineError, Result};
 
 /// The least that a step copies if the source has that much: smaller copies end during slow start.
@@ -252,18 +252,19 @@ impl Runner<'_> {
             DiagnosisStep::MemoryOne => self.steps.memory(1, &moving),
             DiagnosisStep::Memory => self.steps.memory(streams, &moving),
             DiagnosisStep::Protected => {
-                self.steps.copy(SampleContent::Memory, bytes, Some(streams), None, &moving)
+                let step = CopyStep::of(SampleContent::Memory, bytes);
+                self.steps.copy(CopyStep { streams: Some(streams), ..step }, &moving)
             }
             DiagnosisStep::ReadSend => {
                 self.forget();
-                self.steps.copy(SampleContent::Files, bytes, None, None, &moving)
+                self.steps.copy(CopyStep::of(SampleContent::Files, bytes), &moving)
             }
             DiagnosisStep::SendWrite => self.copy_to_scratch(SampleContent::Zeros, bytes, &moving),
             DiagnosisStep::Whole => {
                 self.forget();
                 match self.steps.plan.target {
                     Some(_) => self.copy_to_scratch(SampleContent::Files, bytes, &moving),
-                    None => self.steps.copy(SampleContent::Files, bytes, None, None, &moving),
+                    None => self.steps.copy(CopyStep::of(SampleContent::Files, bytes), &moving),
                 }
             }
         }
@@ -277,7 +278,8 @@ impl Runner<'_> {
     ) -> Result<StepRound> {
         let sink = self.sink.as_mut().ok_or_else(|| unseen("the sink's end"))?;
         let target = sink.fresh()?;
-        let round = self.steps.copy(content, bytes, None, Some(target), moving);
+        let step = CopyStep { target: Some(target), ..CopyStep::of(content, bytes) };
+        let round = self.steps.copy(step, moving);
         // The files are removed at once to free their space.
         sink.fresh()?;
         round

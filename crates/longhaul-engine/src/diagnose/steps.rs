@@ -16,8 +16,8 @@ use super::pace::{Opened, Pace, follow};
 use super::plan::{CopyDirection, DiagnosePlan, Openers};
 use super::write::Writing;
 use crate::copy::{
-    self, CopyProgress, CopySecret, DIRECT_FROM_BYTES, FetchTarget, Reconnect, RemoteFiles,
-    SourcePlan, SourceRoot, Tree, between, pull, push,
+    self, CopyProgress, CopyRun, CopySecret, DIRECT_FROM_BYTES, FetchTarget, Reconnect,
+    RemoteFiles, SourcePlan, SourceRoot, Tree, between, pull, push,
 };
 use crate::error::{EngineError, Result};
 use crate::session::Session;
@@ -49,6 +49,23 @@ pub(super) struct StepRunner<'a> {
     /// The bytes of the sample.
     pub(super) bytes: u64,
     pub(super) files: u64,
+}
+
+/// A copy that is a step of a diagnosis.
+pub(super) struct CopyStep {
+    pub(super) content: SampleContent,
+    pub(super) bytes: u64,
+    /// The number of connections; `None` lets the copy choose.
+    pub(super) streams: Option<u32>,
+    /// The target; `None` drops the bytes.
+    pub(super) target: Option<PathBuf>,
+}
+
+impl CopyStep {
+    /// Returns a copy of `bytes` that drops them.
+    pub(super) fn of(content: SampleContent, bytes: u64) -> Self {
+        CopyStep { content, bytes, streams: None, target: None }
+    }
 }
 
 impl StepRunner<'_> {
@@ -103,15 +120,9 @@ impl StepRunner<'_> {
         Ok(tested(result?, begun.elapsed()))
     }
 
-    /// Copies `bytes` of `content` to `target`, or drops them.
-    pub(super) fn copy(
-        &mut self,
-        content: SampleContent,
-        bytes: u64,
-        streams: Option<u32>,
-        target: Option<PathBuf>,
-        on: &(dyn Fn(Rate) + Sync),
-    ) -> Result<StepRound> {
+    /// Runs a copy, and reports its rate to `on`.
+    pub(super) fn copy(&mut self, step: CopyStep, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
+        let CopyStep { content, bytes, streams, target } = step;
         let sample = Sample { bytes: Bytes::new(bytes), files: LOOK.files, content };
         let content = match self.plan.source {
             None => SampleContent::Memory,
@@ -149,6 +160,7 @@ impl StepRunner<'_> {
     ) -> Result<CopyResult> {
         // Without a source path the bytes come from memory.
         let path = self.plan.source.clone().unwrap_or_else(|| "memory".into());
+        let run = CopyRun { options, progress, stop: enough };
         let (way, openers) = (&self.plan.way, &mut *self.openers);
         let files = RemoteFiles { paths: std::slice::from_ref(&path), names: None };
         // A step is never resumed, so its secret is random.
@@ -161,18 +173,16 @@ impl StepRunner<'_> {
                 || openers.borrow_mut().open(End::Sender, Service::Copy).inspect(|_| opened.note());
             let line = line(&mut to, &secret);
             let ends = copy::ThirdPartyEnds { source: &mut from, files, target };
-            return between(line, ends, options, progress, &|_| (), enough);
+            return between(line, ends, run, &|_| ());
         }
         let mut connect = || openers.open(way.other(), Service::Copy).inspect(|_| opened.note());
         let line = line(&mut connect, &secret);
         match way {
-            CopyDirection::Pull => {
-                pull(line, files, FetchTarget::Path(target), options, progress, enough)
-            }
+            CopyDirection::Pull => pull(line, files, FetchTarget::Path(target), run),
             _ => {
                 let roots = vec![SourceRoot::Path(path.clone())];
                 let plan = SourcePlan { tree: Tree::anywhere(), roots };
-                push(line, &plan, target, options, progress, enough)
+                push(line, &plan, target, run)
             }
         }
     }

@@ -11,7 +11,7 @@ use longhaul_core::result::{
 };
 
 use super::client::{USUAL_MTU, empty, not_by_icmp, patience};
-use super::echo::{gentle_trips, round_trips};
+use super::echo::{EchoSeries, gentle_trips, round_trips};
 use super::probe_socket::ProbeSocket;
 use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
@@ -26,24 +26,34 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const HANDSHAKES: u32 = 10;
 const HANDSHAKE_PACE: Duration = Duration::from_millis(50);
 
-/// Measures the path to `address`, which the user named `target`, without a server there; `why` is
-/// the reason. When `stop` is set, it ends early with the results so far.
+/// A host without a server.
+#[derive(Debug, Clone, Copy)]
+pub struct ServerlessHost<'a> {
+    /// Its address, with the TCP port to connect to.
+    pub address: SocketAddr,
+    /// Its name as the user wrote it.
+    pub name: &'a str,
+    /// The reason why no server is used.
+    pub why: &'a str,
+}
+
+/// Measures the path to a host without a server. When `stop` is set, it ends early with the results
+/// so far.
 ///
 /// # Errors
 /// There is no route to the host.
 pub fn run_without_server(
-    address: SocketAddr,
-    target: &str,
-    why: &str,
+    host: ServerlessHost<'_>,
     plan: &PathPlan,
     stop: &AtomicBool,
     note: impl FnMut(&str),
 ) -> Result<PathResult> {
     let begun = Instant::now();
+    let ServerlessHost { address, name, why } = host;
     let far = address.ip();
     let closed = ClosedPort::open(far)
-        .map_err(|source| EngineError::Connect { address: target.to_owned(), source })?;
-    let mut result = empty(target, far, plan);
+        .map_err(|source| EngineError::Connect { address: name.to_owned(), source })?;
+    let mut result = empty(name, far, plan);
     result.local = closed.local();
     result.alone_because = Some(why.to_owned());
     let mut client = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
@@ -149,8 +159,13 @@ impl<N: FnMut(&str)> Alone<'_, N> {
 
     fn answers(&mut self, prober: &mut impl ProbeSocket) -> bool {
         let least = prober.least_bytes();
-        let trips =
-            round_trips(prober, &[least], FIRST_TRIPS, FIRST_PACE, FIRST_PATIENCE, self.stop);
+        let series = EchoSeries {
+            sizes: &[least],
+            count: FIRST_TRIPS,
+            pace: FIRST_PACE,
+            patience: FIRST_PATIENCE,
+        };
+        let trips = round_trips(prober, series, self.stop);
         let answers = trips.iter().any(|trips| !trips.times_ms.is_empty());
         if answers {
             self.patience = patience(&trips);

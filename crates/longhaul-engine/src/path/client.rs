@@ -16,7 +16,7 @@ use longhaul_core::wire::{PathEvent, PathOrder};
 use longhaul_sys::clock;
 use longhaul_sys::probe::now_nanos;
 
-use super::echo::{Trips, gentle_trips, round_trips};
+use super::echo::{EchoSeries, Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
 use super::probe_socket::ProbeSocket;
 use super::probers::Echo;
@@ -215,7 +215,9 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     fn first_trips(&mut self) {
         let (least, pace) = (self.flow.least_bytes(), Duration::from_millis(10));
         let flow = &mut self.flow;
-        let trips = round_trips(flow, &[least], FIRST_TRIPS, pace, FIRST_PATIENCE, self.stop);
+        let series =
+            EchoSeries { sizes: &[least], count: FIRST_TRIPS, pace, patience: FIRST_PATIENCE };
+        let trips = round_trips(flow, series, self.stop);
         self.patience = patience(&trips);
     }
 

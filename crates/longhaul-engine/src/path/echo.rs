@@ -59,7 +59,8 @@ pub(super) fn gentle_trips(
 ) -> Vec<Trips> {
     // Each waits for the answer to the previous one.
     let pace = patience / 2;
-    let first = round_trips(prober, &sizes, FIRST_TRIPS, pace, patience, stop);
+    let series = EchoSeries { sizes: &sizes, count: FIRST_TRIPS, pace, patience };
+    let first = round_trips(prober, series, stop);
     let least = |trips: &Trips| trips.times_ms.iter().copied().min_by(f64::total_cmp);
     let longer = first.first().and_then(least).zip(first.last().and_then(least));
     let longer_ms = longer.map_or(0.0, |(small, large)| (large - small).max(0.0));
@@ -68,19 +69,30 @@ pub(super) fn gentle_trips(
     let most = u32::try_from(most).unwrap_or(u32::MAX).max(LEAST_TRIPS);
     // The user chooses the pace of the plan.
     let count = if interval > plan.echo_interval { plan.echoes.min(most) } else { plan.echoes };
-    round_trips(prober, &sizes, count, interval / 2, patience, stop)
+    round_trips(prober, EchoSeries { count, pace: interval / 2, ..series }, stop)
 }
 
-/// Sends `count` probes of each of `sizes` in turn, one every `pace`, and waits `patience` for
-/// the last answers. Sizes above the interface's MTU are omitted.
+/// A series of probes that are answered one by one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EchoSeries<'a> {
+    /// The lengths of the packets, which take turns.
+    pub(super) sizes: &'a [u32],
+    /// The number of probes per size.
+    pub(super) count: u32,
+    /// The time between two probes.
+    pub(super) pace: Duration,
+    /// The time limit for the last answers.
+    pub(super) patience: Duration,
+}
+
+/// Sends the probes of a series and measures their round trips. Sizes above the interface's MTU are
+/// omitted.
 pub(super) fn round_trips(
     prober: &mut impl ProbeSocket,
-    sizes: &[u32],
-    count: u32,
-    pace: Duration,
-    patience: Duration,
+    series: EchoSeries<'_>,
     stop: &AtomicBool,
 ) -> Vec<Trips> {
+    let EchoSeries { sizes, count, pace, patience } = series;
     let mut trips: Vec<Trips> =
         sizes.iter().map(|size| Trips { packet_bytes: *size, ..Trips::default() }).collect();
     // The size and time of each open probe; an answer counts once.

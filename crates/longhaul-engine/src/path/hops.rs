@@ -1,6 +1,7 @@
 //! The search for the hops of a path.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,42 +30,39 @@ pub(super) fn find(
     patience: Duration,
     stop: &AtomicBool,
 ) -> Hops {
-    let mut search = Search { list: Vec::new(), end: None };
+    let mut search = Search { list: Vec::new(), end: None, patience, stop };
     let mut next = 1;
     while next <= most && search.continues() && !stop.load(Ordering::Acquire) {
         let last = next.saturating_add(AT_ONCE - 1).min(most);
-        search.send_probe(prober, next, last, patience, stop);
+        search.send_probes(prober, next..=last);
         match last.checked_add(1) {
             Some(after) => next = after,
             None => break,
         }
     }
     if !stop.load(Ordering::Acquire) {
-        search.settle(prober, patience);
+        search.settle(prober);
     }
     search.finish(prober)
 }
 
-struct Search {
+struct Search<'a> {
     list: Vec<Hop>,
     /// The last hop, and true if it is the peer.
     end: Option<(u8, bool)>,
+    /// The time limit for the last answers.
+    patience: Duration,
+    stop: &'a AtomicBool,
 }
 
-impl Search {
+impl Search<'_> {
     fn continues(&self) -> bool {
         let silent = self.list.iter().rev().take_while(|hop| hop.answered == 0).count();
         self.end.is_none() && silent < SILENT
     }
 
-    fn send_probe(
-        &mut self,
-        prober: &mut impl ProbeSocket,
-        first: u8,
-        last: u8,
-        patience: Duration,
-        stop: &AtomicBool,
-    ) {
+    /// Sends probes to the hops at these distances, and records the answers.
+    fn send_probes(&mut self, prober: &mut impl ProbeSocket, distances: RangeInclusive<u8>) {
         let empty = |distance| Hop {
             distance,
             addresses: Vec::new(),
@@ -73,19 +71,21 @@ impl Search {
             min_ms: None,
             says_mtu_bytes: None,
         };
-        self.list.extend((first..=last).map(empty));
+        self.list.extend(distances.clone().map(empty));
         let mut open: HashMap<u32, (u8, u64)> = HashMap::new();
         for _ in 0..TRIES {
-            for distance in first..=last {
-                if stop.load(Ordering::Acquire) || self.end.is_some_and(|(end, _)| distance > end) {
+            for distance in distances.clone() {
+                if self.stop.load(Ordering::Acquire)
+                    || self.end.is_some_and(|(end, _)| distance > end)
+                {
                     break;
                 }
                 self.send(prober, distance, &mut open);
                 self.receive_reply(prober, Instant::now() + PACE, &mut open);
             }
         }
-        let end = Instant::now() + patience;
-        while Instant::now() < end && self.is_awaited(&open) && !stop.load(Ordering::Acquire) {
+        let end = Instant::now() + self.patience;
+        while Instant::now() < end && self.is_awaited(&open) && !self.stop.load(Ordering::Acquire) {
             self.receive_reply(prober, (Instant::now() + PACE).min(end), &mut open);
         }
     }
@@ -146,7 +146,7 @@ impl Search {
     /// Corrects the distance of the peer, which may be nearer than its first answer if it dropped
     /// probes above its limit: it answers at all distances beyond its own, so a binary search
     /// finds the nearest.
-    fn settle(&mut self, prober: &mut impl ProbeSocket, patience: Duration) {
+    fn settle(&mut self, prober: &mut impl ProbeSocket) {
         let Some((mut end, true)) = self.end else { return };
         let routers = &self.list[..usize::from(end - 1)];
         let known = routers.iter().rposition(|hop| hop.answered > 0);
@@ -157,7 +157,7 @@ impl Search {
             for _ in 0..TRIES {
                 thread::sleep(prober.pause());
                 self.send(prober, middle, &mut open);
-                let until = Instant::now() + patience;
+                let until = Instant::now() + self.patience;
                 while Instant::now() < until && self.hop(middle).answered == 0 {
                     self.receive_reply(prober, (Instant::now() + PACE).min(until), &mut open);
                 }

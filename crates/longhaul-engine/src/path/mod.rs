@@ -29,7 +29,7 @@ mod tally;
 mod tcp;
 mod trains;
 
-pub use alone::run_without_server;
+pub use alone::{ServerlessHost, run_without_server};
 pub use client::run;
 pub use serve::serve;
 

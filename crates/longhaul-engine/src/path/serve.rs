@@ -12,15 +12,15 @@ use longhaul_core::units::{Rate, format_span};
 use longhaul_core::wire::{PathEvent, PathOrder, RefusalKind};
 
 use super::client::{boot_mark, own_clock, patience};
-use super::echo::round_trips;
+use super::echo::{EchoSeries, round_trips};
 use super::flow::{ProbeFlow, RECEIVE_BUFFER_BYTES};
 use super::{hops, mtu, stream, tcp, trains};
-use crate::anonymous::AnonymousPool;
 use crate::error::{EngineError, Result};
 use crate::session::{
     Announced, ControlReceiver, ControlSender, DataAcceptor, KeyRate, Operation, Reserved,
     ServedSession,
 };
+use crate::session_pool::SessionPool;
 use crate::share::Portion;
 use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
 
@@ -216,7 +216,7 @@ impl<'a> Silence<'a> {
         if now.saturating_duration_since(self.since) >= SILENCE_LIMIT {
             return Some("the client was silent for two minutes");
         }
-        let waited_for = self.limits.pool.as_ref().is_some_and(AnonymousPool::is_contended);
+        let waited_for = self.limits.pool.as_ref().is_some_and(SessionPool::is_contended);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
             "the measurement took longer than five minutes while other clients waited; only \
             clients with an authorised key have no such limit",
@@ -341,14 +341,13 @@ impl Service<'_> {
     fn patience(&mut self) -> Duration {
         if self.patience.is_none() {
             let least = super::probe_socket::ProbeSocket::least_bytes(&self.flow);
-            let trips = round_trips(
-                &mut self.flow,
-                &[least],
-                FIRST_TRIPS,
-                Duration::from_millis(10),
-                Duration::from_secs(2),
-                self.stop,
-            );
+            let series = EchoSeries {
+                sizes: &[least],
+                count: FIRST_TRIPS,
+                pace: Duration::from_millis(10),
+                patience: Duration::from_secs(2),
+            };
+            let trips = round_trips(&mut self.flow, series, self.stop);
             self.patience = Some(patience(&trips));
         }
         self.patience.unwrap_or_default()
@@ -361,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_idle_client_is_detected() {
-        let pool = AnonymousPool::default();
+        let pool = SessionPool::default();
         let limits = TestLimits { pool: Some(pool.clone()), ..TestLimits::default() };
         let mut silence = Silence::new(&limits);
         let begun = silence.begun;

@@ -363,14 +363,14 @@ mod tests {
         let full = of(1, 0, usize::MAX);
         let only = enter(&full, address(1)).unwrap();
         let denied = enter(&full, address(2)).unwrap_err();
-        assert_eq!(denied, "it serves 1 client at once, and they are there");
+        assert_eq!(denied, "the limit is 1 client at once; try again later");
         drop(only);
         assert!(enter(&full, address(2)).is_ok());
 
         let fair = of(8, 8, 2);
         let held = [(); 2].map(|()| enter(&fair, address(1)).unwrap());
         let denied = enter(&fair, "::ffff:198.51.100.1".parse().unwrap()).unwrap_err();
-        assert!(denied.starts_with("it serves 2 clients of one address"), "{denied}");
+        assert!(denied.starts_with("the limit is 2 clients"), "{denied}");
         assert!(denied.contains("per address"), "{denied}");
         assert!(enter(&fair, address(2)).is_ok());
         drop(held);

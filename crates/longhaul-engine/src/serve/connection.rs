@@ -161,7 +161,7 @@ impl Server {
             steps.service = Some(service);
             self.services.refusal(service, known)
         });
-        let service = request.inspect_err(|error| self.blame_client(&fresh, error))?;
+        request.inspect_err(|error| self.blame_client(&fresh, error))?;
         // The client is authenticated.
         let source = fresh.source;
         drop(fresh);
@@ -170,7 +170,7 @@ impl Server {
             self.count(&session, client.address.map_or(source, |address| address.ip()))?;
         session.rate = counted.as_ref().and_then(KeySession::rate);
         session.quota = counted.as_ref().and_then(KeySession::quota);
-        let outcome = self.serve_in_turn(service, session, client, source, steps);
+        let outcome = self.serve_in_turn(session, source, client, steps);
         match counted.and_then(|counted| counted.lapse()) {
             Some(lapse) => Err(EngineError::Lapsed { peer, lapse }),
             None => outcome,
@@ -189,10 +189,9 @@ impl Server {
     /// Waits for the client's turn and serves it.
     fn serve_in_turn(
         &self,
-        service: Service,
         session: ServedSession,
-        client: &Client,
         source: IpAddr,
+        client: &Client,
         steps: &mut Steps,
     ) -> Result<()> {
         let kind = Kind::of(session.authorised);
@@ -211,6 +210,7 @@ impl Server {
         session.welcome()?;
         steps.began = true;
         let (client, waited) = (client.clone(), arrived.elapsed());
+        let Some(service) = steps.service else { return Err(EngineError::Interrupted) };
         self.services.log(ServeEvent::Began(SessionStart { client, service, waited }));
         session.receiver.set_timeout(None)?;
         self.services.run(service, session)

@@ -1,12 +1,14 @@
 //! The limits on clients and connections of a server, and the part of an address that they apply to.
 
 use super::startups::StartupLimits;
-use crate::anonymous::AnonymousPool;
+use crate::session_pool::SessionPool;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The limits on the clients of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientLimits {
+    /// True to end the server after one client.
+    pub one_off: bool,
     /// The most sessions at once; 1 measures each client separately.
     pub at_once: usize,
     /// The most sessions without an authorised key, of those.
@@ -24,7 +26,7 @@ pub struct ClientLimits {
     pub penalties: bool,
     /// The resources that all sessions without an authorised key share, as in the limits of their
     /// tests.
-    pub pool: AnonymousPool,
+    pub pool: SessionPool,
 }
 
 impl Default for ClientLimits {
@@ -33,6 +35,7 @@ impl Default for ClientLimits {
     /// clients without a key suffice for a class or a small site behind one address.
     fn default() -> Self {
         ClientLimits {
+            one_off: false,
             at_once: 64,
             anonymous: 16,
             waiting: 512,
@@ -40,7 +43,7 @@ impl Default for ClientLimits {
             anonymous_each_address: 32,
             startups: StartupLimits::default(),
             penalties: true,
-            pool: AnonymousPool::default(),
+            pool: SessionPool::default(),
         }
     }
 }

@@ -18,12 +18,13 @@ use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
 use super::services::{ServerKeys, Services};
 use super::startups::StartupLimits;
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::quota::Quota;
 use crate::session::{SessionRegistry, UdpListener};
 
 /// The interval at which the accept loop checks whether to stop.
-const STOP_CHECK: Duration = Duration::from_millis(100);
+const STOP_CHECK: Duration = Duration::from_millis(100 / HASTE);
 const LISTEN_BACKLOG: i32 = 256;
 /// The number of free TCP ports that are tried for one that is free for UDP, too.
 const FREE_PORT_TRIES: u32 = 16;
@@ -89,7 +90,7 @@ impl Listener {
         );
     }
 
-    /// Serves until `stop` is set or, with `one_off`, one client was served. Running sessions then
+    /// Serves until `stop` is set or, if the limits are for one client, that was served. Running sessions then
     /// have a few seconds to end. Events go to [`Services::log`]. The process's limit of file
     /// descriptors limits the connections; the caller may raise it before.
     pub fn run(
@@ -97,9 +98,9 @@ impl Listener {
         host: Arc<ServerKeys>,
         services: Arc<dyn Services>,
         clients: ClientLimits,
-        one_off: bool,
         stop: &AtomicBool,
     ) {
+        let one_off = clients.one_off;
         let descriptors = longhaul_sys::descriptors::limit();
         let server = Server::new(host, services, clients, descriptors);
         let stopped =

@@ -69,7 +69,7 @@ impl TestServer {
         let thread = thread::spawn({
             let stop = stop.clone();
             let host = Arc::new(ServerKeys { identity, authorised });
-            move || listener.run(host, services, ClientLimits::default(), false, &stop)
+            move || listener.run(host, services, ClientLimits::default(), &stop)
         });
         TestServer { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }
     }

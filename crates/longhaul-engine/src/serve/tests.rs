@@ -80,7 +80,7 @@ impl TestServer {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (echo, stop) = (echo.clone(), stop.clone());
-            move || listener.run(host, echo, clients, false, &stop)
+            move || listener.run(host, echo, clients, &stop)
         });
         TestServer { port, keys, echo, stop, thread: Some(thread) }
     }
@@ -276,13 +276,13 @@ fn a_refused_client_gets_the_reason() {
         family: Family::Any,
     };
     for (answer, expected, words) in [
-        (&[0x15, 3, 3, 0, 2, 2, 80][..], HandshakeRefusal::Crowded, "too many connections"),
+        (&[0x15, 3, 3, 0, 2, 2, 80][..], HandshakeRefusal::Crowded, "too many unauthenticated"),
         (
             &[0x15, 3, 3, 0, 2, 2, 49][..],
             HandshakeRefusal::Penalty,
             "refuses connections from this",
         ),
-        (&[][..], HandshakeRefusal::Closed, "closed the connection during the handshake"),
+        (&[][..], HandshakeRefusal::Closed, "closed the connection during the TLS handshake"),
     ] {
         let target = HostPort::new("127.0.0.1", answering(answer));
         let error = connect(&target, Service::Test, &options).map(|_| ()).unwrap_err();
@@ -444,7 +444,8 @@ fn one_off_ends_after_an_authenticated_client_only() {
     let thread = std::thread::spawn({
         let echo = echo.clone();
         let stop = AtomicBool::new(false);
-        move || listener.run(host, echo, ClientLimits::default(), true, &stop)
+        let clients = ClientLimits { one_off: true, ..ClientLimits::default() };
+        move || listener.run(host, echo, clients, &stop)
     });
     // It begins like a handshake but is invalid.
     let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -15,7 +15,7 @@ use super::secret::random_keying_material;
 const OPENSSH: &str = "-----BEGIN OPENSSH PRIVATE KEY-----";
 /// The length of a salt, and rounds of bcrypt, as in OpenSSH 9.4 and later.
 const SALT_BYTES: usize = 16;
-const ROUNDS: u32 = 24;
+const ROUNDS: u32 = if cfg!(test) { 4 } else { 24 };
 /// The position of the private key in a PKCS #8 file of ring (RFC 8410, section 7).
 const PKCS8_SEED: std::ops::Range<usize> = 16..48;
 

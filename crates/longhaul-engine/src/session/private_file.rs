@@ -209,7 +209,6 @@ mod tests {
             assert_eq!(exposure, Exposure::Writable { mode }, "{name}");
             let sentence = exposure.about(&path).to_string();
             assert!(sentence.contains(&format!("(mode {mode:04o})")), "{sentence}");
-            assert!(sentence.contains(&format!("chmod go-w {}", path.display())), "{sentence}");
         }
         let place = Place::new();
         place.mode(".", 0o1777);
@@ -225,7 +224,7 @@ mod tests {
             let (path, exposure) = place.read(Secrecy::Open).unwrap_err();
             assert_eq!(path, place.dir.path().join(name).canonicalize().unwrap());
             assert_eq!(exposure, Exposure::Owner { found: 12345, wanted: 0 });
-            assert!(exposure.about(&path).to_string().contains("chown 0 "));
+            assert!(exposure.about(&path).to_string().contains("belongs to user 12345, not 0"));
             let config = place.config.clone().trusting(12345);
             assert!(read(&config, "list", Secrecy::Open).is_ok(), "{name}");
         }

@@ -14,7 +14,7 @@ use super::server::SessionRegistry;
 use super::udp::Cookie;
 
 /// The interval at which a waiting thread checks whether to stop.
-const STOP_LOOK: Duration = Duration::from_millis(100);
+const STOP_LOOK: Duration = Duration::from_millis(100 / crate::HASTE);
 
 /// The UDP socket beside a listener's TCP socket, which accepts flows.
 #[derive(Debug)]

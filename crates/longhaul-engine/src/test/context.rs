@@ -10,7 +10,7 @@ use longhaul_core::units::Rate;
 use super::limits::{DRAIN_LIMIT, TestLimits};
 use super::placement::Places;
 use super::ticks::end_of_time;
-use crate::anonymous::AnonymousPool;
+use crate::session_pool::SessionPool;
 
 /// One direction of a test at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) struct Bounds<'a> {
     /// The length of the longest read.
     pub(super) read_bytes: usize,
     /// The pool of an anonymous test, which must not be slow while others wait.
-    pub(super) pool: Option<&'a AnonymousPool>,
+    pub(super) pool: Option<&'a SessionPool>,
 }
 
 impl<'a> Bounds<'a> {

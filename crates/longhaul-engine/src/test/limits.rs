@@ -6,8 +6,8 @@ use std::time::Duration;
 use longhaul_core::plan::{Amount, TestPlan};
 use longhaul_core::units::{Bytes, Rate, format_span};
 
-use crate::anonymous::AnonymousPool;
 use crate::session::{KeyRate, Reserved};
+use crate::session_pool::SessionPool;
 
 /// The longest time without progress on a stream. The receive timeout of iperf3 has the same order,
 /// and no retransmission timer of a working path is longer (RFC 6298 allows a minute, but only
@@ -34,8 +34,8 @@ pub struct TestLimits {
     pub buffers: Bytes,
     /// The longest time without progress.
     pub idle: Duration,
-    /// The pool that all sessions without an authorised key share; `None` for a session with one.
-    pub pool: Option<AnonymousPool>,
+    /// The memory that this session shares with others; `None` is unlimited.
+    pub pool: Option<SessionPool>,
 }
 
 impl Default for TestLimits {

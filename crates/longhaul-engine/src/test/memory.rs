@@ -11,7 +11,7 @@ use longhaul_core::units::Bytes;
 
 use super::context::Part;
 use super::udp;
-use crate::anonymous::AnonymousPool;
+use crate::session_pool::SessionPool;
 use crate::share::Portion;
 
 /// The memory of a stream's thread: its stack and the kernel's data.
@@ -82,7 +82,7 @@ impl Memory {
     ///
     /// # Errors
     /// The pool has too little, as a sentence without a full stop.
-    pub(super) fn take(plan: &TestPlan, pool: Option<&AnonymousPool>) -> Result<Self, String> {
+    pub(super) fn take(plan: &TestPlan, pool: Option<&SessionPool>) -> Result<Self, String> {
         let Some(pool) = pool else { return Ok(Memory::of(usize::MAX, None)) };
         let need = Need::of(plan);
         let portion = pool.memory(need.most());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn all_anonymous_tests_together_keep_to_the_pool() {
-        let pool = AnonymousPool::new(Bytes::mib(512), 16);
+        let pool = SessionPool::new(Bytes::mib(512), 16);
         let greedy = plan(128, 2 << 20);
         let tests: Vec<_> = (0..16).map(|_| Memory::take(&greedy, Some(&pool)).unwrap()).collect();
         let total: u64 = tests
@@ -137,8 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn authorised_tests_of_the_largest_kind_keep_to_their_pool() {
+        let pool = SessionPool::new(Bytes::gib(1), 64);
+        let largest = plan(128, 4 << 20);
+        let tests: Vec<_> = (0..64).map(|_| Memory::take(&largest, Some(&pool)).unwrap()).collect();
+        let total: u64 =
+            tests.iter().map(|test| 128 * (test.read_bytes as u64 + THREAD_BYTES)).sum();
+        assert!(total <= 1 << 30, "{total}");
+        drop(tests);
+        let one = Memory::take(&largest, Some(&pool)).unwrap();
+        assert!(one.read_bytes >= 1 << 20, "{}", one.read_bytes);
+    }
+
+    #[test]
     fn a_test_that_does_not_fit_is_refused_with_the_reason() {
-        let small = AnonymousPool::new(Bytes::mib(1), 16);
+        let small = SessionPool::new(Bytes::mib(1), 16);
         let reason = Memory::take(&plan(128, 1 << 20), Some(&small)).unwrap_err();
         assert!(reason.contains("128 streams need 4.50 MiB"), "{reason}");
         assert!(reason.contains("request fewer streams"), "{reason}");
@@ -153,7 +166,7 @@ mod tests {
         assert_eq!(need.most(), 8 * THREAD_BYTES + (1 << 20) + (4 << 20));
         let udp = TestPlan { protocol: Protocol::Udp, ..plan(128, 1472) };
         assert!(Need::of(&udp).most() >= 128 << 20);
-        let pool = AnonymousPool::new(Bytes::mib(512), 16);
+        let pool = SessionPool::new(Bytes::mib(512), 16);
         let first = Memory::take(&udp, Some(&pool)).unwrap();
         assert!(first.socket_bytes >= LEAST_SOCKET_BYTES as usize);
     }

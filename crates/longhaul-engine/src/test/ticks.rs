@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{Amount, TestPlan};
 use longhaul_core::units::Rate;
 
-use crate::anonymous::AnonymousPool;
+use crate::session_pool::SessionPool;
 
 /// Returns `duration` in milliseconds.
 pub(super) fn millis(duration: Duration) -> f64 {
@@ -113,14 +113,14 @@ const SLOW_WINDOW: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Slow<'a> {
     /// The pool; `None` if the test may be slow.
-    pool: Option<&'a AnonymousPool>,
+    pool: Option<&'a SessionPool>,
     window: Duration,
     since: Instant,
     bytes: u64,
 }
 
 impl<'a> Slow<'a> {
-    pub(super) fn new(pool: Option<&'a AnonymousPool>) -> Self {
+    pub(super) fn new(pool: Option<&'a SessionPool>) -> Self {
         Slow { pool, window: SLOW_WINDOW, since: Instant::now(), bytes: 0 }
     }
 
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_slow_test_is_cut_only_while_others_wait() {
-        let pool = AnonymousPool::default();
+        let pool = SessionPool::default();
         let begun = |pool| Slow { window: Duration::ZERO, ..Slow::new(pool) };
         let minute_ago = |slow: &mut Slow<'_>| slow.since -= Duration::from_secs(60);
         let mut slow = begun(Some(&pool));

@@ -24,8 +24,8 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
-    CopyProgress, CopySecret, FetchTarget, Outlet, Reconnect, RemoteFiles, ThirdPartyEnds, between,
-    check_apart, pull, push, read_names,
+    CopyProgress, CopyRun, CopySecret, FetchTarget, Outlet, Reconnect, RemoteFiles, ThirdPartyEnds,
+    between, check_apart, pull, push, read_names,
 };
 
 use self::check::check;
@@ -366,6 +366,7 @@ impl Args {
                 Events::lost(printer, &reason);
             }
         };
+        let run = CopyRun { options, progress, stop };
         let give_up = self.give_up;
         let addresses = self.addresses.clone();
         Ok(match Route::of(plan)? {
@@ -377,7 +378,7 @@ impl Args {
                 let mut connector = connector(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
                 let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
-                let result = push(line, &source, &target, options, progress, stop);
+                let result = push(line, &source, &target, run);
                 connector.finish();
                 result?
             }
@@ -395,7 +396,7 @@ impl Args {
                         FetchTarget::Outlet(&outlet)
                     }
                 };
-                let result = pull(line, files, landing, options, progress, stop);
+                let result = pull(line, files, landing, run);
                 connector.finish();
                 result?
             }
@@ -410,7 +411,7 @@ impl Args {
                 };
                 let files = RemoteFiles { paths: &paths, names: names.as_deref() };
                 let ends = ThirdPartyEnds { source: &mut || source.open(), files, target: &target };
-                let result = between(line, ends, options, progress, &notice, stop);
+                let result = between(line, ends, run, &notice);
                 source.finish();
                 sink.finish();
                 result?

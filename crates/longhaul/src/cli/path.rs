@@ -8,7 +8,7 @@ use longhaul_core::plan::{PathPart, PathPlan};
 use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
-use longhaul_engine::path;
+use longhaul_engine::path::{self, ServerlessHost};
 use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Session};
 use longhaul_engine::{EngineError, HandshakeRefusal};
 
@@ -111,20 +111,15 @@ impl Args {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
                         let why = failure_text(&error);
-                        path::run_without_server(
-                            address,
-                            &self.host,
-                            &why,
-                            &plan,
-                            interrupt.flag(),
-                            note,
-                        )?
+                        let host = ServerlessHost { address, name: &self.host, why: &why };
+                        path::run_without_server(host, &plan, interrupt.flag(), note)?
                     }
                     (found, _) => found?,
                 }
             }
             Peer::NoServer(address, why) => {
-                path::run_without_server(address, &self.host, &why, &plan, interrupt.flag(), note)?
+                let host = ServerlessHost { address, name: &self.host, why: &why };
+                path::run_without_server(host, &plan, interrupt.flag(), note)?
             }
         };
         complete_path(&mut result);

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{Listener, Reach, ServerKeys, Services};
+use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServerKeys, Services};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
@@ -153,11 +153,11 @@ impl Args {
             let services = services.clone();
             move |event| services.log(event.into())
         })?;
-        let clients = self.limits.clients(&pool);
+        let clients = ClientLimits { one_off: self.one_off, ..self.limits.clients(&pool) };
         // If the kernel refuses, the limits on connections fit the present limit.
         let _ = longhaul_sys::descriptors::raise_limit();
         supervisor::notify("READY=1");
-        listener.run(host, services, clients, self.one_off, interrupt.flag());
+        listener.run(host, services, clients, interrupt.flag());
         supervisor::notify("STOPPING=1");
         log.finish();
         Ok(interrupt.exit_code().unwrap_or(exit::OK))

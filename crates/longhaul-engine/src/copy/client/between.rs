@@ -25,9 +25,10 @@ use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
 use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
 use crate::copy::name_list::{send_names, sent_path};
-use crate::copy::progress::CopyProgress;
+use crate::copy::progress::{CopyProgress, CopyRun};
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
+use crate::copy::verdict::TransferReports;
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
 use crate::error::{EngineError, Result, WaitsFor};
 use crate::lock::lock;
@@ -54,18 +55,17 @@ pub struct ThirdPartyEnds<'a> {
 pub fn between(
     line: Reconnect<'_>,
     ends: ThirdPartyEnds<'_>,
-    options: &CopyOptions,
-    progress: &CopyProgress,
+    run: CopyRun<'_>,
     notice: &dyn Fn(&str),
-    stop: &AtomicBool,
 ) -> Result<CopyResult> {
+    let CopyRun { options, progress, stop } = run;
     let ThirdPartyEnds { source, files, target } = ends;
     let mut whole = CopySessions::begin(options, progress);
     let top = files.top();
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let wired_target = sent_path(target)?;
     let secret = line.secret;
-    let outcome = persist(line, progress, stop, |sink| {
+    let outcome = persist(line, run, |sink| {
         let from = source()?;
         let key = KeyMaker::new(secret, "between").server(from.peer()).server(sink.peer());
         let key = key.files(&files).to(target);
@@ -134,7 +134,7 @@ pub fn between(
     let sink = EndReport { end: sink.end, stages: sink.stages };
     let path = source.path;
     let source = EndReport { end: source.end, stages: source.stages };
-    Ok(result(summary, source, sink, path, (None, progress.limit()), reports))
+    Ok(result(summary, TransferReports { source, sink, path }, (None, progress.limit()), reports))
 }
 
 /// Makes a request of a source and waits for its answer.

@@ -5,15 +5,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::key::CopySecret;
-use crate::copy::progress::CopyProgress;
+use crate::HASTE;
+use crate::copy::progress::CopyRun;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
 /// Pause before the first attempt to connect again; it doubles up to the longest.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1_000 / HASTE);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5_000 / HASTE);
 /// The interval at which a pause checks for the end of the copy.
-const STOP_CHECK: Duration = Duration::from_millis(100);
+const STOP_CHECK: Duration = Duration::from_millis(100 / HASTE);
 
 /// The means by which a client connects to the server, at first and again.
 pub struct Reconnect<'a> {
@@ -31,10 +32,10 @@ pub struct Reconnect<'a> {
 /// connection, or there is no progress for too long. The first session must open at once.
 pub(super) fn persist<T>(
     line: Reconnect<'_>,
-    progress: &CopyProgress,
-    stop: &AtomicBool,
+    run: CopyRun<'_>,
     mut attempt: impl FnMut(Session) -> Result<T>,
 ) -> Result<T> {
+    let CopyRun { progress, stop, .. } = run;
     let mut deadline = None;
     let mut most = 0;
     let mut session = (line.connect)();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use longhaul_core::plan::{CopyOptions, Protection};
-use longhaul_core::result::{COPY_SCHEMA, CopyPathReport, CopyResult, CopySummary, EndReport};
+use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::SinkReport;
 use longhaul_sys::tcp::TcpInfo;
@@ -11,7 +11,7 @@ use longhaul_sys::tcp::TcpInfo;
 use crate::copy::channels::Channels;
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
-use crate::copy::verdict::limit;
+use crate::copy::verdict::{TransferReports, limit};
 
 /// The sessions of one copy.
 pub(super) struct CopySessions {
@@ -93,13 +93,12 @@ impl CopySessions {
 
 pub(super) fn result(
     summary: CopySummary,
-    source: EndReport,
-    sink: EndReport,
-    path: CopyPathReport,
+    transfer: TransferReports,
     (same_host, rate_limit): (Option<f64>, Option<Rate>),
     reports: FileReports,
 ) -> CopyResult {
-    let limit = limit(&summary, &source, &sink, &path, same_host, rate_limit);
+    let limit = limit(&summary, &transfer, same_host, rate_limit);
+    let TransferReports { source, sink, path } = transfer;
     let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
     let schema = COPY_SCHEMA.to_owned();
     CopyResult {

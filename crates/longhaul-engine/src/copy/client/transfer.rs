@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use longhaul_core::plan::CopyOptions;
@@ -16,11 +16,12 @@ use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
 use crate::copy::channels::Channels;
 use crate::copy::name_list::{send_names, sent_path};
-use crate::copy::progress::CopyProgress;
+use crate::copy::progress::CopyRun;
 use crate::copy::sink::{Destination, Outlet, Sink};
 use crate::copy::source::{self, SourcePlan, SourceTerms};
 use crate::copy::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
 use crate::copy::tree::Tree;
+use crate::copy::verdict::TransferReports;
 use crate::error::{EngineError, Result};
 use crate::session::{Session, await_welcome};
 
@@ -32,14 +33,13 @@ pub fn push(
     line: Reconnect<'_>,
     plan: &SourcePlan,
     target: &Path,
-    options: &CopyOptions,
-    progress: &CopyProgress,
-    stop: &AtomicBool,
+    run: CopyRun<'_>,
 ) -> Result<CopyResult> {
+    let CopyRun { options, progress, .. } = run;
     let mut whole = CopySessions::begin(options, progress);
     let secret = line.secret;
     let wired = sent_path(target)?;
-    let outcome = persist(line, progress, stop, |session| {
+    let outcome = persist(line, run, |session| {
         let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
         let (copy, target) = (key.clone(), wired.clone());
         let top = plan.top();
@@ -48,8 +48,7 @@ pub fn push(
         let (link, wanted_first) = open(session, &request, None, options)?;
         whole.note_host(&link);
         let terms = SourceTerms { wanted_first, key: Some(key) };
-        source::run(link, plan, terms, options, progress, stop)
-            .inspect_err(|_| whole.lost(progress))
+        source::run(link, plan, terms, run).inspect_err(|_| whole.lost(progress))
     })?;
     let mut summary =
         whole.summarise(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
@@ -60,7 +59,7 @@ pub fn push(
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
     let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, reports))
+    Ok(result(summary, TransferReports { source, sink, path }, limits, reports))
 }
 
 /// The place that fetched files go to.
@@ -82,10 +81,9 @@ pub fn pull(
     line: Reconnect<'_>,
     files: RemoteFiles<'_>,
     target: FetchTarget<'_>,
-    options: &CopyOptions,
-    progress: &CopyProgress,
-    stop: &AtomicBool,
+    run: CopyRun<'_>,
 ) -> Result<CopyResult> {
+    let CopyRun { options, progress, .. } = run;
     let mut whole = CopySessions::begin(options, progress);
     let refused = |reason: String| EngineError::Refused {
         peer: "the target".to_owned(),
@@ -94,7 +92,7 @@ pub fn pull(
     };
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let secret = line.secret;
-    let outcome = persist(line, progress, stop, |session| {
+    let outcome = persist(line, run, |session| {
         let place = match target {
             FetchTarget::Path(path) => path,
             FetchTarget::Outlet(_) => Path::new("-"),
@@ -107,7 +105,7 @@ pub fn pull(
                     .map_err(|error| refused(error.to_string()))?
             }
         };
-        let sink = Sink::open(destination, &key, options, &|| stop.load(Ordering::Relaxed))
+        let sink = Sink::open(destination, &key, options, &|| run.stop.load(Ordering::Relaxed))
             .map_err(|busy| refused(busy.to_string()))?;
         let paths = wired.clone();
         let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());
@@ -120,7 +118,7 @@ pub fn pull(
         };
         let (link, _) = open(session, &request, files.names, options)?;
         whole.note_host(&link);
-        sink.run(link, options, progress, stop).inspect_err(|_| whole.lost(progress))
+        sink.run(link, run).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
     let mut summary = whole.summarise(
@@ -140,7 +138,7 @@ pub fn pull(
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
     let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
     let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, reports))
+    Ok(result(summary, TransferReports { source, sink, path }, limits, reports))
 }
 
 /// Makes the request and opens the data connections, all in one round trip, which a server that is

@@ -23,8 +23,8 @@ use super::relay::{Control, Fault, Relay};
 use super::script::Script;
 use crate::copy::sink::fail_at;
 use crate::copy::{
-    CopyProgress, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot, Tree,
-    pull, push, serve,
+    CopyProgress, CopyRun, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot,
+    Tree, pull, push, serve,
 };
 use crate::error::{EngineError, Result};
 use crate::session::{
@@ -242,13 +242,14 @@ impl Machine {
                 secret: &secret,
             };
             let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
+            let run = CopyRun { options: &options, progress: &progress, stop: &stop };
             if pushes {
                 let roots = vec![SourceRoot::Path(source.join("."))];
                 let plan = SourcePlan { tree: Tree::anywhere(), roots };
-                push(line, &plan, Path::new("."), &options, &progress, &stop)
+                push(line, &plan, Path::new("."), run)
             } else {
                 let files = RemoteFiles { paths: &[PathBuf::from("./.")], names: None };
-                pull(line, files, FetchTarget::Path(&target), &options, &progress, &stop)
+                pull(line, files, FetchTarget::Path(&target), run)
             }
         }
     }

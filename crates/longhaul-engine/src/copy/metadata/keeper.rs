@@ -153,8 +153,7 @@ impl Keeper {
     /// `dir` and was just made there.
     pub(in crate::copy) fn apply_to_node(
         &self,
-        dir: impl AsFd,
-        name: &OsStr,
+        (dir, name): (impl AsFd, &OsStr),
         is_link: bool,
         attributes: &Attributes,
         shown: &Path,

@@ -5,22 +5,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
 use twox_hash::XxHash3_64;
 
-use super::entry_file::new_file;
-use super::finish::CompleteFile;
+use super::entry_file::{Intake, new_file};
 use super::memory::MemoryClaim;
 use super::placement::Destination;
-use super::reread::Reread;
 use super::shared::{HardLink, SinkShared};
 use crate::copy::metadata::Attributes;
 use crate::copy::names::{RESERVED, has_reserved};
-use crate::error::{EngineError, EntryViolation, Result};
+use crate::error::{EntryViolation, Result};
 use crate::lock::lock;
 
 /// The longest path (linux/limits.h).
@@ -28,36 +25,7 @@ const PATH_MAX: usize = 4096;
 /// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
 
-/// The stages after the announcement of a file whose blocks are all present.
-pub(super) struct Onward {
-    /// To be synced and renamed.
-    pub(super) complete: Sender<Vec<CompleteFile>>,
-    /// Parts of files that an earlier attempt has written.
-    pub(super) reread: Sender<Reread>,
-}
-
-/// The intake of announced entries.
-pub(super) struct Intake<'s, 'a> {
-    pub(super) shared: &'s SinkShared<'a>,
-    pub(super) onward: &'s Onward,
-    pub(super) peer: &'s str,
-    pub(super) decided: Decided,
-}
-
-/// The answers to a batch of entries.
-#[derive(Default)]
-pub(super) struct Decided {
-    pub(super) held: Vec<Held>,
-    actions: Vec<Action>,
-    /// Extents to read again once the source knows the blocks that it leaves out.
-    pub(super) rereads: Vec<Reread>,
-}
-
-impl<'s, 'a> Intake<'s, 'a> {
-    pub(super) fn new(shared: &'s SinkShared<'a>, onward: &'s Onward, peer: &'s str) -> Self {
-        Intake { shared, onward, peer, decided: Decided::default() }
-    }
-
+impl Intake<'_, '_> {
     /// Takes a batch of entries, and sends the decisions to a source that waits for them.
     pub(super) fn take_entries(&mut self, entries: Vec<Entry>) -> Result<()> {
         let (mut before, mut spans) = (0, 0);
@@ -236,14 +204,6 @@ impl<'s, 'a> Intake<'s, 'a> {
     /// Adds an entry that needs no data to the ledger.
     fn announce_without_data(&self, id: u64) -> Result<()> {
         self.check_sequence(id, self.shared.records.ledger.announce(id, None))
-    }
-
-    pub(super) fn check_sequence(&self, id: u64, in_sequence: bool) -> Result<()> {
-        if in_sequence { Ok(()) } else { Err(self.invalid(id, EntryViolation::OutOfSequence)) }
-    }
-
-    pub(super) fn invalid(&self, entry: u64, violation: EntryViolation) -> EngineError {
-        EngineError::InvalidEntry { peer: self.peer.to_owned(), entry, violation }
     }
 }
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crossbeam_channel::Sender;
 use longhaul_core::plan::Verify;
+use longhaul_core::result::Action;
 use longhaul_core::wire::copy::{Entry, EntryKind, Held};
 use rustix::fs::fstat;
 
-use super::entry::Intake;
 use super::finish::{CompleteFile, Form};
 use super::ledger::{SinkFile, Stage};
 use super::outlet::Outlet;
@@ -22,7 +23,46 @@ use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::Claim;
 use crate::copy::metadata::Attributes;
-use crate::error::{EntryViolation, Result};
+use crate::error::{EngineError, EntryViolation, Result};
+
+/// The stages after the announcement of a file whose blocks are all present.
+pub(super) struct Onward {
+    /// To be synced and renamed.
+    pub(super) complete: Sender<Vec<CompleteFile>>,
+    /// Parts of files that an earlier attempt has written.
+    pub(super) reread: Sender<Reread>,
+}
+
+/// The intake of announced entries.
+pub(super) struct Intake<'s, 'a> {
+    pub(super) shared: &'s SinkShared<'a>,
+    pub(super) onward: &'s Onward,
+    pub(super) peer: &'s str,
+    pub(super) decided: Decided,
+}
+
+/// The answers to a batch of entries.
+#[derive(Default)]
+pub(super) struct Decided {
+    pub(super) held: Vec<Held>,
+    pub(super) actions: Vec<Action>,
+    /// Extents to read again once the source knows the blocks that it leaves out.
+    pub(super) rereads: Vec<Reread>,
+}
+
+impl<'s, 'a> Intake<'s, 'a> {
+    pub(super) fn new(shared: &'s SinkShared<'a>, onward: &'s Onward, peer: &'s str) -> Self {
+        Intake { shared, onward, peer, decided: Decided::default() }
+    }
+
+    pub(super) fn check_sequence(&self, id: u64, in_sequence: bool) -> Result<()> {
+        if in_sequence { Ok(()) } else { Err(self.invalid(id, EntryViolation::OutOfSequence)) }
+    }
+
+    pub(super) fn invalid(&self, entry: u64, violation: EntryViolation) -> EngineError {
+        EngineError::InvalidEntry { peer: self.peer.to_owned(), entry, violation }
+    }
+}
 
 /// The part of a file that an earlier attempt has written.
 struct Resumed {

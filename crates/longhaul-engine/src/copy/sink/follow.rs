@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry::{Intake, Onward};
+use super::entry_file::{Intake, Onward};
 use super::shared::{SinkShared, broken};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;

@@ -8,6 +8,8 @@ use longhaul_core::wire::copy::Entry;
 /// Bytes of all entries at once. An honest source has at most 32 Ki files outstanding, which is
 /// 16 KiB per file.
 const LIMIT_BYTES: u64 = 512 << 20;
+/// The memory of an entry besides its path and attributes: its place in lists, and its file.
+const ENTRY_BYTES: usize = 128;
 /// The memory of a span in a set of blocks.
 const SPAN_BYTES: usize = 48;
 
@@ -28,7 +30,8 @@ impl EntryMemory {
         let xattrs =
             entry.xattrs.iter().map(|xattr| xattr.name.as_bytes().len() + xattr.value.len());
         let holes = entry.holes.as_ref().map_or(0, Vec::len) * SPAN_BYTES;
-        let bytes = (entry.path.as_bytes().len() + xattrs.sum::<usize>() + holes) as u64;
+        let path = entry.path.as_bytes().len();
+        let bytes = (ENTRY_BYTES + path + xattrs.sum::<usize>() + holes) as u64;
         let claim = MemoryClaim { of: self.0.clone(), bytes };
         let used = self.0.fetch_add(bytes, Ordering::Relaxed);
         (used + bytes <= LIMIT_BYTES).then_some(claim)
@@ -55,7 +58,7 @@ mod tests {
         entry.xattrs = vec![Xattr { name, value: vec![0; 255 << 10] }];
         let memory = EntryMemory::default();
         let claims: Vec<_> = std::iter::from_fn(|| memory.claim(&entry)).take(10_000).collect();
-        assert_eq!(claims.len() as u64, LIMIT_BYTES / ((255 << 10) + 7));
+        assert_eq!(claims.len() as u64, LIMIT_BYTES / ((255 << 10) + 7 + ENTRY_BYTES as u64));
         drop(claims);
         assert!(memory.claim(&entry).is_some());
     }

@@ -29,6 +29,15 @@ fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
     }
 }
 
+/// Returns whether both names are names of one file.
+fn is_same_file(one: (&OpenDir, &OsStr), other: (&OpenDir, &OsStr)) -> bool {
+    let identity = |(dir, name): (&OpenDir, &OsStr)| {
+        let stat = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    identity(one).is_some_and(|first| identity(other) == Some(first))
+}
+
 impl Store {
     /// Makes a link or special file of this kind at `path`.
     pub(super) fn make_node(
@@ -67,7 +76,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         let is_link = matches!(kind, EntryKind::Symlink { .. });
         let (dir, made) = (&temporary.dir.fd, &temporary.temporary);
-        self.keeper.apply_to_node(dir, made, is_link, attributes, &self.display(path))?;
+        self.keeper.apply_to_node((dir, made), is_link, attributes, &self.display(path))?;
         temporary.rename()
     }
 
@@ -80,13 +89,15 @@ impl Store {
         };
         only_with_replacing(&from)?;
         only_with_replacing(&dir)?;
+        if is_same_file((&from, from_name), (&dir, name)) {
+            return Ok(());
+        }
         existing_mode(&dir, name)?;
         let ((), temporary) = self.make_new((&dir.fd, name, id), |temporary| {
             linkat(&from.fd, from_name, &dir.fd, temporary, AtFlags::empty())
         })?;
-        let made = Temporary::new(dir.clone(), temporary.clone(), name.to_owned());
-        made.rename()?;
-        // Two names of one file are not renamed over each other: rename(2) leaves both.
+        Temporary::new(dir.clone(), temporary.clone(), name.to_owned()).rename()?;
+        // If another process made the same link meanwhile, rename(2) leaves both names.
         let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
         Ok(())
     }

@@ -136,8 +136,7 @@ impl JournalRecorder {
                 claims.sort_unstable_by_key(|claim| (claim.offset, claim.length));
                 claims.dedup();
                 let name = OsStr::from_bytes(temporary.as_bytes());
-                let (path, size, sparse) = (&file.path, file.size(), file.sparse);
-                let reopen = || store.reopen(path, size, sparse, name, id).ok().flatten();
+                let reopen = || store.reopen(file, name, id).ok().flatten();
                 let partial = (!claims.is_empty()).then(reopen).flatten();
                 partial.map(|partial| Leftover::Partial(partial, claims))
             }

@@ -11,7 +11,7 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::Standing;
 use super::shared::SinkShared;
-use crate::HASTE;
+use crate::FUZZ_HASTE;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
@@ -21,9 +21,9 @@ use crate::lock::lock;
 pub(super) type Never = std::convert::Infallible;
 
 /// The longest time between two checkpoints.
-const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
+const CHECKPOINT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
 /// The shortest time between two checkpoints. At 10 Gb/s 250 MB arrive in this time.
-const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / FUZZ_HASTE);
 /// The number of new bytes from which a checkpoint is written before [`CHECKPOINT`] has passed.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
@@ -43,7 +43,7 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
             return;
         }
         if stop.load(Ordering::Relaxed) {
-            shared.abort(EngineError::Interrupted);
+            shared.interrupt(over);
             return;
         }
         if let Some(error) = shared.stalled() {

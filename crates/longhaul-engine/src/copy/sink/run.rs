@@ -13,7 +13,7 @@ use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::entry::Onward;
+use super::entry_file::Onward;
 use super::finish::Finisher;
 use super::follow::follow_source;
 use super::ledger::Ledger;
@@ -26,18 +26,18 @@ use super::shared::{ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkSh
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
-use crate::HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::channels::Channels;
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
 use crate::copy::pool::pools;
-use crate::copy::progress::CopyProgress;
+use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
-use crate::copy::streams::Streams;
+use crate::copy::streams::{Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::lock::lock;
+use crate::{FUZZ_HASTE, HASTE};
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
 /// in flight.
@@ -52,9 +52,9 @@ const JOURNAL_PATIENCE: Duration =
     SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
 
 /// The longest time for receiving the data in flight from a source that has left.
-const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / HASTE);
+const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
 /// The time without data after which the sink assumes that no data are in flight.
-const DRAIN_LOOK: Duration = Duration::from_millis(100 / HASTE);
+const DRAIN_LOOK: Duration = Duration::from_millis(100 / FUZZ_HASTE);
 
 /// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
@@ -126,13 +126,8 @@ impl Sink {
     }
 
     /// Receives everything that the source announces.
-    pub(in crate::copy) fn run(
-        self,
-        link: Channels,
-        options: &CopyOptions,
-        progress: &CopyProgress,
-        stop: &AtomicBool,
-    ) -> Result<SinkOutcome> {
+    pub(in crate::copy) fn run(self, link: Channels, run: CopyRun<'_>) -> Result<SinkOutcome> {
+        let CopyRun { options, progress, stop } = run;
         let cancel = Arc::new(Cancel::default());
         link.arm(&cancel)?;
         let pools = pools(options);
@@ -226,7 +221,8 @@ impl SinkShared<'_> {
                     self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed)
                 };
                 let wanted = || self.records.wanted.load(Ordering::Relaxed);
-                streams.more(opened, &self.context.cancel, over, wanted, |stream, socket| {
+                let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
+                streams.more(growth, |stream, socket| {
                     receive(stream, socket, more.clone());
                 });
             });
@@ -278,7 +274,11 @@ impl SinkShared<'_> {
                     if !reason.is_violation() {
                         self.drain();
                     }
-                    self.abort(reason);
+                    if self.records.interrupted.load(Ordering::Relaxed) {
+                        self.context.cancel.fail(EngineError::Interrupted);
+                    } else {
+                        self.abort(reason);
+                    }
                 }
                 Ok(never) => match never {},
             }

@@ -1,12 +1,14 @@
 //! The state that the stages of a sink share: the context of the copy, its books, and its meters.
 
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::Action;
 use longhaul_core::wire::copy::{SinkMessage, SinkReport, SourceReport};
@@ -20,6 +22,7 @@ use super::memory::{EntryMemory, MemoryClaim};
 use super::placement::Destination;
 use super::recorder::JournalRecorder;
 use super::store::Store;
+use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::identity::HostFiles;
@@ -31,6 +34,10 @@ use crate::copy::watchdog::Watchdog;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::ControlSender;
+
+/// The longest time from the interruption of this end to its end: the source stops within a round
+/// trip, and the data in flight drain.
+const STOP_LIMIT: Duration = Duration::from_millis(3_000 / FUZZ_HASTE);
 
 /// A verified buffer and its content.
 pub(super) struct ReceivedBuffer {
@@ -110,6 +117,8 @@ pub(super) struct SinkRecords {
     /// Data connections that the source requests in all.
     pub(super) wanted: AtomicU32,
     pub(super) finished: AtomicBool,
+    /// True after this end was interrupted.
+    pub(super) interrupted: AtomicBool,
     pub(super) report: Mutex<Option<(SinkReport, Instant)>>,
     pub(super) source: Mutex<Option<SourceReport>>,
 }
@@ -146,6 +155,7 @@ impl SinkRecords {
             resent: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
             finished: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             report: Mutex::default(),
             source: Mutex::default(),
         }
@@ -204,6 +214,18 @@ impl SinkShared<'_> {
     pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
         lock(&self.records.reports).actions.extend(actions.iter().cloned());
         self.context.control.send(&SinkMessage::Actions(actions))
+    }
+
+    /// Stops the source, receives the data in flight until the sender of `over` is dropped or a limit
+    /// of time has passed, and ends the copy.
+    pub(super) fn interrupt(&self, over: &Receiver<Infallible>) {
+        self.records.interrupted.store(true, Ordering::Relaxed);
+        let reason = EngineError::Interrupted.to_string();
+        let stop = SinkMessage::Abort { reason, again: false, kind: None };
+        if self.context.control.send(&stop).is_ok() {
+            let _ = over.recv_timeout(STOP_LIMIT);
+        }
+        self.context.cancel.fail(EngineError::Interrupted);
     }
 
     /// Ends the copy and reports the reason to the source, which can have left.

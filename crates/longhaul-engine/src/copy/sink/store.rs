@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::fault::Countdown;
+use super::ledger::SinkFile;
 use super::open_dir::{OpenDir, existing_mode, file_id};
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
@@ -242,18 +243,17 @@ impl Store {
     /// relied on, it is synced here if `durable`.
     pub(super) fn create_small(
         &self,
-        id: u64,
-        path: &Path,
+        file: &SinkFile,
         bytes: &[u8],
-        attributes: &Attributes,
         durable: bool,
     ) -> io::Result<Option<(Temporary, FileId)>> {
+        let SinkFile { id, path, attributes, .. } = file;
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         let existing = existing_mode(&dir, name)?;
         dir.faults.tick()?;
         let plain = self.keeper.is_plain() && existing.is_none();
         let mode = if plain { attributes.mode & 0o777 } else { 0o600 };
-        let (fd, temporary) = self.create_new((&dir.fd, name, id), OFlags::empty(), mode)?;
+        let (fd, temporary) = self.create_new((&dir.fd, name, *id), OFlags::empty(), mode)?;
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
@@ -271,13 +271,12 @@ impl Store {
     /// nobody else can have written to it, and no other session uses it. Its space is not reserved.
     pub(super) fn reopen(
         &self,
-        path: &Path,
-        size: u64,
-        sparse: bool,
+        file: &SinkFile,
         temporary: &OsStr,
         id: &FileId,
     ) -> io::Result<Option<PartialFile>> {
-        let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
+        let size = file.size();
+        let Some((_, dir, name)) = self.locate(&file.path)? else { return Ok(None) };
         let own = |stat: &Stat| is_own(stat) && (stat.st_dev, stat.st_ino) == (id.device, id.inode);
         // Checked before it is opened, because opening a device can have effects.
         if !is_temporary_of(name.as_bytes(), temporary.as_bytes())
@@ -296,7 +295,7 @@ impl Store {
             return Ok(None);
         }
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
-        let mut partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
+        let mut partial = PartialFile::new(File::from(fd), temporary, size, file.sparse, direct);
         partial.reopened = true;
         // It stays for the next attempt, even if this one fails.
         partial.temporary.keep(true);

@@ -129,9 +129,7 @@ fn write_pack(
         }
         let durable = shared.context.options.durable;
         let passed_on = shared.store.outlet().map_or(Ok(()), |outlet| outlet.put_all(bytes));
-        let created = passed_on.and_then(|()| {
-            shared.store.create_small(file.id, &file.path, bytes, &file.attributes, durable)
-        });
+        let created = passed_on.and_then(|()| shared.store.create_small(&file, bytes, durable));
         match created {
             Ok(temporary) => {
                 shared.settle_claim(&file);

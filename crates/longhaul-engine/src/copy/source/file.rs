@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ pub(super) struct SourceFile {
 }
 
 enum Origin {
-    Tree { place: SourcePlace, metadata: Metadata, open: Mutex<Open> },
+    Tree(TreeFile),
     Zero,
     Feed(Arc<Feed>),
 }
@@ -53,6 +53,42 @@ struct Open {
     refused: bool,
 }
 
+/// A file of the tree, with its open handles.
+struct TreeFile {
+    place: SourcePlace,
+    metadata: Metadata,
+    open: Mutex<Open>,
+}
+
+impl TreeFile {
+    /// The handle that reads through the cache.
+    fn cached(&self, path: &Path) -> Result<Arc<File>, ReadError> {
+        let mut open = lock(&self.open);
+        if let Some(file) = &open.cached {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(self.place.open_file(path).map_err(ReadError::Open)?);
+        unchanged(&file, &self.metadata)?;
+        open.cached = Some(file.clone());
+        Ok(file)
+    }
+
+    /// The handle for direct I/O, if there can be one.
+    fn direct(&self, path: &Path) -> Result<Option<Arc<File>>, ReadError> {
+        let mut open = lock(&self.open);
+        if open.refused || open.direct.is_some() {
+            return Ok(open.direct.clone());
+        }
+        let Some(file) = self.place.open_direct(path).map(Arc::new) else {
+            open.refused = true;
+            return Ok(None);
+        };
+        unchanged(&file, &self.metadata)?;
+        open.direct = Some(file.clone());
+        Ok(Some(file))
+    }
+}
+
 impl SourceFile {
     /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
     pub(super) fn new(
@@ -62,7 +98,7 @@ impl SourceFile {
         metadata: Metadata,
         block: u64,
     ) -> Self {
-        let origin = Origin::Tree { place, metadata, open: Mutex::default() };
+        let origin = Origin::Tree(TreeFile { place, metadata, open: Mutex::default() });
         SourceFile::with(id, path, metadata.size, origin, block)
     }
 
@@ -88,7 +124,7 @@ impl SourceFile {
     pub(super) fn fed_by(&self) -> Option<&Arc<Feed>> {
         match &self.origin {
             Origin::Feed(feed) => Some(feed),
-            Origin::Tree { .. } | Origin::Zero => None,
+            Origin::Tree(_) | Origin::Zero => None,
         }
     }
 
@@ -125,7 +161,7 @@ impl SourceFile {
 
     /// The blocks that lie in holes, which the file leaves out; `None` if it is not sparse.
     pub(super) fn leave_holes_out(&self) -> Option<Vec<(u64, u64)>> {
-        let Origin::Tree { place, metadata, .. } = &self.origin else { return None };
+        let Origin::Tree(TreeFile { place, metadata, .. }) = &self.origin else { return None };
         if !metadata.is_sparse() || self.is_small(self.block_bytes) {
             return None;
         }
@@ -155,27 +191,25 @@ impl SourceFile {
         disk: &Disk,
     ) -> Result<usize, ReadError> {
         let length = self.block_bytes.min(self.size - offset) as usize;
-        let (place, metadata, open) = match &self.origin {
-            Origin::Tree { place, metadata, open } => (place, metadata, open),
+        let file = match &self.origin {
+            Origin::Tree(file) => file,
             Origin::Feed(feed) => return feed.copy(offset / self.block_bytes, buffer),
             Origin::Zero => {
                 buffer[..length].fill(0);
                 return Ok(length);
             }
         };
-        let past =
-            if disk.may_pass_by(self.size) { self.direct(place, metadata, open)? } else { None };
+        let past = if disk.may_pass_by(self.size) { file.direct(&self.path)? } else { None };
         let read = past.map_or(Ok(false), |past| {
-            self.read_by_trial(&past, (place, metadata, open), offset, length, buffer, disk)
+            self.read_by_trial((&past, file), (offset, length), buffer, disk)
         })?;
         if !read {
-            let file = self.cached(place, metadata, open)?;
-            read_cached(&file, offset, &mut buffer[..length])?;
+            read_cached(&*file.cached(&self.path)?, offset, &mut buffer[..length])?;
         }
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let mut open = lock(open);
-            if let Some(file) = open.direct.as_ref().or(open.cached.as_ref()) {
-                unchanged(file, metadata)?;
+            let mut open = lock(&file.open);
+            if let Some(handle) = open.direct.as_ref().or(open.cached.as_ref()) {
+                unchanged(handle, &file.metadata)?;
             }
             // Closes the handles: descriptors are few.
             *open = Open { refused: open.refused, ..Open::default() };
@@ -187,72 +221,33 @@ impl SourceFile {
     /// system refuses direct I/O after all.
     fn read_by_trial(
         &self,
-        past: &File,
-        (place, metadata, open): (&SourcePlace, &Metadata, &Mutex<Open>),
-        offset: u64,
-        length: usize,
+        (past, file): (&File, &TreeFile),
+        (offset, length): (u64, usize),
         buffer: &mut [u8],
         disk: &Disk,
     ) -> Result<bool, ReadError> {
         if disk.prefers_cached() && is_cached(past, offset, length) {
             return Ok(false);
         }
-        let device = metadata.identity.0;
+        let device = file.metadata.identity.0;
         let io = disk.next(device, self.size);
-        let file = match io.mode {
-            IoMode::Cached => Some(self.cached(place, metadata, open)?),
+        let cached = match io.mode {
+            IoMode::Cached => Some(file.cached(&self.path)?),
             IoMode::Direct => None,
         };
-        let read = disk.count(device, io, length, || match &file {
-            Some(file) => read_cached(file, offset, &mut buffer[..length]),
+        let read = disk.count(device, io, length, || match &cached {
+            Some(cached) => read_cached(cached, offset, &mut buffer[..length]),
             None => read_direct(past, offset, length, buffer),
         });
         match read {
             // Some file systems accept O_DIRECT at open(2) and refuse it here.
             Err(ReadError::Read(error)) if error.raw_os_error() == Some(libc_einval()) => {
-                let mut open = lock(open);
+                let mut open = lock(&file.open);
                 (open.direct, open.refused) = (None, true);
                 Ok(false)
             }
             read => read.map(|()| true),
         }
-    }
-
-    /// The handle that reads through the cache.
-    fn cached(
-        &self,
-        place: &SourcePlace,
-        metadata: &Metadata,
-        open: &Mutex<Open>,
-    ) -> Result<Arc<File>, ReadError> {
-        let mut open = lock(open);
-        if let Some(file) = &open.cached {
-            return Ok(file.clone());
-        }
-        let file = Arc::new(place.open_file(&self.path).map_err(ReadError::Open)?);
-        unchanged(&file, metadata)?;
-        open.cached = Some(file.clone());
-        Ok(file)
-    }
-
-    /// The handle for direct I/O, if there can be one.
-    fn direct(
-        &self,
-        place: &SourcePlace,
-        metadata: &Metadata,
-        open: &Mutex<Open>,
-    ) -> Result<Option<Arc<File>>, ReadError> {
-        let mut open = lock(open);
-        if open.refused || open.direct.is_some() {
-            return Ok(open.direct.clone());
-        }
-        let Some(file) = place.open_direct(&self.path).map(Arc::new) else {
-            open.refused = true;
-            return Ok(None);
-        };
-        unchanged(&file, metadata)?;
-        open.direct = Some(file.clone());
-        Ok(Some(file))
     }
 
     /// Returns whether the file is sent in a pack with others, in one block of `block_bytes`.
@@ -264,7 +259,7 @@ impl SourceFile {
     /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read,
     /// or zeros.
     pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
-        let Origin::Tree { place, metadata, .. } = &self.origin else { return Ok(None) };
+        let Origin::Tree(TreeFile { place, metadata, .. }) = &self.origin else { return Ok(None) };
         if self.size == 0 {
             return Ok(None);
         }
@@ -279,14 +274,14 @@ impl SourceFile {
     pub(super) fn read_small(&self, file: &File, buffer: &mut [u8]) -> Result<(), ReadError> {
         file.read_exact_at(&mut buffer[..self.size as usize], 0).map_err(shrunk)?;
         match &self.origin {
-            Origin::Tree { metadata, .. } => unchanged(file, metadata),
+            Origin::Tree(tree) => unchanged(file, &tree.metadata),
             Origin::Zero | Origin::Feed(_) => Ok(()),
         }
     }
 
     /// Drops the file from the page cache. A file system may ignore it.
     pub(super) fn forget(&self) {
-        if let Origin::Tree { place, .. } = &self.origin
+        if let Origin::Tree(TreeFile { place, .. }) = &self.origin
             && let Ok(file) = place.open_file(&self.path)
         {
             let _ = fadvise(&file, 0, None, Advice::DontNeed);

@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn decisions_that_are_used_make_room() {
         let wanted = Wanted::default();
-        wanted.announced(2000);
-        for id in 0..1000 {
+        wanted.announced(900);
+        for id in 0..450 {
             assert!(
                 wanted
                     .note_decisions(2 * id + 2, vec![held(2 * id, 1000), held(2 * id + 1, 10_000)])

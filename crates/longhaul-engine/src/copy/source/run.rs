@@ -7,7 +7,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded};
-use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{StageTimes, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
@@ -24,9 +23,9 @@ use crate::copy::channels::Channels;
 use crate::copy::disk::Disk;
 use crate::copy::identity::HostFiles;
 use crate::copy::pool::pools;
-use crate::copy::progress::CopyProgress;
+use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
-use crate::copy::streams::{Streams, socket_options};
+use crate::copy::streams::{Growth, Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::Result;
 use crate::lock::lock;
@@ -64,10 +63,9 @@ pub(in crate::copy) fn run(
     link: Channels,
     plan: &SourcePlan,
     terms: SourceTerms,
-    options: &CopyOptions,
-    progress: &CopyProgress,
-    stop: &AtomicBool,
+    run: CopyRun<'_>,
 ) -> Result<SourceOutcome> {
+    let CopyRun { options, progress, .. } = run;
     let start = Instant::now();
     let cancel = Arc::new(Cancel::default());
     link.arm(&cancel)?;
@@ -104,7 +102,7 @@ pub(in crate::copy) fn run(
     let (meters, steered) = (SourceMeters::default(), SteeredStreams::default());
     let shared = SourceShared { context, records, meters, steered };
     let mut receiver = link.receiver;
-    let (report, tcp) = shared.carry(link.streams, plan, options, &mut receiver, stop);
+    let (report, tcp) = shared.carry(link.streams, plan, run, &mut receiver);
 
     let elapsed = start.elapsed();
     let stages = StageTimes {
@@ -135,10 +133,10 @@ impl SourceShared<'_> {
         &self,
         streams: Streams,
         plan: &SourcePlan,
-        options: &CopyOptions,
+        run: CopyRun<'_>,
         receiver: &mut ControlReceiver,
-        stop: &AtomicBool,
     ) -> (Option<SinkReport>, Vec<TcpInfo>) {
+        let CopyRun { options, stop, .. } = run;
         let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
         let over = AtomicBool::new(false);
         let (tcp_all, over_all, streams) = (&tcp, &over, &streams);
@@ -178,7 +176,9 @@ impl SourceShared<'_> {
             drop((job_queue, filled));
             let more = scope.spawn(move || {
                 let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                streams.more(opened, &self.context.cancel, over, || self.steered.wanted(), send);
+                let wanted = || self.steered.wanted();
+                let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
+                streams.more(growth, send);
             });
             let controller = StreamController::new(self, options);
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));

@@ -69,7 +69,7 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
     let world = World::new();
     let relay = Relay::new(world.port, u64::MAX);
     world.enter_by(relay.port);
-    large(&world.near("data"), 512);
+    large(&world.near("data"), 256);
     let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
     let options = CopyOptions { streams: Some(2), ..options() };
     std::thread::scope(|scope| {
@@ -84,9 +84,34 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
     });
     world.push(&["data"], "data", &options).unwrap();
     assert!(same(&world, "data"));
-    let share = relay.state.passed.load(Ordering::Relaxed) as f64 / (512 * MIB) as f64;
-    // 1.02 and more if the data in flight are lost.
-    assert!(share <= 1.01, "{share:.3} times the file passed");
+    let share = relay.state.passed.load(Ordering::Relaxed) as f64 / (256 * MIB) as f64;
+    // 1.04 and more if the data in flight are lost.
+    assert!(share <= 1.03, "{share:.3} times the file passed");
+}
+
+#[test]
+fn a_sink_that_is_interrupted_keeps_what_is_in_flight() {
+    let world = World::new();
+    let relay = Relay::new(world.port, u64::MAX);
+    world.enter_by(relay.port);
+    large(&world.far("data"), 256);
+    let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
+    let options = CopyOptions { streams: Some(2), ..options() };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while progress.moved() < Bytes::mib(64) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let outcome = world.pull_with_progress(&["data"], "data", &options, (&progress, &stop));
+        assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
+    });
+    world.pull(&["data"], "data", &options).unwrap();
+    assert!(same(&world, "data"));
+    let share = relay.state.passed.load(Ordering::Relaxed) as f64 / (256 * MIB) as f64;
+    // 1.04 and more if the data in flight are lost.
+    assert!(share <= 1.03, "{share:.3} times the file passed");
 }
 
 #[test]
@@ -188,7 +213,7 @@ fn a_copy_with_a_lost_connection_sends_every_byte_about_once() {
     assert!(same(&world, "data"));
     let passed = relay.state.passed.load(Ordering::Relaxed);
     let share = passed as f64 / (256 * MIB) as f64;
-    assert!(share <= 1.02, "{share:.3} times the file passed");
+    assert!(share <= 1.03, "{share:.3} times the file passed");
 }
 
 /// Fetches `name` slowly and stops once the journal of the copy has an extent.
@@ -304,7 +329,12 @@ fn the_space_of_a_resumed_file_is_claimed_before_it_is_taken() {
     });
     let part = names(&world.far("")).into_iter().find(|name| name.ends_with(".part")).unwrap();
     let part = world.far(&part);
-    fs::File::options().write(true).open(&part).unwrap().set_len(0).unwrap();
+    let file = fs::File::options().write(true).open(&part).unwrap();
+    // The server's session ends later than the client's, and can still write.
+    while file.metadata().unwrap().blocks() > 0 {
+        file.set_len(0).unwrap();
+        std::thread::sleep(Duration::from_millis(400));
+    }
     world.set_min_free("99.99%");
     let refused = world.push(&["data"], "data", &options());
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
@@ -321,7 +351,7 @@ fn reused_bytes_are_read_back_from_the_disk() {
     spoil_at(&world.near(""));
     let result = world.pull(&["data"], "data", &read_back).unwrap();
     assert!(result.summary.resumed_bytes == Bytes::new(0) && result.summary.files == 0);
-    assert!(result.failures[0].reason.contains("differs"), "{:?}", result.failures);
+    assert!(result.failures[0].reason.contains("other bytes"), "{:?}", result.failures);
     assert!(!world.near("data").exists());
 }
 

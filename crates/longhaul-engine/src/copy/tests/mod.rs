@@ -23,8 +23,8 @@ use longhaul_core::units::{Bytes, MinFree};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{
-    CopyProgress, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot, Tree,
-    pull, push, serve,
+    CopyProgress, CopyRun, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot,
+    Tree, pull, push, serve,
 };
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
@@ -88,7 +88,7 @@ impl World {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (files, stop) = (files.clone(), stop.clone());
-            move || listener.run(host, files, ClientLimits::default(), false, &stop)
+            move || listener.run(host, files, ClientLimits::default(), &stop)
         });
         let entrance = AtomicU16::new(port);
         World { dir, config, identity, port, entrance, files, stop, thread: Some(thread) }
@@ -164,7 +164,9 @@ impl World {
     ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
-        self.over_line(|line| push(line, &plan, Path::new(target), options, progress, stop))
+        self.over_line(|line| {
+            push(line, &plan, Path::new(target), CopyRun { options, progress, stop })
+        })
     }
 
     pub(super) fn pull(
@@ -198,7 +200,7 @@ impl World {
         let target = self.near(target.trim_end_matches("/."));
         self.over_line(|line| {
             let files = RemoteFiles { paths: &sources, names: None };
-            pull(line, files, FetchTarget::Path(&target), options, progress, stop)
+            pull(line, files, FetchTarget::Path(&target), CopyRun { options, progress, stop })
         })
     }
 }
@@ -366,14 +368,29 @@ fn memory_ends_need_no_disk() {
     let stop = AtomicBool::new(false);
     let progress = CopyProgress::default();
     let null = Path::new("/dev/null");
-    let result =
-        world.over_line(|line| push(line, &plan, null, &options(), &progress, &stop)).unwrap();
+    let result = world
+        .over_line(|line| {
+            push(
+                line,
+                &plan,
+                null,
+                CopyRun { options: &options(), progress: &progress, stop: &stop },
+            )
+        })
+        .unwrap();
     assert_eq!(result.summary.bytes, Bytes::new((7 << 20) + 1));
     assert_eq!(progress.moved(), result.summary.bytes);
     assert!(!result.summary.durable, "nothing was kept");
     let zeros = Path::new("zeros");
     world
-        .over_line(|line| push(line, &plan, zeros, &options(), &CopyProgress::default(), &stop))
+        .over_line(|line| {
+            push(
+                line,
+                &plan,
+                zeros,
+                CopyRun { options: &options(), progress: &CopyProgress::default(), stop: &stop },
+            )
+        })
         .unwrap();
     assert!(fs::read(world.far("zeros")).unwrap() == vec![0; (7 << 20) + 1]);
 }
@@ -394,7 +411,9 @@ fn an_interrupted_copy_leaves_no_final_name() {
     });
     let progress = CopyProgress::default();
     let target = Path::new("/null-not");
-    let outcome = world.over_line(|line| push(line, &plan, target, &slow, &progress, &stop));
+    let outcome = world.over_line(|line| {
+        push(line, &plan, target, CopyRun { options: &slow, progress: &progress, stop: &stop })
+    });
     // 4 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
     match outcome {
         Err(EngineError::Interrupted) => assert!(progress.total() == Bytes::gib(4)),

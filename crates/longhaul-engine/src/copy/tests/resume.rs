@@ -139,26 +139,33 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
 #[test]
 fn every_change_of_the_block_size_ends_with_the_file() {
     // Around the sizes below which files come in packs: the block, and 1 MiB.
-    for (size, before, after) in [
+    let cases = [
         (900 << 10, 64 << 10, 4 << 20),
         (900 << 10, 64 << 10, 64 << 10),
         (900 << 10, 512 << 10, 1 << 20),
         ((1 << 20) + 5, 4096, 2 << 20),
         ((3 << 20) + 77, 1 << 20, 4 << 20),
         ((3 << 20) + 77, 64 << 10, 768 << 10),
-    ] {
-        let world = World::new();
-        let of =
-            |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
-        let data = bytes(size);
-        fs::write(world.far("data"), &data).unwrap();
-        let rate = format!("{}k", size * 8 / 4000);
-        let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
-        interrupt_copy(&world, "data", Duration::from_millis(1300), &slow);
-        let result = world.pull(&["data"], "data", &of(after)).unwrap();
-        assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
-        assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
-    }
+    ];
+    std::thread::scope(|scope| {
+        for (size, before, after) in cases {
+            scope.spawn(move || change_block_size(size, before, after));
+        }
+    });
+}
+
+/// Interrupts a copy of `size` bytes in blocks of `before`, and resumes it with blocks of `after`.
+fn change_block_size(size: usize, before: u64, after: u64) {
+    let world = World::new();
+    let of = |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
+    let data = bytes(size);
+    fs::write(world.far("data"), &data).unwrap();
+    let rate = format!("{}k", size * 8 / 4000);
+    let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
+    interrupt_copy(&world, "data", Duration::from_millis(1300), &slow);
+    let result = world.pull(&["data"], "data", &of(after)).unwrap();
+    assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
+    assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
 }
 
 /// A source that the test speaks for: its control channel and its only data connection.
@@ -293,23 +300,27 @@ fn bytes_that_are_no_longer_those_that_were_written_are_sent_again() {
         ("overwritten to its end", |part| part.write_all_at(&vec![7; 24 << 20], 0).unwrap()),
     ];
     let data = bytes((24 << 20) + 77);
-    for (what, damage) in damages {
-        for block in [1 << 20, 256 << 10] {
-            let world = World::new();
-            let (part, _) = begun(&world, &data);
-            damage(&fs::File::options().write(true).open(&part).unwrap());
-            let block_bytes = Bytes::new(block);
-            let again = CopyOptions { block_bytes, ..options() };
-            let result = world.pull(&["data"], "data", &again).unwrap();
-            assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
-            assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64), "{what}");
-            assert_eq!(
-                result.summary.resent_blocks, 0,
-                "{what}: no block was corrupted on its way"
-            );
-            assert_eq!(names(&world.near("")), ["data"], "{what}");
+    let data = &data;
+    std::thread::scope(|scope| {
+        for (what, damage) in damages {
+            for block in [1 << 20, 256 << 10] {
+                scope.spawn(move || resume_after(data, block, (what, damage)));
+            }
         }
-    }
+    });
+}
+
+/// Resumes a copy of `data` with blocks of `block` bytes after the file was damaged.
+fn resume_after(data: &[u8], block: u64, (what, damage): (&str, Damage)) {
+    let world = World::new();
+    let (part, _) = begun(&world, data);
+    damage(&fs::File::options().write(true).open(&part).unwrap());
+    let again = CopyOptions { block_bytes: Bytes::new(block), ..options() };
+    let result = world.pull(&["data"], "data", &again).unwrap();
+    assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
+    assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64), "{what}");
+    assert_eq!(result.summary.resent_blocks, 0, "{what}: no block was corrupted on its way");
+    assert_eq!(names(&world.near("")), ["data"], "{what}");
 }
 
 #[test]

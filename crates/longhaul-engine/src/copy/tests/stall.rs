@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::{World, bytes, options};
 
 /// The longest time without progress in these tests.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Time that a loaded host needs besides.
 const LOADED: Duration = Duration::from_secs(20);
 /// The time after which the other end must have ended the session.
@@ -90,7 +90,7 @@ fn a_source_that_sends_signs_of_life_alone_is_ended() {
     let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
     let announced = SourceMessage::Entries(vec![entry]);
     for (first, waited_for) in [
-        (vec![], "announce what it sends"),
+        (vec![], "announce more files or the end"),
         (vec![announced.clone()], "send the data of 1 file"),
         (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
     ] {
@@ -104,7 +104,7 @@ fn a_source_that_sends_signs_of_life_alone_is_ended() {
 fn a_source_that_sends_nothing_is_ended() {
     let world = World::new();
     let messages = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
-    assert!(abort_reason(&messages).contains("announce what it sends"));
+    assert!(abort_reason(&messages).contains("announce more files or the end"));
 }
 
 #[test]

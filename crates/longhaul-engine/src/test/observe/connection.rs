@@ -101,13 +101,13 @@ impl Tally {
         self.memory = memory;
     }
 
-    /// Records that the stream's thread ran for `ran` of the `elapsed` time.
+    /// Records that the stream's thread ran for the first of two times, of which the second is the
+    /// length of the interval.
     pub(super) fn thread(
         &mut self,
         role: End,
         slot: &Slot,
-        ran: Duration,
-        elapsed: Duration,
+        (ran, elapsed): (Duration, Duration),
         cores: &Cores,
     ) -> ThreadSample {
         if self.fulls == 0 {

@@ -73,7 +73,7 @@ impl Observer {
         let mut tallies = Vec::with_capacity(slots.len());
         for (number, (tally, slot)) in self.tallies.iter_mut().zip(slots).enumerate() {
             let ran = to.streams[number].cpu.saturating_sub(from.streams[number].cpu);
-            threads.push(tally.thread(self.role, slot, ran, elapsed, &cores));
+            threads.push(tally.thread(self.role, slot, (ran, elapsed), &cores));
             tallies.push(tally.take());
         }
         Observed { host, threads, tallies }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_engine::AnonymousPool;
+use longhaul_engine::SessionPool;
 use longhaul_engine::serve::{ClientLimits, StartupLimits};
 use longhaul_engine::test::TestLimits;
 
@@ -52,6 +52,9 @@ pub(super) struct LimitArgs {
     /// Memory for the buffers of all clients without an authorised key together
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     anonymous_memory: Bytes,
+    /// Use at most this memory for the buffers of all tests of authorised keys
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    key_memory: Bytes,
     /// Limit unauthenticated connections: from START of them, a new connection drops one with a
     /// probability of RATE %, rising to 100 % at FULL (as MaxStartups of sshd)
     #[arg(long, value_name = "START:RATE:FULL", value_parser = startups, default_value = "512:30:1024")]
@@ -101,10 +104,11 @@ impl Tiers {
 
 impl LimitArgs {
     /// Returns the limits on clients. The [tiers](Self::tiers) share the pool.
-    pub(super) fn clients(&self, pool: &AnonymousPool) -> ClientLimits {
+    pub(super) fn clients(&self, pool: &SessionPool) -> ClientLimits {
         let defaults = ClientLimits::default();
         let at_once = self.at_once();
         ClientLimits {
+            one_off: false,
             at_once,
             anonymous: self.anonymous(),
             waiting: self.queue,
@@ -129,11 +133,11 @@ impl LimitArgs {
     }
 
     /// Returns the resources that all clients without an authorised key share.
-    pub(super) fn pool(&self) -> AnonymousPool {
-        AnonymousPool::new(self.anonymous_memory, self.anonymous())
+    pub(super) fn pool(&self) -> SessionPool {
+        SessionPool::new(self.anonymous_memory, self.anonymous())
     }
 
-    pub(super) fn tiers(&self, pool: &AnonymousPool) -> Tiers {
+    pub(super) fn tiers(&self, pool: &SessionPool) -> Tiers {
         let streams = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Tiers {
             anyone: TestLimits {
@@ -149,6 +153,7 @@ impl LimitArgs {
                 rate: self.key_max_rate,
                 // 128 streams of the longest writes.
                 buffers: Bytes::mib(512),
+                pool: Some(SessionPool::new(self.key_memory, self.at_once())),
                 ..TestLimits::default()
             },
         }
@@ -176,12 +181,12 @@ mod tests {
     fn defaults_serve_many_clients_and_favour_keys() {
         let limits = parse("").unwrap();
         let pool = limits.pool();
-        assert_eq!(pool, AnonymousPool::default());
+        assert_eq!(pool, SessionPool::default());
         assert_eq!(limits.clients(&pool), ClientLimits::default());
         let tiers = limits.tiers(&pool);
         let anyone = TestLimits { pool: Some(pool), ..TestLimits::default() };
         assert_eq!(tiers.of(false), &anyone);
-        assert_eq!(tiers.of(true).pool, None);
+        assert_eq!(tiers.of(true).pool, Some(SessionPool::new(Bytes::gib(1), 64)));
         assert!(tiers.of(true).time > tiers.of(false).time);
     }
 
@@ -212,7 +217,7 @@ mod tests {
         )
         .unwrap();
         let pool = limits.pool();
-        assert_eq!(pool, AnonymousPool::new(Bytes::mib(64), 3));
+        assert_eq!(pool, SessionPool::new(Bytes::mib(64), 3));
         let clients = limits.clients(&pool);
         assert_eq!((clients.at_once, clients.anonymous, clients.penalties), (8, 3, false));
         let startups = StartupLimits { start: 10, percent: 20, full: 30, each_address: 5 };

@@ -1,4 +1,4 @@
-//! The resources that all clients without an authorised key share.
+//! The memory that the sessions of one kind of client share: with or without an authorised key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +13,19 @@ const DEFAULT_MEMORY: Bytes = Bytes::mib(512);
 /// The default number of sessions that share it.
 const DEFAULT_SESSIONS: usize = 16;
 
-/// The memory of all anonymous sessions of a server, and whether others wait; clones are the same
-/// pool.
+/// The memory of all sessions of one kind, and whether others wait; clones are the same pool.
 #[derive(Debug, Clone)]
-pub struct AnonymousPool {
+pub struct SessionPool {
     total: Bytes,
     memory: Share,
     waiting: Arc<AtomicBool>,
 }
 
-impl AnonymousPool {
+impl SessionPool {
     /// Creates a pool of `memory` for the buffers of `sessions` at once.
     pub fn new(memory: Bytes, sessions: usize) -> Self {
         let share = Share::new(memory.get(), sessions);
-        AnonymousPool { total: memory, memory: share, waiting: Arc::default() }
+        SessionPool { total: memory, memory: share, waiting: Arc::default() }
     }
 
     /// Takes up to `wanted` bytes for the buffers of one session.
@@ -44,17 +43,17 @@ impl AnonymousPool {
     }
 }
 
-impl Default for AnonymousPool {
+impl Default for SessionPool {
     fn default() -> Self {
-        AnonymousPool::new(DEFAULT_MEMORY, DEFAULT_SESSIONS)
+        SessionPool::new(DEFAULT_MEMORY, DEFAULT_SESSIONS)
     }
 }
 
-impl PartialEq for AnonymousPool {
+impl PartialEq for SessionPool {
     /// Returns whether both have the same size.
     fn eq(&self, other: &Self) -> bool {
         self.total == other.total
     }
 }
 
-impl Eq for AnonymousPool {}
+impl Eq for SessionPool {}
