@@ -17,6 +17,7 @@ mod manifest;
 mod path;
 mod run;
 mod side;
+mod stamp;
 mod test;
 mod udp;
 mod warning;
@@ -54,6 +55,11 @@ pub use run::{
 pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,
+};
+pub use stamp::{
+    STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampClass, StampClock, StampClocks, StampDelay,
+    StampDirection, StampFigures, StampHistograms, StampNumbering, StampOrigin, StampOrigins,
+    StampRecord, StampReflector, StampResult,
 };
 pub use test::{
     Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,

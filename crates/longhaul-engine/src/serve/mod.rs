@@ -15,7 +15,7 @@ mod single;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
-pub use limits::ClientLimits;
+pub use limits::{ClientLimits, network};
 pub use listener::Listener;
 pub use reach::{Reach, is_out_of_reach};
 pub use services::{Host, Services, serve_session};
