@@ -16,6 +16,9 @@ use longhaul_interop::stamp::{
 /// The time at which every simulation begins, in ns since 1970.
 pub const START_NS: u64 = 1_795_305_600_000_000_000;
 
+/// The time between the arrival of a request and the reply.
+const REPLY: Duration = Duration::from_micros(20);
+
 /// One direction of the network.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Direction {
@@ -128,7 +131,7 @@ impl Network {
         let mut last = None;
         while simulation.now < time {
             match machine.poll(simulation.moment()) {
-                Step::Send => simulation.enter(0, machine.packet().to_vec()),
+                Step::Send => simulation.enter(0, Duration::ZERO, machine.packet().to_vec()),
                 Step::Wait(until) => simulation.advance(until, &mut machine),
                 Step::Record(report) => {
                     keep(&report);
@@ -163,8 +166,8 @@ impl Simulation {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Takes a packet into a direction.
-    fn enter(&mut self, way: usize, packet: Vec<u8>) {
+    /// Takes a packet into a direction after a time.
+    fn enter(&mut self, way: usize, after: Duration, packet: Vec<u8>) {
         let Direction { delay, loss, duplicate, reorder } = self.network.directions[way];
         self.counts[way].entered += 1;
         if self.chance() < loss {
@@ -180,7 +183,7 @@ impl Simulation {
         for (copy, packet) in copies.into_iter().enumerate() {
             self.number += 1;
             // A duplicate arrives 10 us after its packet.
-            let at = self.now + delay + late + Duration::from_micros(10 * copy as u64);
+            let at = self.now + after + delay + late + Duration::from_micros(10 * copy as u64);
             self.flying.push(Reverse((at, self.number, way == 1, packet)));
         }
     }
@@ -222,11 +225,10 @@ impl Simulation {
             class: 0,
             now: self.origin + self.now,
         };
-        // The reflector needs 20 us.
-        let clock = || at_nanos + 20_000;
+        let clock = || at_nanos + REPLY.as_nanos() as u64;
         if self.mirror.answer(&mut packet, &arrival, LocalClock::default(), clock).is_ok() {
             packet.truncate(self.network.cut);
-            self.enter(1, packet);
+            self.enter(1, REPLY, packet);
         }
     }
 }

@@ -211,8 +211,8 @@ impl Machine {
     /// Returns the next action. A packet to send counts as sent.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.watch_clock(now);
-        let until = now.at.saturating_sub(TIMEOUT);
-        if let Some(report) = self.settle(until, now) {
+        let old = now.at.checked_sub(TIMEOUT);
+        if let Some(report) = old.and_then(|until| self.settle(until, now)) {
             return Step::Record(Box::new(report));
         }
         if now.at < self.due {
