@@ -8,6 +8,7 @@ mod doctor;
 mod failure;
 mod path;
 mod print;
+mod stamp;
 mod style;
 mod test;
 mod topology;
@@ -23,6 +24,7 @@ pub(crate) use print::{
     print_document, print_document_line, print_json, print_message, print_note, print_notes,
     print_result, raw_error, raw_output, with_escaped_text,
 };
+pub(crate) use stamp::{stamp_failure, stamp_text};
 pub(crate) use style::clear;
 pub(crate) use test::TestText;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};

@@ -180,7 +180,7 @@ impl Mirror {
         let request = self.verify(packet)?;
         let mode = self.mode();
         let id = SessionId { sender: arrival.from, reflector: arrival.to, ssid: request.ssid };
-        let (sequence, facts, began) = self.count(id, request.sequence, arrival);
+        let (sequence, facts, began) = self.count(id, request.sequence, arrival, packet.len());
         let facts = Facts { synchronised: local.synchronised, ..facts };
         let area = mode.base_bytes().min(packet.len());
         let key = self.settings.key.as_ref();
@@ -240,6 +240,7 @@ impl Mirror {
         id: SessionId,
         sequence: u32,
         arrival: &Arrival,
+        bytes: usize,
     ) -> (u32, Facts, Option<SessionId>) {
         let facts = Facts { class: arrival.class, ..Facts::default() };
         let stateful = self.settings.stateful;
@@ -248,6 +249,7 @@ impl Mirror {
         let sequence = session.replied;
         session.received = session.received.wrapping_add(1);
         session.replied = session.replied.wrapping_add(1);
+        session.bytes = session.bytes.saturating_add(bytes as u64);
         let counters = Counters { received: session.received, replied: session.replied };
         let facts = Facts { counters: Some(counters), follow_up: session.departed, ..facts };
         (sequence, facts, new.then_some(id))

@@ -1,5 +1,6 @@
 //! The reflector: answers the requests that arrive at UDP sockets.
 
+mod guest;
 mod mirror;
 mod reflect;
 mod sessions;
@@ -7,15 +8,13 @@ mod sources;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use longhaul_sys::probe::{
     Header, Note, Stamped, now_nanos, prepare_stamped, receive_note, receive_stamped, send_stamped,
 };
 use longhaul_sys::{clock, poll};
+use socket2::{Domain, Protocol, Socket, Type};
 
 pub use mirror::{
     Answer, Arrival, LocalClock, Mirror, ReflectorCounts, ReflectorSettings, Unanswered,
@@ -38,38 +37,34 @@ pub enum ReflectorEvent {
     Began(SessionId),
     /// A session has ended.
     Ended(EndedSession),
-    /// The counts changed since the last report: requests were refused.
-    Refused(ReflectorCounts),
+    /// Requests got no answer since the last report; at most once per second.
+    Refused {
+        /// The source of the last of them.
+        from: SocketAddr,
+        /// The reason for the last of them.
+        reason: Unanswered,
+        /// The number of requests without an answer.
+        count: u64,
+    },
 }
 
-/// A running reflector with one socket. It stops when the value is dropped.
+/// A reflector with one socket.
 #[derive(Debug)]
 pub struct Reflector {
+    socket: UdpSocket,
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    settings: ReflectorSettings,
 }
 
 impl Reflector {
-    /// Binds to `address` and answers requests on a thread. An IPv6 socket does not receive IPv4
-    /// packets. `log` receives events; it must not block.
+    /// Binds to `address`. An IPv6 socket does not receive IPv4 packets.
     ///
     /// # Errors
     /// The address is in use or unavailable, or the kernel rejects an option.
-    pub fn start(
-        address: SocketAddr,
-        settings: ReflectorSettings,
-        log: impl FnMut(ReflectorEvent) + Send + 'static,
-    ) -> io::Result<Self> {
-        let socket = bind(address)?;
+    pub fn bind(address: SocketAddr, settings: ReflectorSettings) -> io::Result<Self> {
+        let socket = open(address)?;
         let address = socket.local_addr()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut running = Running::new(socket, settings, log);
-        let thread = thread::Builder::new().name("stamp".into()).spawn({
-            let stop = stop.clone();
-            move || running.run(&stop)
-        })?;
-        Ok(Reflector { address, stop, thread: Some(thread) })
+        Ok(Reflector { socket, address, settings })
     }
 
     /// Returns the address of the socket.
@@ -77,74 +72,65 @@ impl Reflector {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
 
-impl Drop for Reflector {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+    /// Answers requests until `stopped` returns true, which it asks several times per second. `log`
+    /// receives events; it must not block.
+    pub fn run(&self, stopped: impl Fn() -> bool, log: impl FnMut(ReflectorEvent)) {
+        let now = Instant::now();
+        let mut running = Running {
+            socket: &self.socket,
+            ipv6: self.address.is_ipv6(),
+            mirror: Mirror::new(self.settings.clone(), now),
+            buffer: vec![0; LARGEST],
+            clock: local_clock(),
+            looked: now,
+            refused: None,
+            log,
+        };
+        while !stopped() {
+            running.serve();
         }
+        running.end();
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    let kind = rustix::net::SocketType::DGRAM;
-    let ipv6 = address.is_ipv6();
-    let family =
-        if ipv6 { rustix::net::AddressFamily::INET6 } else { rustix::net::AddressFamily::INET };
-    let socket = rustix::net::socket(family, kind, None)?;
-    if ipv6 {
-        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
     }
-    prepare_stamped(&socket, ipv6)?;
-    rustix::net::bind(&socket, &address)?;
-    Ok(UdpSocket::from(socket))
+    prepare_stamped(&socket, address.is_ipv6())?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
-/// The thread of a reflector.
-struct Running<L> {
-    socket: UdpSocket,
+/// A running reflector.
+struct Running<'a, L> {
+    socket: &'a UdpSocket,
     ipv6: bool,
     mirror: Mirror,
     buffer: Vec<u8>,
     clock: LocalClock,
     looked: Instant,
-    reported: ReflectorCounts,
+    /// The last request without an answer, and the number of them since the last report.
+    refused: Option<(SocketAddr, Unanswered, u64)>,
     log: L,
 }
 
-impl<L: FnMut(ReflectorEvent)> Running<L> {
-    fn new(socket: UdpSocket, settings: ReflectorSettings, log: L) -> Self {
-        let now = Instant::now();
-        let ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
-        Running {
-            socket,
-            ipv6,
-            mirror: Mirror::new(settings, now),
-            buffer: vec![0; LARGEST],
-            clock: local_clock(),
-            looked: now,
-            reported: ReflectorCounts::default(),
-            log,
-        }
-    }
-
-    fn run(&mut self, stop: &AtomicBool) {
-        while !stop.load(Ordering::Acquire) {
-            poll::readable(&self.socket, STOP_LOOK);
-            for _ in 0..BATCH {
-                // An error is about a reply that did not arrive; the next call continues.
-                match receive_stamped(&self.socket, &mut self.buffer) {
-                    Ok(Some(arrived)) => self.answer(&arrived),
-                    Ok(None) => break,
-                    Err(_) => {}
-                }
+impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
+    /// Waits for packets and answers those that have arrived.
+    fn serve(&mut self) {
+        poll::readable(self.socket, STOP_LOOK);
+        for _ in 0..BATCH {
+            // An error is about a reply that did not arrive; the next call continues.
+            match receive_stamped(self.socket, &mut self.buffer) {
+                Ok(Some(arrived)) => self.answer(&arrived),
+                Ok(None) => break,
+                Err(_) => {}
             }
-            self.notes();
-            self.housekeep(Instant::now());
         }
-        self.mirror.end().into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
+        self.notes();
+        self.housekeep(Instant::now());
     }
 
     fn answer(&mut self, arrived: &Stamped) {
@@ -153,19 +139,19 @@ impl<L: FnMut(ReflectorEvent)> Running<L> {
         let hop_limit = heard.hop_limit.unwrap_or(0);
         let arrival = Arrival { from, to, at_nanos, hop_limit, class, now: Instant::now() };
         let packet = &mut self.buffer[..heard.bytes];
-        let Ok(answer) = self.mirror.answer(packet, &arrival, self.clock, now_nanos) else {
-            return;
+        let answer = match self.mirror.answer(packet, &arrival, self.clock, now_nanos) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                let count = self.refused.map_or(0, |(.., count)| count);
+                self.refused = Some((from, reason, count + 1));
+                return;
+            }
         };
-        let header = Header {
-            to: Some(from),
-            from: to,
-            ipv6: self.ipv6,
-            class: answer.class,
-            stamp: answer.stamp,
-        };
+        let Answer { class, began, stamp } = answer;
+        let header = Header { to: Some(from), from: to, ipv6: self.ipv6, class, stamp };
         // A reply that the kernel rejects is a lost packet to the sender.
-        let _ = send_stamped(&self.socket, packet, &header);
-        if let Some(id) = answer.began {
+        let _ = send_stamped(self.socket, packet, &header);
+        if let Some(id) = began {
             (self.log)(ReflectorEvent::Began(id));
         }
     }
@@ -173,7 +159,7 @@ impl<L: FnMut(ReflectorEvent)> Running<L> {
     /// Reads the times at which replies left.
     fn notes(&mut self) {
         for _ in 0..BATCH {
-            match receive_note(&self.socket, &mut self.buffer) {
+            match receive_note(self.socket, &mut self.buffer) {
                 Ok(Some(Note::Departed { bytes, at_nanos })) => {
                     self.mirror.departed(&self.buffer[..bytes], at_nanos);
                 }
@@ -191,12 +177,13 @@ impl<L: FnMut(ReflectorEvent)> Running<L> {
         self.clock = local_clock();
         let ended = self.mirror.expired(now);
         ended.into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
-        let counts = self.mirror.counts();
-        let refused = |counts: ReflectorCounts| counts.short + counts.unauthentic + counts.too_fast;
-        if refused(counts) > refused(self.reported) {
-            self.reported = counts;
-            (self.log)(ReflectorEvent::Refused(counts));
+        if let Some((from, reason, count)) = self.refused.take() {
+            (self.log)(ReflectorEvent::Refused { from, reason, count });
         }
+    }
+
+    fn end(&mut self) {
+        self.mirror.end().into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
     }
 }
 
@@ -210,53 +197,70 @@ pub(super) fn local_clock() -> LocalClock {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
+    use std::thread;
 
     use super::super::packet::{Mode, Reply, Request};
     use super::super::time::{ErrorEstimate, TimeFormat, Timestamp};
     use super::*;
 
+    fn bind(address: &str) -> io::Result<Reflector> {
+        Reflector::bind(address.parse().unwrap(), ReflectorSettings::default())
+    }
+
+    fn ask(reflector: &Reflector, local: &str, asked: &str) -> (SocketAddr, Reply, u64) {
+        let sender = UdpSocket::bind(local).unwrap();
+        sender.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        sender.connect((asked, reflector.address().port())).unwrap();
+        let before = now_nanos();
+        let mut packet = [0; 60];
+        let time = Timestamp::of(before, TimeFormat::Ntp);
+        let request = Request { sequence: 3, time, error: ErrorEstimate(1), ssid: 8 };
+        request.encode(&mut packet, Mode::Open);
+        // Too short, so without an answer.
+        sender.send(&packet[..40]).unwrap();
+        sender.send(&packet).unwrap();
+        let mut buffer = [0; 100];
+        assert_eq!(sender.recv(&mut buffer).unwrap(), 60);
+        let reply = Reply::decode(&buffer[..60], Mode::Open).unwrap();
+        (sender.local_addr().unwrap(), reply, before)
+    }
+
     #[test]
     fn a_reflector_answers_over_loopback_from_the_address_that_was_asked() {
-        for (any, asked) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1")] {
-            let (say, heard) = channel();
-            let log = move |event| say.send(event).unwrap();
-            let settings = ReflectorSettings::default();
-            let reflector = Reflector::start(any.parse().unwrap(), settings, log).unwrap();
-            let local = if any.starts_with('[') { "[::1]:0" } else { "127.0.0.1:0" };
-            let sender = UdpSocket::bind(local).unwrap();
-            sender.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            sender.connect((asked, reflector.address().port())).unwrap();
-            let before = now_nanos();
-            let mut packet = [0; 60];
-            let time = Timestamp::of(before, TimeFormat::Ntp);
-            let request = Request { sequence: 3, time, error: ErrorEstimate(1), ssid: 8 };
-            request.encode(&mut packet, Mode::Open);
-            // Too short, so without an answer.
-            sender.send(&packet[..40]).unwrap();
-            sender.send(&packet).unwrap();
-            let mut buffer = [0; 100];
-            assert_eq!(sender.recv(&mut buffer).unwrap(), 60);
-            let reply = Reply::decode(&buffer[..60], Mode::Open).unwrap();
-            assert_eq!((reply.sender_sequence, reply.sequence, reply.ssid), (3, 0, 8));
-            let nanos = |time: Timestamp| time.unix_nanos(TimeFormat::Ntp, before).unwrap();
-            let (received, replied) = (nanos(reply.received), nanos(reply.time));
-            assert!(before <= received && received <= replied && replied <= now_nanos());
-            let Ok(ReflectorEvent::Began(id)) = heard.recv() else { panic!("it is not logged") };
-            assert_eq!((id.sender, id.ssid), (sender.local_addr().unwrap(), 8));
-            drop(reflector);
-            let rest: Vec<_> = heard.iter().collect();
-            assert!(
-                matches!(rest[..], [ReflectorEvent::Ended(ended)] if ended.replied == 1),
-                "{rest:?}"
-            );
+        for (any, local, asked) in
+            [("0.0.0.0:0", "127.0.0.1:0", "127.0.0.3"), ("[::]:0", "[::1]:0", "::1")]
+        {
+            let reflector = bind(any).unwrap();
+            let (stop, (say, heard)) = (AtomicBool::new(false), channel());
+            let sender = thread::scope(|scope| {
+                let (reflector, stop) = (&reflector, &stop);
+                let stopped = || stop.load(Ordering::Relaxed);
+                scope.spawn(move || reflector.run(stopped, |event| say.send(event).unwrap()));
+                let (sender, reply, before) = ask(reflector, local, asked);
+                assert_eq!((reply.sender_sequence, reply.sequence, reply.ssid), (3, 0, 8));
+                let nanos = |time: Timestamp| time.unix_nanos(TimeFormat::Ntp, before).unwrap();
+                let (received, replied) = (nanos(reply.received), nanos(reply.time));
+                assert!(before <= received && received <= replied && replied <= now_nanos());
+                thread::sleep(CLOCK_LOOK + STOP_LOOK);
+                stop.store(true, Ordering::Relaxed);
+                sender
+            });
+            let events: Vec<_> = heard.iter().collect();
+            let [ReflectorEvent::Began(id), refused, ReflectorEvent::Ended(ended)] = events[..]
+            else {
+                panic!("{events:?}");
+            };
+            assert_eq!((id.sender, id.ssid, ended.replied), (sender, 8, 1));
+            let reason = Unanswered::Short;
+            assert_eq!(refused, ReflectorEvent::Refused { from: sender, reason, count: 1 });
         }
     }
 
     #[test]
     fn an_address_in_use_is_an_error() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let settings = ReflectorSettings::default();
-        assert!(Reflector::start(taken.local_addr().unwrap(), settings, |_| ()).is_err());
+        assert!(bind(&taken.local_addr().unwrap().to_string()).is_err());
     }
 }

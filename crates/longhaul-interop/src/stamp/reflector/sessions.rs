@@ -35,6 +35,8 @@ pub(super) struct Session {
     pub(super) received: u32,
     /// The number of replies sent.
     pub(super) replied: u32,
+    /// The bytes of the replies.
+    pub(super) bytes: u64,
     /// The number and time of the last reply whose departure is known.
     pub(super) departed: Option<(u32, Timestamp)>,
     pub(super) begun: Instant,
@@ -48,6 +50,8 @@ pub struct EndedSession {
     pub id: SessionId,
     /// The number of replies.
     pub replied: u32,
+    /// The bytes of the replies.
+    pub bytes: u64,
     /// The time between its first and last packet.
     pub duration: Duration,
 }
@@ -78,7 +82,8 @@ impl Sessions {
             }
             *of_source += 1;
         }
-        let fresh = Session { received: 0, replied: 0, departed: None, begun: now, last: now };
+        let fresh =
+            Session { received: 0, replied: 0, bytes: 0, departed: None, begun: now, last: now };
         let session = self.table.entry(id).or_insert(fresh);
         session.last = now;
         Some((session, new))
@@ -110,6 +115,7 @@ impl Sessions {
             .map(|(id, session)| EndedSession {
                 id,
                 replied: session.replied,
+                bytes: session.bytes,
                 duration: session.last.saturating_duration_since(session.begun),
             })
             .collect();
@@ -150,7 +156,10 @@ mod tests {
         let other = SessionId { ssid: 8, ..id(1, 1) };
         assert!(sessions.enter(other, start).unwrap().1);
         let ended = sessions.expire(start + EXPIRY);
-        assert_eq!(ended, [EndedSession { id: other, replied: 0, duration: Duration::ZERO }]);
+        assert_eq!(
+            ended,
+            [EndedSession { id: other, replied: 0, bytes: 0, duration: Duration::ZERO }]
+        );
         let soon = start + EXPIRY + Duration::from_millis(999);
         assert_eq!(sessions.expire(soon), [], "it searches once per second");
         let mut ended = sessions.expire(later + EXPIRY);

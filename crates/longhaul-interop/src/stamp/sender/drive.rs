@@ -36,22 +36,29 @@ const ONE_MOMENT: Duration = Duration::from_micros(50);
 /// A measurement that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The local address.
-    pub local: Option<IpAddr>,
     /// The reason for the end.
     pub end: PathEnd,
     /// The duration.
     pub time: Duration,
+    /// The whole measurement, or of one without an end the time after the last record.
+    pub last: Progress,
+}
+
+/// A period of a measurement without an end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// The figures of the period.
+    pub report: PeriodReport,
     /// The properties of the reflector.
     pub seen: Seen,
     /// This host's clock.
     pub clock: LocalClock,
-    /// The figures: of a measurement without an end, those after the last record.
-    pub report: PeriodReport,
+    /// The local address.
+    pub local: Option<IpAddr>,
 }
 
-/// Measures with the reflector at `target` until the plan is complete or `stop` is set. Passes the
-/// report of each period of a measurement without an end to `record`, which returns false to stop.
+/// Measures with the reflector at `target` until the plan is complete or `stop` is set. Passes each
+/// period of a measurement without an end to `record`, which returns false to stop.
 ///
 /// # Errors
 /// The packet size is too small, the socket cannot be opened, or the first packets get no valid
@@ -61,7 +68,7 @@ pub fn measure(
     plan: &StampPlan,
     key: Option<StampKey>,
     stop: &AtomicBool,
-    record: impl FnMut(PeriodReport, Seen, LocalClock) -> bool,
+    record: impl FnMut(Progress) -> bool,
 ) -> Result<Measured, StampError> {
     let header = if target.is_ipv6() { V6_HEADER_BYTES } else { V4_HEADER_BYTES };
     let least = Machine::least_bytes(plan, header);
@@ -115,7 +122,7 @@ struct Driver<R> {
     record: R,
 }
 
-impl<R: FnMut(PeriodReport, Seen, LocalClock) -> bool> Driver<R> {
+impl<R: FnMut(Progress) -> bool> Driver<R> {
     fn run(&mut self, stop: &AtomicBool) -> Result<Measured, StampError> {
         self.machine.set_clock(self.clock);
         loop {
@@ -133,7 +140,8 @@ impl<R: FnMut(PeriodReport, Seen, LocalClock) -> bool> Driver<R> {
                     poll::readable(&self.socket, until.saturating_sub(now.at).min(STOP_LOOK));
                 }
                 Step::Record(report) => {
-                    if !(self.record)(*report, self.machine.seen(), self.clock) {
+                    let progress = self.progress(*report);
+                    if !(self.record)(progress) {
                         return Ok(self.end(PathEnd::Interrupted));
                     }
                 }
@@ -148,13 +156,16 @@ impl<R: FnMut(PeriodReport, Seen, LocalClock) -> bool> Driver<R> {
 
     fn end(&mut self, end: PathEnd) -> Measured {
         let now = self.moment();
-        Measured {
-            local: self.socket.local_addr().ok().map(|address| address.ip()),
-            end,
-            time: now.at,
+        let report = self.machine.finish(now);
+        Measured { end, time: now.at, last: self.progress(report) }
+    }
+
+    fn progress(&self, report: PeriodReport) -> Progress {
+        Progress {
+            report,
             seen: self.machine.seen(),
             clock: self.clock,
-            report: self.machine.finish(now),
+            local: self.socket.local_addr().ok().map(|address| address.ip()),
         }
     }
 

@@ -8,6 +8,6 @@ mod machine;
 mod period;
 mod result;
 
-pub use drive::{Measured, measure};
+pub use drive::{Measured, Progress, measure};
 pub use machine::{Landed, Machine, Moment, PeriodReport, Seen, Silence, Step};
 pub use result::{clocks, is_this_host};

@@ -10,7 +10,7 @@ use longhaul_core::result::{
 use super::super::extensions::TimeSources;
 use super::super::reflector::LocalClock;
 use super::super::tlv::Method;
-use super::drive::Measured;
+use super::drive::{Measured, Progress};
 use super::machine::Seen;
 
 impl Measured {
@@ -24,8 +24,9 @@ impl Measured {
         plan: &StampPlan,
         version: &str,
     ) -> StampResult {
-        let same = plan.same_clock || is_this_host(address, self.local);
-        let departures = match self.report.by_kernel {
+        let Progress { report, seen, clock, local } = self.last;
+        let same = plan.same_clock || is_this_host(address, local);
+        let departures = match report.by_kernel {
             Some(true) => StampOrigin::Kernel,
             Some(false) => StampOrigin::Program,
             None => StampOrigin::Software,
@@ -35,14 +36,14 @@ impl Measured {
             version: version.to_owned(),
             target: target.to_owned(),
             address,
-            local: self.local,
+            local,
             plan: plan.clone(),
             end: self.end,
             seconds: self.time.as_secs_f64(),
-            reflector: reflector(&self.seen, self.report.reply_p50_ms),
+            reflector: reflector(&seen, report.reply_p50_ms),
             stamps: StampOrigins { sent: departures, arrived: StampOrigin::Kernel },
-            clocks: clocks(self.clock, self.seen.clock, same),
-            figures: self.report.figures,
+            clocks: clocks(clock, seen.clock, same),
+            figures: report.figures,
         }
     }
 }
