@@ -76,8 +76,14 @@ fn round_trip(text: &mut String, result: &StampResult) {
 fn directions(text: &mut String, result: &StampResult) {
     let _ = writeln!(
         text,
-        "{:<9}{:>8}{:>12}{:>11}{:>14}{:>12}{:>12}",
-        "direction", "lost", "duplicated", "reordered", "median delay", "delay p50", "delay p99"
+        "{:<9}{:>8}{:>12}{:>11}{:>16}{:>12}{:>12}",
+        "direction",
+        "lost",
+        "duplicated",
+        "reordered",
+        "one-way median",
+        "jitter p50",
+        "jitter p99"
     );
     for (way, at) in ways(result) {
         let lost = at.lost.map_or("-".to_owned(), |lost| lost.count.to_string());
@@ -90,7 +96,7 @@ fn directions(text: &mut String, result: &StampResult) {
         };
         let _ = writeln!(
             text,
-            "  {way:<7}{lost:>8}{:>12}{:>11}{delay:>14}{:>12}{:>12}",
+            "  {way:<7}{lost:>8}{:>12}{:>11}{delay:>16}{:>12}{:>12}",
             at.duplicated.count,
             at.reordered.count,
             variation(|found| found.p50_ms),

@@ -33,7 +33,7 @@ pub(super) struct StampArgs {
     /// the time, the interval [default: 10ms], the number and the size of the packets
     #[arg(
         long,
-        conflicts_with_all = ["skip", "max_hops", "alone", "ssh", "far_longhaul"]
+        conflicts_with_all = ["skip", "max_hops", "alone"]
     )]
     stamp: bool,
     /// Send STAMP packets [default: 10 per second] until stopped, and print a JSON record per
