@@ -130,7 +130,11 @@ fn fold(theirs: &SideResult, bytes: &[u8]) {
     let ours = SideResult { streams: theirs.streams.clone(), ..SideResult::default() };
     for (sender, receiver) in [(theirs, &ours), (&ours, theirs), (theirs, theirs)] {
         let (plan, end) = (TestPlan::new(), TestEnd::Completed);
-        let measured = MeasuredHalf { intervals: intervals.clone(), sender, receiver };
+        let measured = MeasuredHalf {
+            intervals: intervals.clone(),
+            sender: sender.into(),
+            receiver: receiver.into(),
+        };
         TestResult::fold("far:5210".to_owned(), plan, end, measured);
     }
 }

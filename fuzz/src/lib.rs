@@ -1,17 +1,22 @@
 //! What the fuzz targets share.
 
 mod entries;
+mod stamp;
 
 pub use entries::Entry;
 use longhaul_engine::copy::fuzzing;
 
 /// All entries, by the names of their fuzz targets.
 pub fn all() -> impl Iterator<Item = (&'static str, Entry)> {
-    entries::ENTRIES.iter().chain(fuzzing::ENTRIES).copied()
+    let stamp: (&'static str, Entry) = ("stamp", stamp::stamp);
+    entries::ENTRIES.iter().chain(fuzzing::ENTRIES).copied().chain([stamp])
 }
 
 /// Inputs to begin from.
 pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
+    if entry == "stamp" {
+        return stamp::seeds();
+    }
     match fuzzing::seeds(entry) {
         none if none.is_empty() => entries::seeds(entry),
         seeds => seeds,

@@ -180,8 +180,10 @@ unsafe fn put<T>(header: &mut libc::msghdr, level: libc::c_int, kind: libc::c_in
     }
 }
 
-/// Space for the merged size and the drop counter, or the destination, with their headers.
-const RECEIVE_CONTROL_WORDS: usize = 16;
+/// Space for all control messages of this crate's sockets together, with their headers: merged size,
+/// drop counter, destination, hop limit, traffic class, time stamps, and a `sock_extended_err` with
+/// an IPv6 address.
+const RECEIVE_CONTROL_WORDS: usize = 64;
 
 /// One datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +204,7 @@ pub struct UdpBatch {
 /// at that port.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<UdpBatch> {
     let mut found = UdpBatch { bytes: 0, segment_bytes: 0, drops: None };
-    found.bytes = message(socket, buffer, None, |level, kind, data| {
+    found.bytes = message(socket, buffer, None, 0, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 // SAFETY: the kernel stores an int here (udp_cmsg_recv() in include/linux/udp.h).
@@ -242,24 +244,10 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
     // SAFETY: the closure returns the length that the kernel wrote, or fails.
     let (bytes, from) = unsafe {
         SockAddr::try_init(|storage, length| {
-            let bytes = message(&socket, buffer, Some((storage, length)), |level, kind, data| {
-                match (level, kind) {
-                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                        // The kernel stores this structure here (ip(7)).
-                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                        // `ipi_spec_dst` is the source address for an answer; `ipi_addr` may be a
-                        // broadcast address.
-                        let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
-                        to = Some(ip.into());
-                    }
-                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                        // The kernel stores this structure here (ipv6(7)).
-                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                        to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
-                    }
-                    _ => {}
-                }
-            })?;
+            let bytes =
+                message(&socket, buffer, Some((storage, length)), 0, |level, kind, data| {
+                    to = destination(level, kind, data).or(to);
+                })?;
             Ok(bytes)
         })?
     };
@@ -267,11 +255,41 @@ pub fn receive_addressed(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Add
     Ok(Addressed { bytes, from, to })
 }
 
+/// Returns the local address in a control message; `None` for other messages.
+///
+/// # Safety
+/// `data` is that of a control message that the kernel wrote.
+pub(crate) unsafe fn destination(
+    level: libc::c_int,
+    kind: libc::c_int,
+    data: *const u8,
+) -> Option<IpAddr> {
+    match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // SAFETY: the kernel stores this structure here (ip(7)).
+            let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+            // `ipi_spec_dst` is the source address for an answer; `ipi_addr` may be a broadcast
+            // address.
+            Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into())
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            // SAFETY: the kernel stores this structure here (ipv6(7)).
+            let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+            Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
+}
+
+/// The place for the source address of a datagram, as `SockAddr::try_init` passes it.
+pub(crate) type Name = (*mut socket2::SockAddrStorage, *mut libc::socklen_t);
+
 /// Does one `recvmsg(2)` and calls `control` with level, type and data of each control message.
-fn message(
+pub(crate) fn message(
     socket: impl AsFd,
     buffer: &mut [u8],
-    name: Option<(*mut socket2::SockAddrStorage, *mut libc::socklen_t)>,
+    name: Option<Name>,
+    flags: libc::c_int,
     mut control: impl FnMut(libc::c_int, libc::c_int, *const u8),
 ) -> io::Result<usize> {
     let mut space = [0u64; RECEIVE_CONTROL_WORDS];
@@ -289,7 +307,7 @@ fn message(
     header.msg_controllen = size_of::<[u64; RECEIVE_CONTROL_WORDS]>() as _;
     // SAFETY: the header points to the vector, the control space and the name with their lengths,
     // all of which live, unshared, until the call returns.
-    let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, 0) };
+    let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) };
     if bytes < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -10,6 +10,7 @@ pub mod link;
 mod matrix;
 mod path;
 mod seconds;
+mod stamp;
 mod test;
 mod topology;
 mod tree;
@@ -26,6 +27,7 @@ pub use matrix::{
     Workload,
 };
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
+pub use stamp::StampPlan;
 pub use test::{
     Amount, CpuList, Direction, LinkAddress, Opener, Pacing, Placement, Protocol, TestLink,
     TestPlan, parse_addresses,

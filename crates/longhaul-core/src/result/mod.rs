@@ -18,6 +18,7 @@ mod manifest;
 mod path;
 mod run;
 mod side;
+mod stamp;
 mod step;
 mod test;
 mod udp;
@@ -56,11 +57,16 @@ pub use side::{
     HostLimits, HostSample, SideResult, SideSample, SideStream, SideStreamSample, TcpSample,
     ThreadSample,
 };
+pub use stamp::{
+    STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampClass, StampClock, StampClocks, StampDelay,
+    StampDirection, StampFigures, StampHistograms, StampNumbering, StampOrigin, StampOrigins,
+    StampRecord, StampReflector, StampResult,
+};
 pub use step::{AloneReport, CopyEvidence, DiagnosisStep, HostUse, StepReport, StepRound};
 pub use test::{
-    Curve, EndFacts, Holder, LinkSummary, MeasuredHalf, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestLimit, TestPeer,
-    TestResult, TestSample, TestSummary,
+    Curve, EndFacts, Holder, LinkSummary, MeasuredHalf, Reason, Shares, SideReport,
+    SideStreamReport, SideSummary, Steady, StreamResult, StreamSample, TEST_SCHEMA, TestEnd,
+    TestFacts, TestHalf, TestLimit, TestPeer, TestResult, TestSample, TestSummary,
 };
-pub use udp::{UdpCounts, UdpResult};
+pub use udp::{DatagramReport, UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

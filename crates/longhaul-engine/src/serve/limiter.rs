@@ -69,15 +69,30 @@ impl ConnectionLimiter {
         self.admit_from(network(address.ip()), socket)
     }
 
+    /// Counts `socket`, or closes it without an alert, because its client does not use TLS.
+    pub(super) fn admit_guest(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
+        let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
+        self.admit_or(network(address.ip()), socket, |_, _| ())
+    }
+
     /// As [`admit`](Self::admit), for a connection of `source`.
     pub(super) fn admit_from(
         &self,
         source: IpAddr,
         socket: TcpStream,
     ) -> Result<Fresh, DropReason> {
+        self.admit_or(source, socket, send_reason)
+    }
+
+    fn admit_or(
+        &self,
+        source: IpAddr,
+        socket: TcpStream,
+        inform: impl Fn(&TcpStream, Reason),
+    ) -> Result<Fresh, DropReason> {
         let now = Instant::now();
         if let Some(left) = self.penalties.refuses(source, now) {
-            send_reason(&socket, Reason::Penalty);
+            inform(&socket, Reason::Penalty);
             return Err(DropReason::Penalty(left));
         }
         let socket = Arc::new(socket);
@@ -88,7 +103,7 @@ impl ConnectionLimiter {
             let descriptor = self.descriptors.take(1).ok_or(DropReason::Connections)?;
             Ok(Place { startup, _descriptor: descriptor })
         });
-        let place = place.inspect_err(|_| send_reason(&socket, Reason::Crowded))?;
+        let place = place.inspect_err(|_| inform(&socket, Reason::Crowded))?;
         Ok(Fresh { socket, source, deadline: now + OPENING_TIMEOUT, place })
     }
 

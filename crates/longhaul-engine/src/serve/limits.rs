@@ -58,7 +58,8 @@ impl ClientLimits {
 
 /// Returns the part of an address that belongs to one client: an IPv4 address, or the /64 of an
 /// IPv6 address (RFC 6177). Loopback addresses remain unchanged.
-pub(super) fn network(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         ip if ip.is_loopback() => ip,
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

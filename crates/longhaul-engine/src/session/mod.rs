@@ -53,6 +53,7 @@ pub use identity::{AskPassphrase, Identity};
 pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
 pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};
 pub use known_hosts::KnownHosts;
+pub use private_file::secret_text;
 pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::{Admitted, Opening, serve_tls};

@@ -57,6 +57,20 @@ pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<O
         .map_err(EngineError::file("read", path))
 }
 
+/// Reads the text of a file with a secret, by the same rules as the identity: only its owner may
+/// read it, and no other user may change it or a directory above it.
+///
+/// # Errors
+/// The file cannot be read, or other users can read or change it.
+pub fn secret_text(path: &Path) -> Result<String> {
+    let failed = |kind: io::ErrorKind| EngineError::file("read", path)(kind.into());
+    let absolute = std::path::absolute(path).map_err(EngineError::file("read", path))?;
+    let parts = absolute.parent().zip(absolute.file_name().and_then(|name| name.to_str()));
+    let (parent, name) = parts.ok_or_else(|| failed(io::ErrorKind::InvalidFilename))?;
+    let text = read(&ConfigDir::at(parent), name, Secrecy::Secret)?;
+    text.ok_or_else(|| failed(io::ErrorKind::NotFound))
+}
+
 /// Appends `line`, after a newline if the last line has none because of an editor or an interrupted
 /// write. The write is one call, so that a reader never sees half a line.
 pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
@@ -195,6 +209,17 @@ mod tests {
         let exposed = (place.config.file("list"), Exposure::Readable { mode: 0o644 });
         assert_eq!(place.read(Secrecy::Secret), Err(exposed));
         assert!(matches!(read(&place.config, "none", Secrecy::Open), Ok(None)));
+    }
+
+    #[test]
+    fn a_secret_is_read_from_any_directory_if_only_its_owner_can_read_it() {
+        let place = Place::new();
+        assert_eq!(secret_text(&place.config.file("list")).unwrap(), "text");
+        place.mode("longhaul/list", 0o640);
+        let exposed = secret_text(&place.config.file("list")).unwrap_err();
+        assert!(matches!(exposed, EngineError::Exposed { .. }), "{exposed}");
+        let missing = secret_text(&place.config.file("none")).unwrap_err();
+        assert!(missing.to_string().contains("none"), "{missing}");
     }
 
     #[test]

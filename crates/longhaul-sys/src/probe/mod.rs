@@ -8,8 +8,12 @@
 mod echo;
 mod receive;
 mod send;
+mod stamped;
 
 pub use echo::{ECHO_HEADER_BYTES, EchoKind, EchoSocket};
 pub use receive::{ReceivedProbe, Report, Reported, receive, receive_report};
 pub use send::{now_nanos, prepare};
 pub use send::{send, send_train};
+pub use stamped::{
+    Header, Note, Stamped, prepare_stamped, receive_note, receive_stamped, send_stamped,
+};

@@ -1,13 +1,11 @@
 //! Receives probes and ICMP error reports.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-/// Space for the control messages: a `timespec`, a hop limit, a `sock_extended_err` with an IPv6
-/// address, and their headers.
-const CONTROL_WORDS: usize = 32;
+use crate::udp;
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +59,17 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Receiv
     let got = message(socket, buffer, 0, |level, kind, data| match (level, kind) {
         (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => received.at_nanos = nanos(data),
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-            // SAFETY: the kernel stores an int here (ip(7) and ipv6(7)).
-            let limit = unsafe { data.cast::<libc::c_int>().read_unaligned() };
-            received.hop_limit = u8::try_from(limit).ok();
+            received.hop_limit = hop_limit(data);
         }
         _ => {}
     })?;
     Ok(got.map(|bytes| ReceivedProbe { bytes, ..received }))
+}
+
+pub(super) fn hop_limit(data: *const u8) -> Option<u8> {
+    // SAFETY: the kernel stores an int with this type of control message (ip(7) and ipv6(7)).
+    let limit = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+    u8::try_from(limit).ok()
 }
 
 /// Receives a waiting error report; `None` if no report waits.
@@ -96,7 +98,7 @@ pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option
     Ok(got.map(|bytes| Reported { bytes, ..reported }))
 }
 
-fn meaning(error: &libc::sock_extended_err) -> Report {
+pub(super) fn meaning(error: &libc::sock_extended_err) -> Report {
     const UNREACHABLE: u8 = 3; // ICMP_DEST_UNREACH
     const EXCEEDED: u8 = 11; // ICMP_TIME_EXCEEDED
     const V6_UNREACHABLE: u8 = 1; // ICMPV6_DEST_UNREACH
@@ -143,49 +145,29 @@ unsafe fn offender(at: *const u8) -> Option<IpAddr> {
     }
 }
 
-fn nanos(data: *const u8) -> u64 {
+pub(super) fn nanos(data: *const u8) -> u64 {
     // SAFETY: the kernel stores a timespec with this type of control message (socket(7)).
     let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
 /// Does one non-blocking `recvmsg(2)` and passes level, type and data of each control message.
-fn message(
+pub(super) fn message(
     socket: impl AsFd,
     buffer: &mut [u8],
     flags: libc::c_int,
-    mut control: impl FnMut(libc::c_int, libc::c_int, *const u8),
+    control: impl FnMut(libc::c_int, libc::c_int, *const u8),
 ) -> io::Result<Option<usize>> {
-    let mut space = [0u64; CONTROL_WORDS];
-    let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: a C structure for which all zeroes is valid.
-    let mut header: libc::msghdr = unsafe { zeroed() };
-    header.msg_iov = &raw mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = space.as_mut_ptr().cast();
-    header.msg_controllen = size_of::<[u64; CONTROL_WORDS]>() as _;
-    // SAFETY: the header points to the vector and the control space with their lengths, which live,
-    // unshared, until the call returns.
-    let bytes = unsafe {
-        let flags = flags | libc::MSG_DONTWAIT;
-        libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags)
-    };
-    if bytes < 0 {
-        let error = io::Error::last_os_error();
-        return match error.kind() {
-            io::ErrorKind::WouldBlock => Ok(None),
-            _ => Err(error),
-        };
+    waiting(udp::message(socket, buffer, None, flags | libc::MSG_DONTWAIT, control))
+}
+
+/// Returns `None` for the error that nothing waits.
+pub(super) fn waiting<T>(received: io::Result<T>) -> io::Result<Option<T>> {
+    match received {
+        Ok(received) => Ok(Some(received)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
-    // SAFETY: the kernel has written the control space and its length; the macros stay within.
-    unsafe {
-        let mut entry = libc::CMSG_FIRSTHDR(&raw const header);
-        while !entry.is_null() {
-            control((*entry).cmsg_level, (*entry).cmsg_type, libc::CMSG_DATA(entry));
-            entry = libc::CMSG_NXTHDR(&raw const header, entry);
-        }
-    }
-    Ok(Some(bytes as usize))
 }
 
 #[cfg(test)]

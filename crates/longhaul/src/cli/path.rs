@@ -1,5 +1,7 @@
 //! `longhaul path`: turns arguments into a plan, measures the path and prints the result.
 
+mod stamp;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,6 +23,9 @@ use crate::output::{
 use crate::passphrase;
 use crate::remote::{SshOptions, SshServer};
 use crate::signals::Interrupt;
+
+use self::stamp::StampArgs;
+pub(super) use self::stamp::stamp_key;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -46,12 +51,12 @@ pub(super) struct Args {
     /// Interval between loss probes [default: 1ms, longer if that exceeds a tenth of the capacity]
     #[arg(short, long, value_name = "TIME", value_parser = parse_span)]
     interval: Option<Duration>,
-    /// Size of a loss probe with its IP header
-    #[arg(short, long, value_name = "BYTES", default_value = "128")]
-    length: Bytes,
-    /// Number of round trips per packet size
-    #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 100)]
-    echoes: u32,
+    /// Size of a loss probe with its IP header [default: 128]
+    #[arg(short, long, value_name = "BYTES")]
+    length: Option<Bytes>,
+    /// Number of round trips per packet size [default: 100]
+    #[arg(short = 'c', long, value_name = "COUNT")]
+    echoes: Option<u32>,
     /// Highest number of hops
     #[arg(long, value_name = "COUNT", default_value_t = 30)]
     max_hops: u8,
@@ -74,6 +79,8 @@ pub(super) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    stamp: StampArgs,
+    #[command(flatten)]
     ssh: SshOptions,
 }
 
@@ -95,6 +102,9 @@ enum Peer {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
+        if self.stamp.asked() {
+            return stamp::run(&self);
+        }
         let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let note = |what: &str| {
@@ -139,17 +149,38 @@ impl Args {
             PartArg::Loss => PathPart::Loss,
             PartArg::Capacity => PathPart::Capacity,
         };
+        let defaults = PathPlan::new();
+        let bytes = |length: Bytes| length.get().try_into().unwrap_or(u32::MAX);
         let plan = PathPlan {
-            echoes: self.echoes,
+            echoes: self.echoes.unwrap_or(defaults.echoes),
             probe_time: self.time,
             probe_interval: self.interval,
-            probe_bytes: self.length.get().try_into().unwrap_or(u32::MAX),
+            probe_bytes: self.length.map_or(defaults.probe_bytes, bytes),
             most_hops: self.max_hops,
             skip: self.skip.iter().map(part).collect(),
-            ..PathPlan::new()
+            ..defaults
         };
         plan.validate().map_err(|error| Coded::new(exit::USAGE, error))?;
         Ok(plan)
+    }
+
+    fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (false, true) => Family::V6,
+            (false, false) => Family::Any,
+        }
+    }
+
+    /// Returns the first address of `target` in the family that the options allow.
+    fn address_of(&self, target: &HostPort) -> Result<SocketAddr, Coded> {
+        let family = self.family();
+        let address = target.resolve()?.into_iter().find(|address| family.takes(address));
+        address.ok_or_else(|| {
+            let version = if self.ipv6 { "IPv6" } else { "IPv4" };
+            let error = anyhow!("{} has no {version} address", target.host);
+            Coded::new(exit::UNREACHABLE, error)
+        })
     }
 
     fn peer(&self, interrupt: &Interrupt) -> Result<Peer, Coded> {
@@ -159,18 +190,8 @@ impl Args {
         }
         let mut target: HostPort = self.host.parse()?;
         target.port = self.port.unwrap_or(target.port);
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (false, true) => Family::V6,
-            (false, false) => Family::Any,
-        };
         // Without an address there is no path to measure.
-        let address = target.resolve()?.into_iter().find(|address| family.takes(address));
-        let address = address.ok_or_else(|| {
-            let version = if self.ipv6 { "IPv6" } else { "IPv4" };
-            let error = anyhow!("{} has no {version} address", target.host);
-            Coded::new(exit::UNREACHABLE, error)
-        })?;
+        let (family, address) = (self.family(), self.address_of(&target)?);
         if self.alone {
             return Ok(Peer::NoServer(address, "excluded by --alone".to_owned()));
         }

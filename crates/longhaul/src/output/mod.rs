@@ -9,6 +9,7 @@ mod failure;
 mod path;
 mod print;
 mod sentences;
+mod stamp;
 mod style;
 mod test;
 mod topology;
@@ -24,7 +25,10 @@ pub(crate) use print::{
     print_document, print_document_line, print_json, print_message, print_note, print_notes,
     print_result, raw_error, raw_output, with_escaped_text,
 };
-pub(crate) use sentences::{complete_diagnosis, complete_doctor, complete_path, complete_test};
+pub(crate) use sentences::{
+    complete_diagnosis, complete_doctor, complete_path, complete_test, reason_sentence,
+};
+pub(crate) use stamp::{stamp_failure, stamp_text};
 pub(crate) use style::clear;
 pub(crate) use test::TestText;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};

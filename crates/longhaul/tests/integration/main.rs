@@ -26,6 +26,7 @@ mod output;
 mod path;
 mod serve_rights;
 mod ssh;
+mod stamp;
 mod test;
 mod test_options;
 mod topology;

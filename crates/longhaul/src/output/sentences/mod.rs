@@ -9,7 +9,7 @@ mod test;
 mod warning;
 
 use longhaul_core::plan::Direction;
-use longhaul_core::result::{Diagnosis, DoctorReport, PathResult, TestResult};
+use longhaul_core::result::{Diagnosis, DoctorReport, PathResult, Reason, TestResult};
 
 use test::Hosts;
 
@@ -23,6 +23,13 @@ pub(crate) fn complete_test(result: &mut TestResult) {
     let reverse = result.reverse.iter_mut().filter_map(|half| half.summary.reason.as_mut());
     reverse.for_each(|reason| test::complete(reason, from_server));
     warning::complete(&mut result.warnings);
+}
+
+/// Returns the sentence of a reason, without the names of the hosts.
+pub(crate) fn reason_sentence(reason: &Reason) -> String {
+    let mut reason = reason.clone();
+    test::complete(&mut reason, Hosts { sender: "the sender", receiver: "the receiver" });
+    reason.sentence
 }
 
 /// Fills in the sentences of a path measurement.

@@ -504,9 +504,10 @@ mod tests {
     #[test]
     fn datagrams_are_counted_where_they_were_lost() {
         let with = |udp| TestFacts { udp: Some(udp), shares: Shares::default(), ..facts() };
-        let udp = UdpResult { sent: 1000, lost: 50, receiver_dropped: 20, ..UdpResult::default() };
+        let udp =
+            UdpResult { sent: 1000, lost: 50, receiver_dropped: Some(20), ..UdpResult::default() };
         check(with(udp), "the path, which lost 5.0 % of the datagrams", "-b");
-        let udp = UdpResult { receiver_dropped: 90, ..udp };
+        let udp = UdpResult { receiver_dropped: Some(90), ..udp };
         check(with(udp), "the receiver's host, which dropped 9.0 %", "on far");
         let udp = UdpResult { sent: 100_000, ..udp };
         check(with(udp), "nothing stands out", "");

@@ -74,7 +74,8 @@ pub(super) fn interval() -> TestSample {
 pub(super) fn result(direction: Direction, end: TestEnd) -> TestResult {
     let (sender, receiver) = (side(5.4, 3, 90.06), side(7.1, 0, 90.0));
     let intervals = vec![TestSample { omitted: false, ..interval() }];
-    let measured = MeasuredHalf { intervals, sender: &sender, receiver: &receiver };
+    let measured =
+        MeasuredHalf { intervals, sender: (&sender).into(), receiver: (&receiver).into() };
     let mut result = TestResult::fold("far:5210".into(), plan(direction), end, measured);
     crate::output::complete_test(&mut result);
     result

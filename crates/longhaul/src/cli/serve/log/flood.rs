@@ -45,7 +45,8 @@ impl Kind {
             ServeEvent::Ended(report) if report.client.authorised => Kind::Authorised,
             ServeEvent::Ended(report) if !report.began => Kind::Refused,
             ServeEvent::Began(start) if start.client.authorised => Kind::Authorised,
-            ServeEvent::Began(_) | ServeEvent::Ended(_) => Kind::Anonymous,
+            ServeEvent::Guest(report) if !report.began => Kind::Refused,
+            ServeEvent::Began(_) | ServeEvent::Ended(_) | ServeEvent::Guest(_) => Kind::Anonymous,
             ServeEvent::KeysRead { .. } | ServeEvent::KeysKept { .. } => Kind::Authorised,
         }
     }

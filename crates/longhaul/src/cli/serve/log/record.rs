@@ -10,11 +10,13 @@ use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 use longhaul_core::text::{escape, escape_name};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
-use longhaul_engine::serve::{Client, DropReason, ServeEvent, SessionReport, SessionStart};
+use longhaul_engine::serve::{
+    Client, DropReason, GuestReport, ServeEvent, SessionReport, SessionStart,
+};
 use longhaul_engine::session::{Operation, SessionWork};
 use longhaul_engine::{EngineError, Result};
 
-use crate::output::{failure_text, lapse_text};
+use crate::output::{failure_text, lapse_text, reason_sentence};
 
 /// The largest number of characters of a text from a peer.
 const TEXT_LIMIT: usize = 1024;
@@ -34,6 +36,7 @@ pub(super) fn of(event: ServeEvent) -> AuditRecord {
         },
         ServeEvent::Began(start) => began(start),
         ServeEvent::Ended(report) => ended(*report),
+        ServeEvent::Guest(report) => guest(*report),
         ServeEvent::KeysRead { keys, ended, out_of_reach } => AuditRecord {
             count: Some(keys as u64),
             error: keys_error(ended, &out_of_reach),
@@ -119,6 +122,25 @@ fn ended(report: SessionReport) -> AuditRecord {
         ..by(&client, record(event))
     };
     if began { with_work(common, &work) } else { common }
+}
+
+/// Returns the record of another program's client.
+fn guest(report: GuestReport) -> AuditRecord {
+    let event = if report.began { AuditEvent::Transfer } else { AuditEvent::Refused };
+    let version = report.version.as_deref().unwrap_or("");
+    let reasons: Vec<String> = report.reasons.iter().map(reason_sentence).collect();
+    let common = AuditRecord {
+        address: Some(report.address.to_string()),
+        authorised: Some(false),
+        service: Some(service(Service::Test).to_owned()),
+        program: Some(text(format!("{} {version}", report.program).trim_end())),
+        session_seconds: Some(seconds(report.duration)),
+        reason: (!reasons.is_empty()).then(|| text(&reasons.join("; "))),
+        result: Some(result(&report.outcome, &report.work).to_owned()),
+        error: error(&report.outcome, &report.work),
+        ..record(event)
+    };
+    if report.began { with_work(common, &report.work) } else { common }
 }
 
 fn with_work(record: AuditRecord, work: &SessionWork) -> AuditRecord {
@@ -263,6 +285,7 @@ mod tests {
             ServeEvent::KeysRead { .. } => 4,
             ServeEvent::KeysKept { .. } => 5,
             ServeEvent::KeyDenied { .. } => 6,
+            ServeEvent::Guest(_) => 7,
         };
         let work = SessionWork {
             operation: Some(Operation::Put),
@@ -287,9 +310,21 @@ mod tests {
                 lapse: longhaul_engine::session::Lapse::Expired,
             },
         ];
+        let guest = GuestReport {
+            program: "iperf3",
+            version: Some(HOSTILE.to_owned()),
+            address: "192.0.2.7:4".parse().unwrap(),
+            began: true,
+            duration: Duration::from_secs(2),
+            work: SessionWork { operation: Some(Operation::Test), ..SessionWork::default() },
+            reasons: vec![],
+            outcome: Err(failed()),
+        };
+        let events: Vec<_> =
+            events.into_iter().chain([ServeEvent::Guest(Box::new(guest))]).collect();
         let mut kinds: Vec<_> = events.iter().map(kind).collect();
         kinds.dedup();
-        assert_eq!(kinds, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(kinds, [0, 1, 2, 3, 4, 5, 6, 7]);
         events
     }
 

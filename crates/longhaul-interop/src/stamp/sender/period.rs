@@ -1,0 +1,241 @@
+//! The packets of a measurement or of one of its periods, and the figures that they add up to.
+
+use longhaul_core::path::{Delays, Reordering};
+use longhaul_core::result::{
+    LatencyQuantiles, Proportion, StampClass, StampDelay, StampDirection, StampFigures,
+    StampNumbering,
+};
+use longhaul_core::stats::quantile;
+
+use super::ledger::{Arrived, Packet};
+use super::losses::{Carry, Losses, Numbered, attribute};
+
+/// The most numbers of further replies of a period that are kept.
+const MOST_EXTRA: usize = 1 << 16;
+
+/// A packet with a reply.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    sequence: u64,
+    missing_before: u64,
+    sent_ns: u64,
+    timed: bool,
+    reply: Arrived,
+}
+
+/// The settled packets of a period.
+#[derive(Debug, Default)]
+pub(super) struct Period {
+    seen: Vec<Seen>,
+    extra: Vec<u32>,
+    sent: u64,
+    by_kernel: u64,
+    /// The packets without a reply since the last one with a reply.
+    missing: u64,
+    forward_duplicates: u64,
+    reverse_duplicates: u64,
+    pub(super) unsent: u64,
+    pub(super) late: u64,
+    pub(super) invalid: u64,
+    pub(super) clock_steps: u64,
+}
+
+/// The delays of a packet in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) rtt: i64,
+    pub(super) forward: i64,
+    pub(super) reverse: i64,
+    pub(super) reply: i64,
+}
+
+impl Seen {
+    /// Returns the delays; `None` if the clock stepped or the times contradict each other.
+    fn times(&self) -> Option<Times> {
+        let Arrived { received_ns, replied_ns, arrived_ns, .. } = self.reply;
+        let between = |from: u64, to: u64| to.wrapping_sub(from) as i64;
+        let (whole, reply) = (between(self.sent_ns, arrived_ns), between(received_ns, replied_ns));
+        let rtt = whole.checked_sub(reply)?;
+        let forward = between(self.sent_ns, received_ns);
+        let reverse = between(replied_ns, arrived_ns);
+        (self.timed && reply >= 0 && rtt >= 0).then_some(Times { rtt, forward, reverse, reply })
+    }
+}
+
+impl Period {
+    /// Adds a settled packet, in the order of sending.
+    pub(super) fn add(&mut self, packet: &Packet) {
+        self.sent += 1;
+        self.by_kernel += u64::from(packet.by_kernel);
+        self.forward_duplicates += u64::from(packet.forward_duplicates);
+        self.reverse_duplicates += u64::from(packet.reverse_duplicates);
+        let free = MOST_EXTRA.saturating_sub(self.extra.len());
+        self.extra.extend(packet.extra().iter().take(free));
+        let Some(reply) = packet.reply else {
+            self.missing += 1;
+            return;
+        };
+        self.seen.push(Seen {
+            sequence: packet.sequence,
+            missing_before: std::mem::take(&mut self.missing),
+            sent_ns: packet.sent_ns,
+            timed: !packet.stepped,
+            reply,
+        });
+    }
+
+    /// Returns whether the kernel stamped all packets, some, or none.
+    pub(super) fn stamped_by_kernel(&self) -> Option<bool> {
+        match self.by_kernel {
+            0 => Some(false),
+            all if all == self.sent => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Returns the next period, in which the packets without a reply at the end of this one wait for
+    /// a reply that shows their direction.
+    pub(super) fn next(&mut self) -> Self {
+        Period { missing: std::mem::take(&mut self.missing), ..Period::default() }
+    }
+
+    /// Returns the delays of the packets with valid times.
+    pub(super) fn times(&self) -> Vec<Times> {
+        self.seen.iter().filter_map(Seen::times).collect()
+    }
+
+    /// Returns the figures. `carry` connects the periods of a measurement.
+    pub(super) fn figures(&self, numbering: StampNumbering, carry: &mut Carry) -> StampFigures {
+        let times = self.times();
+        let answered = self.seen.len() as u64;
+        let losses = self.losses(numbering, carry);
+        let directed = (numbering == StampNumbering::Stateful).then_some(losses);
+        let rtt = times.iter().map(|times| times.rtt as f64 / 1e6).collect();
+        StampFigures {
+            sent: self.sent,
+            answered,
+            lost: Proportion::of(self.sent - answered, self.sent),
+            undetermined: directed.map_or(0, |losses| losses.undetermined + self.missing),
+            unsent: self.unsent,
+            late: self.late,
+            invalid: self.invalid,
+            untimed: answered - times.len() as u64,
+            clock_steps: self.clock_steps,
+            restarts: losses.restarts,
+            rtt: LatencyQuantiles::of(rtt),
+            forward: self.forward(directed),
+            reverse: self.reverse(directed),
+        }
+    }
+
+    fn losses(&self, numbering: StampNumbering, carry: &mut Carry) -> Losses {
+        if numbering != StampNumbering::Stateful {
+            return Losses::default();
+        }
+        let numbered: Vec<_> = self
+            .seen
+            .iter()
+            .map(|seen| Numbered {
+                number: seen.reply.number,
+                received_ns: seen.reply.received_ns,
+                missing_before: seen.missing_before,
+            })
+            .collect();
+        attribute(&numbered, &self.extra, carry)
+    }
+
+    fn forward(&self, losses: Option<Losses>) -> StampDirection {
+        let mut order: Vec<_> =
+            self.seen.iter().map(|seen| (seen.reply.received_ns, seen.sequence)).collect();
+        order.sort_unstable();
+        let (delay, variation) = self.delays(|times| times.forward);
+        let hop_limits = self.seen.iter().map(|seen| seen.reply.forward_hop_limit);
+        StampDirection {
+            lost: losses.map(|losses| Proportion::of(losses.forward, self.sent)),
+            delay,
+            variation,
+            classes: classes(self.seen.iter().filter_map(|seen| seen.reply.forward_class)),
+            // A reflector that does not know it states 0 or 255.
+            hop_limits: range(hop_limits.filter(|limit| *limit != 0)),
+            ..ordered(&order, self.forward_duplicates, self.sent)
+        }
+    }
+
+    fn reverse(&self, losses: Option<Losses>) -> StampDirection {
+        // The rank of each reply in the order in which the reflector sent them.
+        let mut sent: Vec<usize> = (0..self.seen.len()).collect();
+        sent.sort_unstable_by_key(|index| {
+            let seen = &self.seen[*index];
+            (seen.reply.replied_ns, seen.reply.number, seen.sequence)
+        });
+        let mut order: Vec<_> = sent
+            .iter()
+            .enumerate()
+            .map(|(rank, index)| (self.seen[*index].reply.arrived_ns, rank as u64))
+            .collect();
+        order.sort_unstable();
+        let (delay, variation) = self.delays(|times| times.reverse);
+        let replies = self.seen.len() as u64 + losses.map_or(0, |losses| losses.reverse);
+        StampDirection {
+            lost: losses.map(|losses| Proportion::of(losses.reverse, replies)),
+            delay,
+            variation,
+            classes: classes(self.seen.iter().map(|seen| seen.reply.reverse_class)),
+            hop_limits: range(self.seen.iter().filter_map(|seen| seen.reply.reverse_hop_limit)),
+            ..ordered(&order, self.reverse_duplicates, replies)
+        }
+    }
+
+    fn delays(
+        &self,
+        of: impl Fn(&Times) -> i64,
+    ) -> (Option<StampDelay>, Option<longhaul_core::result::DelayVariation>) {
+        let mut delays = Delays::default();
+        let mut all = Vec::with_capacity(self.seen.len());
+        for seen in &self.seen {
+            let Some(times) = seen.times() else { continue };
+            let delay = of(&times);
+            delays.take(seen.sequence, 0, delay as u64);
+            all.push(delay as f64 / 1e6);
+        }
+        let at = |part| quantile(&all, part);
+        let delay = at(0.0).zip(at(0.5)).zip(at(0.99).zip(at(1.0)));
+        let delay = delay.map(|((min_ms, p50_ms), (p99_ms, max_ms))| StampDelay {
+            min_ms,
+            p50_ms,
+            p99_ms,
+            max_ms,
+        });
+        (delay, delays.variation())
+    }
+}
+
+/// Returns the duplicates and the reordering of a direction, from the times of arrival with the
+/// numbers in the order of sending, sorted by time.
+fn ordered(order: &[(u64, u64)], duplicates: u64, of: u64) -> StampDirection {
+    let mut reordering = Reordering::default();
+    order.iter().for_each(|(at, number)| reordering.take(*number, *at));
+    StampDirection {
+        duplicated: Proportion::of(duplicates, of.max(duplicates)),
+        reordered: Proportion::of(reordering.reordered(), order.len() as u64),
+        reordering_extent: reordering.extents().0,
+        ..StampDirection::default()
+    }
+}
+
+/// Counts traffic classes, the most frequent first.
+fn classes(all: impl Iterator<Item = u8>) -> Vec<StampClass> {
+    let mut counts = [0u64; 256];
+    all.for_each(|class| counts[usize::from(class)] += 1);
+    let mut found: Vec<_> = (0..=255u8)
+        .zip(counts)
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(class, packets)| StampClass { dscp: class >> 2, ecn: class & 3, packets })
+        .collect();
+    found.sort_by_key(|class| std::cmp::Reverse(class.packets));
+    found
+}
+
+fn range(all: impl Iterator<Item = u8> + Clone) -> Option<[u8; 2]> {
+    Some([all.clone().min()?, all.max()?])
+}

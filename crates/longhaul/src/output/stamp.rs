@@ -1,0 +1,282 @@
+//! The result of a STAMP measurement as text for terminals of 80 columns, and the sentences for its
+//! errors.
+
+use std::fmt::Write;
+
+use longhaul_core::result::{
+    PathEnd, StampClass, StampClocks, StampDirection, StampNumbering, StampOrigin, StampResult,
+};
+use longhaul_interop::stamp::{LEAST_REPLY_BYTES, Silence, StampError};
+use longhaul_sys::probe::Report;
+
+use super::test::words::{count, millis, wrap};
+use super::with_escaped_text;
+
+/// The assumed width of a terminal.
+const COLUMNS: usize = 80;
+
+/// Returns the text of a result.
+pub(crate) fn stamp_text(result: &StampResult) -> String {
+    let result = &with_escaped_text(result);
+    let mut text = head(result);
+    round_trip(&mut text, result);
+    directions(&mut text, result);
+    classes(&mut text, result);
+    for sentence in sentences(result) {
+        let _ = writeln!(text, "{}", wrap(&sentence, COLUMNS));
+    }
+    text
+}
+
+fn ways(result: &StampResult) -> [(&'static str, &StampDirection); 2] {
+    [("there", &result.figures.forward), ("back", &result.figures.reverse)]
+}
+
+fn head(result: &StampResult) -> String {
+    let StampResult { target, address, reflector, figures, seconds, .. } = result;
+    let address = if target.contains(&address.ip().to_string()) {
+        String::new()
+    } else {
+        format!(" ({address})")
+    };
+    let numbering = match reflector.numbering {
+        StampNumbering::Stateful => "stateful reflector",
+        StampNumbering::Stateless => "stateless reflector",
+        StampNumbering::Unknown => "reflector",
+    };
+    let extensions = if reflector.extensions { "" } else { ", no extensions" };
+    let authenticated = if result.plan.authenticated { ", authenticated" } else { "" };
+    let packets = count(figures.sent, "packet");
+    let head = format!(
+        "STAMP to {target}{address}: {numbering}{extensions}{authenticated}, {packets} in \
+         {seconds:.1} s"
+    );
+    format!("{}\n\n", wrap(&head, COLUMNS))
+}
+
+fn round_trip(text: &mut String, result: &StampResult) {
+    let Some(rtt) = &result.figures.rtt else { return };
+    let _ = writeln!(
+        text,
+        "{:<20}{:>10}{:>10}{:>10}{:>10}{:>20}",
+        "round trip", "min", "median", "p99", "max", "answered"
+    );
+    let answered = format!("{} of {}", result.figures.answered, result.figures.sent);
+    let _ = writeln!(
+        text,
+        "{:<20}{:>10}{:>10}{:>10}{:>10}{answered:>20}\n",
+        "",
+        millis(rtt.min_ms),
+        millis(rtt.p50_ms),
+        millis(rtt.p99_ms),
+        millis(rtt.max_ms)
+    );
+}
+
+fn directions(text: &mut String, result: &StampResult) {
+    let _ = writeln!(
+        text,
+        "{:<9}{:>8}{:>12}{:>11}{:>16}{:>12}{:>12}",
+        "direction",
+        "lost",
+        "duplicated",
+        "reordered",
+        "one-way median",
+        "jitter p50",
+        "jitter p99"
+    );
+    for (way, at) in ways(result) {
+        let lost = at.lost.map_or("-".to_owned(), |lost| lost.count.to_string());
+        let delay = at.delay.filter(|_| result.clocks.error_ms.is_some());
+        let delay = delay.map_or("-".to_owned(), |delay| signed(delay.p50_ms));
+        let variation = |part: fn(&longhaul_core::result::DelayVariation) -> f64| {
+            at.variation
+                .as_ref()
+                .map_or("-".to_owned(), |found| format!("+{}", millis(part(found))))
+        };
+        let _ = writeln!(
+            text,
+            "  {way:<7}{lost:>8}{:>12}{:>11}{delay:>16}{:>12}{:>12}",
+            at.duplicated.count,
+            at.reordered.count,
+            variation(|found| found.p50_ms),
+            variation(|found| found.p99_ms)
+        );
+    }
+    text.push('\n');
+}
+
+fn signed(ms: f64) -> String {
+    if ms < 0.0 { format!("-{}", millis(-ms)) } else { millis(ms) }
+}
+
+fn classes(text: &mut String, result: &StampResult) {
+    for (way, at) in ways(result) {
+        if at.classes.is_empty() && at.hop_limits.is_none() {
+            continue;
+        }
+        let shown = at.classes.iter().take(4).map(|class| {
+            let StampClass { dscp, ecn, packets } = class;
+            let ecn =
+                ["", ", ECT(1)", ", ECT(0)", ", congestion experienced"][usize::from(ecn & 3)];
+            format!("DSCP {dscp}{ecn} ({packets})")
+        });
+        let limits = at.hop_limits.map(|[low, high]| match low == high {
+            true => format!("hop limit {low}"),
+            false => format!("hop limits {low} to {high}"),
+        });
+        let all: Vec<_> = shown.chain(limits).collect();
+        let _ = writeln!(text, "arrived {way:<7}{}", all.join("; "));
+    }
+    text.push('\n');
+}
+
+fn sentences(result: &StampResult) -> Vec<String> {
+    let mut all = Vec::new();
+    if result.end == PathEnd::Interrupted {
+        all.push("The measurement was interrupted; these are the results until then.".to_owned());
+    }
+    all.push(stamps(result));
+    all.push(clocks(&result.clocks));
+    all.extend(doubts(result));
+    all.push(loss(result));
+    all
+}
+
+fn origin(origin: StampOrigin) -> &'static str {
+    match origin {
+        StampOrigin::Hardware => "the network interface",
+        StampOrigin::Kernel => "the kernel",
+        StampOrigin::Program => "the program",
+        StampOrigin::Software => "software",
+        StampOrigin::ControlPlane => "a control plane",
+        StampOrigin::Unknown => "an unknown source",
+    }
+}
+
+fn stamps(result: &StampResult) -> String {
+    let follow_up =
+        if result.reflector.follow_up { ", corrected by follow-up timestamps" } else { "" };
+    format!(
+        "Timestamps: here by {} (sent) and {} (received), at the reflector by {} and {}{follow_up}.",
+        origin(result.stamps.sent),
+        origin(result.stamps.arrived),
+        origin(result.reflector.received),
+        origin(result.reflector.replied)
+    )
+}
+
+fn clocks(clocks: &StampClocks) -> String {
+    let which = match (clocks.local.synchronised, clocks.reflector.synchronised) {
+        (false, false) => "both clocks are",
+        (false, true) => "the clock of this host is",
+        (true, false) => "the clock of the reflector is",
+        (true, true) => "",
+    };
+    match (clocks.same, clocks.error_ms) {
+        (true, _) => "Both ends use one clock.".to_owned(),
+        (false, Some(error)) => {
+            format!("One-way delays have a clock error of up to {}.", millis(error))
+        }
+        (false, None) if which.is_empty() => {
+            "One-way delays are unknown: an end does not state the error of its clock.".to_owned()
+        }
+        (false, None) => format!("One-way delays are unknown: {which} not synchronized."),
+    }
+}
+
+/// Returns the sentences about packets that the tables do not show.
+fn doubts(result: &StampResult) -> Vec<String> {
+    let figures = &result.figures;
+    let all = [
+        (figures.invalid, "packet", "arrived and did not belong to this measurement"),
+        (figures.late, "reply", "arrived more than 3 s late and counted as lost"),
+        (figures.untimed, "reply", "had times that contradict each other or a step of the clock"),
+        (figures.unsent, "packet", "was refused by this host's kernel"),
+        (figures.restarts, "time", "the reflector began to count again"),
+    ];
+    all.into_iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, noun, what)| match (number, noun) {
+            (1, noun) => format!("1 {noun} {what}."),
+            (number, "reply") => format!("{number} replies {what}."),
+            (number, noun) => format!("{number} {noun}s {}.", what.replace("was ", "were ")),
+        })
+        .collect()
+}
+
+fn loss(result: &StampResult) -> String {
+    let figures = &result.figures;
+    if figures.lost.count == 0 {
+        return format!(
+            "No loss in {}: below {:.1e} at 95 %.",
+            count(figures.sent, "round trip"),
+            figures.lost.high
+        );
+    }
+    let share = format!(
+        "{} of {} lost ({:.2} %)",
+        figures.lost.count,
+        count(figures.sent, "packet"),
+        figures.lost.ratio * 100.0
+    );
+    let unknown = match figures.undetermined {
+        0 => String::new(),
+        some => format!(", {some} in an unknown direction"),
+    };
+    match (figures.forward.lost, figures.reverse.lost) {
+        (Some(there), Some(back)) => {
+            format!("{share}: {} there, {} back{unknown}.", there.count, back.count)
+        }
+        _ => {
+            format!("{share} on the round trip; a stateless reflector does not show the direction.")
+        }
+    }
+}
+
+/// Returns the sentence for an error of a measurement with the reflector `target`.
+pub(crate) fn stamp_failure(target: &str, error: &StampError) -> String {
+    match error {
+        StampError::PacketSize { bytes, least } => format!(
+            "a packet of {bytes} bytes is too small: these options need {least} bytes (-l), or \
+             less with --no-extensions"
+        ),
+        StampError::Socket { source, .. } => format!("cannot send to {target}: {source}"),
+        StampError::PortClosed { .. } => format!(
+            "{target} has no STAMP reflector: the UDP port is closed; run 'longhaul serve --stamp' \
+             there, or name the reflector's port"
+        ),
+        StampError::Silent { silence, .. } => silent(target, silence),
+    }
+}
+
+fn silent(target: &str, silence: &Silence) -> String {
+    let Silence { sent, waited, short, unauthentic, foreign, icmp } = silence;
+    if *unauthentic > 0 {
+        return format!("{target} answers with an invalid HMAC: its key differs (--stamp-key)");
+    }
+    if *foreign > 0 {
+        return format!(
+            "{target} answers with packets that are no replies to STAMP: it is another service, or \
+             a reflector in another authentication mode"
+        );
+    }
+    if let Some(bytes) = short {
+        return format!(
+            "{target} answers with {bytes} bytes, and a reply of STAMP or TWAMP Light has at least \
+             {LEAST_REPLY_BYTES} (112 with a key): it is another service"
+        );
+    }
+    let seconds = waited.as_secs();
+    match icmp {
+        Some(Report::Prohibited) => {
+            format!("a firewall on the way to {target} refuses the packets")
+        }
+        Some(Report::Unreachable | Report::HopLimit) => format!("there is no route to {target}"),
+        _ => format!(
+            "no reply from {target} to {} in {seconds} s: no reflector runs there, a firewall \
+             drops the UDP port, or it needs another key (--stamp-key)",
+            count(*sent, "STAMP packet")
+        ),
+    }
+}
