@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_core::plan::link::{Extent, Loss, Outage, Probability, QueueLimit, Spread};
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::{Check, CheckVerdict, MachineTiming};
-use longhaul_core::units::Rate;
+use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::datagram::ReceivedDatagram;
 
 use super::checks::{capacity, damage, delay, identity, jitter, loss, rate, reorder};
@@ -207,6 +207,7 @@ fn a_correct_model_passes_every_check() {
         LOSSES,
         |lab, each| delay::loaded(lab, true, each),
         loss::bursty,
+        loss::bit_errors,
         jitter::check,
         REORDERINGS,
         capacity::check,
@@ -265,6 +266,21 @@ fn a_wrong_rate_of_loss_is_found() {
     }
     assert_found(LOSSES, "loss 1e-1", |plan| scale(plan, 1.05));
     assert_found(LOSSES, "loss 1e-1", |plan| scale(plan, 0.95));
+}
+
+#[test]
+fn a_wrong_policer_and_wrong_bit_errors_are_found() {
+    fn scale(plan: &mut LinkPlan, rate: f64, burst: f64) {
+        if let Some(policer) = &mut plan.up.police {
+            policer.rate_bps = Rate::from_bps((policer.rate_bps.bps() as f64 * rate) as u64);
+            policer.burst_bytes = Bytes::new((policer.burst_bytes.get() as f64 * burst) as u64);
+        }
+    }
+    assert_found(capacity::check, "policer of 100 Mb/s", |plan| scale(plan, 0.95, 1.0));
+    assert_found(capacity::check, "burst of the policer", |plan| scale(plan, 1.0, 1.05));
+    assert_found(loss::bit_errors, "bit errors", |plan| {
+        scale_probability(&mut plan.up.bit_errors, 1.05);
+    });
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn the_certificate_is_printed() {
         assert!(!check.spoiled_by_host || check.verdict == CheckVerdict::NotDone, "{check:?}");
         let of_time = ["delay", "rate", "jitter uniform", "jitter normal", "jitter pareto"]
             .iter()
-            .chain(&["reordering by", "full queue", "outage"])
+            .chain(&["reordering by", "full queue", "policer", "burst of the policer", "outage"])
             .any(|kind| check.name.starts_with(kind));
         let of_time = of_time && check.samples > 0;
         assert_eq!(of_time, check.machine.is_some(), "{check:?}");

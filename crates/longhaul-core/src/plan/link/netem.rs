@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::str::SplitWhitespace;
 use std::time::Duration;
 
-use super::option_table::OptionFault;
+use super::error::OptionFault;
 use super::{Jitter, LinkDirection, Loss, Probability, QueueLimit, Slots, Spread};
 use crate::units::{Bytes, Rate};
 

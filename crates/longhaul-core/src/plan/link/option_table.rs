@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::capacity::RATE_LAYER_FORM;
+use super::error::OptionFault;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
     Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Policer, Preset,
@@ -34,23 +35,6 @@ pub(super) enum Apply {
     Direction(fn(&mut LinkDirection, &str) -> Result<(), OptionFault>),
     Mtu,
     Seed,
-}
-
-/// The reason why an option cannot be applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum OptionFault {
-    /// The value is invalid; the text describes the accepted values.
-    Value(&'static str),
-    /// A word of the value is invalid; the text describes the accepted values.
-    Word(String, &'static str),
-    /// The option needs another one.
-    Needs(&'static str),
-}
-
-impl From<&'static str> for OptionFault {
-    fn from(accepted: &'static str) -> Self {
-        OptionFault::Value(accepted)
-    }
 }
 
 const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";

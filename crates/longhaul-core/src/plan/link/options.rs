@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::option_table::{Apply, LINK_OPTIONS, OptionFault};
+use super::error::OptionFault;
+use super::option_table::{Apply, LINK_OPTIONS};
 use super::trace::ReadFile;
 use super::{LinkDirection, LinkPlan, LinkPlanError};
 

@@ -1,4 +1,4 @@
-//! Checks of the queue and of outages.
+//! Checks of the queue, the policer and outages.
 
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
 use super::super::noise::Noise;
 
-/// Checks the delay of a full queue, and the share of the time for which a link is down.
+/// Checks the delay of a full queue, the rate and burst of a policer, and the share of the time for
+/// which a link is down.
 pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     twice(|| vec![full_queue(lab)]).into_iter().for_each(&mut *each);
+    twice(|| policer(lab)).into_iter().for_each(&mut *each);
     twice(|| vec![outage(lab)]).into_iter().for_each(each);
 }
 
@@ -33,6 +35,42 @@ fn full_queue(lab: &mut dyn Lab) -> Check {
                 .beside(outcome.machine, QUEUE_MS - off..=QUEUE_MS + off)
         }
     }
+}
+
+/// The load of 120 Mb/s exceeds the rate of 100 Mb/s by 2.5 MB/s, so a burst of 1 MB lasts for 0.4 s
+/// of 2.4 s. In all, the burst and the bytes of the rate pass.
+fn policer(lab: &mut dyn Lab) -> Vec<Check> {
+    const BPS: f64 = 1e8;
+    const TOLERANCE: f64 = 0.01;
+    const BURST_BYTES: f64 = 1e6;
+    let options = format!("--up-police 100M:{BURST_BYTES} --mtu 1500");
+    let rate = Case::new("policer of 100 Mb/s, last second", &options, Unit::Bps);
+    let burst = Case::new("burst of the policer, bytes", &options, Unit::Count);
+    let stream = Stream {
+        payload_bytes: 1472,
+        verify: false,
+        ..Stream::single(24_000, Duration::from_micros(100))
+    };
+    let (probe, outcome) = match lab.send(&options, false, stream) {
+        Ok(measured) => measured,
+        Err(reason) => return [rate, burst].map(|case| case.not_done(reason.to_string())).into(),
+    };
+    let Some(last) = probe.window_rates_bps.last() else {
+        return [rate, burst].map(|case| case.not_done("less than a second of it arrived")).into();
+    };
+    let noise = Noise::of(&outcome.machine);
+    // The bytes that the rate allows in the time in which the stream arrived.
+    let seconds = probe.bytes as f64 * 8.0 / probe.rate_bps;
+    let measured = probe.bytes as f64 - BPS / 8.0 * seconds;
+    let allowed = BURST_BYTES * 0.02;
+    let off = allowed + BPS / 8.0 * noise.at(1.0) / 1e3;
+    vec![
+        rate.near(BPS, *last, BPS * TOLERANCE, probe.window_rates_bps.len() as u64)
+            .beside(outcome.machine, noise.rates(BPS, TOLERANCE)),
+        burst
+            .near(BURST_BYTES, measured, allowed, probe.arrivals)
+            .beside(outcome.machine, BURST_BYTES - off..=BURST_BYTES + off),
+    ]
 }
 
 /// Ten periods of 200 ms, of which the link is down for 50 ms each.

@@ -24,6 +24,24 @@ pub(in super::super) fn independent(
     });
 }
 
+/// Checks the share of datagrams that bit errors destroy.
+pub(in super::super) fn bit_errors(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
+    const RATE: f64 = 5e-5;
+    let options = format!("--up-ber {RATE:e}");
+    let case = Case::new("bit errors 5e-5", &options, Unit::Share);
+    let stream = Stream { datagrams: 400_000, ..Stream::shares() };
+    let bits = 8 * stream.ip_bytes(false);
+    let expected = 1.0 - (1.0 - RATE).powf(bits as f64);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.counts.bit_errors.segments;
+            let of = probe.sent.datagrams;
+            case.share(expected, Tallies { seen: probe.lost, of, emulator })
+        }
+    });
+}
+
 /// Checks the rate of bursty losses, the mean length of the bursts, and that their lengths are
 /// geometric.
 pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {

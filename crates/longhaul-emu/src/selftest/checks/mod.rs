@@ -27,6 +27,7 @@ pub(super) fn all(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnMut(Check)) {
     loss::independent(lab, false, (1e-3, if quick { 200_000 } else { 1_000_000 }), each);
     loss::independent(lab, false, (1e-4, if quick { 500_000 } else { 4_000_000 }), each);
     loss::bursty(lab, each);
+    loss::bit_errors(lab, each);
     jitter::check(lab, each);
     reorder::check(lab, quick, each);
     capacity::check(lab, each);
