@@ -41,7 +41,20 @@ impl Wan {
     /// # Errors
     /// As for [`Topology::start`].
     pub fn start(plan: &LinkPlan) -> Result<Wan, EmuError> {
-        Ok(Wan { topology: Topology::start(&TopologyPlan::pair(plan.clone()))? })
+        Wan::start_pair(&TopologyPlan::pair(plan.clone()))
+    }
+
+    /// Builds the topology of [`TopologyPlan::pair`], which may have another name.
+    ///
+    /// # Errors
+    /// As for [`Topology::start`].
+    pub fn start_pair(plan: &TopologyPlan) -> Result<Wan, EmuError> {
+        Ok(Wan { topology: Topology::start(plan)? })
+    }
+
+    /// Returns the topology, for reports and changes while it runs.
+    pub fn topology_mut(&mut self) -> &mut Topology {
+        &mut self.topology
     }
 
     /// Starts `command` at a site with the addresses of both sites in `LONGHAUL_NEAR`,

@@ -55,7 +55,7 @@ pub struct MachineTiming {
     pub seconds: f64,
     /// The number of measured processors.
     pub processors: u32,
-    /// The number of wake-ups.
+    /// The number of wake-ups. A late wake-up counts once per millisecond of its lateness.
     pub wakings: u64,
     /// The median lateness in ms.
     pub p50_ms: f64,
@@ -65,9 +65,17 @@ pub struct MachineTiming {
     pub p999_ms: f64,
     /// The largest lateness in ms.
     pub max_ms: f64,
+    /// The share of the wake-ups that were late by more than [`MachineTiming::STALLED_MS`], 0 to 1.
+    #[serde(default)]
+    pub stalled_share: f64,
     /// The share of all processors' time that the hypervisor took, 0 to 1; zero without a
     /// hypervisor.
     pub withheld_share: f64,
+}
+
+impl MachineTiming {
+    /// The lateness in ms above which a wake-up counts as stalled.
+    pub const STALLED_MS: f64 = 0.25;
 }
 
 /// One property of the emulator, as an independent probe measured it.

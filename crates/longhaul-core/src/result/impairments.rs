@@ -38,6 +38,10 @@ pub struct Impairments {
     pub lost: Segments,
     /// Dropped: offered, or still queued, while the link was down.
     pub outage: Segments,
+    /// Dropped by the policer.
+    pub policed: Segments,
+    /// Dropped: a bit was wrong on the wire.
+    pub bit_errors: Segments,
     /// Dropped: the queue was full.
     pub queue_full: Segments,
     /// Dropped by the queue management.
@@ -62,6 +66,11 @@ pub struct Impairments {
 impl Impairments {
     /// Returns the segments that were offered and not delivered.
     pub fn dropped(&self) -> Segments {
-        self.lost + self.outage + self.queue_full + self.aqm_dropped
+        self.lost
+            + self.outage
+            + self.policed
+            + self.bit_errors
+            + self.queue_full
+            + self.aqm_dropped
     }
 }

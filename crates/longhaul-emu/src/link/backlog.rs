@@ -1,5 +1,6 @@
 //! Bytes that wait for a bottleneck, over changes of its capacity.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_core::units::Bytes;
@@ -14,12 +15,52 @@ pub(super) struct Phase {
     pub(super) progress: Progress,
     /// The time from which on the bottleneck sends at this capacity.
     start: LinkTime,
+    accepted: Accepted,
+}
+
+/// The segments that a bottleneck accepted and has not sent.
+#[derive(Debug, Clone, Default)]
+struct Accepted {
+    /// Times at which segments have been sent, each with the number of segments accepted until
+    /// then.
+    sent: VecDeque<(LinkTime, u64)>,
+    /// The number of segments that have been removed from `sent`.
+    before: u64,
+}
+
+impl Accepted {
+    fn add(&mut self, now: LinkTime, at: LinkTime, segments: u32) {
+        while let Some((_, count)) = self.sent.pop_front_if(|(at, _)| *at <= now) {
+            self.before = count;
+        }
+        let count = self.sent.back().map_or(self.before, |(_, count)| *count);
+        self.sent.push_back((at, count + u64::from(segments)));
+    }
+
+    fn waiting(&self, now: LinkTime) -> u64 {
+        let gone = self.sent.partition_point(|(at, _)| *at <= now);
+        let count = |index: usize| self.sent.get(index).map_or(self.before, |(_, count)| *count);
+        let last = self.sent.len().checked_sub(1).map_or(self.before, count);
+        last - gone.checked_sub(1).map_or(self.before, count)
+    }
 }
 
 impl Phase {
     /// Creates a phase that has accepted no bytes and sends from `start` on.
     pub(super) fn starting(capacity: Capacity, start: LinkTime) -> Self {
-        Phase { progress: capacity.begin(start), capacity, start }
+        let accepted = Accepted::default();
+        Phase { progress: capacity.begin(start), capacity, start, accepted }
+    }
+
+    /// Accepts segments at `now`, after which the progress is `sent`.
+    pub(super) fn accept(&mut self, now: LinkTime, sent: Progress, segments: u32) {
+        self.progress = sent;
+        self.accepted.add(now, sent.free_at, segments);
+    }
+
+    /// Returns the number of segments that wait at `now` or are being sent.
+    pub(super) fn waiting_segments(&self, now: LinkTime) -> u64 {
+        self.accepted.waiting(now)
     }
 
     /// Returns the amount that waits at `now` or is being sent, in fractions of a byte.
@@ -84,5 +125,11 @@ impl Backlog {
     pub(super) fn waiting(&self, now: LinkTime) -> u128 {
         let waits = |ending: &&Ending| ending.end > now;
         self.phases.iter().filter(waits).map(|ending| ending.phase.waiting(now)).sum()
+    }
+
+    /// Returns the number of segments that wait at `now`.
+    pub(super) fn waiting_segments(&self, now: LinkTime) -> u64 {
+        let waits = |ending: &&Ending| ending.end > now;
+        self.phases.iter().filter(waits).map(|ending| ending.phase.waiting_segments(now)).sum()
     }
 }

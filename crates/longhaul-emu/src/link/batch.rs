@@ -72,6 +72,27 @@ impl Batch<'_> {
         *self.spare = before;
     }
 
+    /// Keeps only the segments for which `keep` returns true. It is called once per segment, in
+    /// order.
+    pub(super) fn retain_segments(&mut self, mut keep: impl FnMut(&mut Self, u32) -> bool) {
+        self.replace_pieces(|batch, piece| {
+            let mut kept = piece.segments.start..piece.segments.start;
+            for segment in piece.segments.clone() {
+                if keep(batch, segment) {
+                    kept.end = segment + 1;
+                    continue;
+                }
+                if !kept.is_empty() {
+                    batch.pieces.push(Piece { segments: kept, ..piece.clone() });
+                }
+                kept = segment + 1..segment + 1;
+            }
+            if !kept.is_empty() {
+                batch.pieces.push(Piece { segments: kept, ..piece });
+            }
+        });
+    }
+
     /// Splits the pieces so that the segment with this number is a separate piece, and returns the
     /// index of that piece; `None` if the segment was dropped.
     pub(super) fn isolate(&mut self, number: u64) -> Option<usize> {

@@ -6,11 +6,21 @@ use std::sync::Arc;
 use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
 
 use super::batch::Batch;
-use super::random::{Chance, Stream};
+use super::chain::{Chain, ChainStreams, Correlated};
+use super::random::{Chance, Purpose, Stream};
 
-/// Determines which segments are lost, as runs of adjacent segments.
+/// Determines which segments are lost.
 #[derive(Debug, Clone)]
-pub(super) struct Losses {
+pub(super) enum Losses {
+    /// Losses whose next run is known.
+    Runs(Runs),
+    Chain(Chain),
+    Correlated(Correlated),
+}
+
+/// Losses as runs of adjacent segments.
+#[derive(Debug, Clone)]
+pub(super) struct Runs {
     source: Source,
     /// The next run of lost segments, by number.
     next: Range<u64>,
@@ -39,21 +49,24 @@ struct GilbertElliott {
 
 impl Losses {
     /// Creates the losses of `plan` from segment number `from` on; `None` if there are none.
-    pub(super) fn new(plan: &Loss, gaps: Stream, bursts: Stream, from: u64) -> Option<Self> {
-        let source = match plan {
-            Loss::Independent { rate } | Loss::Bursty { rate, .. } if rate.is_zero() => {
-                return None;
+    /// `stream` returns the random numbers of a purpose.
+    pub(super) fn new(plan: &Loss, stream: impl Fn(Purpose) -> Stream, from: u64) -> Option<Self> {
+        match plan {
+            Loss::Correlated { rate, .. } if rate.is_zero() => None,
+            Loss::Correlated { rate, correlation } => {
+                let numbers = stream(Purpose::LossCorrelated);
+                Some(Losses::Correlated(Correlated::new(*rate, *correlation, numbers, from)))
             }
-            Loss::Independent { rate } => Source::Independent(Chance::new(gaps, *rate, from)),
-            Loss::Bursty { rate, mean_burst_segments } => {
-                Source::Bursty(GilbertElliott::new(*rate, *mean_burst_segments, gaps, bursts))
+            Loss::GilbertElliott { .. } | Loss::FourState { .. } => {
+                let streams = ChainStreams {
+                    stays: stream(Purpose::LossStay),
+                    choices: stream(Purpose::LossChoice),
+                    losses: stream(Purpose::LossInState),
+                };
+                Chain::new(plan, streams, from).map(Losses::Chain)
             }
-            Loss::Pattern { segments } => Source::Pattern(segments.clone()),
-            Loss::Trace(file) => Source::Trace(Arc::clone(file.content()?)),
-        };
-        let mut losses = Losses { source, next: 0..0 };
-        losses.next = losses.run_from(from);
-        Some(losses)
+            _ => Runs::new(plan, stream, from).map(Losses::Runs),
+        }
     }
 
     /// Drops the lost segments of a packet whose segments are all present.
@@ -65,6 +78,37 @@ impl Losses {
             batch.remove_last(&segments);
             batch.counts.lost += batch.packet.count_of(segments);
         }
+    }
+
+    fn first_in(&mut self, segments: &Range<u64>) -> Option<Range<u64>> {
+        match self {
+            Losses::Runs(runs) => runs.first_in(segments),
+            Losses::Chain(chain) => chain.first_in(segments),
+            Losses::Correlated(correlated) => correlated.first_in(segments),
+        }
+    }
+}
+
+impl Runs {
+    fn new(plan: &Loss, stream: impl Fn(Purpose) -> Stream, from: u64) -> Option<Self> {
+        let (gaps, bursts) = (stream(Purpose::LossGap), stream(Purpose::LossBurst));
+        let source = match plan {
+            Loss::Independent { rate } | Loss::Bursty { rate, .. } if rate.is_zero() => {
+                return None;
+            }
+            Loss::Independent { rate } => Source::Independent(Chance::new(gaps, *rate, from)),
+            Loss::Bursty { rate, mean_burst_segments } => {
+                Source::Bursty(GilbertElliott::new(*rate, *mean_burst_segments, gaps, bursts))
+            }
+            Loss::Pattern { segments } => Source::Pattern(segments.clone()),
+            Loss::Trace(file) => Source::Trace(Arc::clone(file.content()?)),
+            Loss::Correlated { .. } | Loss::GilbertElliott { .. } | Loss::FourState { .. } => {
+                return None;
+            }
+        };
+        let mut losses = Runs { source, next: 0..0 };
+        losses.next = losses.run_from(from);
+        Some(losses)
     }
 
     /// Returns the first run of lost segments that overlaps `segments`, cut to this range.

@@ -12,16 +12,20 @@ mod accidents;
 mod aqm;
 mod backlog;
 mod batch;
+mod bit_errors;
 mod capacity;
+mod chain;
 mod cross;
 mod delay;
 mod loss;
 mod model;
 mod outages;
 mod piece;
+mod policer;
 mod queue;
 mod random;
 mod reorder;
+mod slots;
 mod stages;
 
 #[cfg(test)]

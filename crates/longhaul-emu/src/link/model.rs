@@ -58,7 +58,8 @@ impl LinkModel {
             self.backlog = waiting;
         }
         self.backlog.forget(now);
-        self.delay = Delay::new(plan, self.from, self.delay.last());
+        let last = before.as_ref().map_or(LinkTime::default(), |old| old.last_slot());
+        self.delay = Delay::new(plan, self.from, self.delay.last().max(last));
         let mut stages = Stages::new(plan, self.from, now, self.number);
         if stages.is_empty() && self.delay.is_constant() {
             return;

@@ -15,7 +15,7 @@ use longhaul_core::units::Bytes;
 use super::aqm::{Arriving, Management, Manager};
 use super::backlog::{Backlog, Phase};
 use super::batch::{Batch, Carrier};
-use super::capacity::{Capacity, Progress, units_of};
+use super::capacity::{Capacity, Progress, bytes_of, units_of};
 use super::cross::Cross;
 use super::random::{Purpose, Stream};
 use super::{LinkTime, PacketShape, Piece, Treatment};
@@ -177,19 +177,32 @@ impl Queue {
             return None;
         }
         let now = batch.now;
-        let is_single = segments.end - segments.start == 1;
-        let bytes = self.bytes(batch.packet, segments);
+        let count = segments.end - segments.start;
+        let is_single = count == 1;
+        let bytes = self.bytes(batch.packet, segments.clone());
         let sent = self.sent(now, bytes);
         let time = sent.free_at.since(self.free_at().max(now));
-        let fits = is_single && self.is_idle(now) || self.fits(now, bytes, sent);
+        let fits = is_single && self.is_idle(now) || self.fits(now, (bytes, count), sent);
         // Part of the segments may have been sent before the link goes down.
         let is_short =
             time <= SMOOTH_BEYOND && batch.carrier.down_at.is_none_or(|down| sent.free_at < down);
         if !fits || !is_single && !is_short {
             return None;
         }
-        self.phase.progress = sent;
+        match self.limit {
+            // Each segment frees its place when it has been sent.
+            QueueLimit::Segments(_) if count > 1 => self.accept_each(batch, segments),
+            _ => self.phase.accept(now, sent, count),
+        }
         Some(sent.free_at)
+    }
+
+    fn accept_each(&mut self, batch: &Batch, segments: Range<u32>) {
+        for segment in segments {
+            let bytes = self.bytes(batch.packet, segment..segment + 1);
+            let sent = self.sent(batch.now, bytes);
+            self.phase.accept(batch.now, sent, 1);
+        }
     }
 
     fn pass_cross_traffic(&mut self, now: LinkTime, counts: &mut Impairments) {
@@ -229,14 +242,14 @@ impl Queue {
     fn pass(&mut self, arrival: &Arrival) -> Fate {
         let Arrival { now, bytes, .. } = *arrival;
         let sent = self.sent(now, bytes);
-        if !self.is_idle(now) && !self.fits(now, bytes, sent) {
+        if !self.is_idle(now) && !self.fits(now, (bytes, 1), sent) {
             return Fate::Full;
         }
         let managed = self.manage(arrival);
         if managed == Management::Drop {
             return Fate::Managed;
         }
-        self.phase.progress = sent;
+        self.phase.accept(now, sent, 1);
         Fate::Sent { at: sent.free_at, mark: managed == Management::Mark }
     }
 
@@ -246,11 +259,13 @@ impl Queue {
         }
         let Arrival { now, ecn_capable, random, .. } = *arrival;
         let packet = u64::from(self.mtu + self.overhead);
+        let waiting = self.waiting(now);
         let arriving = Arriving {
             now,
             free_at: self.free_at(),
             packet_time: self.phase.capacity.time_for(packet, now),
-            is_short: self.waiting(now) < units_of(2 * packet),
+            waiting_bytes: bytes_of(waiting),
+            is_short: waiting < units_of(2 * packet),
             ecn_capable,
             random,
         };
@@ -279,14 +294,18 @@ impl Queue {
             || self.free_at() == now && !matches!(self.phase.capacity, Capacity::Opportunities(_))
     }
 
-    /// Returns whether the queue has space at `now` for `bytes`, after which its progress is
-    /// `sent`. An idle link accepts a segment of any size; otherwise a short queue would block it
+    /// Returns whether the queue has space at `now` for some bytes and segments, after which its
+    /// progress is `sent`. An idle link accepts a segment of any size; otherwise a short queue would block it
     /// forever.
-    fn fits(&self, now: LinkTime, bytes: u64, sent: Progress) -> bool {
+    fn fits(&self, now: LinkTime, (bytes, segments): (u64, u32), sent: Progress) -> bool {
         match self.limit {
             QueueLimit::Time(limit) => sent.free_at.since(now) <= limit,
             QueueLimit::Bytes(limit) => {
                 self.waiting(now) + units_of(bytes) <= units_of(limit.get())
+            }
+            QueueLimit::Segments(limit) => {
+                let waiting = self.earlier.waiting_segments(now) + self.phase.waiting_segments(now);
+                waiting + u64::from(segments) <= u64::from(limit)
             }
         }
     }

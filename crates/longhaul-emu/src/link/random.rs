@@ -29,6 +29,12 @@ pub(super) enum Purpose {
     CrossBurst = 10,
     Pie = 11,
     PieCross = 12,
+    LossStay = 13,
+    LossChoice = 14,
+    LossInState = 15,
+    LossCorrelated = 16,
+    BitError = 17,
+    Slot = 18,
 }
 
 /// The random numbers of one purpose in one direction.

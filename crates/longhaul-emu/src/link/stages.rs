@@ -10,23 +10,29 @@ use super::LinkTime;
 use super::accidents::Accidents;
 use super::backlog::Backlog;
 use super::batch::{Batch, Carrier};
+use super::bit_errors::BitErrors;
 use super::delay::Delay;
 use super::loss::Losses;
 use super::outages::Outages;
+use super::policer::TokenBucket;
 use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
+use super::slots::SlotGate;
 
 /// The stages of a direction except the delay. Segments pass them in this order: outage, loss,
-/// queue and rate, marks and damage, (delay and jitter), reordering. docs/design/emulator-time.md
+/// policer, queue and rate, bit errors, marks and damage, (delay and jitter), slots, reordering. docs/design/emulator-time.md
 /// gives the reasons.
 #[derive(Debug, Clone)]
 pub(super) struct Stages {
     plan: LinkDirection,
     outages: Option<Outages>,
     losses: Option<Losses>,
+    policer: Option<TokenBucket>,
     queue: Option<Queue>,
+    bit_errors: Option<BitErrors>,
     accidents: Option<Accidents>,
+    slots: Option<SlotGate>,
     reordering: Option<Reordering>,
     /// The state of the interface when the plan ended.
     carrier: Carrier,
@@ -38,15 +44,16 @@ impl Stages {
     pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime, number: u64) -> Self {
         let direction = plan.from(from);
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
-        let losses = direction.loss.as_ref().and_then(|loss| {
-            Losses::new(loss, stream(Purpose::LossGap), stream(Purpose::LossBurst), number)
-        });
+        let losses = direction.loss.as_ref().and_then(|loss| Losses::new(loss, stream, number));
         let reorder = direction.reorder.filter(|reorder| !reorder.rate.is_zero());
         Stages {
             outages: Outages::new(&direction.outages, now),
             losses,
+            policer: TokenBucket::new(direction, now),
             queue: Queue::new(plan, from, now),
+            bit_errors: BitErrors::new(plan, from, number),
             accidents: Accidents::new(plan, from, number),
+            slots: SlotGate::new(plan, from, now),
             reordering: reorder
                 .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), number)),
             plan: direction.clone(),
@@ -58,12 +65,15 @@ impl Stages {
     pub(super) fn is_empty(&self) -> bool {
         self.outages.is_none()
             && self.losses.is_none()
+            && self.policer.is_none()
             && self.queue.is_none()
+            && self.bit_errors.is_none()
             && self.accidents.is_none()
+            && self.slots.is_none()
             && self.reordering.is_none()
     }
 
-    /// Passes a packet through all stages. The stage `delay` is the last but one.
+    /// Passes a packet through all stages. The stage `delay` is the last but two.
     pub(super) fn apply(&mut self, batch: &mut Batch, delay: &mut Delay) {
         if let Some(outages) = &mut self.outages {
             outages.apply(batch);
@@ -71,16 +81,25 @@ impl Stages {
         if let Some(losses) = self.losses.as_mut().filter(|_| !batch.carrier.is_down) {
             losses.apply(batch);
         }
+        if let Some(policer) = self.policer.as_mut().filter(|_| !batch.carrier.is_down) {
+            policer.apply(batch);
+        }
         if let Some(queue) = &mut self.queue {
             queue.apply(batch);
         }
         if let Some(outages) = &self.outages {
             outages.cut_waiting(batch);
         }
+        if let Some(bit_errors) = &mut self.bit_errors {
+            bit_errors.apply(batch);
+        }
         if let Some(accidents) = &mut self.accidents {
             accidents.apply(batch);
         }
         delay.apply(batch);
+        if let Some(slots) = &mut self.slots {
+            slots.apply(batch);
+        }
         if let Some(reordering) = &mut self.reordering {
             reordering.apply(batch);
         }
@@ -102,6 +121,18 @@ impl Stages {
         if self.plan.loss == before.plan.loss {
             self.losses = before.losses;
         }
+        let same_layer = self.plan.overhead_bytes == before.plan.overhead_bytes;
+        if self.plan.police == before.plan.police && same_layer {
+            self.policer = before.policer;
+        }
+        if self.plan.bit_errors == before.plan.bit_errors && same_layer {
+            self.bit_errors = before.bit_errors;
+        }
+        match (&mut self.slots, before.slots) {
+            (Some(slots), Some(old)) if self.plan.slots == before.plan.slots => *slots = old,
+            (Some(slots), Some(old)) => slots.continue_from(&old),
+            _ => {}
+        }
         let accidents = |plan: &LinkDirection| {
             [plan.mark_ce, plan.corrupt, plan.corrupt_silent, plan.duplicate]
         };
@@ -115,6 +146,11 @@ impl Stages {
         if let (Some(queue), Some(before)) = (&mut self.queue, before.queue) {
             queue.follow(before, same_outages);
         }
+    }
+
+    /// Returns the start of the last slot that was used or passed; the origin without slots.
+    pub(super) fn last_slot(&self) -> LinkTime {
+        self.slots.as_ref().map_or(LinkTime::default(), SlotGate::opens_at)
     }
 
     /// Makes the queue send after the bytes that earlier plans have accepted.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{LinkOptions, Side};
-use longhaul_core::result::{LinkReport, LinkWarning, MachineTiming};
+use longhaul_core::result::{Impairments, LinkReport, LinkWarning, MachineTiming};
 
 use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
 use crate::{EmuError, Wan};
@@ -15,8 +15,33 @@ use crate::{EmuError, Wan};
 /// The port of the first receiver; further receivers use the following ports.
 const PORT: u16 = 5211;
 
-/// Runs probes over links.
-pub(super) struct Lab<'a> {
+/// Measures streams over links with given options.
+pub(super) trait Lab {
+    /// Sends several streams at the same time over a link with these options.
+    fn send_all(
+        &mut self,
+        options: &str,
+        ipv6: bool,
+        streams: &[Stream],
+    ) -> Result<Outcome, Unmeasured>;
+
+    /// Sends one stream over a link with these options.
+    fn send(
+        &mut self,
+        options: &str,
+        ipv6: bool,
+        stream: Stream,
+    ) -> Result<(ProbeReport, Outcome), Unmeasured> {
+        let mut outcome = self.send_all(options, ipv6, &[stream])?;
+        match outcome.probes.pop() {
+            Some(probe) => Ok((probe, outcome)),
+            None => Err(Unmeasured("the probe did not report".to_owned())),
+        }
+    }
+}
+
+/// Runs probes as processes at the two sites of real links.
+pub(super) struct SiteLab<'a> {
     /// Builds the command that runs one end of a probe.
     pub(super) probe: &'a dyn Fn(&ProbePlan) -> Command,
     /// The seed from which the seed of every link is derived.
@@ -54,6 +79,12 @@ impl Stream {
         }
     }
 
+    /// Returns a stream that is long enough to find an error of 5 % in the rate of an impairment
+    /// that applies to a tenth of the datagrams.
+    pub(super) fn shares() -> Self {
+        Stream { interval: Duration::from_micros(300), ..Self::many(250_000) }
+    }
+
     /// Returns a stream of single small datagrams.
     pub(super) fn single(datagrams: u64, interval: Duration) -> Self {
         Stream { datagrams, payload_bytes: 100, together: 1, interval, ..Self::many(0) }
@@ -70,7 +101,12 @@ impl Stream {
 pub(super) struct Outcome {
     /// The report of each stream.
     pub(super) probes: Vec<ProbeReport>,
-    pub(super) link: LinkReport,
+    /// The emulator's counts of segments from near to far.
+    pub(super) counts: Impairments,
+    /// The packets that the sender's interface dropped.
+    pub(super) interface_drops: u64,
+    /// The emulator's warning that it did not follow the plan, if there is one.
+    pub(super) emulator_warning: Option<String>,
     /// The lateness of a bare timer on the machine during the streams.
     pub(super) machine: MachineTiming,
 }
@@ -83,29 +119,29 @@ impl Outcome {
         if drops > 0 {
             return Some(format!("the probe was too slow and dropped {drops} datagrams"));
         }
-        let drops = self.link.up.interface_drops;
+        let drops = self.interface_drops;
         if drops > 0 {
             return Some(format!("the sender's interface dropped {drops} packets"));
         }
         let step = self.probes.iter().map(|probe| probe.clock_step_ms.abs()).fold(0.0, f64::max);
         (step > 0.02).then(|| format!("the wall clock was set by {step:.3} ms meanwhile"))
     }
+}
 
-    /// Returns the emulator's warning that it did not follow the plan, if there is one.
-    pub(super) fn emulator_warning(&self) -> Option<String> {
-        use LinkWarning::{BehindSchedule, MemoryFull, NotConserved, ProcessorStarved, Refused};
-        let serious = self.link.warnings.iter().find(|warning| {
-            matches!(
-                warning,
-                BehindSchedule { .. }
-                    | MemoryFull { .. }
-                    | NotConserved { .. }
-                    | ProcessorStarved { .. }
-                    | Refused { .. }
-            )
-        });
-        serious.map(ToString::to_string)
-    }
+/// Returns the warning that the emulator did not follow the plan, if there is one.
+fn serious_warning(link: &LinkReport) -> Option<String> {
+    use LinkWarning::{BehindSchedule, MemoryFull, NotConserved, ProcessorStarved, Refused};
+    let serious = link.warnings.iter().find(|warning| {
+        matches!(
+            warning,
+            BehindSchedule { .. }
+                | MemoryFull { .. }
+                | NotConserved { .. }
+                | ProcessorStarved { .. }
+                | Refused { .. }
+        )
+    });
+    serious.map(ToString::to_string)
 }
 
 /// The reason why a measurement is missing.
@@ -124,24 +160,9 @@ fn unmeasured(error: &dyn std::error::Error) -> Unmeasured {
     Unmeasured(causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}")))
 }
 
-impl Lab<'_> {
-    /// Sends one stream over a link with these options.
-    pub(super) fn send(
-        &mut self,
-        options: &str,
-        ipv6: bool,
-        stream: Stream,
-    ) -> Result<(ProbeReport, Outcome), Unmeasured> {
-        let mut outcome = self.send_all(options, ipv6, &[stream])?;
-        match outcome.probes.pop() {
-            Some(probe) => Ok((probe, outcome)),
-            None => Err(Unmeasured("the probe did not report".to_owned())),
-        }
-    }
-
-    /// Sends several streams at the same time over a link with these options. If the machine was
-    /// too slow for the probe, sends again at a quarter of the speed.
-    pub(super) fn send_all(
+impl Lab for SiteLab<'_> {
+    /// If the machine was too slow for the probe, sends again at a quarter of the speed.
+    fn send_all(
         &mut self,
         options: &str,
         ipv6: bool,
@@ -159,7 +180,9 @@ impl Lab<'_> {
             Some(reason) => Err(Unmeasured(reason)),
         }
     }
+}
 
+impl SiteLab<'_> {
     fn attempt(
         &mut self,
         options: &str,
@@ -187,12 +210,18 @@ impl Lab<'_> {
             Err(killed) => unmeasured(self.killed.insert(killed)),
         })?;
         let link = wan.finish().map_err(|error| unmeasured(&error))?;
-        Ok(Outcome { probes, link, machine: witness.finish() })
+        Ok(Outcome {
+            probes,
+            counts: link.up.impairments,
+            interface_drops: link.up.interface_drops,
+            emulator_warning: serious_warning(&link),
+            machine: witness.finish(),
+        })
     }
 }
 
 /// Parses options in the form of `longhaul wan run`; reads no files.
-fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
+pub(super) fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
     let mut given = LinkOptions::default();
     let words: Vec<&str> = options.split_whitespace().collect();
     for pair in words.chunks(2) {

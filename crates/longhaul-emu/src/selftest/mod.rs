@@ -12,7 +12,10 @@
 mod case;
 mod checks;
 mod lab;
+mod noise;
 pub mod probe;
 mod run;
+#[cfg(test)]
+mod virtual_lab;
 
 pub use run::{Settings, run};

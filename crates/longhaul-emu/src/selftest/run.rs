@@ -8,7 +8,7 @@ use longhaul_core::result::{Certificate, Check};
 
 use super::case::FALSE_ALARM;
 use super::checks;
-use super::lab::Lab;
+use super::lab::SiteLab;
 use super::probe::ProbePlan;
 use crate::{EmuError, Wan};
 
@@ -39,7 +39,7 @@ pub fn run(
 ) -> Result<Certificate, EmuError> {
     let begun = Instant::now();
     Wan::start(&LinkPlan::symmetric(Duration::ZERO))?.finish()?;
-    let mut lab = Lab { probe, seed: settings.seed, links: 0, killed: None };
+    let mut lab = SiteLab { probe, seed: settings.seed, links: 0, killed: None };
     let mut made = Vec::new();
     checks::all(&mut lab, settings.quick, &mut |check| {
         each(&check);

@@ -394,3 +394,103 @@ fn a_limit_of_namespaces_is_named_with_its_remedy() {
     let expected = "sudo sysctl -w user.max_net_namespaces=15000";
     assert!(stderr(&output).contains(expected), "{}", stderr(&output));
 }
+
+/// Runs `longhaul wan` with these arguments.
+fn wan(arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.arg("wan").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A `wan run --name` whose command waits for the end of its standard input.
+struct Named {
+    name: String,
+    program: Child,
+}
+
+impl Named {
+    fn start(kind: &str) -> Self {
+        let name = format!("{kind}-{}", std::process::id());
+        let mut program = Command::new(program())
+            .args(["wan", "run", "--name", &name, "--rtt", "20ms"])
+            .args(["--", "sh", "-c", "echo up; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(first_line(program.stdout.take().unwrap()), "up");
+        Named { name, program }
+    }
+
+    fn part(&self, part: &str) -> String {
+        format!("{}/{part}", self.name)
+    }
+
+    /// Ends the command and returns the exit code.
+    fn end(mut self) -> Option<i32> {
+        drop(self.program.stdin.take());
+        self.program.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_named_link_is_entered_read_and_changed_from_another_terminal() {
+    let link = Named::start("named");
+    let far = wan(&["exec", &link.part("far"), "--", "sh", "-c", "echo at $LONGHAUL_SITE"]);
+    assert_code(&far, 0);
+    assert_eq!(stdout(&far), "at far\n");
+    assert_code(&wan(&["set", &link.part("link"), "--rtt", "60ms"]), 0);
+    let ping = || {
+        let output = wan(&["exec", &link.part("near"), "--", "ping", "-c", "1", "far"]);
+        least_ping(&stdout(&output))
+    };
+    let ms = least_until(70.0, ping);
+    assert!((60.0..70.0).contains(&ms), "{ms}");
+    let status = wan(&["status", "--name", &link.name, "--json"]);
+    assert_code(&status, 0);
+    let report: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(report["name"], link.name.as_str());
+    assert_eq!(report["links"][0]["link"]["plan"]["up"]["delay_seconds"], 0.03);
+    let name = link.name.clone();
+    assert_eq!(link.end(), Some(0));
+    let gone = wan(&["exec", &format!("{name}/far"), "--", "true"]);
+    assert_code(&gone, 125);
+    assert!(stderr(&gone).contains("no topology"), "{}", stderr(&gone));
+}
+
+#[test]
+fn a_named_link_refuses_invalid_requests_and_a_second_use_of_its_name() {
+    let link = Named::start("busy");
+    for (arguments, code, says) in [
+        (vec!["exec", "PART/moon", "--", "true"], 125, "no site 'moon'; the sites are near, far"),
+        (vec!["exec", "--name", "other", "PART/far", "--", "true"], 125, "is not in the topology"),
+        (vec!["set", "PART/moon", "--rtt", "1ms"], 2, "no link 'moon'; the links are link"),
+        (vec!["set", "PART/link", "--rtt", "soon"], 2, "--rtt cannot be 'soon'"),
+        (vec!["down", "--name", "PART"], 1, "ends with the command of 'wan run'"),
+        (vec!["run", "--name", "PART", "--", "true"], 125, "is already up"),
+        (vec!["run", "--name", "a b", "--", "true"], 2, "'a b' cannot be a name"),
+    ] {
+        let own = arguments.iter().map(|word| word.replace("PART", &link.name));
+        let own: Vec<String> = own.collect();
+        let output = wan(&own.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_code(&output, code);
+        assert!(stderr(&output).contains(says), "{own:?}: {}", stderr(&output));
+    }
+    assert_eq!(link.end(), Some(0));
+}
+
+#[test]
+fn a_line_of_netem_and_a_policer_apply_to_real_packets() {
+    let line = "tc qdisc add dev eth0 root netem delay 30ms limit 5000";
+    let output = wan_run(&["--up-netem", line], &["ping", "-c", "3", "-i", "0.2", "far"]);
+    assert_code(&output, 0);
+    let ms = least_ping(&stdout(&output));
+    assert!((30.0..45.0).contains(&ms), "{ms}");
+    // 100 packets of 1028 bytes in 0.2 s: the burst of 50 kB holds 48, and the rate adds 4.
+    let options = ["--police", "160k:50000", "--mtu", "1500"];
+    let ping = ["ping", "-q", "-s", "1000", "-c", "100", "-i", "0.002", "-W", "1", "far"];
+    let output = wan_run(&options, &ping);
+    let text = stdout(&output);
+    let received = text.split(" received").next().and_then(|text| text.rsplit(' ').next());
+    let received: u32 = received.and_then(|count| count.parse().ok()).expect(&text);
+    assert!((48..70).contains(&received), "{text}");
+}

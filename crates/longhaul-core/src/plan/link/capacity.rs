@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::LinkPlanError;
 use super::error::MIN_RATE;
+use super::{LinkPlanError, Probability};
 use crate::plan::seconds;
 use crate::units::{Bytes, Rate, format_span, parse_span};
 
@@ -28,19 +28,24 @@ pub enum QueueLimit {
     /// The bytes that the current rate sends in this time.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
+    /// A number of segments.
+    Segments(u32),
 }
 
 impl QueueLimit {
     /// The form of a valid text, for error messages.
-    pub const FORM: &str = "a queue is from 1B to 64GiB, or from 1us to 60s: 64MiB or 50ms";
+    pub const FORM: &str = "a queue is from 1B to 64GiB, from 1us to 60s, or from 1p to 1000000p (packets): \
+                            64MiB, 50ms or 1000p";
     const MAX_BYTES: Bytes = Bytes::gib(64);
     const MAX_TIME: Duration = Duration::from_secs(60);
+    const MAX_SEGMENTS: u32 = 1_000_000;
 
-    /// Returns the limit in bytes at `rate`.
-    pub fn bytes(self, rate: Rate) -> Bytes {
+    /// Returns the limit in bytes at `rate` if the largest packets have `packet` bytes.
+    pub fn bytes(self, rate: Rate, packet: Bytes) -> Bytes {
         match self {
             QueueLimit::Bytes(bytes) => bytes,
             QueueLimit::Time(time) => rate.bdp(time),
+            QueueLimit::Segments(count) => Bytes::new(packet.get() * u64::from(count)),
         }
     }
 
@@ -53,6 +58,9 @@ impl QueueLimit {
             QueueLimit::Time(time) if time < Duration::from_micros(1) || time > Self::MAX_TIME => {
                 refuse(format_span(time))
             }
+            QueueLimit::Segments(count) if !(1..=Self::MAX_SEGMENTS).contains(&count) => {
+                refuse(format!("{count}p"))
+            }
             _ => Ok(()),
         }
     }
@@ -61,9 +69,13 @@ impl QueueLimit {
 impl FromStr for QueueLimit {
     type Err = &'static str;
 
-    /// Parses a limit. A text with a unit of seconds (`s`, `ms`, `us`) is a time; everything else
-    /// is a size, including `5m`.
+    /// Parses a limit. A text with a unit of seconds (`s`, `ms`, `us`) is a time, a number with `p`
+    /// a number of packets; everything else is a size, including `5m`.
     fn from_str(text: &str) -> Result<Self, &'static str> {
+        let packets = text.trim_end().strip_suffix('p').and_then(|count| count.parse().ok());
+        if let Some(packets) = packets {
+            return Ok(QueueLimit::Segments(packets));
+        }
         if text.trim_end().ends_with('s') {
             parse_span(text).map(QueueLimit::Time).map_err(|_| Self::FORM)
         } else {
@@ -73,7 +85,7 @@ impl FromStr for QueueLimit {
 }
 
 /// The queue management, which drops or marks segments before the queue is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Aqm {
     /// CoDel (RFC 8289).
@@ -91,12 +103,23 @@ pub enum Aqm {
         #[serde(rename = "target_seconds", with = "seconds")]
         target: Duration,
     },
+    /// RED (Floyd and Jacobson 1993), without the gentle variant.
+    Red {
+        /// The mean queue from which on segments are dropped at random.
+        min: QueueLimit,
+        /// The mean queue from which on all segments are dropped; in the same unit.
+        max: QueueLimit,
+        /// The probability of a drop at `max`.
+        probability: Probability,
+    },
 }
 
 impl Aqm {
     /// The form of a valid text, for error messages.
-    pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET] or none, \
-                            with times from 1us to 10s";
+    pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET], red:MIN:MAX[:P] or none, with \
+                            times from 1us to 10s, and MIN below MAX, both as times or as sizes";
+    /// The default of RED's `max_p` in ns-2 and Linux's documentation.
+    const RED_PROBABILITY: f64 = 0.1;
     /// The default of RFC 8289, section 4.3.
     const CODEL_TARGET: Duration = Duration::from_millis(5);
     /// The default of RFC 8289, section 4.2.
@@ -108,6 +131,7 @@ impl Aqm {
         let (name, times) = match self {
             Aqm::Codel { target, interval } => ("codel", [target, interval]),
             Aqm::Pie { target } => ("pie", [target; 2]),
+            Aqm::Red { min, max, .. } => return validate_red(min, max),
         };
         let range = Duration::from_micros(1)..=Duration::from_secs(10);
         match times.into_iter().find(|time| !range.contains(time)) {
@@ -117,6 +141,31 @@ impl Aqm {
                 Err(LinkPlanError::value("aqm", value, Self::FORM))
             }
         }
+    }
+}
+
+/// Accepts thresholds in the same unit, of which the first is smaller.
+fn validate_red(min: QueueLimit, max: QueueLimit) -> Result<(), LinkPlanError> {
+    let is_order = match (min, max) {
+        (QueueLimit::Bytes(min), QueueLimit::Bytes(max)) => min < max,
+        (QueueLimit::Time(min), QueueLimit::Time(max)) => min < max,
+        _ => false,
+    };
+    min.validate()?;
+    max.validate()?;
+    if is_order { Ok(()) } else { Err(LinkPlanError::value("aqm", "red", Aqm::FORM)) }
+}
+
+impl Aqm {
+    fn parse_red<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Result<Self, &'static str> {
+        let mut limit =
+            || parts.next().and_then(|text| text.parse::<QueueLimit>().ok()).ok_or(Self::FORM);
+        let (min, max) = (limit()?, limit()?);
+        let probability = match parts.next() {
+            Some(text) => text.parse().map_err(|_| Self::FORM)?,
+            None => Probability::try_from(Self::RED_PROBABILITY).unwrap_or_default(),
+        };
+        Ok(Aqm::Red { min, max, probability })
     }
 }
 
@@ -136,6 +185,7 @@ impl FromStr for Aqm {
                 interval: time(Self::CODEL_INTERVAL)?,
             },
             "pie" => Aqm::Pie { target: time(Self::PIE_TARGET)? },
+            "red" => Aqm::parse_red(&mut parts)?,
             _ => return Err(Self::FORM),
         };
         if parts.next().is_none() { Ok(aqm) } else { Err(Self::FORM) }

@@ -9,8 +9,8 @@ use super::error::{MAX_DELAY, MIN_RATE};
 use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
-    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage, Probability,
-    QueueLimit, RateSchedule, Reorder, Spread, TraceFile,
+    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage, Policer,
+    Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
 };
 use crate::plan::seconds;
 use crate::units::Rate;
@@ -52,9 +52,19 @@ pub struct LinkDirection {
     /// The cross traffic in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<CrossTraffic>,
+    /// The policer before the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub police: Option<Policer>,
+    /// The slots in which segments are delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Slots>,
     /// The loss of segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
+    /// The bit-error rate: the probability that a bit of a segment is wrong on the wire. A segment
+    /// with a wrong bit is dropped, as an interface drops a frame with a wrong checksum.
+    #[serde(default, skip_serializing_if = "Probability::is_zero")]
+    pub bit_errors: Probability,
     /// The share of segments damaged detectably, so that TCP and UDP drop them.
     #[serde(default, skip_serializing_if = "Probability::is_zero")]
     pub corrupt: Probability,
@@ -92,7 +102,11 @@ impl LinkDirection {
             Some(Extent::Time(time)) => time,
             _ => Duration::ZERO,
         };
-        self.propagation() + held + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest)
+        let slot = self.slots.map_or(Duration::ZERO, |slots| slots.most);
+        self.propagation()
+            + held
+            + slot
+            + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest)
     }
 
     /// Returns the highest rate; `None` means as fast as the machine forwards.
@@ -108,13 +122,15 @@ impl LinkDirection {
 
     /// Returns whether any decision is random.
     pub fn is_random(&self) -> bool {
-        let drawn = [self.corrupt, self.corrupt_silent, self.duplicate, self.mark_ce];
-        matches!(self.loss, Some(Loss::Independent { .. } | Loss::Bursty { .. }))
+        let drawn =
+            [self.corrupt, self.corrupt_silent, self.duplicate, self.mark_ce, self.bit_errors];
+        self.loss.as_ref().is_some_and(Loss::is_random)
+            || self.slots.is_some_and(|slots| slots.least < slots.most)
             || drawn.iter().any(|p| !p.is_zero())
             || self.jitter.is_some()
             || self.reorder.is_some()
             || self.cross.is_some()
-            || matches!(self.aqm, Some(Aqm::Pie { .. }))
+            || matches!(self.aqm, Some(Aqm::Pie { .. } | Aqm::Red { .. }))
     }
 
     /// Reads the files that the plan names and that are not loaded yet.
@@ -159,6 +175,7 @@ impl LinkDirection {
         self.jitter.as_ref().map_or(Ok(()), Jitter::validate)?;
         self.reorder.as_ref().map_or(Ok(()), Reorder::validate)?;
         self.loss.as_ref().map_or(Ok(()), Loss::validate)?;
+        self.slots.map_or(Ok(()), Slots::validate)?;
         self.outages.iter().try_for_each(Outage::validate)?;
         self.validate_capacity()
     }
@@ -188,7 +205,7 @@ impl LinkDirection {
             ("queue", self.queue.is_some()),
             ("aqm", self.aqm.is_some()),
             ("cross", self.cross.is_some()),
-            ("rate-layer", self.overhead_bytes > 0),
+            ("rate-layer", self.overhead_bytes > 0 && self.police.is_none()),
         ];
         parts.iter().find(|(_, there)| *there).map(|(name, _)| *name)
     }

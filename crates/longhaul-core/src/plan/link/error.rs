@@ -124,6 +124,23 @@ impl LinkPlanError {
     }
 }
 
+/// The reason why an option cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OptionFault {
+    /// The value is invalid; the text describes the accepted values.
+    Value(&'static str),
+    /// A word of the value is invalid; the text describes the accepted values.
+    Word(String, &'static str),
+    /// The option needs another one.
+    Needs(&'static str),
+}
+
+impl From<&'static str> for OptionFault {
+    fn from(accepted: &'static str) -> Self {
+        OptionFault::Value(accepted)
+    }
+}
+
 /// The reason why a file is not a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::capacity::RATE_LAYER_FORM;
+use super::error::OptionFault;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
-    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Preset, Probability,
-    QueueLimit, Reorder, SegmentSet, Trace, TraceFile, fibre_delay,
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Policer, Preset,
+    Probability, QueueLimit, Reorder, SegmentSet, Slots, Trace, TraceFile, fibre_delay, netem,
 };
 use crate::units::parse_span;
 
@@ -36,27 +37,18 @@ pub(super) enum Apply {
     Seed,
 }
 
-/// The reason why an option cannot be applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OptionFault {
-    /// The value is invalid; the text describes the accepted values.
-    Value(&'static str),
-    /// The option needs another one.
-    Needs(&'static str),
-}
-
-impl From<&'static str> for OptionFault {
-    fn from(accepted: &'static str) -> Self {
-        OptionFault::Value(accepted)
-    }
-}
-
 const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
 const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
 
 /// All link options. An option that depends on another one, such as the burst length on the loss
 /// rate, follows it. Options that set a whole path come first.
-pub static LINK_OPTIONS: [LinkOption; 24] = [
+pub static LINK_OPTIONS: [LinkOption; 31] = [
+    direction(
+        "netem",
+        "LINE",
+        "The options of a 'tc qdisc add ... netem ...' line, or of its part after 'netem'",
+        netem::apply,
+    ),
     direction(
         "preset",
         "PATH",
@@ -148,8 +140,8 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     ),
     direction(
         "queue",
-        "SIZE|TIME",
-        "Limit of the queue, such as 64MiB or 50ms; by default the bytes of one round trip",
+        "LIMIT",
+        "Limit of the queue, such as 64MiB, 50ms or 1000p (packets); by default the bytes of one round trip",
         |link, text| {
             link.queue = optional(text, |text| text.parse::<QueueLimit>())?;
             Ok(())
@@ -158,7 +150,7 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
     direction(
         "aqm",
         "KIND",
-        "Manage the queue by codel[:TARGET[:INTERVAL]] or pie[:TARGET]; marks where ECN allows",
+        "Manage the queue by codel[:TARGET[:INTERVAL]], pie[:TARGET] or red:MIN:MAX[:P]; marks where ECN allows",
         |link, text| {
             link.aqm = optional(text, |text| text.parse::<Aqm>())?;
             Ok(())
@@ -173,12 +165,24 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
             Ok(())
         },
     ),
+    direction(
+        "police",
+        "RATE:BURST",
+        "Drop what exceeds a token bucket, such as 1G:4MB, without a queue",
+        |link, text| {
+            link.police = optional(text, |text| text.parse::<Policer>())?;
+            Ok(())
+        },
+    ),
     direction("loss", "P", "Share of lost segments, such as 1e-4 or 0.01%", |link, text| {
         let rate = probability(text)?;
         link.loss = match link.loss.take() {
             _ if rate.is_zero() => None,
             Some(Loss::Bursty { mean_burst_segments, .. }) => {
                 Some(Loss::Bursty { rate, mean_burst_segments })
+            }
+            Some(Loss::Correlated { correlation, .. }) => {
+                Some(Loss::Correlated { rate, correlation })
             }
             _ => Some(Loss::Independent { rate }),
         };
@@ -199,6 +203,39 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
         Ok(())
     }),
     direction(
+        "loss-correlation",
+        "P",
+        "Weight of the previous random number in that of a segment, as netem computes it",
+        |link, text| {
+            let rate = link.loss.as_ref().and_then(Loss::rate);
+            link.loss = match (rate, probability(text)?) {
+                (None, p) if p.is_zero() => return Ok(()),
+                (None, _) => return Err(OptionFault::Needs("loss")),
+                (Some(rate), p) if p.is_zero() => Some(Loss::Independent { rate }),
+                (Some(rate), correlation) => Some(Loss::Correlated { rate, correlation }),
+            };
+            Ok(())
+        },
+    ),
+    direction(
+        "loss-ge",
+        "P[:R[:1-H[:1-K]]]",
+        "Lose segments by a Gilbert-Elliott channel: to bad, to good, loss in bad, loss in good",
+        |link, text| {
+            link.loss = optional(text, Loss::parse_gilbert_elliott)?;
+            Ok(())
+        },
+    ),
+    direction(
+        "loss-state",
+        "P13[:P31[:P32[:P23[:P14]]]]",
+        "Lose segments by netem's chain of four states",
+        |link, text| {
+            link.loss = optional(text, Loss::parse_four_state)?;
+            Ok(())
+        },
+    ),
+    direction(
         "loss-pattern",
         "LIST",
         "Lose these segments, counted from 1: 3,17,100-105, or of every 1000: 5-9/1000",
@@ -215,6 +252,15 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
         "Lose the segments marked 1 in a file of 0 and 1, repeatedly",
         |link, text| {
             link.loss = named(text).map(Loss::Trace);
+            Ok(())
+        },
+    ),
+    direction(
+        "ber",
+        "P",
+        "Bit-error rate, such as 1e-12: a segment with a wrong bit is dropped",
+        |link, text| {
+            link.bit_errors = probability(text)?;
             Ok(())
         },
     ),
@@ -246,6 +292,15 @@ pub static LINK_OPTIONS: [LinkOption; 24] = [
         "Share of ECN-capable segments marked with congestion experienced",
         |link, text| {
             link.mark_ce = probability(text)?;
+            Ok(())
+        },
+    ),
+    direction(
+        "slot",
+        "TIME[-TIME][:N[:BYTES]]",
+        "Deliver in slots at this interval or a random one, at most N segments and BYTES per slot",
+        |link, text| {
+            link.slots = optional(text, |text| text.parse::<Slots>())?;
             Ok(())
         },
     ),

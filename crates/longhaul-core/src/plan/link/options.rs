@@ -6,18 +6,20 @@ use std::time::Duration;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::option_table::{Apply, LINK_OPTIONS, OptionFault};
+use super::error::OptionFault;
+use super::option_table::{Apply, LINK_OPTIONS};
 use super::trace::ReadFile;
 use super::{LinkDirection, LinkPlan, LinkPlanError};
 
 const SEEDS: &str = "a seed is a whole number from 0 to 9007199254740991";
 
 /// Sets of options with the same purpose: at most one of each set can be given per direction.
-const EXCLUSIVE: [&[&str]; 4] = [
+const EXCLUSIVE: [&[&str]; 5] = [
     &["preset", "rtt", "delay", "distance", "delay-trace"],
     &["rate", "rate-trace"],
-    &["loss", "loss-pattern", "loss-trace"],
-    &["loss-burst", "loss-pattern", "loss-trace"],
+    &["loss", "loss-ge", "loss-state", "loss-pattern", "loss-trace"],
+    &["loss-burst", "loss-ge", "loss-state", "loss-pattern", "loss-trace"],
+    &["loss-burst", "loss-correlation"],
 ];
 
 /// Link options as text, before they become a plan.
@@ -132,6 +134,9 @@ impl LinkOptions {
                 apply(link, text.trim()).map_err(|fault| match fault {
                     OptionFault::Value(accepted) => {
                         LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
+                    }
+                    OptionFault::Word(word, accepted) => {
+                        LinkPlanError::value(&format!("{prefix}{}", known.name), word, accepted)
                     }
                     OptionFault::Needs(needs) => LinkPlanError::Needs { option: known.name, needs },
                 })?;
@@ -253,7 +258,10 @@ mod tests {
         let limit = QueueLimit::Time(Duration::from_millis(50));
         assert_eq!((plan.up.queue, plan.down.queue), (None, Some(limit)));
         assert!(matches!(plan.down.aqm, Some(Aqm::Codel { .. })));
-        assert_eq!(limit.bytes(Rate::from_bps(8_000_000_000)), Bytes::new(50_000_000));
+        let rate = Rate::from_bps(8_000_000_000);
+        assert_eq!(limit.bytes(rate, Bytes::new(9000)), Bytes::new(50_000_000));
+        let packets = "7p".parse::<QueueLimit>().unwrap();
+        assert_eq!(packets.bytes(rate, Bytes::new(9000)), Bytes::new(63_000));
     }
 
     #[test]
@@ -277,6 +285,20 @@ mod tests {
             (&[("rate", "1G"), ("cross", "2G")], "cross cannot be '2.00 Gb/s'"),
             (&[("rate", "1G"), ("rate-layer", "wire:5000")], "rate-layer cannot be 'wire:5000'"),
             (&[("rate", "1G"), ("aqm", "red")], "aqm cannot be 'red'"),
+            (&[("rate", "1G"), ("aqm", "red:9ms:3ms")], "aqm cannot be 'red'"),
+            (&[("rate", "1G"), ("aqm", "red:3ms:9kB")], "aqm cannot be 'red'"),
+            (&[("rate", "1G"), ("queue", "0p")], "queue cannot be '0p'"),
+            (&[("police", "1G")], "police cannot be '1G'"),
+            (&[("police", "1G:4kB")], "police cannot be '1.00 Gb/s:3.91 KiB'"),
+            (&[("slot", "3ms-1ms")], "slot cannot be '3ms-1ms'"),
+            (&[("slot", "3ms:0")], "slot cannot be '3ms-3ms:0'"),
+            (&[("ber", "2")], "ber cannot be '2'"),
+            (&[("loss-ge", "0.1:2")], "loss-ge cannot be '0.1:2'"),
+            (&[("loss-ge", "0.1:0.1:0:0:0")], "loss-ge cannot be"),
+            (&[("loss-state", "0.6:0.3:0.1:0.5:0.5")], "loss-state cannot be '0.6 and 0.5'"),
+            (&[("loss-correlation", "0.3")], "loss-correlation needs loss"),
+            (&[("loss", "0.1"), ("loss-ge", "0.1")], "loss and loss-ge contradict"),
+            (&[("netem", "delay 1ms gravity")], "netem cannot be 'gravity'"),
             (&[("jitter", "20s")], "jitter cannot be '20s'"),
             (&[("reorder", "0.1:0")], "reorder cannot be '0.1:0'"),
             (&[("outage", "5s+0s")], "outage cannot be '5s+0ms'"),
@@ -297,6 +319,7 @@ mod tests {
             "down-rate": "1G", "down-aqm": "pie:20ms", "cross": "5M:64KiB", "rate-layer": "wire",
             "jitter": "1ms:pareto:reorder", "reorder": "0.01:5ms", "corrupt": 1e-5,
             "corrupt-silent": "1e-6", "duplicate": "0.1%", "mark": 0.5, "outage": "1s+2s/10s,5s+1s",
+            "ber": 1e-12, "police": "2G:1MiB", "slot": "1ms-3ms:32:64KiB", "down-queue": "1000p",
             "queue": "1MB", "mtu": 1500, "seed": 7}"#;
         let read = |_: &str| Ok("0 10M\n5s 20M\n".to_owned());
         let options: LinkOptions = serde_json::from_str(text).unwrap();

@@ -73,7 +73,12 @@ impl LinkPlan {
     /// Returns [`LinkPlan::queue_limit`] in bytes at the highest rate.
     pub fn queue(&self, side: Side) -> Option<Bytes> {
         let rate = self.from(side).peak_rate()?;
-        self.queue_limit(side).map(|limit| limit.bytes(rate))
+        self.queue_limit(side).map(|limit| limit.bytes(rate, self.largest_packet(side)))
+    }
+
+    /// Returns the bytes of the largest packet from `side`, as the rate counts them.
+    fn largest_packet(&self, side: Side) -> Bytes {
+        Bytes::new(u64::from(self.mtu) + u64::from(self.from(side).overhead_bytes))
     }
 
     /// Returns whether any decision is random, so that the seed matters.
@@ -101,6 +106,11 @@ impl LinkPlan {
         self.down.validate()?;
         if !(Self::MIN_MTU..=Self::MAX_MTU).contains(&self.mtu) {
             return Err(LinkPlanError::Mtu { mtu: self.mtu });
+        }
+        for side in Side::BOTH {
+            if let Some(policer) = self.from(side).police {
+                policer.validate(self.largest_packet(side))?;
+            }
         }
         Ok(())
     }

@@ -49,6 +49,8 @@ pub struct NotAProbability;
 impl Probability {
     /// The probability zero.
     pub const ZERO: Probability = Probability(0.0);
+    /// The probability one.
+    pub const ONE: Probability = Probability(1.0);
     /// The form of a valid text, for error messages.
     pub const RANGE: &str = "a probability is from 0 to 1, such as 1e-4 or 0.01%";
 

@@ -177,8 +177,8 @@ fn capacity() -> impl Strategy<Value = LinkPlan> {
             "--rate-trace steps",
             "--rate-trace opportunities",
         ]),
-        any_of(&["--queue 40kB", "--queue 2MB", "--queue 3ms", "--queue 60s"]),
-        any_of(&["", "--aqm codel:500us:5ms", "--aqm pie:1ms"]),
+        any_of(&["--queue 40kB", "--queue 2MB", "--queue 3ms", "--queue 60s", "--queue 50p"]),
+        any_of(&["", "--aqm codel:500us:5ms", "--aqm pie:1ms", "--aqm red:5kB:20kB"]),
         any_of(&["", "", "--outage 20ms+7ms/40ms"]),
     )
         .prop_map(|(rate, limit, manager, outage)| format!("{rate} {limit} {manager} {outage}"));

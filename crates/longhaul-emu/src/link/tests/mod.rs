@@ -3,7 +3,9 @@
 
 mod capacity;
 mod changes;
+mod loss_chains;
 mod order;
+mod policing;
 mod properties;
 mod random;
 

@@ -26,19 +26,31 @@ fn mixture(
 ) -> impl Strategy<Value = String> {
     let any_of = |choices: &'static [&'static str]| prop::sample::select(choices);
     (
-        any_of(&["", "--loss 0.1", "--loss 0.1 --loss-burst 5", "--loss-pattern 2-4,9/20"]),
+        any_of(&[
+            "",
+            "--loss 0.1",
+            "--loss 0.1 --loss-burst 5",
+            "--loss-pattern 2-4,9/20",
+            "--loss-ge 0.1:0.2:0.6:0.05",
+            "--loss-state 0.1:0.3:0.2:0.5:0.05",
+            "--loss 0.2 --loss-correlation 0.3",
+            "--ber 1e-5",
+            "--police 100M:20kB",
+        ]),
         any_of(&[
             "",
             "--rate 50M --queue 20kB",
             "--rate 2G --queue 1ms",
             "--rate 200M --rate-layer wire --aqm codel:50us:1ms",
             "--rate 300M --aqm pie:100us",
+            "--rate 100M --queue 30p",
+            "--rate 300M --aqm red:10us:1ms:0.2",
             "--rate 200M --cross 100M:20kB --queue 30kB",
         ]),
         any_of(&["", "--corrupt 0.1 --corrupt-silent 0.1 --mark 0.2 --duplicate 0.1"]),
         any_of(jitter),
         any_of(reorder),
-        any_of(&["", "--outage 2ms+1ms/5ms"]),
+        any_of(&["", "--outage 2ms+1ms/5ms", "--slot 500us-2ms:9"]),
         any::<u32>(),
     )
         .prop_map(|(loss, queue, damage, jitter, reorder, outage, seed)| {

@@ -6,6 +6,7 @@ use longhaul_core::result::{Check, CheckVerdict, Unit};
 
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
+use super::super::noise::Noise;
 
 /// The highest one-way lateness in ms, of the median and of the 99th percentile.
 const MEDIAN_MS: f64 = 0.1;
@@ -18,14 +19,19 @@ const LOADED_P99_MS: f64 = 1.0;
 const EARLY_MS: f64 = 0.01;
 
 /// Checks the delay of occasional datagrams over an otherwise idle link.
-pub(super) fn idle(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn FnMut(Check)) {
+pub(in super::super) fn idle(
+    lab: &mut dyn Lab,
+    ipv6: bool,
+    quick: bool,
+    each: &mut dyn FnMut(Check),
+) {
     let stream = Stream::single(if quick { 200 } else { 600 }, Duration::from_micros(2300));
     for delay_ms in [0.0, 10.0, 90.0] {
         twice(|| idle_once(lab, ipv6, delay_ms, stream)).into_iter().for_each(&mut *each);
     }
 }
 
-fn idle_once(lab: &mut Lab<'_>, ipv6: bool, delay_ms: f64, stream: Stream) -> Vec<Check> {
+fn idle_once(lab: &mut dyn Lab, ipv6: bool, delay_ms: f64, stream: Stream) -> Vec<Check> {
     let options = format!("--up-delay {delay_ms}ms");
     let measured = lab.send(&options, ipv6, stream);
     let check = |(which, quantile, late_ms): (&str, f64, f64)| {
@@ -37,8 +43,10 @@ fn idle_once(lab: &mut Lab<'_>, ipv6: bool, delay_ms: f64, stream: Stream) -> Ve
                 let delay = probe.delay.clone().unwrap_or_default();
                 let figures = (delay_ms, delay.quantile_ms(quantile));
                 let range = (delay_ms - EARLY_MS, delay_ms + late_ms);
-                because(case.between(figures, range, delay.samples), outcome.emulator_warning())
-                    .beside(outcome.machine, quantile, late_ms)
+                let latest = range.1 + Noise::of(&outcome.machine).at(quantile);
+                case.between(figures, range, delay.samples)
+                    .beside(outcome.machine, range.0..=latest)
+                    .with_warning(outcome.emulator_warning.as_ref())
             }
         }
     };
@@ -46,7 +54,7 @@ fn idle_once(lab: &mut Lab<'_>, ipv6: bool, delay_ms: f64, stream: Stream) -> Ve
 }
 
 /// Checks the delay beside a load of 5 Gb/s, or of 2 Gb/s if the machine cannot generate 5.
-pub(super) fn loaded(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
+pub(in super::super) fn loaded(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnMut(Check)) {
     let seconds = if quick { 1.0 } else { 2.0 };
     let mut check = |load, bps| twice(|| vec![loaded_once(lab, load, bps, seconds)]);
     let mut made = check("5 Gb/s", 5e9);
@@ -56,7 +64,7 @@ pub(super) fn loaded(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)
     made.into_iter().for_each(each);
 }
 
-fn loaded_once(lab: &mut Lab<'_>, load: &str, bps: f64, seconds: f64) -> Check {
+fn loaded_once(lab: &mut dyn Lab, load: &str, bps: f64, seconds: f64) -> Check {
     const DELAY_MS: f64 = 10.0;
     let options = format!("--up-delay {DELAY_MS}ms");
     let case = Case::new(format!("delay 10 ms beside {load}, 99 %"), &options, Unit::Ms);
@@ -79,15 +87,8 @@ fn loaded_once(lab: &mut Lab<'_>, load: &str, bps: f64, seconds: f64) -> Check {
     let delay = light.delay.clone().unwrap_or_default();
     let figures = (DELAY_MS, delay.quantile_ms(0.99));
     let range = (DELAY_MS - EARLY_MS, DELAY_MS + LOADED_P99_MS);
-    because(case.between(figures, range, delay.samples), outcome.emulator_warning()).beside(
-        outcome.machine,
-        0.99,
-        LOADED_P99_MS,
-    )
-}
-
-/// Adds the emulator's own warning to a failed check.
-fn because(check: Check, emulator_warning: Option<String>) -> Check {
-    let failed = !check.reason.is_empty();
-    check.unless(emulator_warning.filter(|_| failed))
+    let latest = range.1 + Noise::of(&outcome.machine).at(0.99);
+    case.between(figures, range, delay.samples)
+        .beside(outcome.machine, range.0..=latest)
+        .with_warning(outcome.emulator_warning.as_ref())
 }

@@ -10,7 +10,12 @@ use super::super::lab::{Lab, Stream};
 /// Checks that without options every datagram arrives once, unchanged, unmarked and in order.
 /// Datagrams are sent singly, in super-packets of small datagrams, and in super-packets of large
 /// ones.
-pub(super) fn check(lab: &mut Lab<'_>, ipv6: bool, quick: bool, each: &mut dyn FnMut(Check)) {
+pub(in super::super) fn check(
+    lab: &mut dyn Lab,
+    ipv6: bool,
+    quick: bool,
+    each: &mut dyn FnMut(Check),
+) {
     let part = if quick { 4 } else { 1 };
     let large = Stream {
         payload_bytes: 8900,

@@ -2,43 +2,41 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, MachineTiming, Unit};
 use longhaul_core::stats::{kolmogorov_bound, kolmogorov_distance, normal_p};
 
-use super::super::case::{Case, FALSE_ALARM, Judged, twice};
+use super::super::case::{Case, FALSE_ALARM, Judged, VERDICT_DEVIATIONS, twice};
 use super::super::lab::{Lab, Stream};
+use super::super::noise::Noise;
+use super::super::probe::DelayReport;
 
-const DELAY_MS: f64 = 60.0;
-const SPREAD_MS: f64 = 10.0;
+const DELAY_MS: f64 = 120.0;
+const SPREAD_MS: f64 = 20.0;
 
-/// The part of the distance between the distributions that timing explains: an error of 0.1 ms
-/// times the largest density, 0.26 per ms for a spread of 10 ms (the start of the Pareto
-/// distribution).
-const TIMING: f64 = 0.026;
+/// The expected error of timing in ms.
+const TIMING_MS: f64 = 0.1;
 
-/// Checks the distribution of delays, and that jitter preserves the order by default.
-pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
-    let stream = Stream::single(if quick { 4000 } else { 15_000 }, Duration::from_micros(100));
+/// The largest density, that of the start of the Pareto distribution, per ms.
+const DENSITY: f64 = 2.6 / SPREAD_MS;
+
+/// The deviation from the configured delay, in spreads, to which larger deviations are cut before
+/// the mean is taken. The fourth moment of the Pareto distribution is infinite, so the standard
+/// deviation of a sample says little.
+const CUT: f64 = 3.0;
+
+/// The number of datagrams that find an error of 5 % in each of the spreads.
+const DATAGRAMS: u64 = 24_000;
+
+type Distribution = fn(f64) -> f64;
+
+/// Checks the spread and the shape of each distribution, and that jitter preserves the order by
+/// default.
+pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
+    let stream = Stream::single(DATAGRAMS, Duration::from_micros(100));
     for (name, distribution) in
-        [("uniform", uniform as fn(f64) -> f64), ("normal", normal), ("pareto", pareto)]
+        [("uniform", uniform as Distribution), ("normal", normal), ("pareto", pareto)]
     {
-        let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:{name}:reorder");
-        let name = format!("jitter {name} (Kolmogorov distance)");
-        let once = || {
-            let case = Case::new(&name, &options, Unit::Share);
-            vec![match lab.send(&options, false, stream) {
-                Err(reason) => case.not_done(reason.to_string()),
-                Ok((probe, outcome)) => {
-                    let delay = probe.delay.unwrap_or_default();
-                    let at = |ms: f64| distribution((ms - DELAY_MS) / SPREAD_MS);
-                    let distance = kolmogorov_distance(&delay.quantiles_ms, at);
-                    let bound = kolmogorov_bound(delay.samples as usize, FALSE_ALARM) + TIMING;
-                    case.between((0.0, distance), (0.0, bound), delay.samples)
-                        .given(outcome.machine)
-                }
-            }]
-        };
-        twice(once).into_iter().for_each(&mut *each);
+        twice(|| one(lab, name, distribution, stream)).into_iter().for_each(&mut *each);
     }
     let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:uniform");
     let case = Case::new("jitter keeps the order", &options, Unit::Count);
@@ -46,6 +44,83 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, _)) => case.none("out of order", probe.reordered, probe.arrivals),
     });
+}
+
+fn one(lab: &mut dyn Lab, name: &str, distribution: Distribution, stream: Stream) -> Vec<Check> {
+    let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:{name}:reorder");
+    let spread = Case::new(format!("jitter {name}, spread"), &options, Unit::Ms);
+    let shape = Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, Unit::Share);
+    match lab.send(&options, false, stream) {
+        Err(reason) => [spread, shape].map(|case| case.not_done(reason.to_string())).into(),
+        Ok((probe, outcome)) => {
+            let delay = probe.delay.unwrap_or_default();
+            vec![
+                spread_check(&spread, &delay, distribution, outcome.machine),
+                shape_check(&shape, &delay, distribution, outcome.machine),
+            ]
+        }
+    }
+}
+
+/// Judges the mean absolute deviation from the delay, as a multiple of the one configured.
+fn spread_check(
+    case: &Case,
+    delay: &DelayReport,
+    distribution: Distribution,
+    machine: MachineTiming,
+) -> Check {
+    let expected = Deviation::of(distribution);
+    let deviations: Vec<f64> =
+        delay.quantiles_ms.iter().map(|ms| ((ms - DELAY_MS) / SPREAD_MS).abs().min(CUT)).collect();
+    // The quantiles are evenly spaced, so the mean of a trapezoid between two is their middle.
+    let middles: Vec<f64> =
+        deviations.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+    let mean = middles.iter().sum::<f64>() / middles.len() as f64;
+    let chance = VERDICT_DEVIATIONS * expected.deviation / (delay.samples as f64).sqrt();
+    // A shift of all delays changes the deviations of both sides in opposite directions.
+    let timing = TIMING_MS / SPREAD_MS * expected.excess_below.abs();
+    let tolerance = SPREAD_MS * (chance + timing) / expected.mean;
+    let noise = Noise::of(&machine).mean_ms() / expected.mean;
+    case.near(SPREAD_MS, SPREAD_MS * mean / expected.mean, tolerance, delay.samples)
+        .beside(machine, SPREAD_MS - tolerance - noise..=SPREAD_MS + tolerance + noise)
+}
+
+fn shape_check(
+    case: &Case,
+    delay: &DelayReport,
+    distribution: Distribution,
+    machine: MachineTiming,
+) -> Check {
+    let at = |ms: f64| distribution((ms - DELAY_MS) / SPREAD_MS);
+    let distance = kolmogorov_distance(&delay.quantiles_ms, at);
+    let bound = kolmogorov_bound(delay.samples as usize, FALSE_ALARM) + TIMING_MS * DENSITY;
+    case.between((0.0, distance), (0.0, bound), delay.samples)
+        .beside(machine, 0.0..=bound + Noise::of(&machine).distance(DENSITY))
+}
+
+/// The absolute deviation from zero of a distribution, cut to [`CUT`].
+struct Deviation {
+    mean: f64,
+    /// Its standard deviation.
+    deviation: f64,
+    /// The probability below zero minus the probability above zero.
+    excess_below: f64,
+}
+
+impl Deviation {
+    fn of(distribution: Distribution) -> Self {
+        const STEPS: u32 = 3000;
+        let step = CUT / f64::from(STEPS);
+        let (mut mean, mut square) = (0.0, 0.0);
+        for i in 0..STEPS {
+            let x = (f64::from(i) + 0.5) * step;
+            let beyond = 1.0 - distribution(x) + distribution(-x);
+            mean += beyond * step;
+            square += 2.0 * x * beyond * step;
+        }
+        let excess_below = 2.0 * distribution(0.0) - 1.0;
+        Deviation { mean, deviation: (square - mean * mean).sqrt(), excess_below }
+    }
 }
 
 /// Returns the distribution function of uniform jitter, in units of its spread.
@@ -72,7 +147,7 @@ mod tests {
     #[test]
     fn the_distributions_have_mean_zero_and_their_spread() {
         for (distribution, deviation) in
-            [(uniform as fn(f64) -> f64, 1.0 / 3.0_f64.sqrt()), (normal, 1.0), (pareto, 1.0)]
+            [(uniform as Distribution, 1.0 / 3.0_f64.sqrt()), (normal, 1.0), (pareto, 1.0)]
         {
             let step = 0.005;
             let (mut mean, mut square) = (0.0, 0.0);

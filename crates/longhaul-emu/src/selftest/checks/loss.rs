@@ -6,12 +6,11 @@ use longhaul_core::stats::pearson_p;
 use super::super::case::{Case, FALSE_ALARM, Tallies};
 use super::super::lab::{Lab, Stream};
 
-/// Checks independent losses of datagrams within super-packets of 64.
-pub(super) fn independent(
-    lab: &mut Lab<'_>,
+/// Checks independent losses of datagrams within super-packets of 64, given as (rate, datagrams).
+pub(in super::super) fn independent(
+    lab: &mut dyn Lab,
     ipv6: bool,
-    rate: f64,
-    datagrams: u64,
+    (rate, datagrams): (f64, u64),
     each: &mut dyn FnMut(Check),
 ) {
     let options = format!("--up-loss {rate:e}");
@@ -19,31 +18,56 @@ pub(super) fn independent(
     each(match lab.send(&options, ipv6, Stream::many(datagrams)) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
-            let emulator = outcome.link.up.impairments.lost.segments;
+            let emulator = outcome.counts.lost.segments;
             case.share(rate, Tallies { seen: probe.lost, of: probe.sent.datagrams, emulator })
         }
     });
 }
 
-/// Checks the mean length of loss bursts, and that their lengths are geometric.
-pub(super) fn bursty(lab: &mut Lab<'_>, datagrams: u64, each: &mut dyn FnMut(Check)) {
-    const MEAN: f64 = 5.0;
-    let options = format!("--up-loss 1e-2 --up-loss-burst {MEAN}");
+/// Checks the share of datagrams that bit errors destroy.
+pub(in super::super) fn bit_errors(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
+    const RATE: f64 = 5e-5;
+    let options = format!("--up-ber {RATE:e}");
+    let case = Case::new("bit errors 5e-5", &options, Unit::Share);
+    let stream = Stream { datagrams: 400_000, ..Stream::shares() };
+    let bits = 8 * stream.ip_bytes(false);
+    let expected = 1.0 - (1.0 - RATE).powf(bits as f64);
+    each(match lab.send(&options, false, stream) {
+        Err(reason) => case.not_done(reason.to_string()),
+        Ok((probe, outcome)) => {
+            let emulator = outcome.counts.bit_errors.segments;
+            let of = probe.sent.datagrams;
+            case.share(expected, Tallies { seen: probe.lost, of, emulator })
+        }
+    });
+}
+
+/// Checks the rate of bursty losses, the mean length of the bursts, and that their lengths are
+/// geometric.
+pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
+    const RATE: f64 = 0.2;
+    const MEAN: f64 = 3.0;
+    let options = format!("--up-loss {RATE} --up-loss-burst {MEAN}");
+    let rate_case = Case::new("loss 0.2 in bursts", &options, Unit::Share);
     let mean_case = Case::new("mean burst of losses", &options, Unit::Count);
     let shape_case = Case::new("bursts are geometric (chi-square p)", &options, Unit::Share);
-    let probe = match lab.send(&options, false, Stream::many(datagrams)) {
-        Ok((probe, _)) => probe,
+    let stream = Stream { datagrams: 600_000, ..Stream::shares() };
+    let measured = lab.send(&options, false, stream).map_err(|reason| reason.to_string());
+    let found = measured.and_then(|(probe, _)| {
+        let (runs, mean) = probe.mean_loss_run().ok_or("nothing was lost")?;
+        Ok((probe, runs, mean))
+    });
+    let (probe, runs, mean) = match found {
+        Ok(found) => found,
         Err(reason) => {
-            each(mean_case.not_done(reason.to_string()));
-            each(shape_case.not_done(reason.to_string()));
-            return;
+            return [rate_case, mean_case, shape_case]
+                .into_iter()
+                .for_each(|case| each(case.not_done(reason.clone())));
         }
     };
-    let Some((runs, mean)) = probe.mean_loss_run() else {
-        each(mean_case.not_done("nothing was lost"));
-        each(shape_case.not_done("nothing was lost"));
-        return;
-    };
+    let sent = probe.sent.datagrams;
+    let share = probe.lost as f64 / sent as f64;
+    each(rate_case.mean(RATE, share, burst_share_error(RATE, MEAN, sent), sent));
     // The standard deviation of a geometric variable with this mean.
     let deviation = (MEAN * (MEAN - 1.0)).sqrt();
     each(mean_case.mean(MEAN, mean, deviation / (runs as f64).sqrt(), runs));
@@ -51,6 +75,15 @@ pub(super) fn bursty(lab: &mut Lab<'_>, datagrams: u64, each: &mut dyn FnMut(Che
         Some(p) => shape_case.between((1.0, p), (FALSE_ALARM, 1.0), runs),
         None => shape_case.not_done("too few bursts to tell"),
     });
+}
+
+/// Returns the standard error of the share of losses among `sent` segments of a two-state channel:
+/// the states of successive segments are correlated by 1 - P(to bad) - P(to good).
+fn burst_share_error(rate: f64, mean_burst: f64, sent: u64) -> f64 {
+    let to_good = 1.0 / mean_burst;
+    let correlation = 1.0 - to_good - to_good * rate / (1.0 - rate);
+    let inflation = (1.0 + correlation) / (1.0 - correlation);
+    (rate * (1.0 - rate) * inflation / sent as f64).sqrt()
 }
 
 /// Returns the probability of run lengths at least as unusual as these, if they are geometric with

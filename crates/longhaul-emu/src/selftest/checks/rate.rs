@@ -6,6 +6,7 @@ use longhaul_core::result::{Check, CheckVerdict, Unit};
 
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
+use super::super::noise::Noise;
 
 /// The tolerated relative error of the rate over any whole second.
 const TOLERANCE: f64 = 0.01;
@@ -15,11 +16,15 @@ const TOLERANCE: f64 = 0.01;
 const PRESSURE: f64 = 1.15;
 const HIGH_PRESSURE: f64 = 1.04;
 
+/// The rate of a link without limit, relative to the rate of a check, above which the machine is
+/// fast enough for the check.
+const RESERVE: f64 = 1.2;
+
 /// The rate above which a second thread sends; one thread reaches 9 Gb/s.
 const HIGH_BPS: f64 = 5e9;
 
 /// Checks rates from 1 Mb/s upwards until the machine cannot send or forward more.
-pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check)) {
+pub(in super::super) fn check(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnMut(Check)) {
     let rates: &[(&str, f64)] = &[
         ("1M", 1e6),
         ("10M", 1e7),
@@ -32,7 +37,7 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
         ("50G", 5e10),
     ];
     for (text, bps) in rates {
-        for check in twice(|| vec![one(lab, text, *bps, if quick { 1.3 } else { 2.3 })]) {
+        for check in twice(|| vec![one(lab, (text, *bps), if quick { 1.3 } else { 2.3 })]) {
             // A check that the host disturbed does not show that higher rates are impossible.
             let beyond = check.verdict == CheckVerdict::NotDone && !check.spoiled_by_host;
             each(check);
@@ -43,7 +48,8 @@ pub(super) fn check(lab: &mut Lab<'_>, quick: bool, each: &mut dyn FnMut(Check))
     }
 }
 
-fn one(lab: &mut Lab<'_>, text: &str, bps: f64, seconds: f64) -> Check {
+/// Checks one rate, given as text and in bit/s, over `seconds`.
+pub(in super::super) fn one(lab: &mut dyn Lab, (text, bps): (&str, f64), seconds: f64) -> Check {
     let options = format!("--up-rate {text} --up-queue 50ms");
     let case = Case::new(format!("rate {text}b/s, over 1 s"), &options, Unit::Bps);
     let stream = stream(bps, seconds);
@@ -61,19 +67,32 @@ fn one(lab: &mut Lab<'_>, text: &str, bps: f64, seconds: f64) -> Check {
     let Some(worst) = windows.iter().copied().max_by(|a, b| off(a).total_cmp(&off(b))) else {
         return case.not_done("less than a second of it arrived");
     };
-    let check = case.near(bps, worst, bps * TOLERANCE, windows.len() as u64);
-    let check = check.given(outcome.machine);
-    if check.verdict == CheckVerdict::Fail {
-        return match outcome.emulator_warning() {
-            // The emulator reports that the machine cannot carry this rate, so the check is
-            // inconclusive.
-            Some(emulator_warning) => {
-                case.not_done(format!("beyond this machine: {emulator_warning}"))
-            }
-            None => check.judged(),
-        };
+    let explained = Noise::of(&outcome.machine).rates(bps, TOLERANCE);
+    let check = case
+        .near(bps, worst, bps * TOLERANCE, windows.len() as u64)
+        .beside(outcome.machine, explained)
+        .with_warning(outcome.emulator_warning.as_ref());
+    if check.verdict == CheckVerdict::Fail
+        && worst < bps
+        && let Some(reason) = too_slow(lab, bps)
+    {
+        return case.not_done(reason);
     }
     check
+}
+
+/// Returns the reason why this machine cannot carry `bps`: a link without a rate carries less than
+/// [`RESERVE`] times as much. The answer is independent of the check that failed.
+fn too_slow(lab: &mut dyn Lab, bps: f64) -> Option<String> {
+    let offered = bps * RESERVE * PRESSURE;
+    let carried = match lab.send("", false, stream(offered, 1.3)) {
+        Ok((probe, _)) => probe.rate_bps,
+        Err(reason) => return Some(format!("beyond this machine: {reason}")),
+    };
+    let text = || {
+        format!("beyond this machine: a link without a rate carries {}", Unit::Bps.format(carried))
+    };
+    (carried < bps * RESERVE).then(text)
 }
 
 /// Returns small datagrams for low rates, so that a second has hundreds of them, and jumbo

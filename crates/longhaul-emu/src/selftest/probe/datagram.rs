@@ -14,14 +14,14 @@ pub(super) const HEADER_BYTES: usize = 24;
 
 /// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) number: u64,
-    pub(super) sent_nanos: u64,
+pub(in super::super) struct Header {
+    pub(in super::super) number: u64,
+    pub(in super::super) sent_nanos: u64,
 }
 
 /// Writes the header into `datagram` and keeps the filler. With `verify` the checksum includes the
 /// filler.
-pub(super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
+pub(in super::super) fn seal(datagram: &mut [u8], header: Header, verify: bool) {
     datagram[8..16].copy_from_slice(&header.number.to_ne_bytes());
     datagram[16..24].copy_from_slice(&header.sent_nanos.to_ne_bytes());
     let covered = if verify { datagram.len() } else { HEADER_BYTES };

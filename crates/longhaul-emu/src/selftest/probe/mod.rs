@@ -21,8 +21,12 @@ mod send;
 mod tally;
 mod witness;
 
+#[cfg(test)]
+pub(super) use datagram::{Header, seal};
 pub use plan::{ProbePlan, ReceivePlan, SendPlan, WatchPlan};
 pub use receive::receive;
 pub use report::{DelayReport, ProbeReport, Sent};
 pub use send::send;
+#[cfg(test)]
+pub(super) use tally::Tally;
 pub use witness::Witness;

@@ -10,7 +10,7 @@ const LARGEST_NUMBER: u64 = 1 << 28;
 
 /// Counts the received datagrams.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(in super::super) struct Tally {
     verify: bool,
     /// The bytes of the IP and UDP headers of one datagram.
     header_bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(verify: bool, ipv6: bool) -> Self {
+    pub(in super::super) fn new(verify: bool, ipv6: bool) -> Self {
         Tally {
             verify,
             header_bytes: if ipv6 { 48 } else { 28 },
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn add(&mut self, arrival: &ReceivedDatagram<'_>) {
+    pub(in super::super) fn add(&mut self, arrival: &ReceivedDatagram<'_>) {
         let count = arrival.length.div_ceil(arrival.segment_bytes.max(1)).max(1) as u64;
         let bytes = arrival.length as u64 + count * self.header_bytes;
         self.pieces.push((arrival.at_nanos, bytes as u32));
@@ -89,7 +89,7 @@ impl Tally {
     }
 
     /// Returns the report, given that `sent` datagrams were sent.
-    pub(super) fn report(mut self, sent: u64) -> ProbeReport {
+    pub(in super::super) fn report(mut self, sent: u64) -> ProbeReport {
         if self.verify {
             self.count_losses(sent);
         }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender};
@@ -30,7 +31,7 @@ const LINGER: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// An event that the commands' supervisor waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Event {
     /// A child process has changed its state.
     Child,
@@ -38,6 +39,46 @@ pub(super) enum Event {
     Signal(i32),
     /// The process that holds a site has ended.
     SiteEnded,
+    /// Another command has connected to the socket of the link.
+    Request(UnixStream),
+}
+
+/// The events of the commands. Requests are answered while the supervisor waits for other events.
+pub(super) struct Events<'a> {
+    pub(super) receiver: Receiver<Event>,
+    /// Answers a request.
+    pub(super) answer: &'a mut dyn FnMut(UnixStream),
+}
+
+impl Events<'_> {
+    /// Returns the next event, or `None` when `deadline` has passed.
+    fn next(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        loop {
+            let event = match deadline {
+                None => self.receiver.recv().ok()?,
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.receiver.recv_timeout(left).ok()?
+                }
+            };
+            match event {
+                Event::Request(stream) => (self.answer)(stream),
+                event => return Some(event),
+            }
+        }
+    }
+}
+
+/// Sends an event for each connection to `listener`.
+pub(super) fn watch_requests(listener: UnixListener, sender: Sender<Event>) -> anyhow::Result<()> {
+    std::thread::Builder::new()
+        .name("requests".into())
+        .spawn(move || {
+            let mut calls = listener.incoming().flatten();
+            calls.all(|stream| sender.send(Event::Request(stream)).is_ok())
+        })
+        .context("cannot start a thread for requests")?;
+    Ok(())
 }
 
 /// Sends an event for each signal that this process receives from now on.
@@ -93,7 +134,7 @@ impl Ends {
     ///
     /// The last data of the near command are still in flight when it ends, so the far command may
     /// continue for `rtt` and a little longer.
-    pub(super) fn run(mut self, rtt: Duration, events: &Receiver<Event>) -> anyhow::Result<u8> {
+    pub(super) fn run(mut self, rtt: Duration, events: &mut Events<'_>) -> anyhow::Result<u8> {
         let (status, interrupted) = self.wait_near(events)?;
         if let Some(far) = &mut self.far {
             let linger = if interrupted.is_none() { rtt + LINGER } else { Duration::ZERO };
@@ -112,14 +153,14 @@ impl Ends {
 
     /// Returns the near command's status, and the signal that asked for its end, if one did. The
     /// end of a site counts as SIGTERM.
-    fn wait_near(&mut self, events: &Receiver<Event>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
+    fn wait_near(&mut self, events: &mut Events<'_>) -> anyhow::Result<(ExitStatus, Option<i32>)> {
         let mut interrupted: Option<(i32, Instant)> = None;
         loop {
             if let Some(status) = self.near.try_wait().context("cannot wait for the command")? {
                 return Ok((status, interrupted.map(|(signal, _)| signal)));
             }
             let deadline = interrupted.map(|(_, deadline)| deadline);
-            match next(events, deadline) {
+            match events.next(deadline) {
                 Some(Event::Child) => self.reap_far()?,
                 Some(event) if interrupted.is_none() => {
                     let signal = if let Event::Signal(signal) = event { signal } else { SIGTERM };
@@ -131,12 +172,6 @@ impl Ends {
             }
         }
     }
-}
-
-/// Returns the next event, or `None` when `deadline` has passed.
-fn next(events: &Receiver<Event>, deadline: Option<Instant>) -> Option<Event> {
-    let Some(deadline) = deadline else { return events.recv().ok() };
-    events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 
 fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
@@ -152,7 +187,7 @@ fn start_far(wan: &Wan, line: &str) -> anyhow::Result<Child> {
 
 /// Waits `linger` for the far command to end, then ends its process group with SIGTERM and SIGKILL.
 /// Prints a warning if the far command failed, because that may be why the near one failed.
-fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyhow::Result<()> {
+fn end_far(far: &mut Child, linger: Duration, events: &mut Events<'_>) -> anyhow::Result<()> {
     let group = i32::try_from(far.id()).ok().and_then(Pid::from_raw);
     let group = group.context("the far command has no process id")?;
     if let Some(status) = wait_until(far, Instant::now() + linger, events)? {
@@ -174,11 +209,11 @@ fn end_far(far: &mut Child, linger: Duration, events: &Receiver<Event>) -> anyho
 fn wait_until(
     far: &mut Child,
     deadline: Instant,
-    events: &Receiver<Event>,
+    events: &mut Events<'_>,
 ) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         let status = far.try_wait().context("cannot wait for the far command")?;
-        if status.is_some() || next(events, Some(deadline)) != Some(Event::Child) {
+        if status.is_some() || !matches!(events.next(Some(deadline)), Some(Event::Child)) {
             return Ok(status);
         }
     }

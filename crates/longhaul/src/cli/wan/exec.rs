@@ -12,15 +12,16 @@ use signal_hook::iterator::Signals;
 
 use super::control::{self, Reply, Request};
 use super::ends::{code_of, pass_on};
-use super::holder::user_namespace;
-use super::runtime::RuntimeFiles;
+use super::requests::user_namespace;
+use super::runtime::{RuntimeFiles, split_name};
 use crate::exit::{self, Coded};
 
 /// Run a command at a site of a topology
 ///
 /// CMD has this terminal, environment and directory. LONGHAUL_SITE has the name of its site. The
 /// names of the other sites resolve, and LONGHAUL_NAME and LONGHAUL_NAME_IPV6 have their addresses.
-/// longhaul passes signals on. Processes that CMD leaves at the site run until 'wan down'.
+/// longhaul passes signals on. Processes that CMD leaves at the site run until 'wan down', or until
+/// the command of 'wan run --name' ends.
 ///
 /// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if
 /// longhaul failed, 126 if CMD could not be executed, 127 if CMD was not found.
@@ -29,7 +30,7 @@ pub(super) struct ExecArgs {
     /// Name of the topology, if several are up
     #[arg(long)]
     name: Option<String>,
-    /// The site
+    /// The site, or NAME/SITE with the name of the topology
     site: String,
     /// The command
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -40,7 +41,8 @@ pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
     // Without a thread: only a process with one thread may enter a user namespace.
     let signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
     let mut signals = signals.context("cannot handle signals").map_err(own)?;
-    let environment = enter(args.name.as_deref(), &args.site).map_err(own)?;
+    let (name, site) = split_name(args.name.as_deref(), &args.site).map_err(own)?;
+    let environment = enter(name, site).map_err(own)?;
     let (program, arguments) =
         args.command.split_first().context("no command to run").map_err(own)?;
     let spawned = Command::new(program).args(arguments).envs(environment).spawn();

@@ -1,12 +1,13 @@
 //! `longhaul wan`: emulated links and topologies, and commands at their sites.
 //!
-//! `run` emulates a link while its command runs. `up` starts a holder: a background process that
+//! `run` emulates a link while its command runs, and with a name answers requests. `up` starts a holder: a background process that
 //! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
 mod control;
 mod ends;
 mod exec;
 mod holder;
+mod requests;
 mod run;
 mod running;
 mod runtime;

@@ -3,15 +3,21 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use anyhow::Context;
 use clap::Args;
+use longhaul_core::plan::TopologyPlan;
 use longhaul_core::result::LinkReport;
+use longhaul_core::wire::write_frame;
 use longhaul_emu::{EmuError, Wan, acquire_privileges};
 
-use super::ends::{self, Ends};
+use super::control::{Reply, Request};
+use super::ends::{self, Ends, Events};
+use super::requests;
+use super::runtime::{RuntimeFiles, RuntimeLock};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
 use crate::output::print_message;
@@ -32,6 +38,10 @@ pub(super) struct RunArgs {
     /// Command for the far end, for sh -c; its output goes to standard error
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
+    /// Name of the link, for 'wan exec NAME/far', 'wan set NAME/link' and 'wan status' from another
+    /// terminal
+    #[arg(long)]
+    name: Option<String>,
     /// Write the counters of the link to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json_report: Option<PathBuf>,
@@ -45,16 +55,33 @@ pub(super) struct RunArgs {
 
 /// Runs the command and returns the exit code.
 pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
-    let plan = args.link.plan().map_err(|error| Coded::new(exit::USAGE, error))?;
+    let mut plan = TopologyPlan::pair(args.link.plan().map_err(usage)?);
+    let Some(name) = &args.name else { return emulate(&args, &plan, None) };
+    plan.name.clone_from(name);
+    plan.validate().map_err(usage)?;
+    let held = RuntimeFiles::named(name).and_then(|files| files.hold()).map_err(own)?;
+    let code = emulate(&args, &plan, Some(&held));
+    held.clear(true).map_err(own)?;
+    code
+}
+
+/// Emulates the link while the command runs. With `held` it answers requests.
+fn emulate(args: &RunArgs, plan: &TopologyPlan, held: Option<&RuntimeLock>) -> Result<u8, Coded> {
     // The file is created first, so that an error is reported before the command runs.
     let mut report_to = args.json_report.as_deref().map(create).transpose().map_err(own)?;
     acquire_privileges().map_err(own)?;
-    let (sender, events) = channel();
+    let (sender, receiver) = channel();
     ends::watch_signals(sender.clone()).map_err(own)?;
-    let wan = Wan::start(&plan).map_err(own)?;
-    ends::watch_sites(&wan, sender).map_err(own)?;
-    let ended = Ends::start(&wan, &args.command, args.far.as_deref())
-        .and_then(|ends| ends.run(plan.rtt(), &events));
+    let mut wan = Wan::start_pair(plan).map_err(own)?;
+    ends::watch_sites(&wan, sender.clone()).map_err(own)?;
+    if let Some(held) = held {
+        held.listen().and_then(|calls| ends::watch_requests(calls, sender)).map_err(own)?;
+    }
+    let started = Ends::start(&wan, &args.command, args.far.as_deref());
+    let rtt = plan.links[0].plan.rtt();
+    let mut answer = |stream| answer(&mut wan, stream);
+    let ended =
+        started.and_then(|ends| ends.run(rtt, &mut Events { receiver, answer: &mut answer }));
     // The end of a site is the cause of any other failure.
     wan.check_sites().map_err(own)?;
     let code = ended.map_err(spawned)?;
@@ -66,6 +93,20 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
             .map_err(own)?;
     }
     Ok(code)
+}
+
+/// Answers a request of another command.
+fn answer(wan: &mut Wan, mut stream: UnixStream) {
+    match requests::read(&mut stream) {
+        Some(Request::Down) => {
+            let reason =
+                "this link ends with the command of 'wan run'; end that command".to_owned();
+            // If the caller has ended, it needs no answer.
+            let _ = write_frame(&mut stream, &Reply::Refused { reason });
+        }
+        Some(request) => requests::answer(wan.topology_mut(), &mut stream, request),
+        None => {}
+    }
 }
 
 fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
@@ -86,6 +127,10 @@ fn print_summary(report: &LinkReport, verbose: bool) {
     for warning in &report.warnings {
         print_message(format_args!("warning: {warning}"));
     }
+}
+
+fn usage(error: impl Into<anyhow::Error>) -> Coded {
+    Coded::new(exit::USAGE, error)
 }
 
 /// Returns an error of longhaul with its exit code.

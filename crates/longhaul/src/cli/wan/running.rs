@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::control::{self, Reply, Request};
-use super::runtime::RuntimeFiles;
+use super::runtime::{RuntimeFiles, split_name};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -60,7 +60,7 @@ pub(super) struct SetArgs {
     /// Name of the topology, if several are up
     #[arg(long)]
     name: Option<String>,
-    /// Name of the link, as in 'wan status'
+    /// Name of the link, as in 'wan status', or NAME/LINK with the name of the topology
     #[arg(value_name = "LINK")]
     which: String,
     #[command(flatten)]
@@ -73,9 +73,10 @@ pub(super) fn set(args: SetArgs) -> Result<u8, Coded> {
         let error = anyhow::anyhow!("nothing to change; give a link option, such as --rtt");
         return Err(Coded { code: exit::USAGE, error });
     }
-    let mut stream = RuntimeFiles::of_running(args.name.as_deref())?.connect()?;
+    let (name, link) = split_name(args.name.as_deref(), &args.which)?;
+    let mut stream = RuntimeFiles::of_running(name)?.connect()?;
     let directory = std::env::current_dir().context("cannot find the current directory")?;
-    let request = Request::Set { link: args.which.clone(), options: options.clone(), directory };
+    let request = Request::Set { link: link.to_owned(), options: options.clone(), directory };
     let usage = |error| Coded { code: exit::USAGE, error };
     match control::ask(&mut stream, &request).map_err(usage)? {
         Reply::Changed { plan } => {

@@ -168,6 +168,24 @@ impl RuntimeLock {
     }
 }
 
+/// Splits NAME/PART, the name of a topology and of a site or link in it. `name` is the value of
+/// `--name`.
+///
+/// # Errors
+/// Both give a name, and the names differ.
+pub(super) fn split_name<'a>(
+    name: Option<&'a str>,
+    text: &'a str,
+) -> anyhow::Result<(Option<&'a str>, &'a str)> {
+    match (text.split_once('/'), name) {
+        (None, name) => Ok((name, text)),
+        (Some((topology, _)), Some(name)) if topology != name => {
+            bail!("'{text}' is not in the topology '{name}'; give only one of the names")
+        }
+        (Some((topology, part)), _) => Ok((Some(topology), part)),
+    }
+}
+
 fn remove(path: &Path) -> anyhow::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -203,4 +221,18 @@ fn directory() -> anyhow::Result<PathBuf> {
         );
     }
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_can_be_named_with_its_topology() {
+        assert_eq!(split_name(None, "far").unwrap(), (None, "far"));
+        assert_eq!(split_name(Some("demo"), "far").unwrap(), (Some("demo"), "far"));
+        assert_eq!(split_name(None, "demo/far").unwrap(), (Some("demo"), "far"));
+        assert_eq!(split_name(Some("demo"), "demo/far").unwrap(), (Some("demo"), "far"));
+        assert!(split_name(Some("other"), "demo/far").is_err());
+    }
 }
