@@ -1,5 +1,33 @@
 //! Statistics: summaries of repeated measurements, confidence intervals, and goodness-of-fit tests.
 
+use crate::units::{Bytes, Rate};
+
+/// Returns the rate of `bytes` in `seconds`; 0 for zero time.
+pub(crate) fn rate(bytes: Bytes, seconds: f64) -> Rate {
+    Rate::from_bps(if seconds > 0.0 { (bytes.get() as f64 * 8.0 / seconds) as u64 } else { 0 })
+}
+
+/// Returns `part` in percent of `whole`; 0 for a whole of 0.
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+}
+
+/// Sums numbers from a peer, saturating at the largest value.
+pub(crate) fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+/// Sums numbers that are all known.
+pub(crate) fn sum_known(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.try_fold(0, |sum: u64, value| Some(sum.saturating_add(value?)))
+}
+
+/// Returns the mean of `values`; `None` for no values.
+pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = values.len();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
+}
+
 /// Returns the `q`-quantile (0 to 1) of `values`, by linear interpolation between order statistics
 /// (type 7 of Hyndman and Fan, the default of R and NumPy); `None` for no values.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {

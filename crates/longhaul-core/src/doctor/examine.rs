@@ -81,11 +81,6 @@ impl Findings {
     }
 }
 
-/// The cases of every rule whose fact is unseen. Those of a missing privilege begin with
-/// [`Finding::DENIED`].
-pub const UNSEEN_CASES: &[&str] =
-    &["denied", "denied_net_admin", "denied_sys_admin", "denied_file", "absent", "unreadable"];
-
 /// Returns the case of a rule whose fact is unseen, by the privilege that makes the fact readable.
 fn unseen_case(unseen: &Unseen) -> &'static str {
     match (&unseen.cause, unseen.what.as_str()) {

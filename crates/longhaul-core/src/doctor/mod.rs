@@ -17,10 +17,9 @@ mod facts;
 mod recording;
 mod rule;
 mod rules;
-mod target;
 
 pub use bus::{Capability, PCIE_OVERHEAD_BYTES, express_capability, theoretical_maximum};
-pub use examine::{UNSEEN_CASES, examine, summary};
+pub use examine::{examine, summary};
 pub use facts::{
     Cause, Chain, ClockFacts, Coalescing, DirectIoSupport, DiskFacts, FirewallFacts, HostFacts,
     IdleState, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
@@ -28,6 +27,5 @@ pub use facts::{
     Rings, Seen, TcpMemoryFacts, Unseen,
 };
 pub use recording::{RecordedAnswer, Recording, RecordingError};
-pub use rule::{Answer, Judge, Judgement, Rule};
+pub use rule::{Answer, Judge, Judgement, Rule, Target, UNSEEN_CASES};
 pub use rules::{RULES, SETTINGS};
-pub use target::Target;

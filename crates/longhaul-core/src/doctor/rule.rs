@@ -1,10 +1,13 @@
-//! Rules and their results.
+//! Rules, the target that they judge a host against, and their results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen, Target};
-use crate::result::{Area, Finding, FindingValue, Measurement, Verdict};
+use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen};
+use crate::result::{
+    Area, DoctorTarget, Finding, FindingValue, Measurement, TargetSource, Verdict,
+};
+use crate::units::{Bytes, Rate};
 
 /// One rule of the table.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +49,11 @@ pub struct Judgement {
     case: &'static str,
     values: BTreeMap<String, FindingValue>,
 }
+
+/// The cases of every rule whose fact is unseen. Those of a missing privilege begin with
+/// [`Finding::DENIED`].
+pub const UNSEEN_CASES: &[&str] =
+    &["denied", "denied_net_admin", "denied_sys_admin", "denied_file", "absent", "unreadable"];
 
 /// The result of a rule that does not apply.
 pub(super) const NOTHING: Answer = Ok(None);
@@ -110,7 +118,7 @@ impl Judgement {
     pub(super) fn into_finding(self, rule: &Rule, subject: &str) -> Finding {
         let Judgement { verdict, case, values } = self;
         debug_assert!(
-            rule.cases.contains(&case) || super::UNSEEN_CASES.contains(&case),
+            rule.cases.contains(&case) || UNSEEN_CASES.contains(&case),
             "{}: {case}",
             rule.name
         );
@@ -126,6 +134,58 @@ impl Judgement {
             wanted: String::new(),
             why: String::new(),
             commands: Vec::new(),
+        }
+    }
+}
+
+/// The rate and round-trip time that a host must support.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The rate that transfers must reach.
+    pub rate: Rate,
+    /// The origin of the rate.
+    pub rate_from: TargetSource,
+    /// The round-trip time of the path.
+    pub rtt: Duration,
+    /// The origin of the round-trip time.
+    pub rtt_from: TargetSource,
+    /// The host at the other end, if one was named.
+    pub to: Option<String>,
+    /// The port of `longhaul serve`.
+    pub port: u16,
+}
+
+impl Target {
+    /// The rate assumed if neither the user nor an interface provides one.
+    pub const ASSUMED_RATE: Rate = Rate::from_bps(10_000_000_000);
+    /// The round-trip time assumed by default: across a continent and back.
+    pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
+
+    /// Returns the bandwidth-delay product.
+    pub fn bdp(&self) -> Bytes {
+        self.rate.bdp(self.rtt)
+    }
+
+    /// Returns the part of the rate that one of `sharers` devices must carry.
+    pub fn share(&self, sharers: u32) -> Rate {
+        Rate::from_bps(self.rate.bps() / u64::from(sharers.max(1)))
+    }
+
+    /// Returns whether the target rate is `gigabits` Gb/s or more.
+    pub fn is_at_least(&self, gigabits: u64) -> bool {
+        self.rate.bps() >= gigabits * 1_000_000_000
+    }
+
+    /// Returns the target as the report's type.
+    pub fn to_report(&self) -> DoctorTarget {
+        DoctorTarget {
+            rate_bps: self.rate,
+            rate_from: self.rate_from,
+            rtt_ms: self.rtt.as_secs_f64() * 1e3,
+            rtt_from: self.rtt_from,
+            bdp_bytes: self.bdp(),
+            to: self.to.clone(),
+            port: self.port,
         }
     }
 }

@@ -6,14 +6,12 @@
 //! accurate enough to compare the two directions. None of them sends anything, and each accepts
 //! whatever a hostile peer may report.
 
-mod clocks;
 mod delays;
 mod mtu;
 mod reordering;
 mod train;
 
-pub use clocks::{Clock, asymmetry};
-pub use delays::Delays;
+pub use delays::{Clock, Delays, asymmetry};
 pub use mtu::MtuSearch;
 pub use reordering::Reordering;
 pub use train::{Arrival, Dispersion, Train, capacity};

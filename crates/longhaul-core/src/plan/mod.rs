@@ -9,7 +9,6 @@ pub mod filter;
 pub mod link;
 mod matrix;
 mod path;
-mod seconds;
 mod stamp;
 mod test;
 mod topology;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::PlanError;
-use super::seconds;
+use crate::units::seconds;
 
 /// The parameters of a path measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::PlanError;
-use super::seconds;
+use crate::units::seconds;
 
 /// The parameters of a STAMP measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

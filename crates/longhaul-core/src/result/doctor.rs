@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::units::{Bytes, Rate};
 
@@ -156,17 +157,11 @@ pub struct Finding {
     /// The interface, disk or path; empty for the host itself.
     #[serde(default)]
     pub subject: String,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The case of the rule that applies; empty in documents of earlier versions.
-    #[serde(default)]
-    pub case: String,
-    /// The values of the case. Their names end in their units.
-    #[serde(default)]
-    pub values: BTreeMap<String, FindingValue>,
     /// The subject of the rule, as text.
     #[serde(default)]
     pub title: String,
+    /// The verdict.
+    pub verdict: Verdict,
     /// The value read; for [`Verdict::Unseen`] the unreadable item and the reason.
     #[serde(default)]
     pub seen: String,
@@ -180,6 +175,12 @@ pub struct Finding {
     /// commands that make the subject readable.
     #[serde(default)]
     pub commands: Vec<String>,
+    /// The case of the rule that applies; empty in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub case: String,
+    /// The values of the case. Their names end in their units.
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, FindingValue>,
 }
 
 impl Finding {
@@ -202,6 +203,22 @@ pub enum FindingValue {
     Number(f64),
     /// A name, or a list of names.
     Text(String),
+}
+
+/// Reads the values of a case, except those of unknown types.
+fn known<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, FindingValue>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Any {
+        Known(FindingValue),
+        Unknown(IgnoredAny),
+    }
+    let all = BTreeMap::<String, Any>::deserialize(d)?;
+    let known = all.into_iter().filter_map(|(name, value)| match value {
+        Any::Known(value) => Some((name, value)),
+        Any::Unknown(IgnoredAny) => None,
+    });
+    Ok(known.collect())
 }
 
 impl From<u64> for FindingValue {

@@ -14,4 +14,5 @@ pub use bytes::Bytes;
 pub use error::UnitError;
 pub use min_free::MinFree;
 pub use rate::Rate;
+pub(crate) use span::seconds;
 pub use span::{format_span, parse_span, text as span_text};

@@ -2,12 +2,10 @@
 //! once and reused. Also checks that disk and memory have space for the data and the copies.
 
 mod make;
-mod memory;
 mod room;
 mod source;
 
 pub(crate) use make::split_mix;
-pub use memory::MemoryStore;
 pub(crate) use room::with_margin;
-pub use room::{Room, check_room};
+pub use room::{MemoryStore, Room, check_room};
 pub use source::{CopyData, sources};

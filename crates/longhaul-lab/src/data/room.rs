@@ -1,4 +1,4 @@
-//! The disk space and memory that a matrix needs.
+//! The disk space and memory that a matrix needs, and the directory in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use longhaul_core::plan::Store;
 use longhaul_core::units::Bytes;
+use tempfile::TempDir;
 
 use super::CopyData;
 use crate::LabError;
@@ -108,6 +109,32 @@ fn room_for(path: &Path, needed: u64) -> Result<(), LabError> {
         return Err(LabError::NoRoom { path: path.to_owned(), free, needed });
     }
     Ok(())
+}
+
+/// The mount point of a memory file system that every user can write (shm_overview(7)).
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A directory in memory for workloads that read or write there. It is removed on drop.
+#[derive(Debug)]
+pub struct MemoryStore {
+    dir: TempDir,
+}
+
+impl MemoryStore {
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// The host has no memory file system, or the user may not write there.
+    pub fn create() -> Result<Self, LabError> {
+        let dir = tempfile::Builder::new().prefix("longhaul-").tempdir_in(SHARED_MEMORY);
+        let dir = dir.map_err(LabError::file("create a directory in", SHARED_MEMORY))?;
+        Ok(MemoryStore { dir })
+    }
+
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod iperf3;
 mod lftp;
 mod longhaul_cp;
 mod longhaul_test;
-mod nginx;
 mod nuttcp;
 mod optional;
 mod rclone;

@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::sshd::quote;
-use super::{Detected, Driver, Job, Server, detect, nginx, sshd};
+use super::{Detected, Driver, Job, Server, detect, http, sshd};
 use crate::LabError;
 
 const NAME: &str = "wget through squid";
@@ -39,11 +39,11 @@ impl Driver for WgetSquid {
     }
 
     fn detect(&self) -> Detected {
-        detect::detect(&["wget", "squid", nginx::PROGRAM], "--version")
+        detect::detect(&["wget", "squid", http::NGINX], "--version")
     }
 
     fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        let origin = nginx::server(job, NAME)?;
+        let origin = http::nginx(job, NAME)?;
         let file = job.private.join("squid.conf");
         sshd::write(&file, &configuration())?;
         // One command starts both servers, nginx first: squid needs it only at the first request.
@@ -86,6 +86,6 @@ fn configuration() -> String {
          refresh_pattern . 1440 100% 1440 override-expire override-lastmod\n\
          collapsed_forwarding on\ncache_log /dev/null\naccess_log none\n\
          pid_filename none\nvisible_hostname far\nshutdown_lifetime 0 seconds\n{user}",
-        nginx::PORT
+        http::PORT
     )
 }

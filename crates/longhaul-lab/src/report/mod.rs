@@ -6,9 +6,8 @@
 
 mod change;
 mod chart;
-mod csv;
+mod data;
 mod figures;
-mod json;
 mod markdown;
 mod page;
 #[cfg(test)]
@@ -17,8 +16,7 @@ mod text;
 mod write;
 
 pub use change::change_text;
-pub use csv::csv;
-pub use json::json;
+pub use data::{csv, json};
 pub use markdown::markdown;
 pub use page::{diagnosis_html, html};
 pub use text::text;

@@ -38,7 +38,7 @@ pub(crate) fn contents() -> Contents {
             for repeat in 1..=2 {
                 let rate = Rate::from_bps((gbps * (0.85 + 0.1 * f64::from(repeat)) * 1e9) as u64);
                 let sequence = runs.len() as u32 + 1;
-                runs.push(run(&plan, entry, column, repeat, sequence, rate));
+                runs.push(run(&plan, (entry, column), repeat, sequence, rate));
             }
         }
     }
@@ -97,8 +97,7 @@ pub(crate) fn contents() -> Contents {
 
 fn run(
     plan: &MatrixPlan,
-    entry: usize,
-    column: usize,
+    (entry, column): (usize, usize),
     repeat: u32,
     sequence: u32,
     rate: Rate,

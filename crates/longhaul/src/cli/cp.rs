@@ -28,7 +28,7 @@ use longhaul_engine::copy::{
     between, check_apart, pull, push, read_names,
 };
 
-use self::check::check;
+use self::check::{Check, check};
 use self::connector::Addresses;
 pub(in crate::cli) use self::connector::Connector;
 use self::events::{Events, Printer};
@@ -177,8 +177,9 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
             let open = |far: &Endpoint| self.connector(far, None, interrupt.flag());
-            let patience = self.give_up.max(LEAST_GIVE_UP);
-            return check(manifest, &self.places, self.json, open, patience, interrupt.flag());
+            let (places, patience) = (&self.places[..], self.give_up.max(LEAST_GIVE_UP));
+            let what = Check { manifest, places, patience, stop: interrupt.flag() };
+            return check(&what, self.json, open);
         }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;

@@ -1,17 +1,15 @@
 //! The facts of a host, as plain values.
 
-mod disk;
+mod devices;
 mod host;
-mod interface;
 mod seen;
 
-pub use disk::{DirectIoSupport, DiskFacts, MountFacts};
+pub use devices::{
+    Coalescing, DirectIoSupport, DiskFacts, InterfaceFacts, InterfaceKind, InterfaceOffloads,
+    InterfaceTraffic, Interrupt, MountFacts, Pause, PciFacts, PcieLink, Queueing, Rings,
+};
 pub use host::{
     Chain, ClockFacts, FirewallFacts, HostFacts, IdleState, PathFacts, ProcessorFacts,
     ResourceLimit, TcpMemoryFacts,
-};
-pub use interface::{
-    Coalescing, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
-    Pause, PciFacts, PcieLink, Queueing, Rings,
 };
 pub use seen::{Cause, Seen, Unseen};

@@ -4,7 +4,6 @@ mod disk;
 mod interface;
 mod interrupts;
 mod measured;
-mod path;
 mod pcie;
 mod processor;
 mod system;
@@ -31,9 +30,9 @@ const LIMITS: &[&str] = &["unlimited", "limited", "raisable", "raisable_freely"]
 
 /// All rules, in the order of the findings.
 pub const RULES: &[Rule] = &[
-    rule(Area::Path, "path_route", &["no_address", "no_route", "routed"], Path(path::route)),
-    rule(Area::Path, "path_answer", &["open", "closed", "silent"], Path(path::answer)),
-    rule(Area::Path, "path_mtu", &["same", "smaller"], Path(path::route_mtu)),
+    rule(Area::Path, "path_route", &["no_address", "no_route", "routed"], Path(interface::route)),
+    rule(Area::Path, "path_answer", &["open", "closed", "silent"], Path(interface::answer)),
+    rule(Area::Path, "path_mtu", &["same", "smaller"], Path(interface::route_mtu)),
     rule(Area::Windows, "tcp_rmem", &["size"], Host(windows::autotuned_receive)),
     rule(Area::Windows, "tcp_wmem", &["size"], Host(windows::autotuned_send)),
     rule(Area::Windows, "rmem_max", &["size"], Host(windows::asked_receive)),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::MIN_RATE;
 use super::{LinkPlanError, Probability};
-use crate::plan::seconds;
+use crate::units::seconds;
 use crate::units::{Bytes, Rate, format_span, parse_span};
 
 /// The bytes that Ethernet adds to each IP packet: preamble and start of frame (8), header (14),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::MAX_DELAY;
 use super::{LinkPlanError, Probability, Trace, TraceError, TraceFile};
-use crate::plan::seconds;
+use crate::units::seconds;
 use crate::units::{format_span, parse_span};
 
 /// The variation of the delay between segments.

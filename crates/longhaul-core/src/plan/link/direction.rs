@@ -12,8 +12,8 @@ use super::{
     Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage, Policer,
     Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
 };
-use crate::plan::seconds;
 use crate::units::Rate;
+use crate::units::seconds;
 
 /// The properties of one direction of a link, applied segment by segment.
 ///

@@ -128,7 +128,7 @@ impl Loss {
                     return Err(LinkPlanError::value(
                         "loss",
                         rate,
-                        "with --loss-burst B at most B/(1+B) can be lost, as at least one \
+                        "with loss-burst B at most B/(1+B) can be lost, as at least one \
                          segment passes between two bursts",
                     ));
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::LinkPlanError;
-use crate::plan::seconds;
+use crate::units::seconds;
 use crate::units::{format_span, parse_span};
 
 /// A period in which the link is down, as if its cable were unplugged at the sender's end, once or

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::LinkPlanError;
-use crate::plan::seconds;
+use crate::units::seconds;
 use crate::units::{Bytes, format_span, parse_span};
 
 /// Slots in which a link delivers segments. Between two slots no segment leaves; in a slot all

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::facts::{EndFacts, TestFacts};
-use super::math::{percent, rate, sum};
 use super::{Shares, Steady, StreamResult, TestSample};
 use crate::plan::TestPlan;
 use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
+use crate::stats::{percent, rate, sum};
 use crate::units::{Bytes, Rate};
 
 /// The reference rates for windows, used if neither a requested nor an interface rate is known.

@@ -8,8 +8,6 @@ mod document;
 mod facts;
 mod fold;
 mod gather;
-mod join;
-mod math;
 mod reason;
 mod report;
 mod shares;

@@ -247,7 +247,7 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
 /// rate.
 fn datagrams_lost(facts: &TestFacts) -> Option<Attribution> {
     let udp = facts.udp?;
-    let percent = |count: u64| super::math::percent(count as f64, udp.sent as f64);
+    let percent = |count: u64| crate::stats::percent(count as f64, udp.sent as f64);
     let places = [
         (TestLimit::HostDrops, Some(End::Sender), percent(udp.sender_dropped.unwrap_or(0))),
         (TestLimit::HostDrops, Some(End::Receiver), percent(udp.receiver_dropped.unwrap_or(0))),

@@ -1,9 +1,9 @@
 //! One end of a direction of a test, as far as it is known.
 
 use super::Curve;
-use super::math::percent;
 use crate::plan::CpuList;
 use crate::result::{DatagramReport, HostLimits, SideResult, SideStream};
+use crate::stats::percent;
 use crate::units::Bytes;
 
 /// One end of a direction of a test, as far as it is known: completely if longhaul measured it, and

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::math::percent;
 use crate::result::TcpSample;
+use crate::stats::percent;
 
 /// The time shares of the sending connections in percent; they add up to 100.
 ///

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::math::percent;
+use crate::stats::percent;
 use crate::stats::{median, quantile};
 use crate::units::Rate;
 

@@ -62,7 +62,8 @@ impl HeatMap {
                     significant(*value),
                     self.unit
                 );
-                svg.tile(&color(share), (at_x + 1.0, at_y + 1.0), tile - 2.0, height - 2.0, &title);
+                let (at, size) = ((at_x + 1.0, at_y + 1.0), (tile - 2.0, height - 2.0));
+                svg.tile(&color(share), at, size, &title);
                 let class = if share > 0.55 { "middle dark" } else { "middle light" };
                 svg.text(class, (at_x + tile / 2.0, middle), &significant(*value));
             }
@@ -85,7 +86,7 @@ impl HeatMap {
         for step in 0..STEPS {
             let share = step as f64 / (STEPS - 1) as f64;
             let at = (left + step as f64 * 8.0, top);
-            svg.tile(&color(share), at, 8.2, 10.0, "");
+            svg.tile(&color(share), at, (8.2, 10.0), "");
         }
         svg.text("soft", (left, top + 24.0), "0");
         let end = left + STEPS as f64 * 8.0;

@@ -95,8 +95,7 @@ impl Svg {
     }
 
     /// Draws a rectangle in a colour with an optional tooltip.
-    pub(super) fn tile(&mut self, fill: &str, at: At, width: f64, height: f64, title: &str) {
-        let (x, y) = at;
+    pub(super) fn tile(&mut self, fill: &str, (x, y): At, (width, height): At, title: &str) {
         let _ = write!(
             self.body,
             "<rect fill=\"{fill}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \

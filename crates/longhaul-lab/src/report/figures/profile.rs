@@ -82,10 +82,10 @@ fn panel(
         let name = &names[*series];
         let mut before: Option<u64> = None;
         let points = line.iter().filter_map(|(&x, values)| {
-            let middle = median(values)?;
             let gap = before.is_some_and(|from| xs.range(from + 1..x).next().is_some());
             before = Some(x);
-            Some(point(dimension, name, f64::from_bits(x), middle, values, gap))
+            let point = point(dimension, name, f64::from_bits(x), values)?;
+            Some(Point { after_gap: gap, ..point })
         });
         Line { series: *series, kind: LineKind::Points, points: points.collect() }
     });
@@ -94,7 +94,8 @@ fn panel(
     Panel { title, lines, references: references(facets, dimension, common, points) }
 }
 
-fn point(dimension: Dimension, name: &str, x: f64, y: f64, values: &[f64], gap: bool) -> Point {
+fn point(dimension: Dimension, name: &str, x: f64, values: &[f64]) -> Option<Point> {
+    let y = median(values)?;
     let whole = || {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(0.0, f64::max);
@@ -103,7 +104,7 @@ fn point(dimension: Dimension, name: &str, x: f64, y: f64, values: &[f64], gap: 
     let runs = if values.len() == 1 { "1 run".into() } else { format!("{} runs", values.len()) };
     let title = format!("{name}, {}: {y:.3} Gb/s ({runs})", dimension.named(x));
     let range = median_interval(values, 0.95).or_else(whole);
-    Point { x, y, range, title, after_gap: gap }
+    Some(Point { x, y, range, title, after_gap: false })
 }
 
 /// Returns the published figures of the tools in a panel, at the panel's round-trip times.

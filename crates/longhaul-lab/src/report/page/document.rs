@@ -3,7 +3,7 @@
 use longhaul_core::text::escape_lines;
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
-use super::{certificate, figure, paths, published, ratios, repeat, runs, summary, throughput};
+use super::{comparison, figure, network, repeat, runs, summary, throughput};
 use crate::archive::Contents;
 use crate::report::chart::STYLE as CHART_STYLE;
 use crate::report::figures::figures;
@@ -18,15 +18,15 @@ pub fn html(contents: &Contents, table: &Table) -> String {
     let main = markup! {
         (summary::head(contents, table))
         (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
-        (ratios::section(table))
+        (comparison::ratios(table))
         @if !figures.is_empty() {
             (section("figures", "Figures", &figure::all(&figures)))
         }
-        (section("published", "Published figures", &published::section()))
-        @if let Some(paths) = paths::section(contents) {
+        (section("published", "Published figures", &comparison::published_figures()))
+        @if let Some(paths) = network::paths(contents) {
             (section("paths", "The paths", &paths))
         }
-        (section("emulator", "The emulator", &certificate::section(contents)))
+        (section("emulator", "The emulator", &network::certificate(contents)))
         (section("repeat", "Reproduction", &repeat::section(contents)))
         (section("runs", "All runs", &runs::section(contents)))
         footer {

@@ -1,13 +1,11 @@
 //! The report as one HTML document that needs no network and no script, for screens of any width,
 //! in light and dark mode, and for print.
 
-mod certificate;
+mod comparison;
 mod diagnosis;
 mod document;
 mod figure;
-mod paths;
-mod published;
-mod ratios;
+mod network;
 mod repeat;
 mod runs;
 mod summary;

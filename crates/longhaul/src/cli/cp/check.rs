@@ -16,16 +16,23 @@ use super::route::{Endpoint, endpoint};
 use crate::exit::{self, Coded};
 use crate::output::{after_printing, print_document, print_message, print_result};
 
-/// Compares files with the digests in `manifest`: those in the only one of `places`, or those
-/// beside the manifest. A remote host compares its files itself, in a session that `open` returns.
+/// A comparison of files with the digests in a manifest.
+pub(super) struct Check<'a> {
+    pub(super) manifest: &'a Location,
+    /// The directory of the files; empty for that of the manifest.
+    pub(super) places: &'a [Location],
+    /// The longest time without progress.
+    pub(super) patience: Duration,
+    pub(super) stop: &'a Arc<AtomicBool>,
+}
+
+/// Compares the files. A remote host compares its files itself, in a session that `open` returns.
 pub(super) fn check<'a>(
-    manifest: &Location,
-    places: &[Location],
+    what: &Check<'_>,
     json: bool,
     open: impl FnOnce(&Endpoint) -> Result<Connector<'a>, Coded>,
-    patience: Duration,
-    stop: &Arc<AtomicBool>,
 ) -> Result<u8, Coded> {
+    let Check { manifest, places, patience, stop } = *what;
     let usage = |text: &str| Coded::new(exit::USAGE, anyhow!(text.to_owned()));
     let place = |place| match place {
         Location::Local(path) | Location::Server { path, .. } | Location::Ssh { path, .. } => {

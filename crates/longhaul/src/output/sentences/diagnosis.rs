@@ -5,6 +5,7 @@ use longhaul_core::result::{
     StepRound,
 };
 
+use super::remedy::{host_of, name_of};
 use super::test::Hosts;
 use super::{doctor, remedy, test};
 
@@ -35,12 +36,6 @@ fn reasons(diagnosis: &mut Diagnosis) {
         .for_each(|reason| test::complete(reason, hosts));
 }
 
-/// Returns the name of the host of `end`.
-pub(super) fn host_of(diagnosis: &Diagnosis, end: End) -> String {
-    let known = diagnosis.ends.of(end).map(|view| view.host.clone());
-    known.unwrap_or_else(|| format!("the {}'s host", name_of(end)))
-}
-
 /// Completes the findings of both hosts. A missing privilege is a gap of the diagnosis; a missing
 /// feature of the kernel is not.
 fn findings(diagnosis: &mut Diagnosis) {
@@ -54,14 +49,6 @@ fn findings(diagnosis: &mut Diagnosis) {
                 gaps.push(gap);
             }
         }
-    }
-}
-
-/// Returns "source" or "sink".
-fn name_of(end: End) -> &'static str {
-    match end {
-        End::Sender => "source",
-        End::Receiver => "sink",
     }
 }
 

@@ -3,8 +3,6 @@
 use longhaul_core::result::{Cure, Diagnosis, End, Remedy, Resource};
 use longhaul_core::units::Rate;
 
-use super::diagnosis::host_of;
-
 /// The displayed value of an option that the user did not set.
 const BY_DEFAULT: &str = "cp's choice";
 
@@ -150,4 +148,18 @@ fn cp(option: &str, diagnosis: &Diagnosis) -> String {
     let recursive = if diagnosis.sample.files > 1 { "-r " } else { "" };
     let option = if option.is_empty() { String::new() } else { format!("{option} ") };
     format!("longhaul cp {recursive}{option}{source} {target}")
+}
+
+/// Returns the name of the host of `end`.
+pub(super) fn host_of(diagnosis: &Diagnosis, end: End) -> String {
+    let known = diagnosis.ends.of(end).map(|view| view.host.clone());
+    known.unwrap_or_else(|| format!("the {}'s host", name_of(end)))
+}
+
+/// Returns "source" or "sink".
+pub(super) fn name_of(end: End) -> &'static str {
+    match end {
+        End::Sender => "source",
+        End::Receiver => "sink",
+    }
 }

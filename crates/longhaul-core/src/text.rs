@@ -1,9 +1,29 @@
-//! Escapes text that comes from a peer, a file system or another program, before it is printed.
+//! Text for people: errors with their causes, and the escaping of text that comes from a peer, a file
+//! system or another program.
 //!
-//! Everywhere the form is the same: each byte of a hostile character is `%XX`.
+//! Escaping has one form: each byte of a hostile character is `%XX`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+
+use std::error::Error;
+
+/// Returns `error` and its causes in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Returns `sentence` with a capital first letter.
+pub fn capitalised(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
 
 /// Returns whether `c` can move the cursor, change the order of the text, or hide: control
 /// characters (C0, DEL, C1), line separators, bidirectional controls, invisible and other format
@@ -108,9 +128,39 @@ fn push_byte(byte: u8, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    #[derive(Debug)]
+    struct Caused(&'static str, Option<Box<Caused>>);
+
+    impl fmt::Display for Caused {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Caused {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+
+    #[test]
+    fn causes_follow_their_error() {
+        let cause = Caused("cannot open it", Some(Box::new(Caused("no such file", None))));
+        assert_eq!(chain(&cause), "cannot open it: no such file");
+        assert_eq!(chain(&Caused("that is all", None)), "that is all");
+    }
+
+    #[test]
+    fn a_sentence_begins_with_a_capital() {
+        assert_eq!(capitalised("élan is lost"), "Élan is lost");
+        assert_eq!(capitalised(""), "");
+    }
 
     #[test]
     fn what_can_deceive_is_spelt_out() {
