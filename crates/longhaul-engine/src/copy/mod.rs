@@ -17,7 +17,6 @@
 
 mod blocks;
 mod cancel;
-mod channels;
 mod check;
 mod client;
 pub(crate) mod clock;

@@ -16,7 +16,6 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{ADDRESSES_LIMIT, CopyReply, CopyRequest, Introduction};
 use longhaul_core::wire::{BLOCK_LIMIT, FilePath, RefusalKind};
 
-use super::channels::Channels;
 use super::check::{CheckOrder, serve_check};
 use super::name_list::receive_names;
 use super::names::{RESERVED, has_reserved};
@@ -25,7 +24,7 @@ use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
 use super::stored_bytes::stored_bytes;
-use super::streams::{More, STREAM_LIMIT, Streams, first_streams, socket_options};
+use super::streams::{Channels, More, STREAM_LIMIT, Streams, first_streams, socket_options};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;

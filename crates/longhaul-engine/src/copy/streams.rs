@@ -1,21 +1,24 @@
-//! The data connections of a copy: the initial ones, and those that are opened while it runs.
+//! The channels of a copy between its ends: control messages and data connections.
 
 use std::collections::HashSet;
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_sys::tcp::SocketOptions;
 
 use super::cancel::Cancel;
 use super::data_connection::{BlockReceiver, BlockSender};
-use super::watchdog::TICK;
+use super::watchdog::{SILENCE_LIMIT, TICK};
+use crate::HASTE;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::session::{DataAcceptor, DataDialer, KeyRate, SessionSecret};
+use crate::session::{
+    ControlReceiver, ControlSender, DataAcceptor, DataDialer, KeyRate, SessionSecret,
+};
 
 /// The initial number of data connections, unless it is given.
 ///
@@ -35,6 +38,9 @@ pub(super) const STREAM_LIMIT: u32 = 128;
 /// The interval at which a server that waits for connections checks for the end of the copy: the
 /// client waits for its end.
 const ACCEPT_CHECK: Duration = Duration::from_millis(20);
+
+/// The time that a broken data connection waits for the reason on the control channel.
+const REASON_GRACE: Duration = Duration::from_millis(2_000 / HASTE);
 
 /// All data connections of a copy, from either end.
 pub(super) struct Streams {
@@ -225,4 +231,31 @@ fn arm(cancel: &Cancel, socket: &TcpStream) -> Result<()> {
         let _ = socket.shutdown(Shutdown::Both);
     });
     Ok(())
+}
+
+/// Both channels of a copy, from either end.
+pub(super) struct Channels {
+    pub(super) sender: ControlSender,
+    pub(super) receiver: ControlReceiver,
+    pub(super) streams: Streams,
+}
+
+impl Channels {
+    /// Lets `cancel` end everything that waits on this link.
+    pub(super) fn arm(&self, cancel: &Cancel) -> Result<()> {
+        self.streams.arm(cancel)?;
+        cancel.on_cancel(self.receiver.closer());
+        self.receiver.set_timeout(Some(SILENCE_LIMIT))
+    }
+}
+
+/// Fails the copy because data connection `stream` broke, unless the peer reports a better
+/// reason on the control channel first.
+pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: u32, source: std::io::Error) {
+    let deadline = Instant::now() + REASON_GRACE;
+    let over = || cancel.is_set() || cancel.is_released();
+    while !over() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(10));
+    }
+    cancel.fail(EngineError::Data { stream, source });
 }

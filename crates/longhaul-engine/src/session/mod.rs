@@ -21,6 +21,7 @@ mod exposure;
 mod grant;
 mod identity;
 mod key_file;
+mod key_list;
 mod key_quota;
 mod key_rate;
 mod known_hosts;

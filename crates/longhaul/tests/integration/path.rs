@@ -263,7 +263,7 @@ fn errors_are_one_line_with_a_documented_code() {
     let output = host.run(&["path", &far, "-q"]);
     assert_code(&output, 4);
     assert!(
-        text(&output.stderr).contains("looked for 1s (-t), not 5 s"),
+        text(&output.stderr).contains("measurements of loss for 1s, not 5 s"),
         "{}",
         text(&output.stderr)
     );

@@ -8,9 +8,9 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::SinkReport;
 use longhaul_sys::tcp::TcpInfo;
 
-use crate::copy::channels::Channels;
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
+use crate::copy::streams::Channels;
 use crate::copy::verdict::{TransferReports, limit};
 
 /// The sessions of one copy.

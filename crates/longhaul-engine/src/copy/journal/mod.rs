@@ -9,6 +9,8 @@
 
 mod file;
 mod format;
+mod lock;
 
-pub(super) use file::{Journal, OpenError, Setting, boot, is_of_user, is_own, remove_temporary};
+pub(super) use file::{Journal, OpenError, Setting, remove_temporary};
 pub(super) use format::{Claim, CopyTerms, Digest, Extent, FileId, Past, PastFile, Record};
+pub(super) use lock::{boot, is_of_user, is_own};

@@ -11,8 +11,8 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::ledger::{NoEntry, SinkFile};
 use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared, broken};
-use crate::copy::channels::data_failed;
 use crate::copy::data_connection::{BlockReceiver, Payload};
+use crate::copy::streams::data_failed;
 use crate::error::EngineError;
 
 /// Blocks that may fail their check before the copy is ended, besides one in [`RESEND_SHARE`]: a

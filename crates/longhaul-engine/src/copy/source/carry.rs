@@ -12,9 +12,9 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 use super::feed::{Next, ReadError};
 use super::file::SourceFile;
 use super::shared::{Filled, FilledContent, Job, SourceShared};
-use crate::copy::channels::data_failed;
 use crate::copy::data_connection::BlockSender;
 use crate::copy::pool::PACK_BYTES;
+use crate::copy::streams::data_failed;
 
 /// Reads until there are no more jobs.
 pub(super) fn read_blocks(
