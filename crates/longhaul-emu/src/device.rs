@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use longhaul_sys::interface::{self, Interface};
 use longhaul_sys::namespace::{self, NetworkNamespace};
 use longhaul_sys::packet_socket::PacketSocket;
-use longhaul_sys::tun::{self, Offloads, Tun};
+use longhaul_sys::tun::{self, Tun, TunOffloads};
 
 use crate::EmuError;
 use crate::privilege::{namespaces_error, tun_error};
@@ -51,11 +51,11 @@ pub(crate) enum Device {
 
 impl Device {
     /// Returns the kinds of super-packet that the device accepts.
-    pub(crate) fn offloads(&self) -> Offloads {
+    pub(crate) fn offloads(&self) -> TunOffloads {
         match self {
             Device::Tun(tun) => tun.offloads(),
             // All segmentation features of veth (drivers/net/veth.c) are in software.
-            Device::Packet(_) => Offloads { tcp: true, udp: true },
+            Device::Packet(_) => TunOffloads { tcp: true, udp: true },
         }
     }
 }

@@ -23,7 +23,7 @@ pub const DEVICE: &str = "/dev/net/tun";
 /// The super-packets that `TUNSETOFFLOAD` enabled. Results record them, because a kernel without
 /// super-packets moves far fewer bytes per system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offloads {
+pub struct TunOffloads {
     /// TCP super-packets over IPv4 and IPv6, including those with ECN.
     pub tcp: bool,
     /// UDP super-packets (Linux 6.2 and later).
@@ -34,7 +34,7 @@ pub struct Offloads {
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
-    offloads: Offloads,
+    offloads: TunOffloads,
 }
 
 impl Tun {
@@ -59,7 +59,7 @@ impl Tun {
     }
 
     /// Returns the offloads that the kernel enabled.
-    pub fn offloads(&self) -> Offloads {
+    pub fn offloads(&self) -> TunOffloads {
         self.offloads
     }
 }
@@ -80,7 +80,7 @@ pub fn open() -> io::Result<File> {
 
 /// Enables as many offloads as the kernel supports. An unknown bit fails the whole call, and both
 /// USO bits must be set together.
-fn negotiate(fd: &OwnedFd) -> Offloads {
+fn negotiate(fd: &OwnedFd) -> TunOffloads {
     // Since Linux 6.2; older headers lack the names.
     const TUN_F_USO4: libc::c_uint = 0x20;
     const TUN_F_USO6: libc::c_uint = 0x40;
@@ -91,9 +91,9 @@ fn negotiate(fd: &OwnedFd) -> Offloads {
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(mask)) == 0 }
     };
     if set(tcp | TUN_F_USO4 | TUN_F_USO6) {
-        Offloads { tcp: true, udp: true }
+        TunOffloads { tcp: true, udp: true }
     } else {
-        Offloads { tcp: set(tcp), udp: false }
+        TunOffloads { tcp: set(tcp), udp: false }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
-use longhaul_sys::tun::Offloads;
+use longhaul_sys::tun::TunOffloads;
 
 use crate::EmuError;
 use crate::device::Device;
@@ -29,7 +29,7 @@ pub(super) struct RunningLink {
     plan: LinkPlan,
     /// The near and the far end.
     pub(super) ends: [End; 2],
-    offloads: Offloads,
+    offloads: TunOffloads,
     /// Warnings that hold from the start of the link.
     warnings: Vec<LinkWarning>,
     started: Instant,
