@@ -15,6 +15,8 @@ const WAKE_UPS: f64 = 2.0;
 pub(super) struct Noise {
     /// Pairs, in ascending order, of a quantile and the lateness in ms that this share of the datagrams does not exceed.
     quantiles: [(f64, f64); 5],
+    /// The time for which the timer was late by more than [`MachineTiming::STALLED_MS`].
+    stalled_seconds: f64,
 }
 
 impl Noise {
@@ -30,7 +32,10 @@ impl Noise {
             (1.0, machine.max_ms),
         ];
         quantiles.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Noise { quantiles: quantiles.map(|(q, late_ms)| (q, late_ms * WAKE_UPS)) }
+        Noise {
+            quantiles: quantiles.map(|(q, late_ms)| (q, late_ms * WAKE_UPS)),
+            stalled_seconds: machine.stalled_share * machine.seconds,
+        }
     }
 
     /// Returns the lateness in ms at quantile `q`, or at the next higher known quantile.
@@ -58,9 +63,10 @@ impl Noise {
     }
 
     /// Returns the rates over a second that are explained if the rate is `bps` and has a relative
-    /// `tolerance`: the first and the last datagram of the second may be late.
+    /// `tolerance`: the first and the last datagram of the second may be late, and a thread that
+    /// stalls sends nothing.
     pub(super) fn rates(&self, bps: f64, tolerance: f64) -> RangeInclusive<f64> {
-        let off = bps * (tolerance + self.at(1.0) / 1e3);
+        let off = bps * (tolerance + self.at(1.0) / 1e3 + self.stalled_seconds);
         bps - off..=bps + off
     }
 }
@@ -78,6 +84,7 @@ mod tests {
             p999_ms: 2.0,
             max_ms: 10.0,
             stalled_share: 0.05,
+            seconds: 2.0,
             ..MachineTiming::default()
         };
         let noise = Noise::of(&machine);
@@ -87,7 +94,9 @@ mod tests {
         assert!((noise.mean_ms() - 0.371).abs() < 1e-9, "{}", noise.mean_ms());
         // At the 99th percentile: 1 ms x 0.01 per ms + 2 x 0.01.
         assert!((noise.distance(0.01) - 0.03).abs() < 1e-9, "{}", noise.distance(0.01));
-        assert_eq!(noise.rates(1e9, 0.01), 0.97e9..=1.03e9);
+        // 1 % of tolerance, 20 ms at the edges, and 100 ms of stalls.
+        let rates = noise.rates(1e9, 0.01);
+        assert!((rates.start() - 0.87e9).abs() < 1.0 && (rates.end() - 1.13e9).abs() < 1.0);
         let ordinary = Noise::of(&MachineTiming { realtime: false, ..machine });
         assert_eq!((ordinary.at(1.0), ordinary.mean_ms(), ordinary.distance(1.0)), (0.0, 0.0, 0.0));
     }

@@ -15,7 +15,7 @@ use crate::{EmuError, Wan};
 /// The settings of a self-test.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// True for a quarter of the datagrams and fewer checks.
+    /// True for fewer datagrams in checks of rare losses, delays, rates and identity.
     pub quick: bool,
     /// The seed of all random decisions.
     pub seed: u64,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub started: String,
 }
 
-/// Checks the emulator on this machine in less than two minutes. `probe` builds the command that
+/// Checks the emulator on this machine in about two minutes. `probe` builds the command that
 /// runs one end of a probe: the calling program with the plan as its argument. `each` is called
 /// with every completed check.
 ///

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use crate::capture::Capture;
-use longhaul_core::result::LinkReport;
+use longhaul_core::result::{Impairments, LinkReport};
 use longhaul_emu::selftest::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
@@ -387,4 +387,42 @@ fn a_captured_transfer_lacks_only_the_lost_segments() {
         // A sender that runs out of data ends a super-packet with a segment below the MSS.
         assert!(whole * 2 >= capture.gaps.len(), "torn within a segment: {:?}", capture.gaps);
     }
+}
+
+#[test]
+fn chains_bit_errors_and_policers_lose_the_segments_that_they_count() {
+    type Count = fn(&Impairments) -> u64;
+    let (lost, bits, policed): (Count, Count, Count) =
+        (|i| i.lost.segments, |i| i.bit_errors.segments, |i| i.policed.segments);
+    // A datagram has 128 bytes. The probe sends 10,000 in 0.25 s: 1.28 MB, of which the policer passes
+    // 200 kB and 8 kB per 10 ms.
+    for (option, value, count, least, most) in [
+        ("--up-loss-ge", "0.05:0.2:0.5:0.02", lost, 900, 1450),
+        ("--up-loss-state", "0.02:0.3:0.1:0.5:0.01", lost, 350, 1500),
+        ("--up-loss-correlation", "0.25", lost, 80, 350),
+        ("--up-ber", "1e-4", bits, 800, 1150),
+        ("--up-police", "6400k:200000", policed, 6000, 8450),
+    ] {
+        let mut options = vec![option, value, "--seed", "3"];
+        if option == "--up-loss-correlation" {
+            options.extend(["--up-loss", "0.1"]);
+        }
+        let (report, link) = probe(&options, plan(10_000));
+        assert_same(report.lost, count(&link.up.impairments));
+        assert!((least..=most).contains(&report.lost), "{option}: {}", report.lost);
+        assert_eq!((report.changed, report.reordered, report.duplicates), (0, 0, 0), "{option}");
+    }
+}
+
+#[test]
+fn slots_and_a_queue_of_packets_apply_to_real_packets() {
+    // 2000 datagrams in 50 ms, of which a slot of 10 ms carries 100.
+    let (report, _) = probe(&["--up-slot", "10ms:100"], plan(2000));
+    assert_eq!((report.received, report.reordered), (2000, 0));
+    let delay = report.delay.unwrap();
+    assert!((130.0..300.0).contains(&delay.quantile_ms(1.0)), "{delay:?}");
+    let (report, link) = probe(&["--up-rate", "1M", "--up-queue", "50p"], plan(2000));
+    assert_same(report.lost, link.up.impairments.queue_full.segments);
+    // 50 wait, and the rate sends 977 per second for 50 ms.
+    assert!((90..160).contains(&report.received), "{}", report.received);
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::{Run, bulk, plan};
 
+const SEGMENTS: u64 = 800_000;
+
 /// Transition probabilities and losses per state.
 struct Matrix<const N: usize> {
     next: [[f64; N]; N],
@@ -29,11 +31,11 @@ impl<const N: usize> Matrix<N> {
     }
 }
 
-/// Returns the share of losses, and the share of losses that follow a loss, over two million
+/// Returns the share of losses, and the share of losses that follow a loss, over 800,000
 /// segments.
 fn measure(options: &str) -> (f64, f64) {
     let mut run = Run::new(&plan(options));
-    run.offer_many(2_000_000 / 40, Duration::from_micros(10), &bulk(40));
+    run.offer_many(SEGMENTS / 40, Duration::from_micros(10), &bulk(40));
     let lost = run.missing();
     assert_eq!(run.model.counts().lost.segments, lost.len() as u64);
     let pairs = lost.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
@@ -42,9 +44,9 @@ fn measure(options: &str) -> (f64, f64) {
 
 #[track_caller]
 fn assert_near((share, pairs): (f64, f64), expected: (f64, f64)) {
-    // Two million segments have at least 20,000 losses; the error of either share is below 1 %.
-    assert!((share / expected.0 - 1.0).abs() < 0.04, "{share}, not {}", expected.0);
-    assert!((pairs / expected.1 - 1.0).abs() < 0.04, "{pairs}, not {}", expected.1);
+    // There are at least 10,000 losses, so the error of either share is below 2 %.
+    assert!((share / expected.0 - 1.0).abs() < 0.05, "{share}, not {}", expected.0);
+    assert!((pairs / expected.1 - 1.0).abs() < 0.05, "{pairs}, not {}", expected.1);
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn the_chain_of_four_states_has_the_losses_of_its_matrix() {
         let found = measure(&format!("--loss-state {p13}:{p31}:{p32}:{p23}:{p14} --seed 6"));
         if expected.1 == 0.0 {
             assert_eq!(found.1, 0.0, "single losses have no neighbours");
-            assert!((found.0 / expected.0 - 1.0).abs() < 0.04, "{} {}", found.0, expected.0);
+            assert!((found.0 / expected.0 - 1.0).abs() < 0.05, "{} {}", found.0, expected.0);
         } else {
             assert_near(found, expected);
         }
@@ -91,7 +93,7 @@ fn a_chain_without_a_way_to_a_loss_loses_nothing() {
     }
     assert_eq!(
         measure("--loss-ge 1:0").0,
-        1.0 - 1.0 / 2_000_000.0,
+        1.0 - 1.0 / SEGMENTS as f64,
         "it never leaves the bad state"
     );
 }
@@ -110,14 +112,14 @@ fn correlated_losses_are_those_of_netem() {
         };
         let (mut last, mut before) = (draw(), false);
         let (mut lost, mut pairs) = (0, 0);
-        for _ in 0..2_000_000 {
+        for _ in 0..SEGMENTS {
             last = draw() * (1.0 - correlation) + last * correlation;
             let hit = last <= rate;
             lost += u32::from(hit);
             pairs += u32::from(hit && before);
             before = hit;
         }
-        (f64::from(lost) / 2e6, f64::from(pairs) / f64::from(lost))
+        (f64::from(lost) / SEGMENTS as f64, f64::from(pairs) / f64::from(lost))
     };
     for (rate, correlation) in [(0.5, 0.25), (0.1, 0.25), (0.2, 0.5)] {
         let options = format!("--loss {rate} --loss-correlation {correlation} --seed 8");

@@ -21,9 +21,9 @@ use crate::output::{
 ///
 /// An independent probe sends numbered datagrams over one emulated link after the other, with IPv4
 /// and IPv6. The checks cover delay, idle and under load, rates from 1 Mb/s to the limit of this
-/// machine, loss and its bursts, jitter, reordering, duplication, corruption and ECN marks, and
-/// that a link without impairments changes nothing. The checks take less than two minutes. Do not
-/// use the machine meanwhile.
+/// machine, queue, policer and outages, loss and its bursts, bit errors, jitter, reordering,
+/// duplication, corruption and ECN marks, and that a link without impairments changes nothing. The
+/// checks take about two minutes. Do not use the machine meanwhile.
 ///
 /// Prints a certificate with a row per check: the configured value, the value that the probe
 /// measured with its 95 % interval, the counter of the emulator, and the verdict. Checks that this
@@ -31,7 +31,7 @@ use crate::output::{
 /// if no check could run.
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Send a quarter of the datagrams or less: takes half a minute, with wider intervals
+    /// Send fewer datagrams: takes about a minute, with wider intervals for rare losses
     #[arg(long)]
     quick: bool,
     /// Print the certificate as one JSON document on standard output, and the table on standard
