@@ -167,22 +167,19 @@ fn stamps(result: &StampResult) -> String {
 }
 
 fn clocks(clocks: &StampClocks) -> String {
-    let which = match (clocks.local.synchronised, clocks.reflector.synchronised) {
-        (false, false) => "both clocks are",
-        (false, true) => "the clock of this host is",
-        (true, false) => "the clock of the reflector is",
-        (true, true) => "",
-    };
-    match (clocks.same, clocks.error_ms) {
-        (true, _) => "Both ends use one clock.".to_owned(),
-        (false, Some(error)) => {
-            format!("One-way delays have a clock error of up to {}.", millis(error))
-        }
-        (false, None) if which.is_empty() => {
-            "One-way delays are unknown: an end does not state the error of its clock.".to_owned()
-        }
-        (false, None) => format!("One-way delays are unknown: {which} not synchronized."),
+    if clocks.same {
+        return "Both ends use one clock.".to_owned();
     }
+    if let Some(error) = clocks.error_ms {
+        return format!("One-way delays have a clock error of up to {}.", millis(error));
+    }
+    let reason = match (clocks.local.synchronised, clocks.reflector.synchronised) {
+        (false, false) => "neither clock is synchronized",
+        (false, true) => "the clock of this host is not synchronized",
+        (true, false) => "the clock of the reflector is not synchronized",
+        (true, true) => "an end does not state the error of its clock",
+    };
+    format!("One-way delays are unknown: {reason}.")
 }
 
 /// Returns the sentences about packets that the tables do not show.
