@@ -48,7 +48,7 @@ pub fn stamp(bytes: &[u8]) {
 
 fn reflect(mirror: &mut Mirror, packet: &mut [u8]) {
     let arrival = Arrival {
-        from: "192.0.2.1:5".parse().expect("an address"),
+        from: "192.0.2.1:5000".parse().expect("an address"),
         to: None,
         at_nanos: NOW,
         hop_limit: 64,

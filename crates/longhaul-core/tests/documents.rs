@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
     COPY_SCHEMA, CopyResult, Diagnosis, DiagnosisStep, DoctorReport, PATH_SCHEMA, PathResult,
-    TEST_SCHEMA, TargetSource, TestResult, TopologyReport, Verdict,
+    STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampNumbering, StampRecord, StampResult, TEST_SCHEMA,
+    TargetSource, TestResult, TopologyReport, Verdict,
 };
 use longhaul_core::units::Bytes;
 use serde::de::DeserializeOwned;
@@ -27,6 +28,21 @@ fn a_test_of_the_first_version_reads() {
     assert_eq!(result.schema, TEST_SCHEMA);
     assert!(result.summary.throughput_bps.bps() > 0);
     assert_eq!(result.streams.len(), 2);
+}
+
+#[test]
+fn stamp_documents_of_the_first_version_read() {
+    let result: StampResult = serde_json::from_str(include_str!("fixtures/stamp-1.json")).unwrap();
+    assert_eq!(result.schema, STAMP_SCHEMA);
+    assert_eq!(result.reflector.numbering, StampNumbering::Stateful);
+    let found = &result.figures;
+    let lost = [&found.forward, &found.reverse].map(|way| way.lost.unwrap().count);
+    assert_eq!((found.sent, found.answered, lost), (200, 195, [2, 3]));
+    let text = include_str!("fixtures/stamp-record-1.json");
+    let record: StampRecord = serde_json::from_str(text).unwrap();
+    assert_eq!(record.schema, STAMP_RECORD_SCHEMA);
+    let packets: u64 = record.histograms.rtt.iter().map(|(_, packets)| packets).sum();
+    assert_eq!((packets, record.figures.answered), (71, 71));
 }
 
 #[test]

@@ -106,6 +106,14 @@ impl Request {
         })
     }
 
+    /// Returns whether `packet` has a receive timestamp, as a reply has. A sender of STAMP zeros these
+    /// bytes; padding of TWAMP Light may have any.
+    #[must_use]
+    pub fn looks_like_reply(packet: &[u8], mode: Mode) -> bool {
+        let start = mode.layout().received;
+        packet.get(start..start + 8).is_some_and(|time| time != [0; 8])
+    }
+
     /// Writes the request to the base packet at the start of `packet` and zeros its other bytes.
     ///
     /// # Panics

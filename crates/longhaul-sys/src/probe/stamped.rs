@@ -113,7 +113,7 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Optio
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => received.at_nanos = nanos(data),
                     (libc::IPPROTO_IP, libc::IP_TTL)
                     | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                        received.hop_limit = hop_limit(data)
+                        received.hop_limit = hop_limit(data);
                     }
                     // One byte (ip_cmsg_recv_tos()).
                     (libc::IPPROTO_IP, libc::IP_TOS) => class = data.read(),

@@ -167,22 +167,19 @@ fn stamps(result: &StampResult) -> String {
 }
 
 fn clocks(clocks: &StampClocks) -> String {
-    let which = match (clocks.local.synchronised, clocks.reflector.synchronised) {
-        (false, false) => "both clocks are",
-        (false, true) => "the clock of this host is",
-        (true, false) => "the clock of the reflector is",
-        (true, true) => "",
-    };
-    match (clocks.same, clocks.error_ms) {
-        (true, _) => "Both ends use one clock.".to_owned(),
-        (false, Some(error)) => {
-            format!("One-way delays have a clock error of up to {}.", millis(error))
-        }
-        (false, None) if which.is_empty() => {
-            "One-way delays are unknown: an end does not state the error of its clock.".to_owned()
-        }
-        (false, None) => format!("One-way delays are unknown: {which} not synchronized."),
+    if clocks.same {
+        return "Both ends use one clock.".to_owned();
     }
+    if let Some(error) = clocks.error_ms {
+        return format!("One-way delays have a clock error of up to {}.", millis(error));
+    }
+    let reason = match (clocks.local.synchronised, clocks.reflector.synchronised) {
+        (false, false) => "neither clock is synchronized",
+        (false, true) => "the clock of this host is not synchronized",
+        (true, false) => "the clock of the reflector is not synchronized",
+        (true, true) => "an end does not state the error of its clock",
+    };
+    format!("One-way delays are unknown: {reason}.")
 }
 
 /// Returns the sentences about packets that the tables do not show.
@@ -278,5 +275,55 @@ fn silent(target: &str, silence: &Silence) -> String {
              drops the UDP port, or it needs another key (--stamp-key)",
             count(*sent, "STAMP packet")
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result() -> StampResult {
+        let text = include_str!("../../../longhaul-core/tests/fixtures/stamp-1.json");
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_text_states_loss_per_direction_in_80_columns() {
+        let text = stamp_text(&result());
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(text.contains("5 of 200 packets lost (2.50 %): 2 there, 3 back."), "{text}");
+        assert!(text.contains("Both ends use one clock."), "{text}");
+    }
+
+    #[test]
+    fn missing_knowledge_is_named() {
+        let mut result = result();
+        result.figures.forward.lost = None;
+        result.figures.reverse.lost = None;
+        (result.clocks.same, result.clocks.error_ms) = (false, None);
+        result.clocks.reflector.synchronised = true;
+        result.figures.invalid = 2;
+        result.target = "far\u{1b}[2J".to_owned();
+        let text = stamp_text(&result).replace('\n', " ");
+        assert!(text.contains("a stateless reflector does not show the direction"), "{text}");
+        assert!(text.contains("the clock of this host is not synchronized"), "{text}");
+        assert!(
+            text.contains("2 packets arrived and did not belong to this measurement."),
+            "{text}"
+        );
+        assert!(text.contains("far%1B[2J"), "{text}");
+    }
+
+    #[test]
+    fn every_silence_has_its_sentence() {
+        let of = |silence| silent("far:862", &silence);
+        let none =
+            Silence { sent: 5, waited: std::time::Duration::from_secs(5), ..Silence::default() };
+        assert!(of(none).starts_with("no reply from far:862 to 5 STAMP packets in 5 s"));
+        assert!(of(Silence { short: Some(20), ..none }).contains("answers with 20 bytes"));
+        assert!(of(Silence { foreign: 1, ..none }).contains("no replies to STAMP"));
+        assert!(of(Silence { unauthentic: 1, ..none }).contains("invalid HMAC"));
+        let icmp = Some(Report::Prohibited);
+        assert!(of(Silence { icmp, ..none }).contains("a firewall on the way"));
     }
 }

@@ -63,6 +63,7 @@ fn words(reason: Unanswered) -> &'static str {
     match reason {
         Unanswered::Short => "shorter than a reply",
         Unanswered::Unauthentic => "the HMAC is invalid",
+        Unanswered::Reply => "a reply of another service",
         Unanswered::TooFast => "above the limit on packets per second",
     }
 }

@@ -2,39 +2,22 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::extensions::Counters;
-use super::super::key::StampKey;
 use super::super::packet::{LEAST_REPLY_BYTES, Mode, Reply, Request};
-use super::super::time::{ErrorEstimate, TimeFormat, Timestamp};
+use super::super::time::{TimeFormat, Timestamp};
 use super::super::tlv::sign;
 use super::reflect::{Facts, reflect};
 use super::sessions::{EndedSession, SessionId, Sessions};
+use super::settings::{LocalClock, ReflectorSettings};
 use super::sources::Sources;
+
+/// The ports below belong to services (RFC 6335, section 6).
+const FIRST_USER_PORT: u16 = 1024;
 
 /// The most replies that wait for the time of their departure.
 const MOST_DEPARTING: usize = 256;
-
-/// The settings of a reflector.
-#[derive(Debug, Clone)]
-pub struct ReflectorSettings {
-    /// The key; with it the reflector answers only authenticated requests.
-    pub key: Option<StampKey>,
-    /// True to count the packets of each session. A stateless reflector repeats the number of the
-    /// request.
-    pub stateful: bool,
-    /// The most packets per second of one source.
-    pub rate: u32,
-    /// The most packets per second of all sources.
-    pub all_rate: u32,
-}
-
-impl Default for ReflectorSettings {
-    fn default() -> Self {
-        ReflectorSettings { key: None, stateful: true, rate: 10_000, all_rate: 100_000 }
-    }
-}
 
 /// The circumstances of a request's arrival.
 #[derive(Debug, Clone, Copy)]
@@ -53,23 +36,6 @@ pub struct Arrival {
     pub now: Instant,
 }
 
-/// The state of the reflector's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LocalClock {
-    /// True if a program synchronises the clock.
-    pub synchronised: bool,
-    /// The largest error.
-    pub max_error: Duration,
-}
-
-impl LocalClock {
-    /// Returns the error estimate for packets.
-    #[must_use]
-    pub fn estimate(self) -> ErrorEstimate {
-        ErrorEstimate::of(self.synchronised, self.max_error, TimeFormat::Ntp)
-    }
-}
-
 /// The reason why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
@@ -79,6 +45,9 @@ pub enum Unanswered {
     Unauthentic,
     /// Its source exceeds the limit on packets.
     TooFast,
+    /// It looks like a reply and comes from the port of a service: an answer could go back and
+    /// forth for ever.
+    Reply,
 }
 
 /// A reply that was written over its request.
@@ -103,6 +72,8 @@ pub struct ReflectorCounts {
     pub unauthentic: u64,
     /// Requests above the limits.
     pub too_fast: u64,
+    /// Packets that look like replies of a service.
+    pub replies: u64,
 }
 
 /// A reflector without sockets and clocks.
@@ -161,6 +132,7 @@ impl Mirror {
             Err(Unanswered::Short) => &mut self.counts.short,
             Err(Unanswered::Unauthentic) => &mut self.counts.unauthentic,
             Err(Unanswered::TooFast) => &mut self.counts.too_fast,
+            Err(Unanswered::Reply) => &mut self.counts.replies,
         };
         *count += 1;
         answered
@@ -178,6 +150,11 @@ impl Mirror {
             return Err(Unanswered::TooFast);
         }
         let request = self.verify(packet)?;
+        let port = arrival.from.port();
+        let of_service = port < FIRST_USER_PORT || port == self.settings.port;
+        if of_service && Request::looks_like_reply(packet, self.mode()) {
+            return Err(Unanswered::Reply);
+        }
         let mode = self.mode();
         let id = SessionId { sender: arrival.from, reflector: arrival.to, ssid: request.ssid };
         let (sequence, facts, began) = self.count(id, request.sequence, arrival, packet.len());
@@ -292,7 +269,11 @@ impl Mirror {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::super::extensions::{Answers, FollowUp, Wanted};
+    use super::super::super::key::StampKey;
+    use super::super::super::time::ErrorEstimate;
     use super::*;
 
     const NANOS: u64 = 1_795_305_600_000_000_000;
@@ -427,9 +408,29 @@ mod tests {
         let mut mirror = mirror(ReflectorSettings::default());
         for bytes in 0..300 {
             let mut packet = vec![0xa5; bytes];
-            let answered = reply(&mut mirror, &mut packet, 1);
+            let answered = reply(&mut mirror, &mut packet, 5000);
             assert_eq!(answered.is_ok(), bytes >= LEAST_REPLY_BYTES, "{bytes}");
             assert_eq!(packet.len(), bytes);
+        }
+    }
+
+    #[test]
+    fn two_reflectors_do_not_answer_each_other() {
+        let key = StampKey::parse(&"42".repeat(16)).unwrap();
+        for key in [None, Some(&key)] {
+            let settings =
+                ReflectorSettings { key: key.cloned(), port: 4000, ..ReflectorSettings::default() };
+            let mut mirror = mirror(settings);
+            for port in [862, 4000, 7] {
+                let mut packet = request(1, key);
+                assert!(reply(&mut mirror, &mut packet, port).is_ok(), "a sender may use the port");
+                assert_eq!(reply(&mut mirror, &mut packet, port), Err(Unanswered::Reply));
+            }
+            // A sender of TWAMP Light at another port may send any padding.
+            let mut packet = request(1, key);
+            reply(&mut mirror, &mut packet, 5000).unwrap();
+            assert!(reply(&mut mirror, &mut packet, 5000).is_ok());
+            assert_eq!(mirror.counts().replies, 3);
         }
     }
 

@@ -4,22 +4,22 @@ mod guest;
 mod mirror;
 mod reflect;
 mod sessions;
+mod settings;
 mod sources;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use longhaul_sys::poll;
 use longhaul_sys::probe::{
     Header, Note, Stamped, now_nanos, prepare_stamped, receive_note, receive_stamped, send_stamped,
 };
-use longhaul_sys::{clock, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use mirror::{
-    Answer, Arrival, LocalClock, Mirror, ReflectorCounts, ReflectorSettings, Unanswered,
-};
+pub use mirror::{Answer, Arrival, Mirror, ReflectorCounts, Unanswered};
 pub use sessions::{EndedSession, SessionId};
+pub use settings::{LocalClock, ReflectorSettings};
 
 /// The longest UDP payload.
 const LARGEST: usize = 65_535;
@@ -64,6 +64,7 @@ impl Reflector {
     pub fn bind(address: SocketAddr, settings: ReflectorSettings) -> io::Result<Self> {
         let socket = open(address)?;
         let address = socket.local_addr()?;
+        let settings = ReflectorSettings { port: address.port(), ..settings };
         Ok(Reflector { socket, address, settings })
     }
 
@@ -82,7 +83,7 @@ impl Reflector {
             ipv6: self.address.is_ipv6(),
             mirror: Mirror::new(self.settings.clone(), now),
             buffer: vec![0; LARGEST],
-            clock: local_clock(),
+            clock: LocalClock::of_host(),
             looked: now,
             refused: None,
             log,
@@ -154,6 +155,10 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
         if let Some(id) = began {
             (self.log)(ReflectorEvent::Began(id));
         }
+        // Now, so that the next reply has the time.
+        if stamp {
+            self.notes();
+        }
     }
 
     /// Reads the times at which replies left.
@@ -174,7 +179,7 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
             return;
         }
         self.looked = now;
-        self.clock = local_clock();
+        self.clock = LocalClock::of_host();
         let ended = self.mirror.expired(now);
         ended.into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
         if let Some((from, reason, count)) = self.refused.take() {
@@ -185,14 +190,6 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
     fn end(&mut self) {
         self.mirror.end().into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
     }
-}
-
-/// Returns the state of this host's clock; unsynchronised if a sandbox hides it.
-pub(super) fn local_clock() -> LocalClock {
-    clock::state().map_or_else(
-        |_| LocalClock::default(),
-        |state| LocalClock { synchronised: state.synchronised, max_error: state.max_error },
-    )
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::super::error::StampError;
 use super::super::key::StampKey;
-use super::super::reflector::{LocalClock, local_clock};
-use super::machine::{Landed, Machine, Moment, PeriodReport, Seen, Step};
+use super::super::reflector::LocalClock;
+use super::machine::Machine;
+use super::seen::Seen;
+use super::step::{Landed, Moment, PeriodReport, Step};
 
 /// The bytes of an IPv4 or IPv6 header with a UDP header.
 const V4_HEADER_BYTES: usize = 28;
@@ -95,7 +97,7 @@ pub fn measure(
         machine,
         buffer: vec![0; LARGEST],
         begun,
-        clock: local_clock(),
+        clock: LocalClock::of_host(),
         looked: begun,
         record,
     };
@@ -230,7 +232,7 @@ impl<R: FnMut(Progress) -> bool> Driver<R> {
     fn look_at_clock(&mut self) {
         if self.looked.elapsed() >= CLOCK_LOOK {
             self.looked = Instant::now();
-            self.clock = local_clock();
+            self.clock = LocalClock::of_host();
             self.machine.set_clock(self.clock);
         }
     }

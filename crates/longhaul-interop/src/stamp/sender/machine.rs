@@ -3,27 +3,26 @@
 use std::time::Duration;
 
 use longhaul_core::plan::StampPlan;
-use longhaul_core::result::{StampClock, StampFigures, StampHistograms, StampNumbering};
+use longhaul_core::result::StampNumbering;
 use longhaul_core::stats::quantile;
 use longhaul_sys::probe::Report;
 
-use super::super::extensions::{Answers, TimeSources, Wanted};
+use super::super::extensions::{Answers, Wanted};
 use super::super::key::StampKey;
 use super::super::packet::{Mode, Reply, Request};
 use super::super::reflector::LocalClock;
-use super::super::time::{ErrorEstimate, TimeFormat, Timestamp};
+use super::super::time::{TimeFormat, Timestamp};
 use super::histograms::histograms;
 use super::ledger::{Arrived, Ledger, Place};
 use super::losses::Carry;
 use super::period::Period;
+use super::seen::{LEFT_OUT, Seen};
+use super::step::{Landed, Moment, PeriodReport, Silence, Step};
 
 /// A packet without a reply after this time is lost.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 /// The number of packets, and the time for each, in which the first reply must arrive.
 const OPENING: (u32, Duration) = (5, Duration::from_secs(1));
-/// The number of sequence numbers that are left out after the first reply. A stateless reflector
-/// repeats the numbers after them, a stateful one continues its count.
-const LEFT_OUT: u64 = 16;
 /// The most packets after the last one, until one is answered: the losses before it have a
 /// direction then.
 const MOST_CLOSING: u32 = 5;
@@ -32,92 +31,6 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// The largest change of the clock against a clock that never steps, beyond a thousandth of the
 /// time: a program that adjusts the clock changes its speed by at most 0.05 % (adjtimex(2)).
 const STEP: u64 = 10_000_000;
-
-/// A time on both clocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// The time since the start, on a clock that never steps.
-    pub at: Duration,
-    /// The time in nanoseconds since 1970.
-    pub unix_ns: u64,
-}
-
-/// The circumstances of a reply's arrival.
-#[derive(Debug, Clone, Copy)]
-pub struct Landed {
-    /// The time in nanoseconds since 1970.
-    pub at_nanos: u64,
-    /// The hop limit, if it is known.
-    pub hop_limit: Option<u8>,
-    /// The traffic class.
-    pub class: u8,
-}
-
-/// The next action.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Step {
-    /// Send [`Machine::packet`].
-    Send,
-    /// Wait for replies until this time.
-    Wait(Duration),
-    /// A period of a measurement without an end is complete.
-    Record(Box<PeriodReport>),
-    /// The measurement is complete.
-    Done,
-    /// No valid reply has arrived to the first packets.
-    Silent(Silence),
-}
-
-/// The packets that arrived instead of valid replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Silence {
-    /// The packets sent.
-    pub sent: u64,
-    /// The time waited.
-    pub waited: Duration,
-    /// The length of the last packet that is too short for a reply.
-    pub short: Option<usize>,
-    /// Packets with an invalid HMAC.
-    pub unauthentic: u64,
-    /// Packets that are no replies to this measurement.
-    pub foreign: u64,
-    /// The last ICMP error.
-    pub icmp: Option<Report>,
-}
-
-/// The figures of a period.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PeriodReport {
-    /// The time at which the period began, in nanoseconds since 1970.
-    pub unix_ns: u64,
-    /// Its length.
-    pub length: Duration,
-    /// True if the kernel stamped all departures; `None` if it stamped some.
-    pub by_kernel: Option<bool>,
-    /// The median time between the arrival of a request and the reply, in ms.
-    pub reply_p50_ms: Option<f64>,
-    /// The figures.
-    pub figures: StampFigures,
-    /// The distributions.
-    pub histograms: StampHistograms,
-}
-
-/// The properties of the reflector, from its replies.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Seen {
-    /// The numbering of its replies.
-    pub numbering: StampNumbering,
-    /// True if it answers extensions.
-    pub extensions: bool,
-    /// True if its timestamps are those of PTP.
-    pub ptp: bool,
-    /// The sources of its timestamps.
-    pub sources: Option<TimeSources>,
-    /// True if it reports departures.
-    pub follow_up: bool,
-    /// Its clock.
-    pub clock: StampClock,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -380,29 +293,16 @@ impl Machine {
         Some(self.ledger.take(reply.sender_sequence, reply.sender_time, arrived))
     }
 
-    /// Updates the properties of the reflector from the first reply to a packet.
+    /// Reads the first reply to a packet.
     fn learn(&mut self, reply: &Reply, answers: &Answers, landed: &Landed) {
-        let format = reply.error.format();
-        self.seen.ptp = format == TimeFormat::Ptp;
-        self.seen.extensions |= answers.class.is_some() || answers.counters.is_some();
-        self.seen.sources = answers.sources.or(self.seen.sources);
-        self.seen.clock = clock_of(reply.error);
+        self.seen.learn(reply, answers);
         let sent = reply.sender_time.unix_nanos(TimeFormat::Ntp, landed.at_nanos);
         let took = landed.at_nanos.saturating_sub(sent.unwrap_or(landed.at_nanos));
         self.slowest = self.slowest.max(Duration::from_nanos(took)).min(TIMEOUT);
-        if u64::from(reply.sender_sequence) >= LEFT_OUT {
-            let repeats = reply.sequence == reply.sender_sequence;
-            self.seen.numbering = match (self.seen.numbering, repeats) {
-                (StampNumbering::Stateful, _) | (_, false) => StampNumbering::Stateful,
-                (StampNumbering::Stateless | StampNumbering::Unknown, true) => {
-                    StampNumbering::Stateless
-                }
-            };
-        }
+        let format = reply.error.format();
         if let Some(follow_up) = answers.follow_up
             && let Some(at) = follow_up.time.unix_nanos(format, landed.at_nanos)
         {
-            self.seen.follow_up = true;
             self.ledger.follow_up(follow_up.sequence, at);
         }
         if matches!(self.phase, Phase::Opening(_)) {
@@ -457,12 +357,5 @@ impl Machine {
         let length = report.length.as_nanos() as u64;
         self.period_began = Some(Moment { at: end.at, unix_ns: began.unix_ns + length });
         report
-    }
-}
-
-fn clock_of(error: ErrorEstimate) -> StampClock {
-    StampClock {
-        synchronised: error.is_synchronised(),
-        error_ms: error.seconds().map(|seconds| seconds * 1e3),
     }
 }

@@ -7,7 +7,11 @@ mod losses;
 mod machine;
 mod period;
 mod result;
+mod seen;
+mod step;
 
 pub use drive::{Measured, Progress, measure};
-pub use machine::{Landed, Machine, Moment, PeriodReport, Seen, Silence, Step};
+pub use machine::Machine;
 pub use result::{clocks, is_this_host};
+pub use seen::Seen;
+pub use step::{Landed, Moment, PeriodReport, Silence, Step};

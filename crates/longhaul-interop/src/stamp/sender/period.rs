@@ -155,7 +155,7 @@ impl Period {
             delay,
             variation,
             classes: classes(self.seen.iter().filter_map(|seen| seen.reply.forward_class)),
-            // A reflector that does not know it states 0 or 255.
+            // 0 is unknown.
             hop_limits: range(hop_limits.filter(|limit| *limit != 0)),
             ..ordered(&order, self.forward_duplicates, self.sent)
         }

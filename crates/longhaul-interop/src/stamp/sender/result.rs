@@ -11,7 +11,7 @@ use super::super::extensions::TimeSources;
 use super::super::reflector::LocalClock;
 use super::super::tlv::Method;
 use super::drive::{Measured, Progress};
-use super::machine::Seen;
+use super::seen::Seen;
 
 impl Measured {
     /// Returns the document of a measurement with the reflector at `address`, which the user calls

@@ -17,7 +17,8 @@ use super::Args;
 use crate::cli::test::parse_dscp;
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, print_document, print_document_line, print_result, stamp_failure, stamp_text,
+    after_printing, print_document, print_document_line, print_message, print_result,
+    stamp_failure, stamp_text,
 };
 use crate::signals::Interrupt;
 
@@ -84,6 +85,10 @@ pub(super) fn run(args: &Args) -> Result<u8, Coded> {
     let target = target(args)?;
     let address = args.address_of(&target)?;
     let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+    if plan.packets.is_none() && !args.quiet {
+        let seconds = plan.record.as_secs_f64();
+        print_message(format_args!("measuring until stopped; a record follows every {seconds} s"));
+    }
     let mut printed = Ok(());
     let found = measure(address, &plan, key, interrupt.flag(), |progress| {
         printed = print_document_line(&record(&target, address, &plan, progress));
