@@ -55,51 +55,14 @@ fn findings(diagnosis: &mut Diagnosis) {
 /// Returns the evidence of a limit as the end of a sentence that begins with "limited by".
 fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Option<String> {
     let end = limit.end.unwrap_or(End::Sender);
-    let (name, verb) = match end {
-        End::Sender => ("source", "read"),
-        End::Receiver => ("sink", "written"),
-    };
+    let name = name_of(end);
     Some(match evidence {
-        Evidence::ThrottledFiles { rate_bps, throttled_percent } => format!(
-            "the {name}'s processors: its files are {verb} at {rate_bps} by a process that the CPU \
-             quota of its control group throttles for {throttled_percent:.0} % of the time"
-        ),
-        Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps } => format!(
-            "small files: {files_per_second:.0} files per second are {verb} separately at the \
-             {name}, which at {mean_bytes} each is {rate_bps}"
-        ),
-        Evidence::BusyFilesThread { rate_bps, thread } => format!(
-            "the {name}'s processors: its files are {verb} separately at {rate_bps}, and {}",
-            busy(thread)
-        ),
-        Evidence::Allocation { file_system, new_bps, overwrite_bps } => format!(
-            "block allocation in the sink's {}: new files are written at {new_bps}, allocated \
-             blocks at {overwrite_bps}",
-            file_system.as_deref().unwrap_or("file system")
-        ),
-        Evidence::Disk { device, rate_bps } => {
-            let device = device.as_ref().map_or(String::new(), |device| format!(" ({device})"));
-            format!(
-                "the {name}'s disk{device}: its files are {verb} separately, without a network, at \
-                 {rate_bps}"
-            )
-        }
-        Evidence::Test { step, round } => {
-            let sentence = &reason_of(diagnosis, *step, *round)?.sentence;
-            sentence.trim_start_matches("limited by ").to_owned()
-        }
-        Evidence::TestLoss { step, round, loss_percent } => {
-            let facts = &reason_of(diagnosis, *step, *round)?.facts;
-            format!(
-                "loss: {loss_percent:.2} % of the segments were sent again, at which {} keeps its \
-                 window at {} against a bandwidth-delay product of {} ({} at {:.1} ms)",
-                facts.congestion,
-                facts.cwnd_bytes,
-                facts.bandwidth_delay_bytes,
-                facts.reference_bps,
-                facts.rtt_min_ms
-            )
-        }
+        Evidence::ThrottledFiles { .. }
+        | Evidence::SmallFilesAlone { .. }
+        | Evidence::BusyFilesThread { .. }
+        | Evidence::Allocation { .. }
+        | Evidence::Disk { .. } => of_files(end, evidence)?,
+        Evidence::Test { .. } | Evidence::TestLoss { .. } => of_test(diagnosis, evidence)?,
         Evidence::Throttled { throttled_percent } => format!(
             "the {name}'s processors: the CPU quota of its control group throttles the process for \
              {throttled_percent:.0} % of the time"
@@ -135,6 +98,64 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
             "contention: the whole copy reaches {whole_bps}, and its slowest part reaches \
              {slowest_bps} separately; reading, sending and writing slow each other down"
         ),
+    })
+}
+
+/// Returns the words for files that one end reads or writes separately.
+fn of_files(end: End, evidence: &Evidence) -> Option<String> {
+    let (name, verb) = match end {
+        End::Sender => ("source", "read"),
+        End::Receiver => ("sink", "written"),
+    };
+    Some(match evidence {
+        Evidence::ThrottledFiles { rate_bps, throttled_percent } => format!(
+            "the {name}'s processors: its files are {verb} at {rate_bps} by a process that the CPU \
+             quota of its control group throttles for {throttled_percent:.0} % of the time"
+        ),
+        Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps } => format!(
+            "small files: {files_per_second:.0} files per second are {verb} separately at the \
+             {name}, which at {mean_bytes} each is {rate_bps}"
+        ),
+        Evidence::BusyFilesThread { rate_bps, thread } => format!(
+            "the {name}'s processors: its files are {verb} separately at {rate_bps}, and {}",
+            busy(thread)
+        ),
+        Evidence::Allocation { file_system, new_bps, overwrite_bps } => format!(
+            "block allocation in the sink's {}: new files are written at {new_bps}, allocated \
+             blocks at {overwrite_bps}",
+            file_system.as_deref().unwrap_or("file system")
+        ),
+        Evidence::Disk { device, rate_bps } => {
+            let device = device.as_ref().map_or(String::new(), |device| format!(" ({device})"));
+            format!(
+                "the {name}'s disk{device}: its files are {verb} separately, without a network, at \
+                 {rate_bps}"
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the words for the reason or the loss of a test.
+fn of_test(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
+    Some(match evidence {
+        Evidence::Test { step, round } => {
+            let sentence = &reason_of(diagnosis, *step, *round)?.sentence;
+            sentence.trim_start_matches("limited by ").to_owned()
+        }
+        Evidence::TestLoss { step, round, loss_percent } => {
+            let facts = &reason_of(diagnosis, *step, *round)?.facts;
+            format!(
+                "loss: {loss_percent:.2} % of the segments were sent again, at which {} keeps its \
+                 window at {} against a bandwidth-delay product of {} ({} at {:.1} ms)",
+                facts.congestion,
+                facts.cwnd_bytes,
+                facts.bandwidth_delay_bytes,
+                facts.reference_bps,
+                facts.rtt_min_ms
+            )
+        }
+        _ => return None,
     })
 }
 

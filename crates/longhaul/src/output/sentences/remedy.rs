@@ -6,6 +6,9 @@ use longhaul_core::units::Rate;
 /// The displayed value of an option that the user did not set.
 const BY_DEFAULT: &str = "cp's choice";
 
+const LARGE_EXTENTS: &str =
+    "a file system that allocates large extents, such as XFS, and is not nearly full";
+
 /// The text of a remedy: the change, its present and proposed value, and a command.
 #[derive(Default)]
 struct Words {
@@ -53,6 +56,12 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
     let Diagnosis { source, target, .. } = diagnosis;
     let cp = |option| cp(option, diagnosis);
     match remedy {
+        Remedy::PathRepair
+        | Remedy::FasterCores
+        | Remedy::AesCores
+        | Remedy::MemoryChannels
+        | Remedy::DiskOperations
+        | Remedy::SeparateDisks => Words::of(repair(remedy)),
         // The words of a finding are those of the doctor.
         Remedy::Finding { .. } => Words::default(),
         Remedy::MoreStreams => {
@@ -67,10 +76,6 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
                 .value(congestion(diagnosis), "bbr")
                 .run("sudo sysctl -w net.ipv4.tcp_congestion_control=bbr")
         }
-        Remedy::PathRepair => Words::of(
-            "find and repair the part that loses packets: optics, cables, a duplex mismatch, a \
-             policer",
-        ),
         Remedy::FasterLink => {
             Words::of("a faster link, or a path around the slow one").value(allows, "")
         }
@@ -83,17 +88,10 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
             Words::of("stop the other programs on its cores, or give the copy other cores")
                 .run("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head")
         }
-        Remedy::FasterCores => Words::of("faster or more cores"),
         Remedy::ClearText => {
             Words::of("do not encrypt; blocks are still authenticated and verified")
                 .value("encrypted", "in clear text")
                 .run(cp("--cleartext"))
-        }
-        Remedy::AesCores => {
-            Words::of("cores with AES instructions (aes, vaes in /proc/cpuinfo), or faster cores")
-        }
-        Remedy::MemoryChannels => {
-            Words::of("memory in every channel; NIC and disk on one NUMA node")
         }
         Remedy::OtherDiskUsers => {
             Words::of("find the other programs that use it").run("iostat -x 1 5")
@@ -101,10 +99,7 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
         Remedy::FasterDisk => {
             Words::of("a faster disk, or several as one (RAID 0, striped LVM)").value(allows, "")
         }
-        Remedy::LargeExtents => Words::of(
-            "a file system that allocates large extents, such as XFS, and is not nearly full",
-        )
-        .run("df -hT ."),
+        Remedy::LargeExtents => Words::of(LARGE_EXTENTS).run("df -hT ."),
         Remedy::OneArchive => {
             let slash = if target.ends_with('/') { "" } else { "/" };
             Words::of("copy them as one archive")
@@ -113,8 +108,24 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
         Remedy::NoSync => Words::of("do not sync: a crash of the sink's host may lose files")
             .value("synced", "not synced")
             .run(cp("--no-fsync")),
-        Remedy::DiskOperations => Words::of("a disk with more operations per second"),
-        Remedy::SeparateDisks => Words::of("more cores, or separate disks for source and sink"),
+    }
+}
+
+/// Returns the words for new or repaired hardware.
+fn repair(remedy: &Remedy) -> &'static str {
+    match remedy {
+        Remedy::PathRepair => {
+            "find and repair the part that loses packets: optics, cables, a duplex mismatch, a \
+             policer"
+        }
+        Remedy::FasterCores => "faster or more cores",
+        Remedy::AesCores => {
+            "cores with AES instructions (aes, vaes in /proc/cpuinfo), or faster cores"
+        }
+        Remedy::MemoryChannels => "memory in every channel; NIC and disk on one NUMA node",
+        Remedy::DiskOperations => "a disk with more operations per second",
+        Remedy::SeparateDisks => "more cores, or separate disks for source and sink",
+        _ => "",
     }
 }
 
