@@ -68,6 +68,8 @@ pub enum NoPlace {
     Limit(String),
     /// The server has too few file descriptors.
     Descriptors,
+    /// The client has left.
+    Left,
     /// The server ends.
     Stopping,
 }
@@ -120,6 +122,7 @@ impl Gate {
             Some(_) if limit.is_zero() => NoPlace::Busy,
             Some(denied) => NoPlace::Limit(denied),
             None if self.stopped() => NoPlace::Stopping,
+            None if !present() => NoPlace::Left,
             None => NoPlace::Busy,
         })?;
         let streams = self.server.guest_streams(streams).ok_or(NoPlace::Descriptors)?;
