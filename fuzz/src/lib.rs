@@ -1,6 +1,7 @@
 //! What the fuzz targets share.
 
 mod entries;
+pub mod iperf3;
 mod stamp;
 
 pub use entries::Entry;

@@ -11,6 +11,8 @@ use longhaul_engine::session::{Exposure, Lapse};
 use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
 
+use super::peer_failure::peer_words;
+
 /// The name that the engine gives to a server in this process.
 const THIS_HOST: &str = "this host";
 
@@ -27,11 +29,16 @@ pub(crate) fn failure_text(error: &(dyn Error + 'static)) -> String {
 }
 
 fn words(error: &(dyn Error + 'static)) -> String {
-    let engine = error.downcast_ref().map(engine_words);
+    let peer = error.downcast_ref().map(peer_words);
+    let engine = || error.downcast_ref().map(engine_words);
     let plan = || error.downcast_ref().and_then(plan_words);
     let link = || error.downcast_ref().and_then(link_words);
     let lab = || error.downcast_ref().and_then(lab_words);
-    engine.or_else(plan).or_else(link).or_else(lab).unwrap_or_else(|| error.to_string())
+    peer.or_else(engine)
+        .or_else(plan)
+        .or_else(link)
+        .or_else(lab)
+        .unwrap_or_else(|| error.to_string())
 }
 
 /// Returns the words for options of a test that exclude or need each other.
