@@ -176,7 +176,7 @@ fn note_request(request: &CopyRequest, record: &WorkRecord) {
     match request {
         CopyRequest::Receive { target, .. } => record.note_request(Operation::Put, [path(target)]),
         CopyRequest::Send { paths, .. } => {
-            record.note_request(Operation::Get, paths.iter().map(path))
+            record.note_request(Operation::Get, paths.iter().map(path));
         }
         CopyRequest::Forward { paths, to, .. } => {
             record.note_request(Operation::Forward, paths.iter().map(path));

@@ -167,8 +167,11 @@ impl Syncs {
                     let synced = synced.and_then(|()| Ok(rustix::fs::syncfs(handle)?));
                     synced.map_err(|error| error.kind())
                 };
-                let done = *self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync);
-                Ok(done?)
+                (*self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync))?;
+                match form {
+                    Form::Open(partial) => partial.synced_together(),
+                    _ => Ok(()),
+                }
             }
             (_, Form::Open(partial)) => partial.sync(),
             (Some(_), Form::Closed(_, id)) => temporary.sync(id),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::open_dir::{OpenDir, file_id};
 use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::FileId;
+use crate::lock::lock;
 
 /// The size of a stream that has not ended.
 pub(super) const UNKNOWN: u64 = u64::MAX;
@@ -48,6 +49,9 @@ pub(super) struct PartialFile {
     cached: OnceLock<File>,
     /// True if the file system has refused direct I/O after all.
     refused: AtomicBool,
+    /// The outcome of the final sync, or of an earlier one that failed: the kernel reports a write
+    /// error to one fsync(2) only, so that a later one would succeed without the bytes.
+    synced: Mutex<Option<Result<(), io::ErrorKind>>>,
 }
 
 impl Temporary {
@@ -128,8 +132,17 @@ impl PartialFile {
         sparse: bool,
         direct: bool,
     ) -> Self {
-        let (cached, refused) = (OnceLock::new(), AtomicBool::new(false));
-        PartialFile { file, temporary, sparse, direct, size, reopened: false, cached, refused }
+        PartialFile {
+            file,
+            temporary,
+            sparse,
+            direct,
+            size,
+            reopened: false,
+            cached: OnceLock::new(),
+            refused: AtomicBool::new(false),
+            synced: Mutex::default(),
+        }
     }
 
     /// Reserves the space of a file that is not sparse, so that a disk that is too small fails before
@@ -250,16 +263,42 @@ impl PartialFile {
     }
 
     /// Makes everything about the file durable.
+    ///
+    /// # Errors
+    /// This sync or an earlier one failed.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.temporary.dir.faults.wait();
-        self.temporary.dir.faults.tick()?;
-        self.file.sync_all()
+        self.sync_once(|| self.file.sync_all(), true)
     }
 
-    /// Makes the bytes durable.
+    /// Makes the bytes durable; nothing is left to do after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// This sync or an earlier one failed.
     pub(super) fn sync_data(&self) -> io::Result<()> {
-        self.temporary.dir.faults.tick()?;
-        self.file.sync_data()
+        self.sync_once(|| self.file.sync_data(), false)
+    }
+
+    /// Runs `sync` unless the outcome is known; keeps the outcome of the `last` sync and of one that
+    /// fails.
+    fn sync_once(&self, sync: impl FnOnce() -> io::Result<()>, last: bool) -> io::Result<()> {
+        let mut synced = lock(&self.synced);
+        if let Some(outcome) = *synced {
+            return Ok(outcome?);
+        }
+        let outcome = self.temporary.dir.faults.tick().and_then(|()| sync());
+        if last || outcome.is_err() {
+            *synced = Some(outcome.as_ref().map(|()| ()).map_err(io::Error::kind));
+        }
+        outcome
+    }
+
+    /// Notes a sync of the whole file system.
+    ///
+    /// # Errors
+    /// An earlier sync of the file failed.
+    pub(super) fn synced_together(&self) -> io::Result<()> {
+        Ok((*lock(&self.synced).get_or_insert(Ok(())))?)
     }
 }
 
@@ -274,6 +313,34 @@ mod tests {
     use super::super::store::{Store, Token};
     use super::*;
     use crate::copy::tree::Tree;
+
+    #[test]
+    fn a_failed_sync_stays_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let destination = Destination::Directory {
+            tree: Tree::beneath(dir.path()).unwrap(),
+            path: dir.path().to_owned(),
+            rename: None,
+            only_dir: false,
+            contents: true,
+        };
+        let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
+        let (_, open, name) = store.locate(Path::new("f")).unwrap().unwrap();
+        let partial = || {
+            let file = tempfile::tempfile_in(dir.path()).unwrap();
+            let temporary = Temporary::new(open.clone(), "temporary".into(), name.to_owned());
+            PartialFile::new(file, temporary, 0, false, false)
+        };
+        let fail = || Err(Errno::IO.into());
+        let failed = partial();
+        assert!(failed.sync_once(fail, false).is_err());
+        assert!(failed.sync().is_err(), "the kernel would report success");
+        assert!(failed.synced_together().is_err());
+        let finished = partial();
+        finished.sync_data().unwrap();
+        finished.sync().unwrap();
+        assert!(finished.sync_once(fail, false).is_ok(), "nothing is left to sync");
+    }
 
     #[test]
     fn a_pipe_under_a_temporary_name_is_not_waited_for() {
