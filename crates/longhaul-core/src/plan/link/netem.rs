@@ -29,6 +29,11 @@ const SHAPES: &str = "the distributions are uniform, normal and pareto";
 const NO_DELAY: &str = "a distribution needs a delay and its variation";
 const SLOTS: &str = "a slot has a least and a longest time: slot 800us 1ms packets 32 bytes 64k";
 
+/// The standard deviation of netem's Pareto distribution, before its table is cut off, in multiples
+/// of the jitter: `netem/pareto.c` in iproute2 scales a variable with the standard deviation
+/// sqrt(3)/2 by 4/3.
+const PARETO_DEVIATION: f64 = 1.154_700_538_379_251_5;
+
 /// The limit of netem if none is given, in packets.
 const DEFAULT_LIMIT: u32 = 1000;
 
@@ -95,7 +100,7 @@ fn distribution(link: &mut LinkDirection, words: &mut Words) -> Result<(), Optio
     let spread = match name {
         "uniform" => Spread::Uniform { spread },
         "normal" => Spread::Normal { spread },
-        "pareto" => Spread::Pareto { spread },
+        "pareto" => Spread::Pareto { spread: spread.mul_f64(PARETO_DEVIATION) },
         _ => return Err(fault(name, SHAPES)),
     };
     link.jitter = Some(Jitter { spread, reorder: true });
@@ -263,6 +268,10 @@ mod tests {
         same(
             "delay 100ms 10ms distribution normal loss 1%",
             &[("delay", "100ms"), ("jitter", "10ms:normal:reorder"), ("loss", "0.01")],
+        );
+        same(
+            "delay 100ms 30ms distribution pareto",
+            &[("delay", "100ms"), ("jitter", "34.641016ms:pareto:reorder")],
         );
         same("loss 0.3% 25%", &[("loss", "0.3%"), ("loss-correlation", "25%")]);
         same("loss random 10", &[("loss", "0.1")]);
