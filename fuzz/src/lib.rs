@@ -1,7 +1,8 @@
 //! What the fuzz targets share.
 
 mod entries;
-mod stamp;
+pub mod iperf3;
+pub mod stamp;
 
 pub use entries::Entry;
 use longhaul_engine::copy::fuzzing;

@@ -228,10 +228,12 @@ pub enum Wanted {
     Latency,
     /// Streams over several links.
     Links,
+    /// Several CPUs of the server.
+    ServerCpus,
     /// A write or datagram length out of the peer's range.
     Length,
-    /// An omitted time with an amount of bytes.
-    OmitWithBytes,
+    /// An omitted time that is no whole number of seconds, or too long.
+    OmittedTime,
     /// UDP counters of 64 bits.
     LongCounters,
     /// Authentication of the user.

@@ -2,19 +2,26 @@
 
 mod stamp;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use longhaul_engine::EngineError;
 use longhaul_engine::serve::Guest;
 use longhaul_engine::test::TestLimits;
+use longhaul_interop::iperf3;
 
 use self::stamp::StampArgs;
 use crate::exit::Coded;
+use crate::output::print_message;
 
 /// The ports for the clients of other programs. Their tests count among those of clients without
 /// an authorised key.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuestArgs {
+    /// Serve iperf3 clients, too [default port: 5201]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5201", conflicts_with_all = ["keys_only", "stdio"])]
+    iperf3: Option<u16>,
     #[command(flatten)]
     stamp: StampArgs,
 }
@@ -30,7 +37,31 @@ impl GuestArgs {
         bind: Option<IpAddr>,
         limits: &TestLimits,
     ) -> Result<Vec<Arc<dyn Guest>>, Coded> {
-        let _ = limits;
-        self.stamp.bind(bind)
+        let mut guests: Vec<Arc<dyn Guest>> = Vec::new();
+        if let Some(port) = self.iperf3 {
+            let server = listen(bind, port, |at| iperf3::Server::bind(at, limits.clone()))?;
+            print_message(format_args!("serving iperf3 clients on {}", server.address()));
+            guests.push(Arc::new(server));
+        }
+        guests.extend(self.stamp.bind(bind)?);
+        Ok(guests)
     }
+}
+
+/// Opens a listener on `bind`, or on all addresses.
+///
+/// # Errors
+/// The port cannot be used.
+fn listen<T>(
+    bind: Option<IpAddr>,
+    port: u16,
+    open: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> Result<T, EngineError> {
+    let address = SocketAddr::new(bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), port);
+    let opened = open(address).or_else(|error| match bind {
+        Some(_) => Err(error),
+        // A host without IPv6 has no wildcard for both.
+        None => open((Ipv4Addr::UNSPECIFIED, port).into()).map_err(|_| error),
+    });
+    opened.map_err(|source| EngineError::Listen { address: address.to_string(), source })
 }
