@@ -1,6 +1,6 @@
 //! The readers of STAMP packets: those of a reflector and of a sender.
 //!
-//! The fuzz target `stamp` calls them, and so does `crates/longhaul-interop/tests/hostile.rs`.
+//! The fuzz target `stamp` calls them, and so does `crates/longhaul-interop/tests/stamp_hostile.rs`.
 
 use std::time::{Duration, Instant};
 

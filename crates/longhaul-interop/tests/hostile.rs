@@ -1,38 +1,48 @@
-//! Packets of a peer may have any bytes: the entry of the fuzz target `stamp`, on noise and on
-//! changed packets. `fuzz/` runs longer and by coverage; this runs always.
+//! The readers of iperf3's messages on random and mutated input; the fuzz target `iperf3` runs the
+//! same entry for longer.
 
 // Its items are public for the fuzz target.
 #[allow(unreachable_pub)]
-#[path = "../../../fuzz/src/stamp.rs"]
+#[path = "../../../fuzz/src/iperf3.rs"]
 mod entry;
 
-use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
-proptest! {
-    #[test]
-    fn noise_is_no_reply(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        entry::stamp(&bytes);
+/// A small generator of numbers, so that every run is the same.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
 
-    #[test]
-    fn changed_packets_are_counted_or_refused(
-        which in 0..4usize,
-        changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..20),
-        cut in any::<usize>(),
-    ) {
-        let mut bytes = entry::seeds()[which].clone();
-        for (at, byte) in changes {
-            if !bytes.is_empty() {
-                let at = at % bytes.len();
-                bytes[at] = byte;
-            }
-        }
-        bytes.truncate(cut % (bytes.len() + 1));
-        entry::stamp(&bytes);
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most.max(1) as u64) as usize
     }
 }
 
 #[test]
-fn the_packets_to_begin_from_are_read() {
-    entry::seeds().iter().for_each(|seed| entry::stamp(seed));
+fn hostile_bytes_are_no_panic() {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let seeds = entry::seeds();
+    seeds.iter().for_each(|seed| entry::iperf3(seed));
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut runs = 0;
+    while Instant::now() < until {
+        let mut bytes = seeds[dice.below(seeds.len())].clone();
+        for _ in 0..=dice.below(8) {
+            let at = dice.below(bytes.len());
+            match dice.below(3) {
+                0 => bytes[at] = dice.next() as u8,
+                1 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, b"0129.-e\"{}[],:"[dice.below(14)]),
+            }
+        }
+        entry::iperf3(&bytes);
+        runs += 1;
+    }
+    assert!(runs > 100, "{runs}");
 }

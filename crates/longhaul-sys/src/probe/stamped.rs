@@ -9,12 +9,16 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::SockAddr;
+use socket2::{SockAddr, SockRef};
 
 use super::receive::{hop_limit, meaning, message, nanos, waiting};
 use super::{ReceivedProbe, Report};
 use crate::socket_option::set;
-use crate::udp::{destination, message as receive_message};
+use crate::udp::{destination, force_receive_buffer, message as receive_message};
+
+/// The receive buffer in bytes: some 2000 packets of 100 bytes with the kernel's overhead, so that a
+/// program that waits for a processor loses none.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
 /// Space for a local address, a hop limit, a traffic class and time stamp flags, with their headers.
 const CONTROL_WORDS: usize = 16;
@@ -86,6 +90,10 @@ pub fn prepare_stamped(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     for (level, name) in options {
         set(&socket, *level, *name, 1)?;
     }
+    let socket_ref = SockRef::from(&socket);
+    // Without the right to exceed the host's limit, the limit applies.
+    force_receive_buffer(&socket, RECEIVE_BUFFER_BYTES)
+        .or_else(|_| socket_ref.set_recv_buffer_size(RECEIVE_BUFFER_BYTES))?;
     // RFC 5357, section 4.2.1: packets leave with a hop limit of 255.
     if ipv6 {
         set(&socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 255)?;

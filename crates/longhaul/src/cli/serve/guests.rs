@@ -37,12 +37,13 @@ impl GuestArgs {
         bind: Option<IpAddr>,
         limits: &TestLimits,
     ) -> Result<Vec<Arc<dyn Guest>>, Coded> {
-        let mut guests = self.stamp.bind(bind)?;
+        let mut guests: Vec<Arc<dyn Guest>> = Vec::new();
         if let Some(port) = self.iperf3 {
             let server = listen(bind, port, |at| iperf3::Server::bind(at, limits.clone()))?;
             print_message(format_args!("serving iperf3 clients on {}", server.address()));
             guests.push(Arc::new(server));
         }
+        guests.extend(self.stamp.bind(bind)?);
         Ok(guests)
     }
 }
