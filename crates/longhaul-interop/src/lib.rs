@@ -10,9 +10,13 @@
 //! assert_eq!((peer.host.as_str(), peer.port), ("dtn.example.org", 5201));
 //! ```
 
+mod client;
+mod error;
 pub mod iperf3;
 pub mod nuttcp;
 mod peer;
 pub mod stamp;
 
+pub use client::{CONNECT_LIMIT, PeerTest, connect_to};
+pub use error::{Fault, InteropError, PeerName, Result, Step, Wanted};
 pub use peer::{PeerAddress, PeerAddressError, Program};

@@ -3,6 +3,7 @@
 
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
+use longhaul_interop::InteropError;
 
 /// Success.
 pub const OK: u8 = 0;
@@ -96,6 +97,27 @@ impl From<EngineError> for Coded {
             | EngineError::NoCpu { .. }
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
+        };
+        Coded::new(code, error)
+    }
+}
+
+impl From<InteropError> for Coded {
+    fn from(error: InteropError) -> Self {
+        let code = match error {
+            InteropError::Engine(error) => return error.into(),
+            InteropError::Unsupported { .. } => USAGE,
+            InteropError::Resolve { .. }
+            | InteropError::Connect { .. }
+            | InteropError::Closed { .. }
+            | InteropError::Silent { .. }
+            | InteropError::Protocol { .. }
+            | InteropError::Terminated { .. }
+            | InteropError::Cut { .. } => UNREACHABLE,
+            InteropError::Busy { .. }
+            | InteropError::Denied { .. }
+            | InteropError::Reported { .. } => REFUSED,
+            InteropError::KeyFile { .. } | InteropError::Host { .. } => HOST,
         };
         Coded::new(code, error)
     }

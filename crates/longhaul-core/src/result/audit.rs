@@ -36,6 +36,9 @@ pub struct AuditRecord {
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
+    /// The program of a client that is not longhaul, with the version that it stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// The operation: `test`, `test_other`, `get`, `put`, `forward`, `check`, `path` or `diagnose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
@@ -72,6 +75,9 @@ pub struct AuditRecord {
     /// The limiting factor of a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// The reason for the rate of a test with another program, as far as the server knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The outcome: `ok`, `partial`, `refused`, `revoked`, `lost`, `failed` or `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
@@ -150,6 +156,7 @@ impl AuditRecord {
         line.quoted("comment", self.comment.as_ref());
         line.word("authorised", self.authorised);
         line.word("service", self.service.as_ref());
+        line.quoted("program", self.program.as_ref());
         line.word("operation", self.operation.as_ref());
         for path in &self.paths {
             line.quoted("path", Some(path));
@@ -165,6 +172,7 @@ impl AuditRecord {
         line.word("session_seconds", seconds(self.session_seconds));
         line.word("rate_bps", self.rate_bps.map(Rate::bps));
         line.word("limit", self.limit.as_ref());
+        line.quoted("reason", self.reason.as_ref());
         line.word("count", self.count);
         line.word("result", self.result.as_ref());
         line.quoted("error", self.error.as_ref());
@@ -208,6 +216,7 @@ mod tests {
             comment: text(),
             authorised: Some(true),
             service: text(),
+            program: text(),
             operation: text(),
             paths: vec![text().unwrap(); 2],
             more_paths: Some(1),
@@ -220,6 +229,7 @@ mod tests {
             session_seconds: Some(2.5),
             rate_bps: Some(Rate::from_bps(5)),
             limit: text(),
+            reason: text(),
             result: text(),
             error: text(),
             count: Some(6),

@@ -56,9 +56,9 @@ pub use side::{
     ThreadSample,
 };
 pub use test::{
-    Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideSummary, Steady,
-    StreamResult, StreamSample, TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestPeer, TestResult,
-    TestSample, TestSummary,
+    Curve, EndFacts, Holder, Hosts, Limit, LinkSummary, Reason, Shares, SideReport,
+    SideStreamReport, SideSummary, Steady, StreamResult, StreamSample, TEST_SCHEMA, TestEnd,
+    TestFacts, TestHalf, TestPeer, TestResult, TestSample, TestSummary,
 };
-pub use udp::{UdpCounts, UdpResult};
+pub use udp::{DatagramReport, UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};

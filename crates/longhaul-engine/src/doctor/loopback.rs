@@ -30,7 +30,8 @@ pub(super) fn measure(time: Duration, stop: &AtomicBool) -> Measurement {
         seconds: summary.receiver.seconds,
         note: format!(
             "1 stream; sender {:.0} %, receiver {:.0} % of a core",
-            summary.sender.cpu_percent, summary.receiver.cpu_percent
+            summary.sender.cpu_percent.unwrap_or(0.0),
+            summary.receiver.cpu_percent.unwrap_or(0.0)
         ),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 
-use super::admission::{Admission, Kind};
+use super::admission::{Admission, Denied, Kind, Pass};
 use super::descriptors::Descriptors;
 use super::event::{Client, DropReason, Event, SessionReport, SessionStart, canonical};
 use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
@@ -17,7 +17,9 @@ use super::penalties::Failure;
 use super::services::{Host, Services};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
+use crate::quota::Taken;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
+use crate::share::Portion;
 
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -71,6 +73,50 @@ impl Server {
         let address = address_of(&socket);
         let dropped = |reason| self.log_dropped(address, reason);
         self.limiter.admit(socket).map_err(dropped).ok()
+    }
+
+    /// Counts a fresh connection of another program's client; `None` if it was refused.
+    pub(super) fn admit_guest(&self, socket: TcpStream) -> Option<Fresh> {
+        let address = address_of(&socket);
+        let dropped = |reason| self.log_dropped(address, reason);
+        self.limiter.admit_guest(socket).map_err(dropped).ok()
+    }
+
+    /// Waits for a place for another program's client from `source`, while `waits` returns true.
+    ///
+    /// # Errors
+    /// The reason of a refusal; `None` if the wait ended.
+    pub(super) fn enter_guest(
+        &self,
+        source: IpAddr,
+        waits: impl Fn() -> bool,
+    ) -> std::result::Result<Pass, Option<Denied>> {
+        let tell = |_| if waits() { Ok(()) } else { Err(EngineError::Interrupted) };
+        match self.admission.enter(Kind::Anonymous, source, tell) {
+            Ok(entered) => entered.map_err(Some),
+            Err(_) => Err(None),
+        }
+    }
+
+    /// Takes the descriptor of a control connection of another program's client.
+    pub(super) fn guest_descriptor(&self) -> Option<Taken> {
+        self.descriptors.session(Kind::Anonymous)
+    }
+
+    /// Takes the descriptors of the data connections of another program's client; `None` if too
+    /// few are left.
+    pub(super) fn guest_streams(&self, count: u32) -> Option<Portion> {
+        let portion = self.descriptors.guest_streams(count.into());
+        (portion.granted() >= u64::from(count)).then_some(portion)
+    }
+
+    /// Adds a failure to the penalty of an address.
+    pub(super) fn blame_guest(&self, source: IpAddr, failure: Failure) {
+        self.limiter.failed(source, failure);
+    }
+
+    pub(super) fn log(&self, event: Event) {
+        self.services.log(event);
     }
 
     /// Logs a dropped connection, unless too many were logged.

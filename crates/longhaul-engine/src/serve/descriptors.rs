@@ -8,7 +8,7 @@ use super::admission::Kind;
 use super::limits::ClientLimits;
 use crate::quota::{Quota, Taken};
 use crate::session::Descriptors as Streams;
-use crate::share::Share;
+use crate::share::{Portion, Share};
 
 /// The most descriptors that are ever needed.
 const MOST: u64 = 1 << 20;
@@ -48,6 +48,11 @@ impl Descriptors {
             Kind::Anonymous => self.anonymous.take(1),
             Kind::Authorised => self.authorised.take(1),
         }
+    }
+
+    /// Takes up to `count` descriptors for the data connections of another program's client.
+    pub(super) fn guest_streams(&self, count: u64) -> Portion {
+        self.anonymous_streams.take(count)
     }
 
     /// Returns the source of the descriptors of data connections.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_core::wire::{Service, SessionId};
 
+use super::guest::GuestReport;
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
 use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};
@@ -31,6 +32,8 @@ pub enum Event {
     Began(SessionStart),
     /// A session that completed the handshake has ended, whether it began or was refused.
     Ended(Box<SessionReport>),
+    /// A client of another program has left, after its test or refused.
+    Guest(Box<GuestReport>),
     /// The list of authorised keys was read again.
     KeysRead {
         /// The number of keys in it.

@@ -69,11 +69,26 @@ impl ConnectionLimiter {
         self.admit_from(network(address.ip()), socket)
     }
 
+    /// Counts `socket`, or closes it without an alert, because its client does not use TLS.
+    pub(super) fn admit_guest(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
+        let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
+        self.admit_or(network(address.ip()), socket, |_, _| ())
+    }
+
     /// As [`admit`](Self::admit), for a connection of `source`.
     pub(super) fn admit_from(
         &self,
         source: IpAddr,
         socket: TcpStream,
+    ) -> Result<Fresh, DropReason> {
+        self.admit_or(source, socket, turn_away)
+    }
+
+    fn admit_or(
+        &self,
+        source: IpAddr,
+        socket: TcpStream,
+        turn_away: impl Fn(&TcpStream, Reason),
     ) -> Result<Fresh, DropReason> {
         let now = Instant::now();
         if let Some(left) = self.penalties.refuses(source, now) {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::connection::Server;
+use super::guest::{Gate, Guest};
 use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
 use super::services::{Host, Services};
@@ -30,6 +31,20 @@ const FREE_PORT_TRIES: u32 = 16;
 /// The time for sessions to end when the server stops.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_CHECK: Duration = Duration::from_millis(10);
+
+/// The services of a server, its limits, and the listeners for the clients of other programs.
+pub struct Serving {
+    /// The identity and the trusted keys.
+    pub host: Arc<Host>,
+    /// The services.
+    pub services: Arc<dyn Services>,
+    /// The limits on clients, which the guests share.
+    pub clients: ClientLimits,
+    /// True to end after one client.
+    pub one_off: bool,
+    /// The listeners for the clients of other programs.
+    pub guests: Vec<Arc<dyn Guest>>,
+}
 
 /// A bound listening socket.
 #[derive(Debug)]
@@ -100,15 +115,32 @@ impl Listener {
         one_off: bool,
         stop: &AtomicBool,
     ) {
+        self.run_with_guests(Serving { host, services, clients, one_off, guests: vec![] }, stop);
+    }
+
+    /// Serves as [`run`](Self::run), and runs the listeners for the clients of other programs
+    /// meanwhile.
+    pub fn run_with_guests(self, serving: Serving, stop: &AtomicBool) {
+        let Serving { host, services, clients, one_off, guests } = serving;
         let descriptors = longhaul_sys::descriptors::limit();
         let server = Server::new(host, services, clients, descriptors);
         let stopped =
             || stop.load(Ordering::Relaxed) || one_off && server.served.load(Ordering::Relaxed) > 0;
-        self.accept_until(&server.registry, stopped, |socket| {
-            if let Some(fresh) = server.admit(socket) {
-                let server = server.clone();
-                spawn(move || server.serve(fresh));
+        let ending = Arc::new(AtomicBool::new(false));
+        let gate = Gate::new(server.clone(), ending.clone());
+        thread::scope(|scope| {
+            for guest in &guests {
+                let gate = &gate;
+                let thread = thread::Builder::new().name(guest.program().into());
+                drop(thread.spawn_scoped(scope, move || guest.run(gate)));
             }
+            self.accept_until(&server.registry, stopped, |socket| {
+                if let Some(fresh) = server.admit(socket) {
+                    let server = server.clone();
+                    spawn(move || server.serve(fresh));
+                }
+            });
+            ending.store(true, Ordering::Relaxed);
         });
         let deadline = Instant::now() + LEAVE_TIMEOUT;
         while server.sessions.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {

@@ -5,6 +5,7 @@ mod admission;
 mod connection;
 mod descriptors;
 mod event;
+mod guest;
 mod limiter;
 mod limits;
 mod listener;
@@ -15,8 +16,9 @@ mod single;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
+pub use guest::{Arrival, Gate, Guest, GuestReport, NoPlace, Visit};
 pub use limits::ClientLimits;
-pub use listener::Listener;
+pub use listener::{Listener, Serving};
 pub use reach::{Reach, is_out_of_reach};
 pub use services::{Host, Services, serve_session};
 pub use single::{DataPort, InProcess};

@@ -15,7 +15,7 @@ use longhaul_core::result::{
 use longhaul_core::wire::{TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::context::{Bounds, Context, Part, Signals};
+use super::context::{Bounds, Context, Ending, Part, Signals};
 use super::end;
 use super::latency::Prober;
 use super::limits::{STEP_LIMIT, TestLimits};
@@ -75,7 +75,8 @@ pub fn run(
             let notes = notes.clone();
             let places = &places;
             scope.spawn(move || {
-                let context = Context { plan, places, bounds, signals };
+                let ending = Ending::HalfClose;
+                let context = Context { plan, places, bounds, signals, ending };
                 let result = end::run(part, carriers, context, |sample| {
                     let _ = notes.send(Note::Ours(sample));
                 });

@@ -46,6 +46,35 @@ pub(super) struct Signals<'a> {
     pub(super) abort: &'a AtomicBool,
 }
 
+/// The event that ends the data of one end of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The sender stops at the amount of the plan or by its stop flag, and closes its half of each
+    /// connection. The receiver reads until then.
+    HalfClose,
+    /// This end stops at the amount of the plan or by its stop flag, as sender or receiver. The
+    /// connections stay open.
+    Amount,
+    /// This end stops by its stop flag, as sender or receiver. The connections stay open.
+    Stop,
+}
+
+impl Ending {
+    /// Returns whether an end with this `role` stops at the amount of the plan.
+    pub(super) fn by_amount(self, role: End) -> bool {
+        match self {
+            Ending::HalfClose => role == End::Sender,
+            Ending::Amount => true,
+            Ending::Stop => false,
+        }
+    }
+
+    /// Returns whether an end with this `role` obeys its stop flag.
+    pub(super) fn by_flag(self, role: End) -> bool {
+        self != Ending::HalfClose || role == End::Sender
+    }
+}
+
 /// The limits of one end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds<'a> {
@@ -78,6 +107,7 @@ pub(super) struct Context<'a> {
     pub(super) places: &'a Places,
     pub(super) bounds: Bounds<'a>,
     pub(super) signals: Signals<'a>,
+    pub(super) ending: Ending,
 }
 
 #[cfg(test)]

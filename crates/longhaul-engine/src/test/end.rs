@@ -9,8 +9,8 @@ use std::time::Instant;
 use longhaul_core::plan::{Pacing, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample};
 
-use super::context::{Context, Part};
-use super::mover::{self, Carrier, Pacer, Reading, Sending, Slot, Supply};
+use super::context::{Context, Ending, Part};
+use super::mover::{self, Carrier, Pacer, Reading, Sending, Slot, Supply, Watch};
 use super::sampler::Sampler;
 use super::udp;
 
@@ -22,7 +22,8 @@ pub(super) fn run(
     context: Context<'_>,
     on_sample: impl FnMut(SideSample),
 ) -> SideResult {
-    let (Context { plan, places, bounds, .. }, role) = (context, part.role);
+    let (Context { plan, places, bounds, ending, .. }, role) = (context, part.role);
+    let open = ending != Ending::HalfClose;
     let slots: Vec<Slot> = carriers
         .into_iter()
         .enumerate()
@@ -41,28 +42,17 @@ pub(super) fn run(
         gather: plan.window_bytes.is_none(),
     };
     let (first, closing) = (OnceLock::new(), AtomicBool::new(false));
+    let this = thread::current();
     let cut = thread::scope(|scope| {
         if role == End::Sender {
             let _ = first.set(Instant::now());
         }
+        let job = Job { plan, ending, role, supply: &supply, reading };
+        let watch = Watch { first: &first, sampler: &this, stop: open.then_some(&closing) };
         for (number, slot) in slots.iter().enumerate() {
-            let (first, supply, this) = (&first, &supply, thread::current());
-            let (share, stop) = (plan.share(number as u32), &closing);
-            let work = move || match (&slot.carrier, role) {
-                (Carrier::Tcp(stream), End::Sender) => {
-                    let sending = Sending { share, pacer: pacer(plan, 1), stop, sampler: &this };
-                    mover::send(slot, stream, supply, sending);
-                }
-                (Carrier::Tcp(stream), End::Receiver) => {
-                    mover::receive(slot, stream, reading, first, &this);
-                }
-                (Carrier::Udp(flow), End::Sender) => {
-                    let pacer = pacer(plan, length as u64);
-                    udp::send(slot, flow, length, Sending { share, pacer, stop, sampler: &this });
-                }
-                (Carrier::Udp(flow), End::Receiver) => udp::receive(slot, flow, first, &this),
-            };
+            let closing = &closing;
             let thread = thread::Builder::new().name(format!("{role}-{number}"));
+            let work = move || job.run(number as u32, slot, watch, closing);
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 // The threads that already run end with their connections.
                 sampler.shut(Shutdown::Both);
@@ -76,6 +66,51 @@ pub(super) fn run(
         cut
     });
     sampler.result(&granted, cut)
+}
+
+/// The work of the threads of one end.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    plan: &'a TestPlan,
+    ending: Ending,
+    role: End,
+    supply: &'a Supply,
+    reading: Reading,
+}
+
+impl Job<'_> {
+    /// Moves the bytes of stream `number` on the calling thread until `closing` is set.
+    fn run(self, number: u32, slot: &Slot, watch: Watch<'_>, closing: &AtomicBool) {
+        let Job { plan, ending, role, supply, reading } = self;
+        let sending = |unit| Sending {
+            share: share(plan, ending, number),
+            pacer: pacer(plan, unit),
+            stop: closing,
+            open: ending != Ending::HalfClose,
+            sampler: watch.sampler,
+        };
+        let length = plan.write_bytes.get();
+        match (&slot.carrier, role) {
+            (Carrier::Tcp(stream), End::Sender) => mover::send(slot, stream, supply, sending(1)),
+            (Carrier::Tcp(stream), End::Receiver) => mover::receive(slot, stream, reading, watch),
+            (Carrier::Udp(flow), End::Sender) => {
+                udp::send(slot, flow, length as usize, sending(length));
+            }
+            (Carrier::Udp(flow), End::Receiver) => {
+                udp::receive(slot, flow, watch, ending == Ending::Stop);
+            }
+        }
+    }
+}
+
+/// Returns the bytes that stream `number` sends; `None` if the sampler stops it.
+fn share(plan: &TestPlan, ending: Ending, number: u32) -> Option<u64> {
+    match ending {
+        Ending::HalfClose => plan.share(number),
+        // The omitted bytes do not belong to the amount.
+        Ending::Amount => plan.share(number).filter(|_| plan.omit.is_zero()),
+        Ending::Stop => None,
+    }
 }
 
 /// Returns the timer that paces a stream, if `plan` needs one; `unit` is the least that the stream

@@ -76,7 +76,7 @@ impl TestLimits {
     }
 
     /// Returns the limit that `plan` exceeds, as a sentence without a full stop.
-    pub(super) fn refusal(&self, plan: &TestPlan) -> Option<String> {
+    pub fn refusal(&self, plan: &TestPlan) -> Option<String> {
         if plan.streams > self.streams {
             return Some(format!(
                 "this server allows {} streams, not {}",

@@ -13,13 +13,16 @@
 //!   small, so that what is still to drain is what is in flight.
 //! - The client opens every data connection, whichever way the bytes go, unless the plan has the
 //!   server do it; who opens is told where no other than the session's own peer is sent data.
+//! - The ends also run over sockets that another protocol opened: [`EndRun`].
 //! - A peer that vanishes or falls silent ends the test in bounded time: see
 //!   [`IDLE_LIMIT`](limits::IDLE_LIMIT).
 
 mod client;
 mod connect;
 mod context;
+mod datagram_format;
 mod end;
+mod end_run;
 mod latency;
 mod limits;
 mod memory;
@@ -35,6 +38,9 @@ mod ticks;
 mod udp;
 
 pub use client::run;
+pub use context::Ending;
+pub use datagram_format::{DatagramFormat, ReceivedDatagram, SentDatagram};
+pub use end_run::{EndRun, TestMemory, set_options};
 pub use limits::TestLimits;
 pub(crate) use limits::{PLAN_LIMIT, STEP_LIMIT};
 pub use serve::serve;

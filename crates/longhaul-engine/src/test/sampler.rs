@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::TestPlan;
+use longhaul_core::plan::{Amount, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample, SideStream};
 use longhaul_core::units::Bytes;
 use longhaul_sys::tcp::Granted;
 
-use super::context::{Bounds, Context, Part, Signals};
+use super::context::{Bounds, Context, Ending, Part, Signals};
 use super::mover::Slot;
 use super::observe::{LOOK, Observer};
 use super::snapshot::Snapshot;
@@ -37,6 +37,7 @@ pub(super) struct Sampler<'a, F> {
     bounds: Bounds<'a>,
     slow: Slow<'a>,
     signals: Signals<'a>,
+    ending: Ending,
     begun: Snapshot,
     /// The end of the omitted time; earlier data do not count.
     base: Option<Snapshot>,
@@ -50,7 +51,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
         Part { role, reverse }: Part,
         slots: &'a [Slot],
-        Context { plan, bounds, signals, .. }: Context<'a>,
+        Context { plan, bounds, signals, ending, .. }: Context<'a>,
         on_sample: F,
     ) -> Self {
         let begun = Snapshot::take(slots);
@@ -64,6 +65,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             bounds,
             slow: Slow::new(bounds.pool),
             signals,
+            ending,
             begun,
             base: None,
             rtts,
@@ -99,7 +101,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let epoch = loop {
             match first.get() {
                 Some(first) => break *first,
-                None if self.all_ended() => break started,
+                None if self.all_ended() || self.must_stop() => break started,
                 None => {}
             }
             if let Some(reason) = self.must_cut(started, &mut idle) {
@@ -113,7 +115,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             self.base = Some(last.clone());
         }
         let sending = self.role == End::Sender;
-        let over = end_of_time(self.plan).filter(|_| sending).map(|time| epoch + time);
+        let by_amount = self.ending.by_amount(self.role);
+        let over = end_of_time(self.plan).filter(|_| by_amount).map(|time| epoch + time);
         let mut ticks = Ticks::new(self.plan);
         // One failed stream ends the test, because the rest would be a different test.
         while !self.all_ended() && !self.any_failed() {
@@ -124,10 +127,12 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
             let due = ticks.due.map(|due| epoch + due);
             let closed = closing.load(Ordering::Relaxed);
-            let stopped = sending && self.signals.stop.load(Ordering::Acquire);
-            if !closed && (stopped || over.is_some_and(|over| now >= over)) {
+            let over_now = || over.is_some_and(|over| now >= over) || self.amount_reached();
+            if !closed && (self.must_stop() || over_now()) {
                 closing.store(true, Ordering::Release);
-                self.shut(Shutdown::Write);
+                if self.ending == Ending::HalfClose {
+                    self.shut(Shutdown::Write);
+                }
             } else if due.is_some_and(|due| now >= due) {
                 last = self.sample(&last, epoch, &ticks);
                 if ticks.advance() {
@@ -147,7 +152,23 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             self.shut(Shutdown::Both);
             return None;
         }
-        if sending { self.drain(epoch, &mut idle) } else { None }
+        let drains = sending && self.ending != Ending::Stop;
+        if drains { self.drain(epoch, &mut idle) } else { None }
+    }
+
+    fn must_stop(&self) -> bool {
+        self.ending.by_flag(self.role) && self.signals.stop.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the bytes of the plan have moved since the end of the omitted time, if no
+    /// sending thread counts its share.
+    fn amount_reached(&self) -> bool {
+        let (Amount::Bytes(total), Ending::Amount) = (self.plan.amount, self.ending) else {
+            return false;
+        };
+        let Some(base) = &self.base else { return false };
+        let before: u64 = base.streams.iter().map(|stream| stream.bytes).sum();
+        self.slots.iter().map(Slot::bytes).sum::<u64>() - before >= total.get()
     }
 
     fn sample(&mut self, last: &Snapshot, epoch: Instant, ticks: &Ticks) -> Snapshot {

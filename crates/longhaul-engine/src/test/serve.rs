@@ -11,7 +11,7 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::{RefusalKind, TestEvent, TestOrder};
 
 use super::connect::{self, Connections};
-use super::context::{Bounds, Context, Part, Signals};
+use super::context::{Bounds, Context, Ending, Part, Signals};
 use super::end;
 use super::latency;
 use super::limits::{PLAN_LIMIT, STEP_LIMIT, TestLimits, reserve_rate};
@@ -156,7 +156,8 @@ fn run(
         });
         let signals = Signals { stop, abort };
         let half = move |(part, carriers)| {
-            let context = Context { plan, places, bounds, signals };
+            let ending = Ending::HalfClose;
+            let context = Context { plan, places, bounds, signals, ending };
             let result = end::run(part, carriers, context, |sample| {
                 // A client that does not read would block this thread at every sample.
                 if sender.send(&TestEvent::Sample(sample)).is_err() {

@@ -1,6 +1,7 @@
 //! `longhaul serve`: the arguments and the start of the server for test, cp, path and diagnose.
 
 mod confine;
+mod guests;
 mod limits;
 mod log;
 mod offer;
@@ -12,11 +13,12 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{Host, Listener, Reach, Services};
+use longhaul_engine::serve::{Host, Listener, Reach, Services, Serving};
 use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use self::confine::ConfineArgs;
+use self::guests::GuestArgs;
 use self::limits::LimitArgs;
 use self::log::LogArgs;
 use self::offer::Offer;
@@ -67,6 +69,8 @@ pub(super) struct Args {
     #[arg(long)]
     one_off: bool,
     #[command(flatten)]
+    guests: GuestArgs,
+    #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
     log: LogArgs,
@@ -107,6 +111,8 @@ impl Args {
         let config = account.as_ref().map_or(config.clone(), |user| config.trusting(user.uid()));
         let identity = Identity::of_server(&config, &mut |path| ask_for(path))?;
         let listener = self.listen()?;
+        let pool = self.limits.pool();
+        let guests = self.guests.bind(self.bind, self.limits.tiers(&pool).of(false))?;
         // Before any thread starts. The rest runs as the final user.
         self.confine.become_user(account.as_ref())?;
         let files = self.root.as_deref().map(|root| {
@@ -135,7 +141,6 @@ impl Args {
             (false, false) => Rights::Full,
         };
         let log = Arc::new(log.start(listener.address())?);
-        let pool = self.limits.pool();
         let services = Offer {
             files,
             rights,
@@ -157,7 +162,8 @@ impl Args {
         // If the kernel refuses, the limits on connections fit the present limit.
         let _ = longhaul_sys::descriptors::raise_limit();
         supervisor::notify("READY=1");
-        listener.run(host, services, clients, self.one_off, interrupt.flag());
+        let serving = Serving { host, services, clients, one_off: self.one_off, guests };
+        listener.run_with_guests(serving, interrupt.flag());
         supervisor::notify("STOPPING=1");
         log.finish();
         Ok(interrupt.exit_code().unwrap_or(exit::OK))

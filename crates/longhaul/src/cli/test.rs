@@ -1,5 +1,8 @@
 //! `longhaul test`: turns arguments into a plan, runs the test and prints its result.
 
+mod peer;
+mod target;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, Ho
 use longhaul_engine::test;
 use serde_json::json;
 
+use self::target::Target;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -29,8 +33,9 @@ use crate::signals::Interrupt;
                         unreachable or connection lost, 4 refused by the server, 130 interrupted \
                         by Ctrl-C.")]
 pub(super) struct Args {
-    #[arg(help = "Address of 'longhaul serve': HOST, HOST:PORT or [IPV6]:PORT")]
-    host: HostPort,
+    #[arg(help = "Address of 'longhaul serve': HOST, HOST:PORT or [IPV6]:PORT; or of another \
+                  server: iperf3://HOST[:PORT] or nuttcp://HOST[:PORT]")]
+    host: Target,
     #[arg(help = "Address of a second server: HOST tests against it, and this host prints the \
                   result")]
     other: Option<HostPort>,
@@ -217,45 +222,81 @@ fn parse_tos(text: &str) -> Result<u8, PlanError> {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         // Invalid arguments are reported before a connection is opened.
-        let mut plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
-        let mut target = self.host.clone();
-        target.port = self.port.unwrap_or(target.port);
+        let plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+        match self.host.clone() {
+            Target::Longhaul(mut target) => {
+                target.port = self.port.unwrap_or(target.port);
+                self.run_longhaul(&target, plan, &interrupt)
+            }
+            Target::Peer(mut address) => {
+                address.port = self.port.unwrap_or(address.port);
+                let shown = format!("{}:{}", address.host, address.port);
+                self.print(&shown, &plan, &interrupt, |show| {
+                    peer::run(&address, &plan, self.family(), &interrupt, show)
+                })
+            }
+        }
+    }
+
+    fn run_longhaul(
+        &self,
+        target: &HostPort,
+        mut plan: TestPlan,
+        interrupt: &Interrupt,
+    ) -> Result<u8, Coded> {
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
         // A test sends no secrets, so an unknown server is accepted, but not a changed key.
         let policy = HostPolicy::RefuseChanged;
-        let family = match (self.ipv4, self.ipv6) {
-            (true, _) => Family::V4,
-            (false, true) => Family::V6,
-            (false, false) => Family::Any,
-        };
-        let options = ConnectOptions { identity: &identity, config: &config, policy, family };
+        let options =
+            ConnectOptions { identity: &identity, config: &config, policy, family: self.family() };
         let service = match &self.other {
             None => Service::Test,
             Some(_) => Service::ThirdParty,
         };
-        let session = connect_in_turn(&target, service, &options, interrupt.flag())?;
+        let session = connect_in_turn(target, service, &options, interrupt.flag())?;
         if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }
-        let mut lines = Lines { interrupt: &interrupt, printed: Ok(()) };
-        let shown = self.other.as_ref().unwrap_or(&target);
-        let text = TestText::new(&shown.to_string(), &plan);
+        let shown = self.other.as_ref().unwrap_or(target).to_string();
+        self.print(&shown, &plan, interrupt, |show| {
+            let result = match &self.other {
+                None => test::run(session, &plan, interrupt.flag(), show),
+                Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
+            };
+            Ok(result?)
+        })
+    }
+
+    fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (false, true) => Family::V6,
+            (false, false) => Family::Any,
+        }
+    }
+
+    /// Prints the heading, the intervals and the result of the test that `measure` runs.
+    fn print(
+        &self,
+        shown: &str,
+        plan: &TestPlan,
+        interrupt: &Interrupt,
+        measure: impl FnOnce(&mut dyn FnMut(&TestSample)) -> Result<TestResult, Coded>,
+    ) -> Result<u8, Coded> {
+        let mut lines = Lines { interrupt, printed: Ok(()) };
+        let text = TestText::new(shown, plan);
         if !self.json && !self.json_stream {
             lines.text(&text.head());
         }
-        let show = |sample: &TestSample| {
+        let result = measure(&mut |sample: &TestSample| {
             if self.json_stream {
                 lines.event("interval", &json!(sample));
             } else if !self.json {
                 lines.text(&text.interval(sample));
             }
-        };
-        let result = match &self.other {
-            None => test::run(session, &plan, interrupt.flag(), show),
-            Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
-        }?;
+        })?;
         for warning in &result.warnings {
             print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
         }

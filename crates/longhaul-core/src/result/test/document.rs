@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Reason, Shares, Steady};
 use crate::plan::{CpuList, TestPlan};
-use crate::result::{HostSample, LatencyResult, TcpSample, ThreadSample, UdpResult, Warning};
+use crate::result::{End, HostSample, LatencyResult, TcpSample, ThreadSample, UdpResult, Warning};
 use crate::units::{Bytes, Rate};
 
 /// The schema of [`TestResult`].
@@ -124,7 +124,7 @@ pub struct LinkSummary {
     /// The goodput of the link's streams together, at the receiver.
     pub throughput_bps: Rate,
     /// The segments that the link's senders retransmitted.
-    pub retransmits: u64,
+    pub retransmits: Option<u64>,
 }
 
 /// The totals of one end over all streams.
@@ -133,18 +133,21 @@ pub struct SideSummary {
     /// The bytes after the omitted time.
     pub bytes: Bytes,
     /// The bytes including the omitted time.
-    pub total_bytes: Bytes,
+    ///
+    /// This field and the optional ones below are `None` if the end is a program whose protocol
+    /// does not carry them.
+    pub total_bytes: Option<Bytes>,
     /// Seconds from the end of the omitted time to the last byte.
     pub seconds: f64,
     /// The CPU time in percent of one core.
-    pub cpu_percent: f64,
+    pub cpu_percent: Option<f64>,
     /// The segments that this end retransmitted.
-    pub retransmits: u64,
+    pub retransmits: Option<u64>,
     /// The round-trip time in ms that this end's kernel measured: the mean of the sender's samples.
     /// The receiver sends no data, so its value is that of the handshake.
-    pub rtt_ms: f64,
+    pub rtt_ms: Option<f64>,
     /// The lowest round-trip time in ms that this end's kernel measured.
-    pub rtt_min_ms: f64,
+    pub rtt_min_ms: Option<f64>,
 }
 
 /// One stream of a test.
@@ -158,24 +161,25 @@ pub struct StreamResult {
     pub bytes: Bytes,
     /// The receiver's time in seconds.
     pub seconds: f64,
-    /// The segments that the sender retransmitted.
-    pub retransmits: u64,
+    /// The segments that the sender retransmitted. This field and the optional ones below are
+    /// `None` if they belong to a program whose protocol does not carry them.
+    pub retransmits: Option<u64>,
     /// The mean of the sender's round-trip times in ms.
-    pub rtt_ms: f64,
+    pub rtt_ms: Option<f64>,
     /// The lowest round-trip time in ms that the sender's kernel measured.
-    pub rtt_min_ms: f64,
+    pub rtt_min_ms: Option<f64>,
     /// The CPU time of the sender's thread in percent of one core.
-    pub sender_cpu_percent: f64,
+    pub sender_cpu_percent: Option<f64>,
     /// The CPU time of the receiver's thread in percent of one core.
-    pub receiver_cpu_percent: f64,
-    /// The sender's congestion control.
+    pub receiver_cpu_percent: Option<f64>,
+    /// The sender's congestion control; empty if it is unknown.
     pub congestion: String,
     /// The sender's segment size in bytes.
-    pub mss: u32,
+    pub mss: Option<u32>,
     /// The sender's send buffer at the start of the test.
-    pub send_buffer_bytes: Bytes,
+    pub send_buffer_bytes: Option<Bytes>,
     /// The receiver's receive buffer at the start of the test.
-    pub receive_buffer_bytes: Bytes,
+    pub receive_buffer_bytes: Option<Bytes>,
     /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,
@@ -215,6 +219,10 @@ pub struct TestSample {
     pub start_seconds: f64,
     /// The end in seconds.
     pub end_seconds: f64,
+    /// The end whose bytes and clock these are, if it is not the receiver: against another program
+    /// the sender's bytes are all that is known during the test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_by: Option<End>,
     /// The bytes received.
     pub bytes: Bytes,
     /// The goodput at the receiver.
@@ -230,8 +238,8 @@ pub struct TestSample {
     pub shares: Option<Shares>,
     /// The sender's CPU time in percent of one core.
     pub sender_cpu_percent: Option<f64>,
-    /// The receiver's CPU time in percent of one core.
-    pub receiver_cpu_percent: f64,
+    /// The receiver's CPU time in percent of one core; `None` if the receiver is another program.
+    pub receiver_cpu_percent: Option<f64>,
     /// The datagram counters of a UDP test.
     #[serde(default)]
     pub udp: Option<UdpResult>,

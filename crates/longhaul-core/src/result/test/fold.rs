@@ -1,26 +1,31 @@
 //! Combines the results of both ends of a test.
 
-use super::math::{mean, percent, rate, sum};
+use super::math::{mean, rate, sum, sum_known};
 use super::spoiled::warnings;
 use super::{
-    Hosts, LinkSummary, Reason, SideSummary, Steady, StreamResult, TEST_SCHEMA, TestEnd, TestFacts,
-    TestHalf, TestResult, TestSample, TestSummary,
+    Hosts, LinkSummary, Reason, SideReport, SideStreamReport, SideSummary, Steady, StreamResult,
+    TEST_SCHEMA, TestEnd, TestFacts, TestHalf, TestResult, TestSample, TestSummary,
 };
 use crate::plan::{Direction, Protocol, TestLink, TestPlan};
-use crate::result::{SideResult, SideStream, UdpResult, Warning};
+use crate::result::{SideResult, UdpResult, Warning};
 use crate::units::Bytes;
 
 impl SideSummary {
-    fn fold(side: &SideResult) -> Self {
-        let sum = |of: fn(&SideStream) -> u64| sum(side.streams.iter().map(of));
+    fn fold(side: &SideReport) -> Self {
+        let streams = &side.streams;
+        let all = |of: fn(&SideStreamReport) -> Option<f64>| -> Option<Vec<f64>> {
+            streams.iter().map(of).collect()
+        };
+        let rtt_min = |all: Vec<f64>| all.into_iter().reduce(f64::min).unwrap_or(0.0);
         SideSummary {
-            bytes: Bytes::new(sum(|s| s.bytes.get())),
-            total_bytes: Bytes::new(sum(|s| s.total_bytes.get())),
+            bytes: Bytes::new(sum(streams.iter().map(|s| s.bytes.get()))),
+            total_bytes: sum_known(streams.iter().map(|s| Some(s.total_bytes?.get())))
+                .map(Bytes::new),
             seconds: side.seconds,
-            cpu_percent: percent(side.cpu_seconds, side.seconds),
-            retransmits: sum(|s| s.retransmits),
-            rtt_ms: mean(side.streams.iter().map(|s| s.rtt_ms)).unwrap_or(0.0),
-            rtt_min_ms: side.streams.iter().map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0),
+            cpu_percent: side.cpu_percent,
+            retransmits: sum_known(streams.iter().map(|s| s.retransmits)),
+            rtt_ms: all(|s| s.rtt_ms).map(|all| mean(all.into_iter()).unwrap_or(0.0)),
+            rtt_min_ms: all(|s| s.rtt_min_ms).map(rtt_min),
         }
     }
 }
@@ -32,7 +37,7 @@ impl TestHalf {
         end: &TestEnd,
         hosts: Hosts<'_>,
         intervals: Vec<TestSample>,
-        [sender, receiver]: [&SideResult; 2],
+        [sender, receiver]: [&SideReport; 2],
     ) -> (Self, Vec<Warning>) {
         let streams: Vec<_> = sender
             .streams
@@ -47,13 +52,13 @@ impl TestHalf {
                 retransmits: from.retransmits,
                 rtt_ms: from.rtt_ms,
                 rtt_min_ms: from.rtt_min_ms,
-                sender_cpu_percent: percent(from.cpu_seconds, from.seconds),
-                receiver_cpu_percent: percent(to.cpu_seconds, to.seconds),
+                sender_cpu_percent: from.cpu_percent,
+                receiver_cpu_percent: to.cpu_percent,
                 congestion: from.congestion.clone(),
                 mss: from.mss,
                 send_buffer_bytes: from.buffer_bytes,
                 receive_buffer_bytes: to.buffer_bytes,
-                udp: to.udp.map(|to| UdpResult::join(from.udp.as_ref(), &to)),
+                udp: to.udp.map(|to| UdpResult::join_reports(from.udp.as_ref(), &to)),
                 link: plan.link_of(number as u32).map(|(link, _)| link as u32),
                 sender_address: from.address.clone(),
                 receiver_address: to.address.clone(),
@@ -64,17 +69,20 @@ impl TestHalf {
             })
             .collect();
         let agree = || {
-            let ours = sender.streams.iter().map(|s| s.total_bytes);
-            ours.eq(receiver.streams.iter().map(|s| s.total_bytes))
+            let totals = |end: &SideReport| -> Option<Vec<Bytes>> {
+                end.streams.iter().map(|s| s.total_bytes).collect()
+            };
+            Some(totals(sender)? == totals(receiver)?)
         };
         let totals_agree = match end {
             // Datagrams may be lost; their counters record the losses.
             _ if plan.protocol == Protocol::Udp => None,
             TestEnd::Cut { .. } => None,
-            TestEnd::Completed | TestEnd::Interrupted => Some(agree()),
+            TestEnd::Completed | TestEnd::Interrupted => agree(),
         };
         let steady = receiver.curve.as_ref().and_then(|curve| {
-            let rtt_ms = sender.streams.iter().map(|s| s.rtt_ms).reduce(f64::max).unwrap_or(0.0);
+            let rtts = sender.streams.iter().filter_map(|s| s.rtt_ms);
+            let rtt_ms = rtts.reduce(f64::max).unwrap_or(0.0);
             Steady::find(curve, rtt_ms / 1e3, plan.omit.as_secs_f64())
         });
         let limits = [sender.limits.as_ref(), receiver.limits.as_ref()];
@@ -117,7 +125,7 @@ fn links(plan: &TestPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSum
             streams: of.len() as u32,
             bytes,
             throughput_bps: rate(bytes, seconds),
-            retransmits: sum(of.iter().map(|s| s.retransmits)),
+            retransmits: sum_known(of.iter().map(|s| s.retransmits)),
         }
     };
     plan.links.iter().enumerate().map(link).collect()
@@ -134,9 +142,21 @@ impl TestResult {
         sender: &SideResult,
         receiver: &SideResult,
     ) -> Self {
+        Self::fold_reports(target, plan, end, intervals, [sender.into(), receiver.into()])
+    }
+
+    /// Combines the reports of sender and receiver as [`fold`](Self::fold), if one of them is
+    /// another program.
+    pub fn fold_reports(
+        target: String,
+        plan: TestPlan,
+        end: TestEnd,
+        intervals: Vec<TestSample>,
+        ends: [SideReport; 2],
+    ) -> Self {
         let server = plan.direction == Direction::Reverse;
         let hosts = hosts(&target, server);
-        let ends = [sender, receiver];
+        let ends = [&ends[0], &ends[1]];
         let (half, warnings) = TestHalf::fold(&plan, &end, hosts, intervals, ends);
         TestResult {
             schema: TEST_SCHEMA.to_owned(),
@@ -158,12 +178,22 @@ impl TestResult {
     /// Adds the direction from server to client.
     #[must_use]
     pub fn with_reverse(
-        mut self,
+        self,
         intervals: Vec<TestSample>,
         sender: &SideResult,
         receiver: &SideResult,
     ) -> Self {
-        let (hosts, ends) = (hosts(&self.target, true), [sender, receiver]);
+        self.with_reverse_reports(intervals, [sender.into(), receiver.into()])
+    }
+
+    /// Adds the direction from server to client, as the reports of its sender and receiver.
+    #[must_use]
+    pub fn with_reverse_reports(
+        mut self,
+        intervals: Vec<TestSample>,
+        ends: [SideReport; 2],
+    ) -> Self {
+        let (hosts, ends) = (hosts(&self.target, true), [&ends[0], &ends[1]]);
         let (half, warnings) = TestHalf::fold(&self.plan, &self.end, hosts, intervals, ends);
         self.reverse = Some(Box::new(half));
         for warning in warnings {
@@ -187,7 +217,7 @@ impl TestResult {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::result::WarningKind;
+    use crate::result::{SideStream, WarningKind};
     use crate::units::Rate;
 
     pub(in super::super) fn side(totals: &[u64]) -> SideResult {
@@ -218,8 +248,8 @@ pub(super) mod tests {
         let result = fold(plan, TestEnd::Completed, &[1000, 2000], &[1000, 2000]);
         assert_eq!(result.summary.throughput_bps, Rate::from_bps(12_000));
         assert_eq!(result.summary.totals_agree, Some(true));
-        assert_eq!(result.summary.sender.retransmits, 6);
-        assert_eq!(result.summary.receiver.cpu_percent, 100.0);
+        assert_eq!(result.summary.sender.retransmits, Some(6));
+        assert_eq!(result.summary.receiver.cpu_percent, Some(100.0));
         assert_eq!(result.warnings, []);
         let text = serde_json::to_string(&result).unwrap();
         assert!(text.starts_with(r#"{"schema":"longhaul.test/1","#), "{text}");

@@ -21,7 +21,11 @@ impl TestFacts {
         steady: Option<&Steady>,
         limits: [Option<&HostLimits>; 2],
     ) -> Option<Self> {
-        let counted = |sample: &&TestSample| !sample.omitted && sample.sender_host.is_some();
+        // The last interval of the receiver may have no counterpart. If one end is another program,
+        // no interval has one.
+        let paired = |s: &TestSample| s.sender_host.is_some() && s.receiver_host.is_some();
+        let any_paired = intervals.iter().any(paired);
+        let counted = |sample: &&TestSample| !sample.omitted && (paired(sample) || !any_paired);
         let from = steady.map_or(0.0, |steady| steady.ramp_up_seconds);
         let mut part: Vec<_> =
             intervals.iter().filter(counted).filter(|s| s.start_seconds >= from).collect();
@@ -50,7 +54,8 @@ impl TestFacts {
         };
         let (segments, retransmits) = (whole(|t| t.segments), whole(|t| t.retransmits));
         let rtt_ms = over_time(tcp().map(|(t, seconds)| (t.rtt_mean_ms, seconds)));
-        let rtt_min_ms = streams.iter().map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
+        let rtt_min_ms =
+            streams.iter().filter_map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
         let [sender_limits, receiver_limits] = limits;
         let interfaces = limits.iter().filter_map(|limits| limits.as_ref()?.interface_bps).min();
         let reference_bps =
@@ -62,7 +67,8 @@ impl TestFacts {
             throughput_bps,
             steady_bps: steady.map(|steady| steady.throughput_bps),
             shares: Shares::of(tcp()).unwrap_or_default(),
-            udp: UdpResult::sum(part.iter().filter_map(|sample| sample.udp)),
+            udp: UdpResult::sum(part.iter().filter_map(|sample| sample.udp))
+                .or_else(|| UdpResult::sum(streams.iter().filter_map(|stream| stream.udp))),
             streams: streams.len() as u32,
             congestion: streams.first().map(|s| s.congestion.clone()).unwrap_or_default(),
             requested_bps: plan.rate_bps,

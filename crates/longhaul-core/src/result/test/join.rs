@@ -2,7 +2,7 @@
 
 use super::math::{mean, percent, rate, sum};
 use super::{Shares, StreamSample, TestSample};
-use crate::result::{SideSample, UdpResult};
+use crate::result::{End, SideSample, UdpResult};
 use crate::units::Bytes;
 
 impl TestSample {
@@ -37,6 +37,7 @@ impl TestSample {
             index: receiver.index,
             omitted: receiver.omitted,
             reverse: receiver.reverse,
+            counted_by: None,
             start_seconds: receiver.start_seconds,
             end_seconds: receiver.end_seconds,
             bytes,
@@ -45,12 +46,27 @@ impl TestSample {
             rtt_ms: mean(tcp.iter().map(|t| t.rtt_ms)),
             sender_cpu_percent: sender
                 .map(|s| percent(s.cpu_seconds, s.end_seconds - s.start_seconds)),
-            receiver_cpu_percent: percent(receiver.cpu_seconds, seconds),
+            receiver_cpu_percent: Some(percent(receiver.cpu_seconds, seconds)),
             shares,
             udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
             streams,
             sender_host: sender.and_then(|s| s.host.clone()),
             receiver_host: receiver.host.clone(),
+        }
+    }
+
+    /// Returns the sample of an interval of which only the sender is known. Its bytes are those
+    /// sent.
+    pub fn of_sender(sender: &SideSample) -> Self {
+        // The receiver's fields come from a copy of the sender without a thread and a host.
+        let mut receiver = SideSample { host: None, ..sender.clone() };
+        for stream in &mut receiver.streams {
+            (stream.thread, stream.udp) = (None, None);
+        }
+        TestSample {
+            counted_by: Some(End::Sender),
+            receiver_cpu_percent: None,
+            ..TestSample::join(&receiver, Some(sender))
         }
     }
 

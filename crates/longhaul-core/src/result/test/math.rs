@@ -15,6 +15,11 @@ pub(super) fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
+/// Sums numbers that are all known.
+pub(super) fn sum_known(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.try_fold(0, |sum: u64, value| Some(sum.saturating_add(value?)))
+}
+
 pub(super) fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = values.len();
     (count > 0).then(|| values.sum::<f64>() / count as f64)

@@ -11,6 +11,7 @@ mod gather;
 mod join;
 mod math;
 mod reason;
+mod report;
 mod shares;
 mod spoiled;
 mod steady;
@@ -22,5 +23,6 @@ pub use document::{
 };
 pub use facts::{EndFacts, TestFacts};
 pub use reason::{Hosts, Limit, Reason};
+pub use report::{SideReport, SideStreamReport};
 pub use shares::{Holder, Shares};
 pub use steady::{Curve, Steady};

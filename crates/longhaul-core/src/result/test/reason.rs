@@ -257,8 +257,8 @@ fn datagrams_lost(facts: &TestFacts) -> Option<Attribution> {
     let udp = facts.udp?;
     let percent = |count: u64| super::math::percent(count as f64, udp.sent as f64);
     let places = [
-        (Limit::HostDrops, Some(End::Sender), percent(udp.sender_dropped)),
-        (Limit::HostDrops, Some(End::Receiver), percent(udp.receiver_dropped)),
+        (Limit::HostDrops, Some(End::Sender), percent(udp.sender_dropped.unwrap_or(0))),
+        (Limit::HostDrops, Some(End::Receiver), percent(udp.receiver_dropped.unwrap_or(0))),
         (Limit::Loss, None, percent(udp.lost)),
     ];
     let (limit, end, share) = places.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
@@ -510,9 +510,10 @@ mod tests {
     #[test]
     fn datagrams_are_counted_where_they_were_lost() {
         let with = |udp| TestFacts { udp: Some(udp), shares: Shares::default(), ..facts() };
-        let udp = UdpResult { sent: 1000, lost: 50, receiver_dropped: 20, ..UdpResult::default() };
+        let udp =
+            UdpResult { sent: 1000, lost: 50, receiver_dropped: Some(20), ..UdpResult::default() };
         check(with(udp), Limit::Loss, "the path, which lost 5.0 % of the datagrams", "-b");
-        let udp = UdpResult { receiver_dropped: 90, ..udp };
+        let udp = UdpResult { receiver_dropped: Some(90), ..udp };
         check(with(udp), Limit::HostDrops, "the receiver's host, which dropped 9.0 %", "on far");
         let udp = UdpResult { sent: 100_000, ..udp };
         check(with(udp), Limit::Nothing, "nothing stands out", "");

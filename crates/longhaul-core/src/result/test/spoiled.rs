@@ -20,8 +20,8 @@ pub(super) fn warnings(
 ) -> Vec<WarningKind> {
     let mut found = Vec::new();
     if let Some(requested_bytes) = plan.window_bytes {
-        let mut clipped = |end, of: fn(&StreamResult) -> Bytes| {
-            let granted = streams.iter().map(of).min();
+        let mut clipped = |end, of: fn(&StreamResult) -> Option<Bytes>| {
+            let granted = streams.iter().filter_map(of).min();
             // The kernel rounds sizes, so a small difference does not mean that it clipped the
             // buffer.
             if let Some(granted_bytes) = granted.filter(|g| g.get() + 4096 < requested_bytes.get())
@@ -32,19 +32,17 @@ pub(super) fn warnings(
         clipped(End::Sender, |s| s.send_buffer_bytes);
         clipped(End::Receiver, |s| s.receive_buffer_bytes);
     }
-    let mut busy = |end, of: fn(&StreamResult) -> f64| {
-        let most = streams.iter().map(of).fold(0.0, f64::max);
+    let mut busy = |end, of: fn(&StreamResult) -> Option<f64>| {
+        let most = streams.iter().filter_map(of).fold(0.0, f64::max);
         if most >= CPU_BOUND_PERCENT {
             found.push(WarningKind::CpuBound { end, cpu_percent: most });
         }
     };
     busy(End::Sender, |s| s.sender_cpu_percent);
     busy(End::Receiver, |s| s.receiver_cpu_percent);
-    if summary.totals_agree == Some(false) {
-        found.push(WarningKind::TotalsDisagree {
-            sent_bytes: summary.sender.total_bytes,
-            received_bytes: summary.receiver.total_bytes,
-        });
+    let totals = summary.sender.total_bytes.zip(summary.receiver.total_bytes);
+    if let (Some(false), Some((sent_bytes, received_bytes))) = (summary.totals_agree, totals) {
+        found.push(WarningKind::TotalsDisagree { sent_bytes, received_bytes });
     }
     let throughput_bps = summary.throughput_bps;
     if let Some(requested_bps) = plan.rate_bps
@@ -60,7 +58,7 @@ pub(super) fn warnings(
         for (end, datagrams) in
             [(End::Sender, udp.sender_dropped), (End::Receiver, udp.receiver_dropped)]
         {
-            if datagrams > 0 {
+            if let Some(datagrams @ 1..) = datagrams {
                 found.push(WarningKind::HostDropped { end, datagrams });
             }
         }

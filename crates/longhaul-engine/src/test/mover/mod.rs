@@ -11,4 +11,4 @@ pub(super) use carrier::Carrier;
 pub(super) use pacer::Pacer;
 pub(super) use slot::Slot;
 pub(super) use supply::{Supply, payload};
-pub(super) use tcp::{Reading, Sending, receive, send};
+pub(super) use tcp::{Reading, Sending, Watch, receive, send};

@@ -23,23 +23,32 @@ pub(in crate::test) struct Sending<'a> {
     pub(in crate::test) pacer: Option<Pacer>,
     /// Ends the stream early.
     pub(in crate::test) stop: &'a AtomicBool,
+    /// True to leave the connection open at the end.
+    pub(in crate::test) open: bool,
     /// The thread to wake at the end.
     pub(in crate::test) sampler: &'a Thread,
 }
 
+/// The longest time in which a thread of an open connection does not see the stop flag.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
 /// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate. Then it
-/// closes its half of `stream`.
+/// closes its half of `stream`, unless the connection is to stay open.
 ///
-/// After `stop` another thread must shut down the writing half, which ends a blocked write. The
-/// bytes that the kernel accepted before count and are sent.
+/// After `stop` another thread must shut down the writing half, which ends a blocked write; a
+/// timeout does so on a connection that stays open. The bytes that the kernel accepted before count
+/// and are sent.
 pub(in crate::test) fn send(
     slot: &Slot,
     stream: &TcpStream,
     supply: &Supply,
     sending: Sending<'_>,
 ) {
-    let Sending { share, mut pacer, stop, sampler } = sending;
+    let Sending { share, mut pacer, stop, open, sampler } = sending;
     slot.run(sampler, || {
+        if open {
+            stream.set_write_timeout(Some(STOP_LOOK))?;
+        }
         let mut feed = supply.feed()?;
         let mut sent = 0u64;
         while !stop.load(Ordering::Relaxed) {
@@ -58,11 +67,13 @@ pub(in crate::test) fn send(
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::BrokenPipe && stop.load(Ordering::Acquire) => {
-                    break;
-                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock && open => {}
+                Err(e) if is_closed(&e) && stop.load(Ordering::Acquire) => break,
                 Err(e) => return Err(e),
             }
+        }
+        if open {
+            return Ok(Instant::now());
         }
         match stream.shutdown(Shutdown::Write) {
             // A peer that has closed reports so on the control channel.
@@ -70,6 +81,29 @@ pub(in crate::test) fn send(
             _ => Ok(Instant::now()),
         }
     });
+}
+
+/// Returns whether `error` means that an end has closed the connection.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+/// The threads and flags around a receiving thread.
+#[derive(Clone, Copy)]
+pub(in crate::test) struct Watch<'a> {
+    /// Set at the first bytes.
+    pub(in crate::test) first: &'a OnceLock<Instant>,
+    /// The thread to wake at the first bytes and at the end.
+    pub(in crate::test) sampler: &'a Thread,
+    /// Ends the stream before the peer closes it; `None` to read until then.
+    pub(in crate::test) stop: Option<&'a AtomicBool>,
+}
+
+impl Watch<'_> {
+    /// Returns whether the stream has to end.
+    pub(in crate::test) fn stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
 }
 
 /// The method of reading.
@@ -84,21 +118,24 @@ pub(in crate::test) struct Reading {
     pub(in crate::test) gather: bool,
 }
 
-/// Reads `stream` until the peer closes its half. Sets `first` at the first bytes.
+/// Reads `stream` until the peer closes its half or the stop flag of `watch` is set.
 pub(in crate::test) fn receive(
     slot: &Slot,
     mut stream: &TcpStream,
     reading: Reading,
-    first: &OnceLock<Instant>,
-    sampler: &Thread,
+    watch: Watch<'_>,
 ) {
+    let Watch { first, sampler, stop } = watch;
     slot.run(sampler, || {
+        if stop.is_some() {
+            stream.set_read_timeout(Some(STOP_LOOK))?;
+        }
         // Aligned to a page, like the sender's buffer.
         let mut buffer = AlignedBuffer::new(reading.buffer_bytes);
         let buffer = &mut buffer[..reading.buffer_bytes];
         let mut received = 0u64;
         let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
-        loop {
+        while !watch.stopped() {
             let took = if reading.skip_copy {
                 let dropped = recv(stream, &mut *buffer, RecvFlags::TRUNC);
                 dropped.map(|(_, count)| count).map_err(io::Error::from)
@@ -122,6 +159,8 @@ pub(in crate::test) fn receive(
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock && stop.is_some() => {}
+                Err(e) if is_closed(&e) && watch.stopped() => break,
                 Err(e) => return Err(e),
             }
         }

@@ -55,6 +55,11 @@ impl Account {
         true
     }
 
+    /// Returns the number after the highest one seen or announced.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Returns how many numbers before `number` were not seen.
     pub(super) fn gap_before(&self, number: u64) -> u64 {
         number.saturating_sub(self.next)

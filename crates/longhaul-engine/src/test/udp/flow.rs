@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{End, UdpCounts};
@@ -14,6 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 
 use crate::lock::lock;
+use crate::test::datagram_format::DatagramFormat;
 
 /// The timeout of a call on the socket, after which the thread checks for shutdown.
 const SHUT_LOOK: Duration = Duration::from_millis(100);
@@ -37,7 +38,10 @@ pub(in crate::test) fn receive_buffer_bytes(flows: usize) -> usize {
 #[derive(Debug)]
 pub(in crate::test) struct UdpFlow {
     pub(super) socket: UdpSocket,
+    /// Identifies the datagrams; 0 with another format.
     pub(super) tag: u64,
+    /// The format of another program; `None` for that of longhaul.
+    pub(super) format: Option<Arc<dyn DatagramFormat>>,
     payload_bytes: u32,
     shut: AtomicBool,
     pub(super) counted: Counted,
@@ -122,6 +126,7 @@ impl UdpFlow {
         Ok(UdpFlow {
             socket,
             tag,
+            format: None,
             payload_bytes,
             shut: AtomicBool::new(false),
             counted: Counted::default(),
@@ -130,6 +135,12 @@ impl UdpFlow {
             reported: AtomicU64::new(0),
             said: Mutex::new(None),
         })
+    }
+
+    /// Uses the datagrams of another program, which has neither end marks nor reports of ours.
+    pub(in crate::test) fn with_format(mut self, format: Arc<dyn DatagramFormat>) -> Self {
+        self.format = Some(format);
+        self
     }
 
     /// Ends the flow's thread soon. The end mark is sent elsewhere.
@@ -151,13 +162,16 @@ impl UdpFlow {
         self.counted.get()
     }
 
-    /// Returns the datagrams that the receiver has reported.
-    pub(in crate::test) fn reported(&self) -> u64 {
-        self.reported.load(Ordering::Relaxed)
+    /// Returns the datagrams that the receiver has reported; `None` in the format of another
+    /// program.
+    pub(in crate::test) fn reported(&self) -> Option<u64> {
+        self.format.is_none().then(|| self.reported.load(Ordering::Relaxed))
     }
 
+    /// Returns whether the receiver has seen the end of the data. Another program does not report
+    /// this.
     pub(in crate::test) fn end_confirmed(&self) -> bool {
-        self.end_seen.load(Ordering::Acquire)
+        self.format.is_some() || self.end_seen.load(Ordering::Acquire)
     }
 
     pub(in crate::test) fn granted(&self) -> io::Result<Granted> {
@@ -178,6 +192,9 @@ impl UdpFlow {
     /// Sends reports at a receiver. At a sender, reads reports and sends end marks after its thread
     /// has ended.
     pub(in crate::test) fn attend(&self, role: End, now: Instant) {
+        if self.format.is_some() {
+            return;
+        }
         let (every, header) = match role {
             End::Receiver => (REPORT_EVERY, Some(self.report())),
             End::Sender => {

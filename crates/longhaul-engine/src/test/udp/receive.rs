@@ -1,9 +1,7 @@
 //! The receiving thread of a UDP flow.
 
 use std::io::ErrorKind;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::DatagramHeader;
@@ -12,7 +10,8 @@ use longhaul_sys::udp;
 
 use super::UdpFlow;
 use super::account::Account;
-use crate::test::mover::Slot;
+use crate::test::datagram_format::ReceivedDatagram;
+use crate::test::mover::{Slot, Watch};
 
 /// The largest merged datagram.
 pub(in crate::test) const BUFFER_BYTES: usize = 1 << 16;
@@ -22,24 +21,28 @@ const LINGER: Duration = Duration::from_millis(100);
 /// The limit of that wait.
 const LONGEST_LINGER: Duration = Duration::from_secs(2);
 
-/// Receives until the sender's end mark, or until the flow is shut. Sets `first` at the first
-/// datagram.
-pub(in crate::test) fn receive(
-    slot: &Slot,
-    flow: &UdpFlow,
-    first: &OnceLock<Instant>,
-    sampler: &Thread,
-) {
+/// Receives until the sender's end mark, until the stop flag of `watch` is set, or until the flow is
+/// shut. With `lingers` it receives for a short time after the stop flag, in which datagrams in
+/// flight arrive.
+pub(in crate::test) fn receive(slot: &Slot, flow: &UdpFlow, watch: Watch<'_>, lingers: bool) {
+    let Watch { first, sampler, .. } = watch;
     slot.run(sampler, || {
         let epoch = Instant::now();
         let mut buffer = AlignedBuffer::new(BUFFER_BYTES);
-        let mut intake = Intake::new(flow.tag);
+        let mut intake = Intake::new(flow);
         let mut last = None;
+        let mut stopped_at = None;
         while !flow.is_shut() {
+            if watch.stopped() {
+                let since = *stopped_at.get_or_insert_with(Instant::now);
+                if !lingers || since.elapsed() > LONGEST_LINGER {
+                    break;
+                }
+            }
             let received = match udp::receive(&flow.socket, &mut buffer) {
                 Ok(received) => received,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    if intake.ended_at.is_some() {
+                    if intake.ended_at.is_some() || stopped_at.is_some() {
                         break;
                     }
                     continue;
@@ -69,7 +72,9 @@ pub(in crate::test) fn receive(
                     flow.end_seen.store(true, Ordering::Release);
                 }
                 flow.counted.set(&intake.account.counts());
-                flow.say(&flow.report());
+                if flow.format.is_none() {
+                    flow.say(&flow.report());
+                }
             }
             flow.counted.set(&intake.account.counts());
             if intake.ended_at.is_some_and(|ended| now - ended > LONGEST_LINGER) {
@@ -80,9 +85,37 @@ pub(in crate::test) fn receive(
     });
 }
 
+/// The header of a datagram in either format.
+enum Header {
+    Data { number: u64, sent_ns: Option<u64> },
+    End { total: u64 },
+    Other,
+}
+
+impl UdpFlow {
+    /// Reads the header of a datagram. `expected` is the number after the highest one seen.
+    fn read_header(&self, datagram: &[u8], expected: u64) -> Header {
+        if let Some(format) = &self.format {
+            return match format.read(datagram, expected) {
+                ReceivedDatagram::Data { number, sent_ns } => {
+                    Header::Data { number: number.unwrap_or(expected), sent_ns }
+                }
+                ReceivedDatagram::End => Header::End { total: expected },
+                ReceivedDatagram::Other => Header::Other,
+            };
+        }
+        match DatagramHeader::decode(datagram) {
+            Some(header) if header.tag != self.tag => Header::Other,
+            Some(header) if header.end => Header::End { total: header.number },
+            Some(header) => Header::Data { number: header.number, sent_ns: Some(header.time_ns) },
+            None => Header::Other,
+        }
+    }
+}
+
 /// Takes what was received apart and accounts for it.
-struct Intake {
-    tag: u64,
+struct Intake<'a> {
+    flow: &'a UdpFlow,
     account: Account,
     /// Payload that counts.
     bytes: u64,
@@ -100,10 +133,10 @@ struct Took {
     end: bool,
 }
 
-impl Intake {
-    fn new(tag: u64) -> Self {
+impl<'a> Intake<'a> {
+    fn new(flow: &'a UdpFlow) -> Self {
         Intake {
-            tag,
+            flow,
             account: Account::new(),
             bytes: 0,
             drops: 0,
@@ -119,25 +152,25 @@ impl Intake {
         let mut sent_ns = None;
         let mut datagrams = 0;
         for datagram in data.chunks(received.segment_bytes.max(1)) {
-            let Some(header) = DatagramHeader::decode(datagram) else { continue };
-            if header.tag != self.tag {
-                continue;
-            }
-            if header.end {
-                self.last_gap = self.account.gap_before(header.number);
-                self.account.end(header.number);
-                end = true;
-                continue;
-            }
-            if datagrams == 0 {
-                sent_ns = Some(header.time_ns);
-                if let Some(drops) = received.drops {
-                    let gap = self.account.gap_before(header.number);
-                    self.blame_this_host(drops, gap);
+            let number = match self.flow.read_header(datagram, self.account.next()) {
+                Header::Data { number, sent_ns: sent } => {
+                    sent_ns = sent_ns.or(sent);
+                    number
                 }
+                Header::End { total } => {
+                    self.last_gap = self.account.gap_before(total);
+                    self.account.end(total);
+                    end = true;
+                    continue;
+                }
+                Header::Other => continue,
+            };
+            if let (0, Some(drops)) = (datagrams, received.drops) {
+                let gap = self.account.gap_before(number);
+                self.blame_this_host(drops, gap);
             }
             datagrams += 1;
-            if self.account.take(header.number) {
+            if self.account.take(number) {
                 self.bytes += datagram.len() as u64;
             }
         }
@@ -159,9 +192,16 @@ impl Intake {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use longhaul_core::result::UdpCounts;
 
     use super::*;
+
+    fn flow(tag: u64) -> UdpFlow {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        UdpFlow::new(socket, tag, 100, None, 1 << 16).unwrap()
+    }
 
     fn piece(numbers: std::ops::Range<u64>, length: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -179,14 +219,16 @@ mod tests {
 
     #[test]
     fn merged_datagrams_are_counted_one_by_one_with_a_short_last() {
-        let mut intake = Intake::new(7);
+        let flow = flow(7);
+        let mut intake = Intake::new(&flow);
         let mut bytes = piece(0..3, 100);
         bytes.extend(piece(3..4, 40));
         let took = intake.take(&bytes, &received(&bytes, 100, None), 0);
         assert_eq!((took.bytes, took.end), (340, false));
         assert_eq!(intake.account.counts().datagrams, 4);
         // Another flow's, and what is too short to be anyone's.
-        let mut strange = Intake::new(8);
+        let other = self::flow(8);
+        let mut strange = Intake::new(&other);
         assert_eq!(strange.take(&bytes, &received(&bytes, 100, None), 0).bytes, 0);
         assert_eq!(strange.take(&bytes[..20], &received(&bytes[..20], 20, None), 0).bytes, 0);
         assert_eq!(strange.account.counts(), UdpCounts::default());
@@ -194,7 +236,8 @@ mod tests {
 
     #[test]
     fn gaps_are_blamed_on_this_host_as_far_as_it_dropped() {
-        let mut intake = Intake::new(7);
+        let flow = flow(7);
+        let mut intake = Intake::new(&flow);
         let mut take = |numbers, drops| {
             let bytes = piece(numbers, 100);
             intake.take(&bytes, &received(&bytes, 100, drops), 0);
@@ -214,7 +257,8 @@ mod tests {
 
     #[test]
     fn the_end_mark_tells_the_last_gap() {
-        let mut intake = Intake::new(7);
+        let flow = flow(7);
+        let mut intake = Intake::new(&flow);
         let bytes = piece(0..4, 100);
         intake.take(&bytes, &received(&bytes, 100, None), 0);
         let mark = DatagramHeader { tag: 7, number: 10, end: true, time_ns: 0 }.encode();

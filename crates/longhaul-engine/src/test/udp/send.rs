@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::result::UdpCounts;
 use longhaul_core::wire::{DATAGRAM_HEADER_BYTES, DatagramHeader};
@@ -11,6 +11,7 @@ use longhaul_sys::udp;
 use rustix::io::Errno;
 
 use super::UdpFlow;
+use crate::test::datagram_format::SentDatagram;
 use crate::test::mover::{Sending, Slot, payload};
 
 /// The most datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS, linux/udp.h, before
@@ -27,7 +28,7 @@ pub(in crate::test) fn send(
     payload_bytes: usize,
     sending: Sending<'_>,
 ) {
-    let Sending { share, mut pacer, stop, sampler } = sending;
+    let Sending { share, mut pacer, stop, sampler, .. } = sending;
     slot.run(sampler, || {
         let epoch = Instant::now();
         let mut batch = Batch::new(flow, payload_bytes);
@@ -41,8 +42,8 @@ pub(in crate::test) fn send(
             if left == 0 || allowed == 0 {
                 break Ok(());
             }
-            let time_ns = epoch.elapsed().as_nanos() as u64;
-            let filled = batch.fill(counts.expected, time_ns, allowed, left);
+            let from = Stand { number: counts.expected, bytes: sent, time: epoch.elapsed() };
+            let filled = batch.fill(from, allowed, left);
             match batch.send(filled.bytes) {
                 Ok(()) => counts.datagrams += filled.datagrams,
                 // The interface's queue was full.
@@ -69,6 +70,26 @@ pub(in crate::test) fn send(
     });
 }
 
+impl UdpFlow {
+    /// Returns the length of the shortest datagram with a header.
+    fn header_bytes(&self) -> usize {
+        self.format.as_ref().map_or(DATAGRAM_HEADER_BYTES, |format| format.header_bytes())
+    }
+
+    /// Writes the header of a datagram; `stand` includes its bytes.
+    fn write_header(&self, datagram: &mut [u8], stand: Stand) {
+        let Stand { number, bytes, time } = stand;
+        match &self.format {
+            Some(format) => format.write(datagram, &SentDatagram { number, time, bytes }),
+            None => {
+                let (tag, time_ns) = (self.tag, time.as_nanos() as u64);
+                let header = DatagramHeader { tag, number, end: false, time_ns };
+                datagram[..DATAGRAM_HEADER_BYTES].copy_from_slice(&header.encode());
+            }
+        }
+    }
+}
+
 /// The datagrams of one send in one buffer.
 struct Batch<'a> {
     flow: &'a UdpFlow,
@@ -85,6 +106,17 @@ struct Filled {
     bytes: usize,
 }
 
+/// The state of a flow before a send.
+#[derive(Clone, Copy)]
+struct Stand {
+    /// The number of the next datagram.
+    number: u64,
+    /// The bytes sent.
+    bytes: u64,
+    /// The time since the start.
+    time: Duration,
+}
+
 impl<'a> Batch<'a> {
     fn new(flow: &'a UdpFlow, payload_bytes: usize) -> Self {
         let datagrams = (MOST_BYTES / payload_bytes).clamp(1, MOST_SEGMENTS);
@@ -95,25 +127,20 @@ impl<'a> Batch<'a> {
         Batch { flow, buffer: payload(length), length, payload_bytes, segmented }
     }
 
-    /// Writes the headers of as many datagrams as fit `allowed` bytes, but at least one, from
-    /// number `first`. The last is shortened to the bytes `left` of a share.
-    fn fill(&mut self, first: u64, time_ns: u64, allowed: u64, left: u64) -> Filled {
+    /// Writes the headers of as many datagrams as fit `allowed` bytes, but at least one. The last
+    /// is shortened to the bytes `left` of a share.
+    fn fill(&mut self, mut from: Stand, allowed: u64, left: u64) -> Filled {
+        let first = from.number;
         let allowed = allowed.min(self.length as u64) as usize;
         let whole = (allowed / self.payload_bytes).max(1) * self.payload_bytes;
-        let left = usize::try_from(left).unwrap_or(usize::MAX).max(DATAGRAM_HEADER_BYTES);
+        let left = usize::try_from(left).unwrap_or(usize::MAX).max(self.flow.header_bytes());
         let bytes = whole.min(left);
-        let mut datagrams = 0;
         for datagram in self.buffer[..bytes].chunks_mut(self.payload_bytes) {
-            let header = DatagramHeader {
-                tag: self.flow.tag,
-                number: first + datagrams,
-                end: false,
-                time_ns,
-            };
-            datagram[..DATAGRAM_HEADER_BYTES].copy_from_slice(&header.encode());
-            datagrams += 1;
+            from.bytes += datagram.len() as u64;
+            self.flow.write_header(datagram, from);
+            from.number += 1;
         }
-        Filled { datagrams, bytes }
+        Filled { datagrams: from.number - first, bytes }
     }
 
     fn send(&self, bytes: usize) -> io::Result<()> {

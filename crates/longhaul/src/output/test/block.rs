@@ -7,7 +7,7 @@ use longhaul_core::result::{
     LatencyQuantiles, LinkSummary, SideSummary, TestEnd, TestResult, TestSummary, UdpResult,
 };
 
-use super::words::{count, millis, wrap};
+use super::words::{count, known, millis, wrap};
 use super::{COLUMNS, TestText};
 use crate::output::with_escaped_text;
 
@@ -55,7 +55,8 @@ impl TestText {
         summary.links.iter().for_each(|link| text.push_str(&link_line(link)));
         match summary.totals_agree {
             Some(true) => {
-                let total = summary.receiver.total_bytes.get();
+                let total = summary.receiver.total_bytes.unwrap_or(summary.receiver.bytes);
+                let total = total.get();
                 let _ = writeln!(text, "sender and receiver count the same {total} bytes");
             }
             Some(false) => text.push_str("sender and receiver count different numbers of bytes\n"),
@@ -65,11 +66,15 @@ impl TestText {
 
     fn side(&self, name: &str, at: &str, side: &SideSummary) -> String {
         let mut line = format!(
-            "{name:<8} {at:<5}  {} in {:.2} s, CPU {:.0} %",
-            side.bytes, side.seconds, side.cpu_percent
+            "{name:<8} {at:<5}  {} in {:.2} s{}",
+            side.bytes,
+            side.seconds,
+            known(side.cpu_percent, |cpu| format!(", CPU {cpu:.0} %"))
         );
-        if self.protocol != Protocol::Udp {
-            let _ = write!(line, ", RTT {} (min {})", millis(side.rtt_ms), millis(side.rtt_min_ms));
+        if let (Some(mean), Some(least)) = (side.rtt_ms, side.rtt_min_ms)
+            && self.protocol != Protocol::Udp
+        {
+            let _ = write!(line, ", RTT {} (min {})", millis(mean), millis(least));
         }
         line
     }
@@ -98,25 +103,31 @@ impl TestText {
         } else {
             (&summary.sender, &summary.receiver, "to")
         };
-        let network = match self.protocol {
-            Protocol::Udp => summary
-                .udp
-                .map_or_else(String::new, |udp| format!("{:.2} % lost", udp.lost_percent)),
-            Protocol::Tcp | Protocol::Mptcp => format!(
-                "RTT {}, {}",
-                millis(summary.sender.rtt_ms),
-                count(summary.sender.retransmits, "retransmit")
-            ),
+        let sender = &summary.sender;
+        let notes = match self.protocol {
+            Protocol::Udp => {
+                vec![known(summary.udp, |udp| format!("{:.2} % lost", udp.lost_percent))]
+            }
+            Protocol::Tcp | Protocol::Mptcp => vec![
+                known(sender.rtt_ms, |rtt| format!("RTT {}", millis(rtt))),
+                known(sender.retransmits, |number| count(number, "retransmit")),
+            ],
         };
+        let cpus = [
+            known(here.cpu_percent, |cpu| format!("CPU {cpu:.0} % here")),
+            known(there.cpu_percent, |cpu| match here.cpu_percent {
+                Some(_) => format!("{cpu:.0} % there"),
+                None => format!("CPU {cpu:.0} % there"),
+            }),
+        ];
+        let notes: Vec<_> = notes.into_iter().chain(cpus).filter(|note| !note.is_empty()).collect();
         let answer = format!(
-            "{} goodput {preposition} {} over {} in {:.1} s ({network}, CPU {:.0} % here, {:.0} % \
-             there)",
+            "{} goodput {preposition} {} over {} in {:.1} s ({})",
             summary.throughput_bps,
             self.target,
             count(result.plan.streams.into(), "stream"),
             summary.receiver.seconds,
-            here.cpu_percent,
-            there.cpu_percent,
+            notes.join(", "),
         );
         let _ = writeln!(text, "{}", wrap(&answer, COLUMNS));
         if let Some(reason) = &summary.reason {
@@ -130,12 +141,12 @@ impl TestText {
 
 fn datagrams(udp: &UdpResult) -> String {
     let mut line = format!(
-        "datagrams       {} sent, {} received, {} lost ({:.3} %), jitter {}\n",
+        "datagrams       {} sent, {} received, {} lost ({:.3} %){}\n",
         udp.sent,
         udp.received,
         udp.lost,
         udp.lost_percent,
-        millis(udp.jitter_ms)
+        known(udp.jitter_ms, |jitter| format!(", jitter {}", millis(jitter)))
     );
     let others = [
         (udp.late, "late"),
@@ -146,8 +157,7 @@ fn datagrams(udp: &UdpResult) -> String {
     ];
     let others: Vec<_> = others
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .filter_map(|(count, what)| Some(format!("{} {what}", count.filter(|count| *count > 0)?)))
         .collect();
     if !others.is_empty() {
         let _ = writeln!(line, "                {}", others.join(", "));
@@ -158,13 +168,13 @@ fn datagrams(udp: &UdpResult) -> String {
 fn link_line(link: &LinkSummary) -> String {
     let end = |address: &Option<String>| address.clone().unwrap_or_else(|| "any".to_owned());
     format!(
-        "link {:<10} {} over {} ({} - {}), {}\n",
+        "link {:<10} {} over {} ({} - {}){}\n",
         link.link,
         link.throughput_bps,
         count(link.streams.into(), "stream"),
         end(&link.client),
         end(&link.server),
-        count(link.retransmits, "retransmit"),
+        known(link.retransmits, |number| format!(", {}", count(number, "retransmit"))),
     )
 }
 
@@ -253,9 +263,9 @@ mod tests {
             received: 900,
             lost: 90,
             lost_percent: 9.0,
-            late: 3,
-            receiver_dropped: 7,
-            jitter_ms: 0.5,
+            late: Some(3),
+            receiver_dropped: Some(7),
+            jitter_ms: Some(0.5),
             ..UdpResult::default()
         };
         assert_eq!(

@@ -83,14 +83,14 @@ impl TestText {
             Direction::Forward | Direction::Reverse => span,
         };
         let sender = or_dash(sample.sender_cpu_percent, |cpu| format!("{cpu:.0} %"));
-        let receiver = format!("{:.0} %", sample.receiver_cpu_percent);
+        let receiver = or_dash(sample.receiver_cpu_percent, |cpu| format!("{cpu:.0} %"));
         let server_sends = sample.reverse || self.direction == Direction::Reverse;
         let (here, there) = if server_sends { (receiver, sender) } else { (sender, receiver) };
         let goodput = sample.throughput_bps.to_string();
         let mut line = match self.protocol {
             Protocol::Udp => format!(
                 "{span:>13} {goodput:>11} {:>9} {:>10} {:>8} {:>7} {here:>6} {there:>6}",
-                or_dash(sample.udp, |udp| millis(udp.jitter_ms)),
+                or_dash(sample.udp.and_then(|udp| udp.jitter_ms), millis),
                 or_dash(sample.udp, |udp| udp.received.to_string()),
                 or_dash(sample.udp, |udp| udp.lost.to_string()),
                 or_dash(sample.udp, |udp| format!("{:.2}", udp.lost_percent)),
@@ -173,7 +173,7 @@ mod tests {
             received: 1_234_567,
             lost: 12,
             lost_percent: 0.013,
-            jitter_ms: 0.021,
+            jitter_ms: Some(0.021),
             ..UdpResult::default()
         };
         let line =

@@ -29,6 +29,11 @@ pub(super) fn or_dash<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> St
     value.map_or_else(|| "-".to_owned(), text)
 }
 
+/// Returns the text of a value, or nothing without one.
+pub(super) fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(String::new, text)
+}
+
 /// Wraps `text` between words to lines of at most `columns` characters, unless a word is longer.
 /// A number stays on the line of its unit.
 pub(in crate::output) fn wrap(text: &str, columns: usize) -> String {

@@ -45,7 +45,8 @@ impl Kind {
             Event::Ended(report) if report.client.authorised => Kind::Authorised,
             Event::Ended(report) if !report.began => Kind::Refused,
             Event::Began(start) if start.client.authorised => Kind::Authorised,
-            Event::Began(_) | Event::Ended(_) => Kind::Anonymous,
+            Event::Guest(report) if !report.began => Kind::Refused,
+            Event::Began(_) | Event::Ended(_) | Event::Guest(_) => Kind::Anonymous,
             Event::KeysRead { .. } | Event::KeysKept { .. } => Kind::Authorised,
         }
     }

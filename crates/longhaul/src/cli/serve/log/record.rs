@@ -10,7 +10,7 @@ use longhaul_core::result::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 use longhaul_core::text::{escape, escape_name};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
-use longhaul_engine::serve::{Client, DropReason, Event, SessionReport, SessionStart};
+use longhaul_engine::serve::{Client, DropReason, Event, GuestReport, SessionReport, SessionStart};
 use longhaul_engine::session::{Operation, Work};
 use longhaul_engine::{EngineError, Result};
 
@@ -34,6 +34,7 @@ pub(super) fn of(event: Event) -> AuditRecord {
         },
         Event::Began(start) => began(start),
         Event::Ended(report) => ended(*report),
+        Event::Guest(report) => guest(*report),
         Event::KeysRead { keys, ended, out_of_reach } => AuditRecord {
             count: Some(keys as u64),
             error: keys_error(ended, &out_of_reach),
@@ -119,6 +120,25 @@ fn ended(report: SessionReport) -> AuditRecord {
         ..by(&client, record(event))
     };
     if began { with_work(common, &work) } else { common }
+}
+
+/// Returns the record of another program's client.
+fn guest(report: GuestReport) -> AuditRecord {
+    let event = if report.began { AuditEvent::Transfer } else { AuditEvent::Refused };
+    let version = report.version.as_deref().unwrap_or("");
+    let reasons: Vec<&str> = report.reasons.iter().map(|r| r.sentence.as_str()).collect();
+    let common = AuditRecord {
+        address: Some(report.address.to_string()),
+        authorised: Some(false),
+        service: Some(service(Service::Test).to_owned()),
+        program: Some(text(format!("{} {version}", report.program).trim_end())),
+        session_seconds: Some(seconds(report.duration)),
+        reason: (!reasons.is_empty()).then(|| text(&reasons.join("; "))),
+        result: Some(result(&report.outcome, &report.work).to_owned()),
+        error: error(&report.outcome, &report.work),
+        ..record(event)
+    };
+    if report.began { with_work(common, &report.work) } else { common }
 }
 
 fn with_work(record: AuditRecord, work: &Work) -> AuditRecord {
@@ -256,6 +276,7 @@ mod tests {
             Event::KeysRead { .. } => 4,
             Event::KeysKept { .. } => 5,
             Event::KeyDenied { .. } => 6,
+            Event::Guest(_) => 7,
         };
         let work = Work {
             operation: Some(Operation::Put),
@@ -280,9 +301,20 @@ mod tests {
                 lapse: longhaul_engine::session::Lapse::Expired,
             },
         ];
+        let guest = GuestReport {
+            program: "iperf3",
+            version: Some(HOSTILE.to_owned()),
+            address: "192.0.2.7:4".parse().unwrap(),
+            began: true,
+            duration: Duration::from_secs(2),
+            work: Work { operation: Some(Operation::Test), ..Work::default() },
+            reasons: vec![],
+            outcome: Err(failed()),
+        };
+        let events: Vec<_> = events.into_iter().chain([Event::Guest(Box::new(guest))]).collect();
         let mut kinds: Vec<_> = events.iter().map(kind).collect();
         kinds.dedup();
-        assert_eq!(kinds, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(kinds, [0, 1, 2, 3, 4, 5, 6, 7]);
         events
     }
 

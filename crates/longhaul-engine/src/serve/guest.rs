@@ -1,0 +1,153 @@
+//! The clients of other programs: listeners with protocols of their own that share the places,
+//! limits, log and stop flag of a server.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::Reason;
+
+use super::admission::Pass;
+use super::connection::Server;
+use super::event::Event;
+use super::limiter::{Fresh, Place};
+use super::penalties::Failure;
+use crate::error::Result;
+use crate::quota::Taken;
+use crate::session::Work;
+use crate::share::Portion;
+
+/// A listener for the clients of another program.
+pub trait Guest: Send + Sync {
+    /// Returns the name of the program, as in the log.
+    fn program(&self) -> &'static str;
+
+    /// Serves clients on the calling thread, and on others that it starts, until
+    /// [`Gate::stopped`]. All threads have ended when it returns.
+    fn run(&self, gate: &Gate);
+}
+
+/// Admits the clients of other programs to a server. Clones admit to the same server.
+#[derive(Clone)]
+pub struct Gate {
+    server: Arc<Server>,
+    ending: Arc<AtomicBool>,
+}
+
+/// A connection whose client is not yet known; it counts until dropped.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The connection.
+    pub socket: Arc<TcpStream>,
+    /// The client's address.
+    pub address: SocketAddr,
+    /// The time by which the client has to be known.
+    pub deadline: Instant,
+    source: IpAddr,
+    place: Place,
+}
+
+/// The permission to run a test, and its descriptors; both are returned when dropped.
+#[derive(Debug)]
+pub struct Visit {
+    _pass: Pass,
+    _descriptor: Taken,
+    _streams: Portion,
+}
+
+/// The end of a test of another program's client, for the log.
+#[derive(Debug)]
+pub struct GuestReport {
+    /// The name of the client's program.
+    pub program: &'static str,
+    /// The version that the client stated.
+    pub version: Option<String>,
+    /// The client's address.
+    pub address: SocketAddr,
+    /// True if the test began; otherwise it was refused or lost before.
+    pub began: bool,
+    /// The time from the connection to the end.
+    pub duration: Duration,
+    /// The work that was done.
+    pub work: Work,
+    /// The reason for the rate, as far as this end knows it; per direction.
+    pub reasons: Vec<Reason>,
+    /// The outcome.
+    pub outcome: Result<()>,
+}
+
+/// The reason why a client gets no place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoPlace {
+    /// All places are taken, and the client cannot wait longer.
+    Busy,
+    /// A limit on the address or on the queue; a sentence without a full stop.
+    Limit(String),
+    /// The server has too few file descriptors.
+    Descriptors,
+    /// The server ends.
+    Stopping,
+}
+
+impl Gate {
+    pub(super) fn new(server: Arc<Server>, ending: Arc<AtomicBool>) -> Self {
+        Gate { server, ending }
+    }
+
+    /// Returns whether the server ends.
+    pub fn stopped(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
+    /// Counts a fresh connection among those of unknown clients; `None` if it is refused, which
+    /// closes it.
+    pub fn admit(&self, socket: TcpStream) -> Option<Arrival> {
+        let address = super::event::canonical(socket.peer_addr().ok()?);
+        let Fresh { socket, source, deadline, place } = self.server.admit_guest(socket)?;
+        Some(Arrival { socket, address, deadline, source, place })
+    }
+
+    /// Records that the client of `arrival` did not become known: it sent something else, or with
+    /// `silent` nothing in time.
+    pub fn failed(&self, arrival: &Arrival, silent: bool) {
+        if !arrival.place.was_dropped() {
+            let failure = if silent { Failure::GraceExceeded } else { Failure::Authentication };
+            self.server.blame_guest(arrival.source, failure);
+        }
+    }
+
+    /// Waits up to `limit` for a place for the client of `arrival`, which has `streams` data
+    /// connections. `present` is asked from time to time whether the client still waits.
+    ///
+    /// # Errors
+    /// There is no place.
+    pub fn enter(
+        &self,
+        arrival: Arrival,
+        streams: u32,
+        limit: Duration,
+        present: impl Fn() -> bool,
+    ) -> std::result::Result<Visit, NoPlace> {
+        let (source, until) = (arrival.source, Instant::now() + limit);
+        // The client is known: it no longer counts as a fresh connection.
+        drop(arrival);
+        let descriptor = self.server.guest_descriptor().ok_or(NoPlace::Descriptors)?;
+        let waits = || Instant::now() < until && !self.stopped() && present();
+        let pass = self.server.enter_guest(source, waits).map_err(|denied| match denied {
+            Some(_) if limit.is_zero() => NoPlace::Busy,
+            Some(denied) => NoPlace::Limit(denied),
+            None if self.stopped() => NoPlace::Stopping,
+            None => NoPlace::Busy,
+        })?;
+        let streams = self.server.guest_streams(streams).ok_or(NoPlace::Descriptors)?;
+        Ok(Visit { _pass: pass, _descriptor: descriptor, _streams: streams })
+    }
+
+    /// Records the end of a client in the log. A client whose test began counts as served.
+    pub fn report(&self, report: GuestReport) {
+        let began = report.began;
+        self.server.log(Event::Guest(Box::new(report)));
+        self.server.served.fetch_add(usize::from(began), Ordering::Relaxed);
+    }
+}
