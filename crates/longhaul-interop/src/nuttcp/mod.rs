@@ -7,12 +7,14 @@
 
 mod control;
 pub mod datagram;
+mod drive;
 mod lines;
 mod parameters;
 mod report;
 mod version;
 
 pub use control::{Client, ClientError, ClientEvent, Refusal, Server};
+pub use drive::{ClientOptions, ClientResult, NuttcpServer, Observer, OurEnd, Usage, plan_of, run};
 pub use lines::{LONGEST_LINE, LineError};
 pub use parameters::{
     DATA_PORT, Feature, MOST_STREAMS, OLD_DATA_PORT, ParameterError, Parameters, Unsupported,

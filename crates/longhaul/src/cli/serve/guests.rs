@@ -1,17 +1,25 @@
 //! The options of `longhaul serve` that serve the clients of other programs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use longhaul_engine::EngineError;
 use longhaul_engine::serve::Guest;
 use longhaul_engine::test::TestLimits;
+use longhaul_interop::nuttcp::NuttcpServer;
 
 use crate::exit::Coded;
+use crate::output::print_message;
 
 /// The ports for the clients of other programs. Their tests count among those of clients without
 /// an authorised key.
 #[derive(Debug, clap::Args)]
-pub(super) struct GuestArgs {}
+pub(super) struct GuestArgs {
+    /// Serve nuttcp clients, too, on this control port [default port: 5000]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5000", conflicts_with_all = ["keys_only", "stdio"])]
+    nuttcp: Option<u16>,
+}
 
 impl GuestArgs {
     /// Opens the listeners, before the server changes its user. `bind` is the only address to
@@ -24,7 +32,30 @@ impl GuestArgs {
         bind: Option<IpAddr>,
         limits: &TestLimits,
     ) -> Result<Vec<Arc<dyn Guest>>, Coded> {
-        let _ = (bind, limits);
-        Ok(Vec::new())
+        let mut guests: Vec<Arc<dyn Guest>> = Vec::new();
+        if let Some(port) = self.nuttcp {
+            let server = listen(bind, port, |at| NuttcpServer::bind(at, limits.clone()))?;
+            print_message(format_args!("serving nuttcp clients on {}", server.address()));
+            guests.push(Arc::new(server));
+        }
+        Ok(guests)
     }
+}
+
+/// Opens a listener on `bind`, or on all addresses.
+///
+/// # Errors
+/// The port cannot be used.
+fn listen<T>(
+    bind: Option<IpAddr>,
+    port: u16,
+    open: impl Fn(SocketAddr) -> std::io::Result<T>,
+) -> Result<T, EngineError> {
+    let address = SocketAddr::new(bind.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), port);
+    let opened = open(address).or_else(|error| match bind {
+        Some(_) => Err(error),
+        // A host without IPv6 has no wildcard for both.
+        None => open((Ipv4Addr::UNSPECIFIED, port).into()).map_err(|_| error),
+    });
+    opened.map_err(|source| EngineError::Listen { address: address.to_string(), source })
 }

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{TestResult, TestSample};
 use longhaul_engine::session::Family;
+use longhaul_interop::nuttcp;
 use longhaul_interop::{PeerAddress, PeerTest, Program};
 
 use crate::exit::{self, Coded};
@@ -19,9 +20,12 @@ pub(super) fn run(
 ) -> Result<TestResult, Coded> {
     let test = PeerTest { address, plan, family, stop: interrupt.flag() };
     match address.program {
-        // The branches of the programs replace this.
-        Program::Iperf3 | Program::Nuttcp => {
-            let _ = (test, show);
+        Program::Nuttcp => {
+            let mut show = |sample: &TestSample| show(sample);
+            Ok(nuttcp::run(&test, &nuttcp::ClientOptions::default(), &mut show)?.test)
+        }
+        // The branch of the program replaces this.
+        Program::Iperf3 => {
             Err(Coded::new(exit::USAGE, anyhow!("no client for {} yet", address.program)))
         }
     }
