@@ -52,7 +52,8 @@ impl Marks {
 
     /// Returns true if the retransmits are those of the host.
     pub(super) fn of_host(&self) -> bool {
-        matches!(self.mark.load(Ordering::Acquire), mark if mark as u32 == OF_HOST || (mark as u32).swap_bytes() == OF_HOST)
+        let mark = self.mark.load(Ordering::Acquire) as u32;
+        mark == OF_HOST || mark.swap_bytes() == OF_HOST
     }
 
     /// Returns the congestion window in KB that the sender stated last.
@@ -113,10 +114,10 @@ impl BlockFormat for Marks {
         let first = offset.div_ceil(self.block_bytes) * self.block_bytes;
         let last = end.saturating_sub(FIELDS.end) / self.block_bytes * self.block_bytes;
         for start in [first, last] {
-            let at = (start + FIELDS.start).wrapping_sub(offset) as usize;
-            let inside = start >= offset && start + FIELDS.end <= end;
-            if let (true, Some(fields)) = (inside, bytes.get(at..at + 8)) {
-                self.take(fields.try_into().unwrap_or_default());
+            let at = (start + FIELDS.start).checked_sub(offset).map(|at| at as usize);
+            let fields = at.and_then(|at| bytes.get(at..)?.first_chunk::<8>());
+            if let Some(fields) = fields.filter(|_| start >= offset) {
+                self.take(*fields);
             }
         }
     }
