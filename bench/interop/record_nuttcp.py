@@ -14,7 +14,7 @@ transcript per case and pair:
     = the exit status of the client
 
 Bytes that are not printable are escaped as in Python. The transcripts are the fixtures of
-`longhaul-interop`; it needs only those of equal versions and a few mixed pairs.
+`longhaul-interop`; it keeps those of equal versions and a few mixed pairs.
 """
 
 import pathlib
@@ -142,10 +142,11 @@ class Relay(threading.Thread):
 def wait_for(port):
     limit = time.monotonic() + LIMIT
     while time.monotonic() < limit:
-        with open("/proc/net/tcp", encoding="ascii") as table:
-            if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
-                   for line in table.readlines()[1:]):
-                return
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table, encoding="ascii") as lines:
+                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
+                       for line in lines.readlines()[1:]):
+                    return
         time.sleep(0.02)
     raise SystemExit("the server does not listen")
 

@@ -243,8 +243,8 @@ pub enum Wanted {
     Links,
     /// A write or datagram length out of the peer's range.
     Length,
-    /// An omitted time with an amount of bytes.
-    OmitWithBytes,
+    /// An omitted time that is no whole number of seconds, or too long.
+    OmittedTime,
     /// UDP counters of 64 bits.
     LongCounters,
     /// Authentication of the user.

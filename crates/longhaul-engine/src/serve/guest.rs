@@ -56,6 +56,12 @@ pub struct Visit {
     _streams: Portion,
 }
 
+/// The descriptors of data connections, which are returned when dropped.
+#[derive(Debug)]
+pub struct StreamPlaces {
+    _portion: Portion,
+}
+
 /// The end of a test of another program's client, for the log.
 #[derive(Debug)]
 pub struct GuestReport {
@@ -142,6 +148,11 @@ impl Gate {
         })?;
         let streams = self.server.guest_streams(streams).ok_or(NoPlace::Descriptors)?;
         Ok(Visit { _pass: pass, _descriptor: descriptor, _streams: streams })
+    }
+
+    /// Takes the descriptors of `count` data connections; `None` if too few are left.
+    pub fn streams(&self, count: u32) -> Option<StreamPlaces> {
+        Some(StreamPlaces { _portion: self.server.guest_streams(count)? })
     }
 
     /// Records the end of a client in the log. A client whose test began counts as served.

@@ -46,6 +46,37 @@ pub struct Serving {
     pub guests: Vec<Arc<dyn Guest>>,
 }
 
+/// Serves only the clients of other programs until `stop` is set or, with `one_off`, one client was
+/// served.
+pub fn serve_guests(serving: Serving, stop: &AtomicBool) {
+    let Serving { host, services, clients, one_off, guests } = serving;
+    let descriptors = longhaul_sys::descriptors::limit();
+    let server = Server::new(host, services, clients, descriptors);
+    let ending = Arc::new(AtomicBool::new(false));
+    let gate = Gate::new(server.clone(), ending.clone());
+    thread::scope(|scope| {
+        start_guests(scope, &guests, &gate);
+        while !stop.load(Ordering::Relaxed)
+            && !(one_off && server.served.load(Ordering::Relaxed) > 0)
+        {
+            thread::sleep(LEAVE_CHECK);
+        }
+        ending.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Runs every guest on a thread.
+fn start_guests<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    guests: &'scope [Arc<dyn Guest>],
+    gate: &'scope Gate,
+) {
+    for guest in guests {
+        let thread = thread::Builder::new().name(guest.program().into());
+        drop(thread.spawn_scoped(scope, move || guest.run(gate)));
+    }
+}
+
 /// A bound listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -129,11 +160,7 @@ impl Listener {
         let ending = Arc::new(AtomicBool::new(false));
         let gate = Gate::new(server.clone(), ending.clone());
         thread::scope(|scope| {
-            for guest in &guests {
-                let gate = &gate;
-                let thread = thread::Builder::new().name(guest.program().into());
-                drop(thread.spawn_scoped(scope, move || guest.run(gate)));
-            }
+            start_guests(scope, &guests, &gate);
             self.accept_until(&server.registry, stopped, |socket| {
                 if let Some(fresh) = server.admit(socket) {
                     let server = server.clone();

@@ -16,9 +16,9 @@ mod single;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
-pub use guest::{Arrival, Gate, Guest, GuestReport, NoPlace, Visit};
+pub use guest::{Arrival, Gate, Guest, GuestReport, NoPlace, StreamPlaces, Visit};
 pub use limits::ClientLimits;
-pub use listener::{Listener, Serving};
+pub use listener::{Listener, Serving, serve_guests};
 pub use reach::{Reach, is_out_of_reach};
 pub use services::{Host, Services, serve_session};
 pub use single::{DataPort, InProcess};

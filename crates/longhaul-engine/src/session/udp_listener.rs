@@ -1,14 +1,14 @@
 //! The UDP socket of a server, which accepts the flows of its sessions.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use longhaul_core::wire::{Greeting, GreetingKind, HELLO_BYTES, SessionId};
 use longhaul_sys::{poll, udp};
 use ring::hmac;
-use socket2::{Domain, Protocol, Socket, Type};
 
+use super::flow_port::FlowPort;
 use super::secret::random_keying_material;
 use super::server::SessionRegistry;
 use super::udp::Cookie;
@@ -19,34 +19,27 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 /// The UDP socket beside a listener's TCP socket, which accepts flows.
 #[derive(Debug)]
 pub(crate) struct UdpListener {
-    socket: UdpSocket,
+    port: FlowPort,
     key: hmac::Key,
 }
 
 impl UdpListener {
     /// Binds to `address` with its port. An IPv6 wildcard accepts IPv4, too.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
-        let socket = shared_socket(address)?;
-        let socket = UdpSocket::from(socket);
-        udp::tell_destination(&socket, address.is_ipv6())?;
-        if address.is_ipv6() {
-            // For IPv4 addresses mapped into IPv6.
-            udp::tell_destination(&socket, false)?;
-        }
-        socket.set_nonblocking(true)?;
+        let port = FlowPort::bind(address)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &random_keying_material());
-        Ok(UdpListener { socket, key })
+        Ok(UdpListener { port, key })
     }
 
     /// Accepts flows of the sessions of `registry` until `stopped`.
     pub(crate) fn run(&self, registry: &SessionRegistry, stopped: impl Fn() -> bool) {
         let mut bytes = [0; HELLO_BYTES + 1];
         while !stopped() {
-            match udp::receive_addressed(&self.socket, &mut bytes) {
-                Ok(found) => self.greet(&bytes[..found.bytes], &found.canonical(), registry),
+            match self.port.receive(&mut bytes) {
+                Ok(found) => self.greet(&bytes[..found.bytes], &found, registry),
                 // ICMP errors about answers are ignored.
                 Err(_) => {
-                    poll::readable(&self.socket, STOP_LOOK);
+                    poll::readable(self.port.socket(), STOP_LOOK);
                 }
             }
         }
@@ -63,11 +56,11 @@ impl UdpListener {
             GreetingKind::Hello => {
                 let challenge = secret.greeting(GreetingKind::Challenge, greeting.stream, cookie);
                 let Some(ours) = found.to else { return };
-                let _ = udp::send_from(&self.socket, &challenge, found.from, ours);
+                let _ = udp::send_from(self.port.socket(), &challenge, found.from, ours);
             }
             GreetingKind::Confirm if greeting.cookie == cookie => {
                 registry.admit_flow(greeting.session, greeting.stream, || {
-                    let flow = self.flow(found)?;
+                    let flow = self.port.flow(found)?;
                     let accept = secret.greeting(GreetingKind::Accept, greeting.stream, cookie);
                     // A lost answer is repeated when the opener repeats its request.
                     let _ = flow.send(&accept);
@@ -86,34 +79,11 @@ impl UdpListener {
         cookie.copy_from_slice(&tag.as_ref()[..7]);
         cookie
     }
-
-    /// Returns a socket for one flow: the kernel prefers it for datagrams from that peer.
-    fn flow(&self, found: &udp::Addressed) -> io::Result<UdpSocket> {
-        let ours = found.to.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let mut ours = SocketAddr::new(ours, self.socket.local_addr()?.port());
-        if let (SocketAddr::V6(ours), SocketAddr::V6(from)) = (&mut ours, found.from) {
-            // Both ends of a link-local flow are in one zone.
-            ours.set_scope_id(from.scope_id());
-        }
-        let socket = shared_socket(ours)?;
-        socket.connect(&found.from.into())?;
-        Ok(socket.into())
-    }
-}
-
-/// Returns a socket on an address that the listener and the flows share.
-fn shared_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::{self, JoinHandle};

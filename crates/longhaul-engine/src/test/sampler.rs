@@ -117,7 +117,6 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         if self.plan.omit.is_zero() {
             self.base = Some(last.clone());
         }
-        let sending = self.role == End::Sender;
         let by_amount = self.ending.by_amount(self.role);
         let over = end_of_time(self.plan).filter(|_| by_amount).map(|time| epoch + time);
         let mut ticks = Ticks::new(self.plan);
@@ -155,8 +154,19 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             self.shut(Shutdown::Both);
             return None;
         }
-        let drains = sending && self.ending != Ending::Stop;
-        if drains { self.drain(epoch, &mut idle) } else { None }
+        if self.drains() { self.drain(epoch, &mut idle) } else { None }
+    }
+
+    /// Returns whether this end waits until its data have arrived. An end that stops by time and
+    /// leaves its connections open does not wait, because its peer's clock runs on.
+    fn drains(&self) -> bool {
+        let by_bytes = matches!(self.plan.amount, Amount::Bytes(_));
+        self.role == End::Sender
+            && match self.ending {
+                Ending::HalfClose => true,
+                Ending::Amount => by_bytes,
+                Ending::Stop => false,
+            }
     }
 
     fn must_stop(&self) -> bool {

@@ -5,6 +5,7 @@
 //! and then the server prints its report as text and closes the control connection. Facts are in
 //! `docs/design/interop.md`.
 
+pub mod arguments;
 mod control;
 pub mod datagram;
 mod drive;

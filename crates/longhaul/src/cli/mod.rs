@@ -4,9 +4,11 @@ mod cp;
 mod diagnose;
 mod doctor;
 mod generate;
+mod iperf3;
 mod key;
 mod link;
 mod matrix;
+mod nuttcp;
 mod path;
 mod queue;
 mod report;
@@ -49,6 +51,18 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
+    /// Run with the command line and the output of iperf3
+    #[command(disable_help_flag = true)]
+    Iperf3 {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Run with the command line and the output of nuttcp
+    #[command(disable_help_flag = true)]
+    Nuttcp {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Print the public key of this user
     Key(key::Args),
     /// Write man pages and shell completions
@@ -60,6 +74,13 @@ enum Command {
 ///
 /// Results go to standard output. An error is one line on standard error.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if called_as(&args, "iperf3") {
+        return end(iperf3::run(args[1..].to_vec()));
+    }
+    if called_as(&args, "nuttcp") {
+        return end(nuttcp::run(args[1..].to_vec()));
+    }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -76,12 +97,20 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
+        Command::Iperf3 { args } => iperf3::run(args),
+        Command::Nuttcp { args } => nuttcp::run(args),
         Command::Key(args) => args.run(),
         Command::Generate(args) => args.run(),
         Command::Test(args) => args.run(),
         Command::Serve(args) => args.run(),
     };
     end(done)
+}
+
+/// Returns whether the program was started under the name of another one.
+fn called_as(args: &[OsString], name: &str) -> bool {
+    let program = args.first().map(std::path::Path::new);
+    program.and_then(|program| program.file_name()).is_some_and(|file| file == name)
 }
 
 /// Prints the error of `done`, if any, and returns the exit code.

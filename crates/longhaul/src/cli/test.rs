@@ -3,6 +3,9 @@
 mod peer;
 mod target;
 
+pub(super) use peer::credentials as peer_credentials;
+
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +19,8 @@ use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort};
 use longhaul_engine::test;
+use longhaul_interop::PeerTest;
+use longhaul_interop::iperf3::Credentials;
 use serde_json::json;
 
 use self::target::Target;
@@ -131,6 +136,15 @@ pub(super) struct Args {
     /// Measure the round-trip time of small requests before and during the test
     #[arg(long)]
     latency: bool,
+    /// User of an iperf3 server that requires one; IPERF3_PASSWORD has the password
+    #[arg(long, value_name = "NAME", requires = "rsa_public_key_path")]
+    username: Option<String>,
+    /// Public key of that server, in PEM format
+    #[arg(long, value_name = "FILE", requires = "username")]
+    rsa_public_key_path: Option<PathBuf>,
+    /// Encrypt the password as versions of iperf3 before 3.17 do
+    #[arg(long, requires = "username")]
+    use_pkcs1_padding: bool,
     /// Omit the first seconds from the result
     #[arg(short = 'O', long, value_name = "SECS", value_parser = parse_span, default_value = "0")]
     omit: Duration,
@@ -184,7 +198,7 @@ fn parse_placement(text: &str) -> Result<Placement, PlanError> {
 }
 
 /// A number, or a name of RFC 2474, 2597, 3246 or 8622.
-fn parse_dscp(text: &str) -> Result<u8, PlanError> {
+pub(super) fn parse_dscp(text: &str) -> Result<u8, PlanError> {
     let digit = |at: usize, range: std::ops::RangeInclusive<u8>| {
         let value = text.as_bytes().get(at)?.wrapping_sub(b'0');
         range.contains(&value).then_some(value)
@@ -232,9 +246,14 @@ impl Args {
             Target::Peer(mut address) => {
                 address.port = self.port.unwrap_or(address.port);
                 let shown = format!("{}:{}", address.host, address.port);
-                self.print(&shown, &plan, &interrupt, |show| {
-                    peer::run(&address, &plan, self.family(), &interrupt, show)
-                })
+                let credentials = self.credentials()?;
+                let test = PeerTest {
+                    address: &address,
+                    plan: &plan,
+                    family: self.family(),
+                    stop: interrupt.flag(),
+                };
+                self.print(&shown, &plan, &interrupt, |show| peer::run(&test, credentials, show))
             }
         }
     }
@@ -267,6 +286,14 @@ impl Args {
             };
             Ok(result?)
         })
+    }
+
+    /// Returns the credentials for an iperf3 server.
+    fn credentials(&self) -> Result<Option<Credentials>, Coded> {
+        let (Some(user), Some(key)) = (&self.username, &self.rsa_public_key_path) else {
+            return Ok(None);
+        };
+        peer::credentials(user, key, self.use_pkcs1_padding).map(Some)
     }
 
     fn family(&self) -> Family {

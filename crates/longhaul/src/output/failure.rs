@@ -8,6 +8,8 @@ use longhaul_core::wire::RefusalKind;
 use longhaul_engine::session::Lapse;
 use longhaul_engine::{EngineError, TurnedAway, WaitsFor};
 
+use super::peer_failure::peer_words;
+
 /// The name that the engine gives to a server in this process.
 const THIS_HOST: &str = "this host";
 
@@ -24,6 +26,9 @@ pub(crate) fn failure_text(error: &(dyn Error + 'static)) -> String {
 }
 
 fn words(error: &(dyn Error + 'static)) -> String {
+    if let Some(error) = error.downcast_ref() {
+        return peer_words(error);
+    }
     error.downcast_ref().map_or_else(|| error.to_string(), engine_words)
 }
 

@@ -7,6 +7,7 @@ mod diagnosis;
 mod doctor;
 mod failure;
 mod path;
+mod peer_failure;
 mod print;
 mod style;
 mod test;

@@ -57,10 +57,16 @@ pub struct TestFacts {
     pub reference_bps: Rate,
     /// The bandwidth-delay product of that rate: `reference_bps` x `rtt_min_ms`.
     pub bandwidth_delay_bytes: Bytes,
-    /// The sending end.
+    /// The sending end; absent if it is another program.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub sender: EndFacts,
-    /// The receiving end.
+    /// The receiving end; absent if it is another program.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub receiver: EndFacts,
+}
+
+fn is_unknown(end: &EndFacts) -> bool {
+    !end.is_known()
 }
 
 /// The facts of one end. Facts about threads are means over the streams.
@@ -103,6 +109,11 @@ pub struct EndFacts {
 }
 
 impl EndFacts {
+    /// Returns whether this end was measured; another program at this end reports no facts.
+    pub fn is_known(&self) -> bool {
+        *self != EndFacts::default()
+    }
+
     /// Returns the share of time in which the thread ran or waited for a core. Near 100 the CPU is
     /// its limit.
     pub fn load_percent(&self) -> f64 {

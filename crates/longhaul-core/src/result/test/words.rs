@@ -72,6 +72,11 @@ fn of(found: &Attribution, facts: &TestFacts, hosts: Hosts<'_>) -> (String, Opti
             format!("too short to determine the limit: {:.3} s", facts.seconds),
             Some("run a longer test (-t)".to_owned()),
         ),
+        Limit::Nothing if !facts.sender.is_known() => (
+            "nothing on this host limited the rate; the sender's program does not report its limit"
+                .to_owned(),
+            None,
+        ),
         Limit::Nothing => ("nothing stands out".to_owned(), None),
     }
 }
@@ -159,7 +164,13 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
     let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
     let limits = &side.limits;
     let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
-    let advice = if facts.window_asked {
+    let advice = if !side.is_known() {
+        format!(
+            "raise the third number of net.ipv4.tcp_{setting} or net.core.{most} on {host} to {}, \
+             or use more streams (-P)",
+            wanted.get()
+        )
+    } else if facts.window_asked {
         let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
         if clipped {
             format!(

@@ -32,6 +32,8 @@ pub(in crate::test) struct Sending<'a> {
 
 /// The longest time in which a thread of an open connection does not see the stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(50);
+/// The time between the last data and the stop flag that belongs to the delay of the flag.
+const STOP_GRACE: Duration = Duration::from_millis(150);
 
 /// Sends from `supply` until `share` bytes are sent or `stop` is set, at the pacer's rate. Then it
 /// closes its half of `stream`, unless the connection is to stay open.
@@ -137,6 +139,7 @@ pub(in crate::test) fn receive(
         let mut buffer = AlignedBuffer::new(reading.buffer_bytes);
         let buffer = &mut buffer[..reading.buffer_bytes];
         let mut received = 0u64;
+        let mut last = Instant::now();
         let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
         while !watch.stopped() {
             let took = if reading.skip_copy {
@@ -157,6 +160,9 @@ pub(in crate::test) fn receive(
                     }
                     received += count as u64;
                     slot.moved.set(received);
+                    if stop.is_some() {
+                        last = Instant::now();
+                    }
                     if let Some(gathering) = &mut gathering
                         && let Some(bytes) = gathering.read(count)
                     {
@@ -173,7 +179,9 @@ pub(in crate::test) fn receive(
         let end = Instant::now();
         // An end of data without data starts the clock, too, for a share of no bytes.
         let _ = first.set(end);
-        Ok(end)
+        // The flag is seen late; a pause of the sender counts.
+        let seen_late = stop.is_some() && end - last < STOP_GRACE;
+        Ok(if seen_late { last } else { end })
     });
 }
 

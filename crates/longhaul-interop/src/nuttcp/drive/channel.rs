@@ -62,6 +62,11 @@ impl Channel {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
+    /// Returns the segment size.
+    pub(super) fn segment_bytes(&self) -> Option<u32> {
+        longhaul_sys::tcp::granted(&self.stream).ok().map(|granted| granted.mss)
+    }
+
     /// Returns false if the peer has closed its half.
     pub(super) fn is_open(&self) -> bool {
         match self.stream.peek(&mut [0]) {

@@ -60,6 +60,9 @@ pub struct ClientOptions {
     pub parameters: Option<Parameters>,
     /// This end's socket buffer in bytes, with `parameters`; 0 leaves it to the kernel.
     pub window_bytes: u32,
+    /// True if the length of a datagram shrinks by halves to the segment size of the control
+    /// connection, so that it needs no fragments.
+    pub fit_datagram: bool,
 }
 
 /// A finished test.
@@ -79,6 +82,8 @@ pub struct ClientResult {
     pub server: Option<ServerReport>,
     /// The time of the first connect, if this end connected over TCP.
     pub rtt: Option<Duration>,
+    /// The send buffer and the receive buffer of the first socket, as the kernel reports them.
+    pub windows: (u64, u64),
 }
 
 /// Runs a test against a nuttcp server, and passes its progress to `observer`.
@@ -112,10 +117,20 @@ pub fn run(
     let role = if parameters.client_sends { End::Sender } else { End::Receiver };
     let channel = Channel::new(test.connect()?).map_err(host("set up the control connection"))?;
     let local = channel.local().map_err(host("read the local address"))?.ip();
+    let parameters = if options.fit_datagram { fitted(parameters, &channel) } else { parameters };
     let plan = own_plan(test, &parameters, window, chosen);
     let (parameters, ports) = open_ports(local, parameters, &plan, (role, chosen))?;
     let mut session = Session { channel, peer, plan, parameters, role };
     session.run(test, ports, observer)
+}
+
+/// Halves the length of datagrams until it fits the segment size of `channel`.
+fn fitted(mut parameters: Parameters, channel: &Channel) -> Parameters {
+    let segment = channel.segment_bytes().unwrap_or(1024).max(64);
+    while parameters.buffer_bytes > segment {
+        parameters.buffer_bytes /= 2;
+    }
+    parameters
 }
 
 /// Returns the plan of this end: the user's, with the amounts and lengths of the protocol.
@@ -204,7 +219,7 @@ impl Session {
         let address = self.channel.peer().map_err(host("read the peer's address"))?;
         thread::sleep(PAUSE);
         let opened = self.open(ports, address, test.stop)?;
-        let rtt = opened.rtt;
+        let (rtt, windows) = (opened.rtt, opened.windows());
         let (ours, intervals, cwnd, server) =
             self.measure(machine, opened, (version, test.stop), observer)?;
         let interrupted = test.stop.load(Ordering::Relaxed);
@@ -233,6 +248,7 @@ impl Session {
             ours: figures,
             server,
             rtt,
+            windows,
         })
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::End;
 use longhaul_engine::test::set_options;
+use longhaul_sys::tcp::socket_memory;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::accept::Ports;
@@ -32,6 +33,17 @@ pub(super) struct Opened {
     pub(super) sockets: Sockets,
     /// The time of the first connect, if this end connected over TCP.
     pub(super) rtt: Option<Duration>,
+}
+
+impl Opened {
+    /// Returns the send buffer and the receive buffer of the first socket.
+    pub(super) fn windows(&self) -> (u64, u64) {
+        let memory = match &self.sockets {
+            Sockets::Tcp(streams) => streams.first().and_then(|s| socket_memory(s).ok()),
+            Sockets::Udp(sockets) => sockets.first().and_then(|s| socket_memory(s).ok()),
+        };
+        memory.map_or((0, 0), |memory| (memory.send_buffer_bytes, memory.receive_buffer_bytes))
+    }
 }
 
 /// The data connections to open.

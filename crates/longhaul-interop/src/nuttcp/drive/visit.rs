@@ -18,7 +18,6 @@ use longhaul_engine::EngineError;
 use longhaul_engine::serve::{Gate, GuestReport, Visit};
 use longhaul_engine::session::{Operation, Work};
 use longhaul_engine::test::{TestLimits, TestMemory};
-use longhaul_sys::tcp::socket_memory;
 
 use super::accept::Ports;
 use super::blocks::Marks;
@@ -196,11 +195,11 @@ impl Accepted {
         peer: SocketAddr,
         rtt: Option<Duration>,
     ) -> io::Result<()> {
-        let (memory, mss) = match &opened.sockets {
-            Sockets::Tcp(streams) => (socket_memory(&streams[0])?, streams.first()),
-            Sockets::Udp(sockets) => (socket_memory(&sockets[0])?, None),
+        let windows = opened.windows();
+        let mss = match &opened.sockets {
+            Sockets::Tcp(streams) => streams.first(),
+            Sockets::Udp(_) => None,
         };
-        let windows = (memory.send_buffer_bytes, memory.receive_buffer_bytes);
         let mss = mss.and_then(|stream| longhaul_sys::tcp::granted(stream).ok()).map(|g| g.mss);
         let rtt_ms = rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3);
         let opening = Opening { connected: rtt.is_some(), peer: peer.ip(), mss, rtt_ms };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longhaul_engine::EngineError;
 use longhaul_engine::serve::Guest;
 use longhaul_engine::test::TestLimits;
+use longhaul_interop::iperf3;
 use longhaul_interop::nuttcp::NuttcpServer;
 
 use crate::exit::Coded;
@@ -15,6 +16,10 @@ use crate::output::print_message;
 /// an authorised key.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuestArgs {
+    /// Serve iperf3 clients, too [default port: 5201]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5201", conflicts_with_all = ["keys_only", "stdio"])]
+    iperf3: Option<u16>,
     /// Serve nuttcp clients, too, on this control port [default port: 5000]
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5000", conflicts_with_all = ["keys_only", "stdio"])]
@@ -33,6 +38,11 @@ impl GuestArgs {
         limits: &TestLimits,
     ) -> Result<Vec<Arc<dyn Guest>>, Coded> {
         let mut guests: Vec<Arc<dyn Guest>> = Vec::new();
+        if let Some(port) = self.iperf3 {
+            let server = listen(bind, port, |at| iperf3::Server::bind(at, limits.clone()))?;
+            print_message(format_args!("serving iperf3 clients on {}", server.address()));
+            guests.push(Arc::new(server));
+        }
         if let Some(port) = self.nuttcp {
             let server = listen(bind, port, |at| NuttcpServer::bind(at, limits.clone()))?;
             print_message(format_args!("serving nuttcp clients on {}", server.address()));
