@@ -1,6 +1,7 @@
 //! What the fuzz targets share.
 
 mod entries;
+pub mod iperf3;
 
 pub use entries::Entry;
 use longhaul_engine::copy::fuzzing;

@@ -241,6 +241,8 @@ pub enum Wanted {
     Latency,
     /// Streams over several links.
     Links,
+    /// Several CPUs of the server.
+    ServerCpus,
     /// A write or datagram length out of the peer's range.
     Length,
     /// An omitted time that is no whole number of seconds, or too long.

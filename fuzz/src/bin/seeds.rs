@@ -8,6 +8,7 @@ fn main() -> io::Result<()> {
     for (name, _) in longhaul_fuzz::all() {
         write(name, &longhaul_fuzz::seeds(name))?;
     }
+    write("iperf3", &longhaul_fuzz::iperf3::seeds())?;
     write("frame", &frames())
 }
 

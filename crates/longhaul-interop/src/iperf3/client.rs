@@ -13,6 +13,7 @@ use longhaul_core::result::{End, SideResult, TestEnd, TestPeer, TestResult, Test
 use longhaul_engine::EngineError;
 use longhaul_engine::session::random_keying_material;
 use longhaul_engine::test::{DatagramFormat, TestLimits, set_options};
+use longhaul_sys::poll;
 use socket2::{Domain, Socket, Type};
 
 use super::auth::Credentials;
@@ -34,6 +35,8 @@ use crate::peer::Program;
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// The first datagram of a flow, from the client.
 const HELLO: [u8; 4] = [0x39, 0x38, 0x37, 0x36];
+/// The longest wait for the first data of the second half of a bidirectional test.
+const FIRST_DATA: Duration = Duration::from_secs(1);
 /// The interval at which the samples and the control connection are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -142,6 +145,28 @@ fn flows_or(flows: Result<Vec<UdpSocket>>, half: Half, peer: &PeerName) -> Resul
 fn both_directions(peer: &PeerName) -> InteropError {
     let (peer, wanted) = (peer.clone(), Wanted::BothDirections);
     InteropError::Unsupported { peer, wanted, since: Some("3.7") }
+}
+
+/// Waits for the first data of a stream, and returns whether the server closes it instead: a busy
+/// server sends one byte.
+fn is_refused(stream: &std::net::TcpStream) -> bool {
+    let until = Instant::now() + FIRST_DATA;
+    let mut bytes = [0; 2];
+    while Instant::now() < until {
+        poll::readable(stream, until.saturating_duration_since(Instant::now()));
+        let _ = stream.set_nonblocking(true);
+        let peeked = stream.peek(&mut bytes);
+        let _ = stream.set_nonblocking(false);
+        match peeked {
+            Ok(1) if bytes[0] == State::AccessDenied.byte() => return true,
+            Ok(1) => thread::sleep(Duration::from_millis(5)),
+            Ok(2) => return false,
+            Ok(_) => return true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return true,
+        }
+    }
+    false
 }
 
 /// A test in progress.
@@ -312,19 +337,12 @@ impl Session<'_> {
     /// Checks that the server has accepted the second half of the streams: a version before 3.7
     /// refuses them as those of another client.
     fn check_both_directions(&self, halves: &[(Half, Sockets)]) -> Result<()> {
-        let refused = |stream: &std::net::TcpStream| {
-            let mut byte = [0];
-            let _ = stream.set_nonblocking(true);
-            let peeked = stream.peek(&mut byte);
-            let _ = stream.set_nonblocking(false);
-            matches!(peeked, Ok(0) | Ok(1) if byte[0] == 0xff || matches!(peeked, Ok(0)))
-        };
         let late = halves.iter().filter(|(half, _)| half.reverse);
         let late = late.filter_map(|(_, sockets)| match sockets {
             Sockets::Tcp(streams) => streams.last(),
             Sockets::Udp(_) => None,
         });
-        if self.plan.direction == Direction::Both && late.into_iter().any(refused) {
+        if self.plan.direction == Direction::Both && late.into_iter().any(is_refused) {
             return Err(both_directions(&self.control.peer));
         }
         Ok(())

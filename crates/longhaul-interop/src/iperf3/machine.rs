@@ -133,7 +133,9 @@ impl Machine for ClientMachine {
             _ => {}
         }
         if let ClientPhase::Error(code) = self.phase {
-            return Ok(self.inbox.number().map(|os_code| ClientEvent::Error { code, os_code }));
+            let Some(os_code) = self.inbox.number() else { return Ok(None) };
+            self.phase = ClientPhase::Done;
+            return Ok(Some(ClientEvent::Error { code, os_code }));
         }
         match self.inbox.state()? {
             None => Ok(None),

@@ -42,6 +42,9 @@ pub struct Parameters {
     pub sctp: bool,
     /// The omitted time in seconds.
     pub omit: u64,
+    /// The CPU of the server's threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_affinity: Option<u64>,
     /// The time in seconds; 0 if bytes or blocks end the test.
     pub time: u64,
     /// The bytes to send; 0 for no such end.
@@ -134,10 +137,14 @@ impl Parameters {
             Amount::Time(time) => time.as_secs_f64().ceil() as u64,
             Amount::Bytes(_) => 0,
         };
+        let (rate, by_kernel) = (plan.stream_rate(), plan.pacing == Some(Pacing::Kernel));
         Ok(Parameters {
             tcp: !udp,
             udp,
             omit: plan.omit.as_secs(),
+            server_affinity: server_cpus(plan)
+                .and_then(|cpus| cpus.first())
+                .map(|cpu| (*cpu).into()),
             time,
             num,
             mss: plan.mss.unwrap_or(0).into(),
@@ -147,7 +154,8 @@ impl Parameters {
             bidirectional: plan.direction == Direction::Both,
             window: plan.window_bytes.map_or(0, Bytes::get),
             len: plan.write_bytes.get(),
-            bandwidth: plan.stream_rate().map_or(0, Rate::bps),
+            bandwidth: rate.filter(|_| !by_kernel).map_or(0, Rate::bps),
+            fqrate: rate.filter(|_| by_kernel).map_or(0, Rate::bps),
             pacing_timer: 1000,
             burst: plan.burst_bytes.map_or(0, |b| b.get().div_ceil(plan.write_bytes.get())),
             tos: u64::from(plan.dscp.unwrap_or(0)) << 2,
@@ -170,6 +178,7 @@ impl Parameters {
             udp: flag("udp"),
             sctp: flag("sctp"),
             omit: number("omit"),
+            server_affinity: document["server_affinity"].as_u64(),
             time: number("time"),
             num: number("num"),
             blockcount: number("blockcount"),
@@ -265,6 +274,14 @@ impl Parameters {
     }
 }
 
+/// Returns the CPUs that the plan requests for the server.
+fn server_cpus(plan: &TestPlan) -> Option<&[u32]> {
+    match &plan.placement {
+        Placement::On { server: Some(list), .. } => Some(list.cpus()),
+        _ => None,
+    }
+}
+
 /// Checks that iperf3 has every option of `plan`.
 fn check(plan: &TestPlan) -> Result<(), Wanted> {
     let udp = plan.protocol == Protocol::Udp;
@@ -279,6 +296,8 @@ fn check(plan: &TestPlan) -> Result<(), Wanted> {
         (plan.protocol == Protocol::Mptcp, Wanted::Multipath),
         (plan.opener == longhaul_core::plan::Opener::Server, Wanted::Flip),
         (plan.latency, Wanted::Latency),
+        (plan.skip_receive_copy && plan.direction == Direction::Forward, Wanted::SkipReceiveCopy),
+        (server_cpus(plan).is_some_and(|cpus| cpus.len() > 1), Wanted::ServerCpus),
         (!plan.links.is_empty(), Wanted::Links),
         (!good_length, Wanted::Length),
         (plan.window_bytes.is_some_and(|window| window.get() > MOST_WINDOW), Wanted::Window),

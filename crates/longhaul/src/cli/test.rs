@@ -243,6 +243,10 @@ impl Args {
                 target.port = self.port.unwrap_or(target.port);
                 self.run_longhaul(&target, plan, &interrupt)
             }
+            Target::Peer(_) if self.other.is_some() => {
+                let reason = anyhow!("a test between two servers needs 'longhaul serve' on both");
+                Err(Coded::new(exit::USAGE, reason))
+            }
             Target::Peer(mut address) => {
                 address.port = self.port.unwrap_or(address.port);
                 let shown = format!("{}:{}", address.host, address.port);

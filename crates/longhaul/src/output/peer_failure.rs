@@ -101,6 +101,7 @@ fn option_of(wanted: Wanted) -> &'static str {
         Wanted::Multipath => "--mptcp",
         Wanted::Latency => "--latency",
         Wanted::Links => "--local and --remote",
+        Wanted::ServerCpus => "-A with several CPUs of the server",
         Wanted::Length => "-l of this length",
         Wanted::OmittedTime => "-O of this time (whole seconds, 600 at most)",
         Wanted::LongCounters => "datagram numbers of 64 bits",

@@ -19,6 +19,7 @@ mod diagnose;
 mod doctor;
 mod generate;
 mod host;
+mod interop_iperf3;
 mod keys;
 mod matrix;
 mod matrix_real;
