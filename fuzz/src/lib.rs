@@ -2,6 +2,7 @@
 
 mod entries;
 pub mod iperf3;
+pub mod nuttcp;
 
 pub use entries::Entry;
 use longhaul_engine::copy::fuzzing;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use longhaul_sys::tcp::tcp_info;
+use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::pacer::Pacer;
 use super::slot::Slot;
@@ -118,7 +118,7 @@ pub(in crate::test) fn send_blocks(
 }
 
 fn state(stream: &TcpStream, number: u64, needed: bool) -> BlockState {
-    let info = needed.then(|| tcp_info(stream).unwrap_or_default()).unwrap_or_default();
+    let info = if needed { tcp_info(stream).unwrap_or_default() } else { TcpInfo::default() };
     BlockState {
         number,
         retransmits: info.retransmits,

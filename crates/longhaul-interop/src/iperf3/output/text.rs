@@ -209,7 +209,7 @@ fn two_digits(value: f64) -> String {
         return "0".to_owned();
     }
     let exponent = value.abs().log10().floor() as i32;
-    if exponent < -4 || exponent >= 2 {
+    if !(-4..2).contains(&exponent) {
         let mantissa = value / 10f64.powi(exponent);
         let mantissa = format!("{mantissa:.1}");
         let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');

@@ -413,7 +413,7 @@ impl Gathered {
         for note in heard.try_iter() {
             match note {
                 Note::Event(ClientEvent::Interval(line, interval)) => {
-                    joiner.theirs(line, *interval)
+                    joiner.theirs(line, *interval);
                 }
                 Note::Event(ClientEvent::Notice(line)) => joiner.notice(&line),
                 Note::Event(ClientEvent::Finished(report)) => self.report = Some(*report),

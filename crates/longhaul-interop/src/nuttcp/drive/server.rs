@@ -68,7 +68,7 @@ impl NuttcpServer {
     }
 
     /// Reads the request of a client, and takes a place for its test.
-    fn greet(&self, gate: &Gate, arrival: Arrival) -> Result<Accepted, Served> {
+    fn greet(&self, gate: &Gate, arrival: Arrival) -> Result<Accepted, Box<Served>> {
         let socket = arrival.socket.try_clone().map_err(|e| Served::lost(None, e))?;
         let mut channel = Channel::new(socket).map_err(|e| Served::lost(None, e))?;
         let mut machine = Server::default();
@@ -112,7 +112,7 @@ fn request(
     machine: &mut Server,
     gate: &Gate,
     arrival: &Arrival,
-) -> Result<(Parameters, Version), Served> {
+) -> Result<(Parameters, Version), Box<Served>> {
     loop {
         let answer = match channel.look() {
             Look::Bytes(bytes) => machine.receive(&bytes),

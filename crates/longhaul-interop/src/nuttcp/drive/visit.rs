@@ -56,16 +56,18 @@ pub(super) struct Served {
 
 impl Served {
     /// Returns the end of a client that was refused.
-    pub(super) fn refused(version: Option<Version>, reason: &str) -> Self {
+    pub(super) fn refused(version: Option<Version>, reason: &str) -> Box<Self> {
         let (peer, reason) = ("nuttcp".to_owned(), reason.to_owned());
         let outcome = Err(EngineError::Refused { peer, kind: RefusalKind::Limit, reason });
-        Self { version, began: false, work: Work::default(), reasons: Vec::new(), outcome }
+        let (work, reasons) = (Work::default(), Vec::new());
+        Box::new(Self { version, began: false, work, reasons, outcome })
     }
 
     /// Returns the end of a client whose connection failed.
-    pub(super) fn lost(version: Option<Version>, source: io::Error) -> Self {
+    pub(super) fn lost(version: Option<Version>, source: io::Error) -> Box<Self> {
         let outcome = Err(EngineError::System { operation: "talk to the client", source });
-        Self { version, began: false, work: Work::default(), reasons: Vec::new(), outcome }
+        let (work, reasons) = (Work::default(), Vec::new());
+        Box::new(Self { version, began: false, work, reasons, outcome })
     }
 
     /// Returns the report for the log.
@@ -96,7 +98,12 @@ struct Flags {
 
 impl Accepted {
     /// Runs the test to its end.
-    pub(super) fn run(mut self, limits: &TestLimits, ports: &PortLocks, gate: &Gate) -> Served {
+    pub(super) fn run(
+        mut self,
+        limits: &TestLimits,
+        ports: &PortLocks,
+        gate: &Gate,
+    ) -> Box<Served> {
         let version = Some(self.version);
         let (opened, lock) = match self.open(ports, gate) {
             Ok(opened) => opened,
@@ -108,7 +115,9 @@ impl Accepted {
         let duration = Some(begun.elapsed());
         let (side, samples) = match measured {
             Ok(measured) => measured,
-            Err(error) => return Served { began: true, ..Served::lost(version, error) },
+            Err(error) => {
+                return Box::new(Served { began: true, ..*Served::lost(version, error) });
+            }
         };
         let bytes = side.streams.iter().map(|stream| stream.total_bytes.get()).sum();
         let work = Work {
@@ -119,7 +128,7 @@ impl Accepted {
             ..Work::default()
         };
         let reasons = self.reason(&side, samples).into_iter().collect();
-        Served { version, began: true, work, reasons, outcome: Ok(()) }
+        Box::new(Served { version, began: true, work, reasons, outcome: Ok(()) })
     }
 
     fn role(&self) -> End {

@@ -16,8 +16,8 @@ use crate::exit::{self, Coded};
 use crate::output::{failure_text, print_message};
 use crate::signals::Interrupt;
 
-/// A directory that cannot exist: this server has no keys.
-const NO_CONFIG: &str = "/dev/null/none";
+/// A directory that does not exist: this server has no keys.
+const NO_CONFIG: &str = "/proc/longhaul";
 /// The most tests at once.
 const MOST_TESTS: usize = 64;
 
