@@ -1,6 +1,7 @@
 //! The readers of iperf3's messages on random and mutated input; the fuzz target `iperf3` runs the
 //! same entry for longer.
 
+#[expect(unreachable_pub, reason = "the fuzz crate uses the same file")]
 #[path = "../../../fuzz/src/iperf3.rs"]
 mod entry;
 

@@ -143,10 +143,15 @@ fn our_messages_have_the_bytes_of_the_program() {
         let (recorded, end) = document(&client, COOKIE_BYTES);
         let parameters = Parameters::read(&serde_json::from_slice(recorded).unwrap());
         let ours = serde_json::to_string(&parameters).unwrap();
-        // 3.1 leaves out numbers that are 0.
-        if !name.contains("-3.1-") {
-            assert_eq!(ours, String::from_utf8_lossy(recorded), "{name}");
-        }
+        // The older versions leave out an end of the test that is 0.
+        let left_out: &[&str] = match name.split('-').nth(1) {
+            Some("3.1") => &["time", "num", "blockcount"],
+            Some("3.7") => &["num", "blockcount"],
+            _ => &[],
+        };
+        let without = |ours: String, end: &&str| ours.replace(&format!("\"{end}\":0,"), "");
+        let ours = left_out.iter().fold(ours, without);
+        assert_eq!(ours, String::from_utf8_lossy(recorded), "{name}");
         assert_eq!(client[end], State::TestEnd.byte());
         assert_eq!(client.last(), Some(&State::Done.byte()));
         assert_eq!(server[..4], [9, 10, 1, 2], "{name}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_core::wire::{Service, SessionId};
 
-use super::guest::GuestReport;
+use super::guest_report::GuestReport;
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
 use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, Work};

@@ -6,16 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::Reason;
-
 use super::admission::Pass;
 use super::connection::Server;
 use super::event::Event;
+use super::guest_report::GuestReport;
 use super::limiter::{Fresh, Place};
 use super::penalties::Failure;
-use crate::error::Result;
 use crate::quota::Taken;
-use crate::session::Work;
 use crate::share::Portion;
 
 /// A listener for the clients of another program.
@@ -62,27 +59,6 @@ pub struct StreamPlaces {
     _portion: Portion,
 }
 
-/// The end of a test of another program's client, for the log.
-#[derive(Debug)]
-pub struct GuestReport {
-    /// The name of the client's program.
-    pub program: &'static str,
-    /// The version that the client stated.
-    pub version: Option<String>,
-    /// The client's address.
-    pub address: SocketAddr,
-    /// True if the test began; otherwise it was refused or lost before.
-    pub began: bool,
-    /// The time from the connection to the end.
-    pub duration: Duration,
-    /// The work that was done.
-    pub work: Work,
-    /// The reason for the rate, as far as this end knows it; per direction.
-    pub reasons: Vec<Reason>,
-    /// The outcome.
-    pub outcome: Result<()>,
-}
-
 /// The reason why a client gets no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPlace {
@@ -92,6 +68,8 @@ pub enum NoPlace {
     Limit(String),
     /// The server has too few file descriptors.
     Descriptors,
+    /// The client has left.
+    Left,
     /// The server ends.
     Stopping,
 }
@@ -144,6 +122,7 @@ impl Gate {
             Some(_) if limit.is_zero() => NoPlace::Busy,
             Some(denied) => NoPlace::Limit(denied),
             None if self.stopped() => NoPlace::Stopping,
+            None if !present() => NoPlace::Left,
             None => NoPlace::Busy,
         })?;
         let streams = self.server.guest_streams(streams).ok_or(NoPlace::Descriptors)?;

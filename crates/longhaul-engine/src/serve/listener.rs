@@ -54,11 +54,11 @@ pub fn serve_guests(serving: Serving, stop: &AtomicBool) {
     let server = Server::new(host, services, clients, descriptors);
     let ending = Arc::new(AtomicBool::new(false));
     let gate = Gate::new(server.clone(), ending.clone());
+    let stopped =
+        || stop.load(Ordering::Relaxed) || one_off && server.served.load(Ordering::Relaxed) > 0;
     thread::scope(|scope| {
         start_guests(scope, &guests, &gate);
-        while !stop.load(Ordering::Relaxed)
-            && !(one_off && server.served.load(Ordering::Relaxed) > 0)
-        {
+        while !stopped() {
             thread::sleep(LEAVE_CHECK);
         }
         ending.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@ mod connection;
 mod descriptors;
 mod event;
 mod guest;
+mod guest_report;
 mod limiter;
 mod limits;
 mod listener;
@@ -16,7 +17,8 @@ mod single;
 mod startups;
 
 pub use event::{Client, DropReason, Event, SessionReport, SessionStart};
-pub use guest::{Arrival, Gate, Guest, GuestReport, NoPlace, StreamPlaces, Visit};
+pub use guest::{Arrival, Gate, Guest, NoPlace, StreamPlaces, Visit};
+pub use guest_report::GuestReport;
 pub use limits::ClientLimits;
 pub use listener::{Listener, Serving, serve_guests};
 pub use reach::{Reach, is_out_of_reach};

@@ -92,6 +92,29 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         self.slots.iter().any(|slot| slot.ended().is_some_and(|e| e.failure.is_some()))
     }
 
+    /// Waits for the first byte and returns its time.
+    ///
+    /// # Errors
+    /// The reason to cut the test.
+    fn await_first(
+        &mut self,
+        first: &OnceLock<Instant>,
+        idle: &mut Idle,
+    ) -> Result<Instant, String> {
+        let started = Instant::now();
+        loop {
+            match first.get() {
+                Some(first) => return Ok(*first),
+                None if self.all_ended() || self.must_stop() => return Ok(started),
+                None => {}
+            }
+            if let Some(reason) = self.must_cut(started, idle) {
+                return Err(reason);
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+
     /// Samples until every stream has ended. The clock starts at `first`; `closing` is set before a
     /// sender's streams are shut. Returns the reason if the test has to be cut.
     pub(super) fn watch(
@@ -100,17 +123,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         closing: &AtomicBool,
     ) -> Option<String> {
         let mut idle = Idle::new(self.bounds.idle);
-        let started = Instant::now();
-        let epoch = loop {
-            match first.get() {
-                Some(first) => break *first,
-                None if self.all_ended() || self.must_stop() => break started,
-                None => {}
-            }
-            if let Some(reason) = self.must_cut(started, &mut idle) {
-                return Some(reason);
-            }
-            thread::park_timeout(LOOK);
+        let epoch = match self.await_first(first, &mut idle) {
+            Ok(epoch) => epoch,
+            Err(reason) => return Some(reason),
         };
         self.begun.at = epoch;
         let mut last = self.begun.clone();

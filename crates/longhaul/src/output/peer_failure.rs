@@ -90,7 +90,10 @@ fn reported(peer: &PeerName, during: Step, code: i32) -> String {
         208 => "reported a stream that does not exist",
         _ => return format!("{peer} reported error {code} while {during}"),
     };
-    format!("{peer} {reason} (its error {code})")
+    match code {
+        0 => format!("{peer} {reason}"),
+        code => format!("{peer} {reason} (its error {code})"),
+    }
 }
 
 /// Returns the name of an option.

@@ -34,8 +34,9 @@ use crate::peer::Program;
 
 /// The longest wait for a place: iperf3 clients show nothing meanwhile.
 const PLACE_LIMIT: Duration = Duration::from_secs(30);
-/// The interval at which the samples and the control connection are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the samples and the control connection are read. A server that sends goes
+/// on until it reads the end of the test.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The surroundings of one test.
 pub(super) struct Session<'a> {
@@ -289,12 +290,19 @@ impl Session<'_> {
         let mut sides: Vec<_> = halves.iter().map(|(half, _)| (*half, None, Vec::new())).collect();
         let (notes, heard) = mpsc::channel();
         let ended = thread::scope(|scope| {
+            let mut threads = Vec::new();
             for (half, sockets) in halves {
                 let notes = notes.clone();
-                scope.spawn(move || runs.run(half, sockets, &notes));
+                let run = scope.spawn(move || runs.run(half, sockets, &notes));
+                threads.push(run.thread().clone());
             }
             drop(notes);
-            let ended = self.gather(control, &heard, &mut sides, &stop);
+            // A run that sleeps between two looks sees the flag at once.
+            let end = || {
+                stop.store(true, Ordering::Release);
+                threads.iter().for_each(thread::Thread::unpark);
+            };
+            let ended = self.gather(control, &heard, &mut sides, end);
             abort.store(ended.is_err(), Ordering::Release);
             ended
         });
@@ -315,15 +323,16 @@ impl Session<'_> {
         Ok(sides)
     }
 
-    /// Receives samples and results until all runs have ended. Sets `stop` when the client ends the
+    /// Receives samples and results until all runs have ended. Calls `end` when the client ends the
     /// data.
     fn gather(
         &self,
         control: &mut Control<ServerMachine>,
         heard: &mpsc::Receiver<Note>,
         sides: &mut [(Half, Option<SideResult>, Vec<TestSample>)],
-        stop: &AtomicBool,
+        end: impl Fn(),
     ) -> Result<(), Failure> {
+        let mut over = false;
         loop {
             match heard.recv_timeout(LOOK) {
                 Ok(Note::Sample(sample)) => {
@@ -346,12 +355,15 @@ impl Session<'_> {
                 let _ = control.send_state(State::ServerTerminate, Step::Running);
                 return Err(Failure::Lost(EngineError::Interrupted));
             }
-            if stop.load(Ordering::Relaxed) {
+            if over {
                 continue;
             }
             match control.poll(Step::Running)? {
                 None => {}
-                Some(ServerEvent::End) => stop.store(true, Ordering::Release),
+                Some(ServerEvent::End) => {
+                    over = true;
+                    end();
+                }
                 Some(_) => return Err(self.left(control)),
             }
         }
@@ -431,6 +443,7 @@ fn no_place_words(no_place: NoPlace) -> String {
         NoPlace::Busy => format!("no place within {} s", PLACE_LIMIT.as_secs()),
         NoPlace::Limit(reason) => reason,
         NoPlace::Descriptors => "this server has too few file descriptors left".to_owned(),
+        NoPlace::Left => "the client left while it waited".to_owned(),
         NoPlace::Stopping => "the server ends".to_owned(),
     }
 }

@@ -47,10 +47,10 @@ impl Services for Only {
 
     fn log(&self, event: Event) {
         self.last.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
-        if let Event::Guest(report) = event {
-            if let Err(error) = &report.outcome {
-                print_message(format_args!("{}: {}", report.address, failure_text(error)));
-            }
+        if let Event::Guest(report) = event
+            && let Err(error) = &report.outcome
+        {
+            print_message(format_args!("{}: {}", report.address, failure_text(error)));
         }
     }
 }

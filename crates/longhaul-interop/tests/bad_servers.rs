@@ -1,0 +1,126 @@
+//! The client of iperf3 against servers that do not follow the protocol.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_engine::session::Family;
+use longhaul_interop::iperf3::{self, ClientOptions};
+use longhaul_interop::{Fault, InteropError, PeerAddress, PeerTest, Program, Step};
+
+/// Runs a short test against a server that behaves as `script`.
+fn run(script: impl FnOnce(&mut TcpStream, &TcpListener) + Send + 'static) -> InteropError {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = thread::spawn(move || {
+        let (mut control, _) = listener.accept().unwrap();
+        control.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        script(&mut control, &listener);
+    });
+    let address = PeerAddress { program: Program::Iperf3, host: "127.0.0.1".to_owned(), port };
+    let amount = Amount::Time(Duration::from_millis(200));
+    let plan = TestPlan { amount, ..TestPlan::new() };
+    let stop = AtomicBool::new(false);
+    let test = PeerTest { address: &address, plan: &plan, family: Family::Any, stop: &stop };
+    let failed = iperf3::run(&test, &ClientOptions::default(), &mut |_| ()).unwrap_err();
+    server.join().unwrap();
+    failed
+}
+
+/// Reads the cookie and the parameters.
+fn greet(control: &mut TcpStream) {
+    control.read_exact(&mut [0; 37]).unwrap();
+    control.write_all(&[9]).unwrap();
+    read_document(control);
+}
+
+fn read_document(control: &mut TcpStream) {
+    let mut length = [0; 4];
+    control.read_exact(&mut length).unwrap();
+    control.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize]).unwrap();
+}
+
+/// Runs the protocol up to the results, which are `results`.
+fn until_results(results: Vec<u8>) -> impl FnOnce(&mut TcpStream, &TcpListener) + Send {
+    move |control, listener| {
+        greet(control);
+        control.write_all(&[10]).unwrap();
+        let (mut data, _) = listener.accept().unwrap();
+        control.write_all(&[1, 2]).unwrap();
+        let reader =
+            thread::spawn(move || while data.read(&mut [0; 65536]).is_ok_and(|n| n > 0) {});
+        control.read_exact(&mut [0; 1]).unwrap();
+        control.write_all(&[13]).unwrap();
+        read_document(control);
+        control.write_all(&results).unwrap();
+        reader.join().unwrap();
+    }
+}
+
+fn framed(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+fn fault(error: &InteropError) -> Option<(Step, Fault)> {
+    match error {
+        InteropError::Protocol { during, fault, .. } => Some((*during, *fault)),
+        _ => None,
+    }
+}
+
+#[test]
+fn results_that_are_too_long_malformed_or_of_another_stream_are_named() {
+    let long = run(until_results(vec![0x7f, 0xff, 0xff, 0xff]));
+    let too_long = Fault::TooLong { bytes: 0x7fff_ffff, limit: 256 << 10 };
+    assert_eq!(fault(&long), Some((Step::Results, too_long)));
+    let malformed = run(until_results(framed("{\"cpu_util_total\":1")));
+    assert_eq!(fault(&malformed), Some((Step::Results, Fault::Malformed)));
+    let missing = run(until_results(framed("{}")));
+    assert_eq!(fault(&missing), Some((Step::Results, Fault::Field("streams"))));
+    let mut strange = framed(concat!(
+        r#"{"cpu_util_total":1,"cpu_util_user":1,"cpu_util_system":1,"sender_has_retransmits":-1,"#,
+        r#""streams":[{"id":7,"bytes":1,"retransmits":-1,"jitter":0,"errors":0,"packets":0}]}"#
+    ));
+    strange.push(14);
+    assert_eq!(fault(&run(until_results(strange))), Some((Step::Results, Fault::NoStream(7))));
+}
+
+#[test]
+fn a_refused_user_is_reported_in_each_way() {
+    let answer = |bytes: &'static [u8]| {
+        run(move |control, _| {
+            greet(control);
+            control.write_all(bytes).unwrap();
+        })
+    };
+    for numbers in [&[0xfe, 0, 0, 0, 142][..], &[0xfe, 0, 0, 0, 142, 0, 0, 0, 0]] {
+        let error = answer(numbers);
+        assert!(matches!(error, InteropError::Denied { .. }), "{error}");
+    }
+    let none = answer(&[0xfe]);
+    let expected = matches!(none, InteropError::Reported { during: Step::Parameters, code: 0, .. });
+    assert!(expected, "{none}");
+    let silent = answer(&[]);
+    let expected = matches!(silent, InteropError::Closed { during: Step::Parameters, .. });
+    assert!(expected, "{silent}");
+}
+
+#[test]
+fn a_server_that_leaves_or_stops_is_reported() {
+    let busy = run(|control, _| control.write_all(&[0xff]).unwrap());
+    assert!(matches!(busy, InteropError::Busy { .. }), "{busy}");
+    let other = run(|control, _| control.write_all(b"220 mail.example.org ESMTP\r\n").unwrap());
+    assert_eq!(fault(&other), Some((Step::Greeting, Fault::Unexpected(50))));
+    let stopped = run(|control, listener| {
+        greet(control);
+        control.write_all(&[10]).unwrap();
+        let (mut data, _) = listener.accept().unwrap();
+        control.write_all(&[1, 2, 11]).unwrap();
+        while data.read(&mut [0; 65536]).is_ok_and(|n| n > 0) {}
+    });
+    let during = matches!(stopped, InteropError::Terminated { during: Step::Running, .. });
+    assert!(during, "{stopped}");
+}
