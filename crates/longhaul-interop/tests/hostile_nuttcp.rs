@@ -1,6 +1,7 @@
 //! The readers of nuttcp's lines on random and mutated input; the fuzz target `nuttcp` runs the
 //! same entry for longer.
 
+#[expect(unreachable_pub, reason = "the fuzz crate uses the same file")]
 #[path = "../../../fuzz/src/nuttcp.rs"]
 mod entry;
 

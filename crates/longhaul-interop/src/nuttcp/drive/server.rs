@@ -102,6 +102,7 @@ fn no_place(none: NoPlace) -> String {
         NoPlace::Busy => "server busy, try again later".to_owned(),
         NoPlace::Limit(reason) => reason,
         NoPlace::Descriptors => "server busy: too many connections".to_owned(),
+        NoPlace::Left => "the client left while it waited".to_owned(),
         NoPlace::Stopping => "server stops".to_owned(),
     }
 }
