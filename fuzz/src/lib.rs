@@ -2,6 +2,7 @@
 
 mod entries;
 pub mod iperf3;
+pub mod nuttcp;
 mod stamp;
 
 pub use entries::Entry;

@@ -71,6 +71,14 @@ pub enum InteropError {
         /// The peer.
         peer: PeerName,
     },
+    /// The server refused the test with a reason in its own words.
+    #[error("{peer} refused the test: {}", reason.join("; "))]
+    Refused {
+        /// The peer.
+        peer: PeerName,
+        /// The lines that the server sent, as printable ASCII.
+        reason: Vec<String>,
+    },
     /// The peer reported an error with a number of its program.
     #[error("{peer} reported error {code} while {during}")]
     Reported {
@@ -182,7 +190,7 @@ impl std::fmt::Display for Step {
 }
 
 /// The way in which a peer does not follow its protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// A message that does not belong to this step; its number or first byte.
     Unexpected(i32),
@@ -199,6 +207,8 @@ pub enum Fault {
     Field(&'static str),
     /// A stream that does not exist; its number.
     NoStream(i64),
+    /// A line of text that does not belong to this step, as printable ASCII.
+    Line(String),
 }
 
 impl std::fmt::Display for Fault {
@@ -211,6 +221,9 @@ impl std::fmt::Display for Fault {
             Fault::Malformed => f.write_str("a malformed document"),
             Fault::Field(name) => write!(f, "a missing or invalid field '{name}'"),
             Fault::NoStream(number) => write!(f, "stream {number} does not exist"),
+            Fault::Line(line) => {
+                write!(f, "unexpected line {:?}", line.chars().take(80).collect::<String>())
+            }
         }
     }
 }
@@ -258,4 +271,20 @@ pub enum Wanted {
     NoDelay,
     /// A differentiated services code point.
     Dscp,
+    /// An omitted time.
+    Omit,
+    /// A supported version of the program.
+    Version,
+    /// A CPU of the server.
+    ServerCpu,
+    /// A data port below 5000.
+    LowPort,
+    /// The jitter as nuttcp measures it.
+    Jitter,
+    /// The one-way delay.
+    Delay,
+    /// The source port of the data.
+    SourcePort,
+    /// An emulated slow start.
+    SlowStart,
 }

@@ -117,6 +117,7 @@ impl From<InteropError> for Coded {
             | InteropError::Cut { .. } => UNREACHABLE,
             InteropError::Busy { .. }
             | InteropError::Denied { .. }
+            | InteropError::Refused { .. }
             | InteropError::Reported { .. } => REFUSED,
             InteropError::KeyFile { .. } | InteropError::Host { .. } => HOST,
         };

@@ -9,6 +9,7 @@ fn main() -> io::Result<()> {
         write(name, &longhaul_fuzz::seeds(name))?;
     }
     write("iperf3", &longhaul_fuzz::iperf3::seeds())?;
+    write("nuttcp", &longhaul_fuzz::nuttcp::seeds())?;
     write("frame", &frames())
 }
 

@@ -76,7 +76,7 @@ pub fn run(
             let places = &places;
             scope.spawn(move || {
                 let ending = Ending::HalfClose;
-                let context = Context { plan, places, bounds, signals, ending };
+                let context = Context { plan, places, bounds, signals, ending, blocks: None };
                 let result = end::run(part, carriers, context, |sample| {
                     let _ = notes.send(Note::Ours(sample));
                 });

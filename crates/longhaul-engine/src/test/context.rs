@@ -7,6 +7,7 @@ use longhaul_core::plan::{Direction, TestPlan};
 use longhaul_core::result::End;
 use longhaul_core::units::Rate;
 
+use super::block_format::BlockFormat;
 use super::limits::{DRAIN_LIMIT, TestLimits};
 use super::placement::Places;
 use super::ticks::end_of_time;
@@ -108,6 +109,8 @@ pub(super) struct Context<'a> {
     pub(super) bounds: Bounds<'a>,
     pub(super) signals: Signals<'a>,
     pub(super) ending: Ending,
+    /// The format of the blocks of TCP streams, in another program's protocol.
+    pub(super) blocks: Option<&'a dyn BlockFormat>,
 }
 
 #[cfg(test)]

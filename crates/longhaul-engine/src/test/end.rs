@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use longhaul_core::plan::{Pacing, TestPlan};
+use longhaul_core::plan::{Amount, Pacing, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample};
 
+use super::block_format::BlockFormat;
 use super::context::{Context, Ending, Part};
-use super::mover::{self, Carrier, Pacer, Reading, Sending, Slot, Supply, Watch};
+use super::mover::{self, Carrier, Pacer, Reading, Sending, Slot, Supply, Turns, Watch};
 use super::sampler::Sampler;
 use super::udp;
 
@@ -22,7 +23,7 @@ pub(super) fn run(
     context: Context<'_>,
     on_sample: impl FnMut(SideSample),
 ) -> SideResult {
-    let (Context { plan, places, bounds, ending, .. }, role) = (context, part.role);
+    let (Context { plan, places, bounds, ending, blocks, .. }, role) = (context, part.role);
     let open = ending != Ending::HalfClose;
     let slots: Vec<Slot> = carriers
         .into_iter()
@@ -42,13 +43,15 @@ pub(super) fn run(
         gather: plan.window_bytes.is_none(),
     };
     let (first, closing) = (OnceLock::new(), AtomicBool::new(false));
+    let turns = Turns::new(slots.len(), total_blocks(plan));
     let this = thread::current();
     let cut = thread::scope(|scope| {
         if role == End::Sender {
             let _ = first.set(Instant::now());
         }
-        let job = Job { plan, ending, role, supply: &supply, reading };
-        let watch = Watch { first: &first, sampler: &this, stop: open.then_some(&closing) };
+        let job = Job { plan, ending, role, supply: &supply, reading, blocks, turns: &turns };
+        let stop = open.then_some(&closing);
+        let watch = Watch { first: &first, sampler: &this, stop, blocks };
         for (number, slot) in slots.iter().enumerate() {
             let closing = &closing;
             let thread = thread::Builder::new().name(format!("{role}-{number}"));
@@ -76,12 +79,14 @@ struct Job<'a> {
     role: End,
     supply: &'a Supply,
     reading: Reading,
+    blocks: Option<&'a dyn BlockFormat>,
+    turns: &'a Turns,
 }
 
 impl Job<'_> {
     /// Moves the bytes of stream `number` on the calling thread until `closing` is set.
     fn run(self, number: u32, slot: &Slot, watch: Watch<'_>, closing: &AtomicBool) {
-        let Job { plan, ending, role, supply, reading } = self;
+        let Job { plan, ending, role, supply, reading, blocks, turns } = self;
         let sending = |unit| Sending {
             share: share(plan, ending, number),
             pacer: pacer(plan, unit),
@@ -91,7 +96,13 @@ impl Job<'_> {
         };
         let length = plan.write_bytes.get();
         match (&slot.carrier, role) {
-            (Carrier::Tcp(stream), End::Sender) => mover::send(slot, stream, supply, sending(1)),
+            (Carrier::Tcp(stream), End::Sender) => match blocks {
+                Some(format) => {
+                    let turn = (turns, number as usize, format);
+                    mover::send_blocks(slot, stream, supply.block(), turn, sending(1));
+                }
+                None => mover::send(slot, stream, supply, sending(1)),
+            },
             (Carrier::Tcp(stream), End::Receiver) => mover::receive(slot, stream, reading, watch),
             (Carrier::Udp(flow), End::Sender) => {
                 udp::send(slot, flow, length as usize, sending(length));
@@ -110,6 +121,14 @@ fn share(plan: &TestPlan, ending: Ending, number: u32) -> Option<u64> {
         // The omitted bytes do not belong to the amount.
         Ending::Amount => plan.share(number).filter(|_| plan.omit.is_zero()),
         Ending::Stop => None,
+    }
+}
+
+/// Returns the number of whole blocks of the amount of `plan`; `None` if it has a time.
+fn total_blocks(plan: &TestPlan) -> Option<u64> {
+    match plan.amount {
+        Amount::Bytes(bytes) => Some(bytes.get().div_ceil(plan.write_bytes.get().max(1))),
+        Amount::Time(_) => None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{End, SideResult, SideSample};
 
+use super::block_format::BlockFormat;
 use super::context::{Bounds, Context, Ending, Part, Signals};
 use super::datagram_format::DatagramFormat;
 use super::end;
@@ -82,7 +83,21 @@ impl EndRun<'_> {
         streams: Vec<TcpStream>,
         on_sample: impl FnMut(SideSample),
     ) -> Result<SideResult> {
-        self.run(streams.into_iter().map(Carrier::Tcp).collect(), on_sample)
+        self.run(streams.into_iter().map(Carrier::Tcp).collect(), None, on_sample)
+    }
+
+    /// Runs this end over TCP connections with blocks of `format`, as [`tcp`](Self::tcp). The end
+    /// of a sender's data is [`Ending::HalfClose`], after a whole block.
+    ///
+    /// # Errors
+    /// As [`tcp`](Self::tcp).
+    pub fn tcp_blocks(
+        &self,
+        streams: Vec<TcpStream>,
+        format: &dyn BlockFormat,
+        on_sample: impl FnMut(SideSample),
+    ) -> Result<SideResult> {
+        self.run(streams.into_iter().map(Carrier::Tcp).collect(), Some(format), on_sample)
     }
 
     /// Runs this end over connected UDP sockets with datagrams of `format`, as
@@ -106,10 +121,15 @@ impl EndRun<'_> {
                 .map_err(|source| EngineError::System { operation: "set up a UDP socket", source })
         };
         let flows = sockets.into_iter().map(flow).collect::<Result<Vec<_>>>()?;
-        self.run(flows, on_sample)
+        self.run(flows, None, on_sample)
     }
 
-    fn run(&self, carriers: Vec<Carrier>, on_sample: impl FnMut(SideSample)) -> Result<SideResult> {
+    fn run(
+        &self,
+        carriers: Vec<Carrier>,
+        blocks: Option<&dyn BlockFormat>,
+        on_sample: impl FnMut(SideSample),
+    ) -> Result<SideResult> {
         let places = Places::of(self.plan, self.at_client)?;
         let read_bytes = self.memory.map_or(usize::MAX, |memory| memory.0.read_bytes);
         let context = Context {
@@ -118,6 +138,7 @@ impl EndRun<'_> {
             bounds: Bounds { read_bytes, ..Bounds::new(self.plan, self.limits) },
             signals: Signals { stop: self.stop, abort: self.abort },
             ending: self.ending,
+            blocks,
         };
         let part = Part { role: self.role, reverse: self.reverse };
         Ok(end::run(part, carriers, context, on_sample))

@@ -17,6 +17,7 @@
 //! - A peer that vanishes or falls silent ends the test in bounded time: see
 //!   [`IDLE_LIMIT`](limits::IDLE_LIMIT).
 
+mod block_format;
 mod client;
 mod connect;
 mod context;
@@ -37,6 +38,7 @@ mod third;
 mod ticks;
 mod udp;
 
+pub use block_format::{BlockFormat, BlockState};
 pub use client::run;
 pub use context::Ending;
 pub use datagram_format::{DatagramFormat, ReceivedDatagram, SentDatagram};

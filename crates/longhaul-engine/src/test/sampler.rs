@@ -38,6 +38,8 @@ pub(super) struct Sampler<'a, F> {
     slow: Slow<'a>,
     signals: Signals<'a>,
     ending: Ending,
+    /// True if the sending threads close their halves after a whole block.
+    whole_blocks: bool,
     begun: Snapshot,
     /// The end of the omitted time; earlier data do not count.
     base: Option<Snapshot>,
@@ -51,7 +53,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     pub(super) fn new(
         Part { role, reverse }: Part,
         slots: &'a [Slot],
-        Context { plan, bounds, signals, ending, .. }: Context<'a>,
+        Context { plan, bounds, signals, ending, blocks, .. }: Context<'a>,
         on_sample: F,
     ) -> Self {
         let begun = Snapshot::take(slots);
@@ -66,6 +68,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             slow: Slow::new(bounds.pool),
             signals,
             ending,
+            whole_blocks: blocks.is_some(),
             begun,
             base: None,
             rtts,
@@ -144,7 +147,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             let over_now = || over.is_some_and(|over| now >= over) || self.amount_reached();
             if !closed && (self.must_stop() || over_now()) {
                 closing.store(true, Ordering::Release);
-                if self.ending == Ending::HalfClose {
+                if self.ending == Ending::HalfClose && !self.whole_blocks {
                     self.shut(Shutdown::Write);
                 }
             } else if due.is_some_and(|due| now >= due) {

@@ -157,7 +157,7 @@ fn run(
         let signals = Signals { stop, abort };
         let half = move |(part, carriers)| {
             let ending = Ending::HalfClose;
-            let context = Context { plan, places, bounds, signals, ending };
+            let context = Context { plan, places, bounds, signals, ending, blocks: None };
             let result = end::run(part, carriers, context, |sample| {
                 // A client that does not read would block this thread at every sample.
                 if sender.send(&TestEvent::Sample(sample)).is_err() {

@@ -8,6 +8,7 @@ mod iperf3;
 mod key;
 mod link;
 mod matrix;
+mod nuttcp;
 mod path;
 mod queue;
 mod report;
@@ -56,6 +57,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run with the command line and the output of nuttcp
+    #[command(disable_help_flag = true)]
+    Nuttcp {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Print the public key of this user
     Key(key::Args),
     /// Write man pages and shell completions
@@ -70,6 +77,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     if called_as(&args, "iperf3") {
         return end(iperf3::run(args[1..].to_vec()));
+    }
+    if called_as(&args, "nuttcp") {
+        return end(nuttcp::run(args[1..].to_vec()));
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -88,6 +98,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Iperf3 { args } => iperf3::run(args),
+        Command::Nuttcp { args } => nuttcp::run(args),
         Command::Key(args) => args.run(),
         Command::Generate(args) => args.run(),
         Command::Test(args) => args.run(),

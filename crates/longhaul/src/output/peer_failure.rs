@@ -19,6 +19,16 @@ pub(super) fn peer_words(error: &InteropError) -> String {
         InteropError::Protocol { peer, during: Step::Greeting, fault: Fault::Unexpected(_) } => {
             format!("{peer} speaks another protocol; check the port (-p)")
         }
+        InteropError::Refused { peer, reason } => {
+            format!("{peer} refused the test: {}", reason.join("; "))
+        }
+        InteropError::Protocol { peer, during: Step::Greeting, fault: Fault::Line(line) } => {
+            let line: String = line.chars().take(80).collect();
+            format!("{peer} answers \"{line}\" and speaks another protocol; check the port (-p)")
+        }
+        InteropError::Unsupported { peer, wanted: Wanted::Version, since: Some(since) } => {
+            format!("{peer} is older than {since}, the oldest supported version")
+        }
         InteropError::Busy { peer } => {
             format!("{peer} is busy with another client; try again when its test has ended")
         }
@@ -109,5 +119,13 @@ fn option_of(wanted: Wanted) -> &'static str {
         Wanted::SegmentSize => "-M",
         Wanted::NoDelay => "-N",
         Wanted::Dscp => "--dscp",
+        Wanted::Omit => "-O",
+        Wanted::Version => "this protocol",
+        Wanted::ServerCpu => "a CPU for the server (-xcs)",
+        Wanted::LowPort => "data ports below 5000",
+        Wanted::Jitter => "jitter (-j)",
+        Wanted::Delay => "one-way delay (-o)",
+        Wanted::SourcePort => "a source port (-p#:#)",
+        Wanted::SlowStart => "slow start (-Ris)",
     }
 }

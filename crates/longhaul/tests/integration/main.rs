@@ -20,6 +20,7 @@ mod doctor;
 mod generate;
 mod host;
 mod interop_iperf3;
+mod interop_nuttcp;
 mod keys;
 mod matrix;
 mod matrix_real;

@@ -26,6 +26,11 @@ impl Supply {
         Supply { noise: payload(length), length, zero_copy }
     }
 
+    /// Returns a copy of the data of one write.
+    pub(in crate::test) fn block(&self) -> Vec<u8> {
+        self.noise[..self.length].to_vec()
+    }
+
     /// Returns the source of one stream's data.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use rustix::net::{RecvFlags, recv};
 use super::pacer::Pacer;
 use super::slot::Slot;
 use super::supply::Supply;
+use crate::test::block_format::BlockFormat;
 
 /// The task of a sending thread.
 pub(in crate::test) struct Sending<'a> {
@@ -99,6 +100,8 @@ pub(in crate::test) struct Watch<'a> {
     pub(in crate::test) sampler: &'a Thread,
     /// Ends the stream before the peer closes it; `None` to read until then.
     pub(in crate::test) stop: Option<&'a AtomicBool>,
+    /// The reader of fields within the data.
+    pub(in crate::test) blocks: Option<&'a dyn BlockFormat>,
 }
 
 impl Watch<'_> {
@@ -127,7 +130,7 @@ pub(in crate::test) fn receive(
     reading: Reading,
     watch: Watch<'_>,
 ) {
-    let Watch { first, sampler, stop } = watch;
+    let Watch { first, sampler, stop, blocks } = watch;
     slot.run(sampler, || {
         if stop.is_some() {
             stream.set_read_timeout(Some(STOP_LOOK))?;
@@ -151,6 +154,9 @@ pub(in crate::test) fn receive(
                     if received == 0 {
                         let _ = first.set(Instant::now());
                         sampler.unpark();
+                    }
+                    if let Some(blocks) = blocks {
+                        blocks.read(&buffer[..count], received);
                     }
                     received += count as u64;
                     slot.moved.set(received);

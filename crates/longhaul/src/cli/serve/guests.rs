@@ -9,6 +9,7 @@ use longhaul_engine::EngineError;
 use longhaul_engine::serve::Guest;
 use longhaul_engine::test::TestLimits;
 use longhaul_interop::iperf3;
+use longhaul_interop::nuttcp::NuttcpServer;
 
 use self::stamp::StampArgs;
 use crate::exit::Coded;
@@ -22,6 +23,10 @@ pub(super) struct GuestArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5201", conflicts_with_all = ["keys_only", "stdio"])]
     iperf3: Option<u16>,
+    /// Serve nuttcp clients, too, on this control port [default port: 5000]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5000", conflicts_with_all = ["keys_only", "stdio"])]
+    nuttcp: Option<u16>,
     #[command(flatten)]
     stamp: StampArgs,
 }
@@ -41,6 +46,11 @@ impl GuestArgs {
         if let Some(port) = self.iperf3 {
             let server = listen(bind, port, |at| iperf3::Server::bind(at, limits.clone()))?;
             print_message(format_args!("serving iperf3 clients on {}", server.address()));
+            guests.push(Arc::new(server));
+        }
+        if let Some(port) = self.nuttcp {
+            let server = listen(bind, port, |at| NuttcpServer::bind(at, limits.clone()))?;
+            print_message(format_args!("serving nuttcp clients on {}", server.address()));
             guests.push(Arc::new(server));
         }
         guests.extend(self.stamp.bind(bind)?);

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use longhaul_core::result::{TestResult, TestSample};
 use longhaul_interop::iperf3::{self, ClientOptions, Credentials, Padding, Progress};
+use longhaul_interop::nuttcp;
 use longhaul_interop::{PeerTest, Program};
 
 use crate::exit::{self, Coded};
@@ -29,7 +30,8 @@ pub(super) fn run(
             Ok(iperf3::run(test, &options, &mut on_progress)?.test)
         }
         Program::Nuttcp => {
-            Err(Coded::new(exit::USAGE, anyhow!("no client for {} yet", test.address.program)))
+            let mut show = |sample: &TestSample| show(sample);
+            Ok(nuttcp::run(test, &nuttcp::ClientOptions::default(), &mut show)?.test)
         }
     }
 }

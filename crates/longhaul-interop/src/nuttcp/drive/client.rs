@@ -1,0 +1,522 @@
+//! The client: runs a test against a nuttcp server.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::TestPlan;
+use longhaul_core::result::{End, TestEnd, TestResult, TestSample};
+use longhaul_engine::EngineError;
+use longhaul_engine::test::TestLimits;
+
+use super::accept::Ports;
+use super::blocks::Marks;
+use super::channel::{Channel, Deadline, Look, STEP_LIMIT};
+use super::datagrams::Datagrams;
+use super::end::{DataRun, OurEnd};
+use super::open::{Opened, Opener, waits};
+use super::plan::{parameters_of, plan_of};
+use super::result::{Ends, Joiner};
+use crate::client::PeerTest;
+use crate::error::{Fault, InteropError, PeerName, Result, Step, Wanted};
+use crate::nuttcp::{
+    Client, ClientError, ClientEvent, Feature, Interval, Parameters, ServerReport, Version,
+};
+use crate::peer::Program;
+
+/// The longest silence of a server after the data: nuttcp's own client waits as long.
+const REPORT_LIMIT: Duration = Duration::from_secs(60);
+/// The time in which this end has to finish after the server has closed the control connection.
+const LAST_DATA: Duration = Duration::from_secs(5);
+/// The pause of nuttcp's client after the server's answer, in which the server opens its port.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The receiver of a test's progress.
+pub trait Observer {
+    /// Takes the sample of an interval.
+    fn sample(&mut self, _sample: &TestSample) {}
+
+    /// Takes the figures of an interval: those of the server with its line, if this end sends.
+    fn interval(&mut self, _line: Option<&str>, _interval: &Interval) {}
+
+    /// Takes a warning or an error that the server printed.
+    fn notice(&mut self, _line: &str) {}
+}
+
+impl<F: FnMut(&TestSample)> Observer for F {
+    fn sample(&mut self, sample: &TestSample) {
+        self(sample);
+    }
+}
+
+/// The options of a client that are not part of a plan.
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// The parameters instead of those of the plan.
+    pub parameters: Option<Parameters>,
+    /// This end's socket buffer in bytes, with `parameters`; 0 leaves it to the kernel.
+    pub window_bytes: u32,
+    /// True if the length of a datagram shrinks by halves to the segment size of the control
+    /// connection, so that it needs no fragments.
+    pub fit_datagram: bool,
+}
+
+/// A finished test.
+#[derive(Debug)]
+pub struct ClientResult {
+    /// The result.
+    pub test: TestResult,
+    /// The parameters of the test.
+    pub parameters: Parameters,
+    /// The version of the server.
+    pub peer: Version,
+    /// The address of the server.
+    pub address: SocketAddr,
+    /// The figures of this end.
+    pub ours: OurEnd,
+    /// The report of the server; `None` after an interruption.
+    pub server: Option<ServerReport>,
+    /// The time of the first connect, if this end connected over TCP.
+    pub rtt: Option<Duration>,
+    /// The send buffer and the receive buffer of the first socket, as the kernel reports them.
+    pub windows: (u64, u64),
+}
+
+/// Runs a test against a nuttcp server, and passes its progress to `observer`.
+///
+/// Every wait is limited: 10 s for a connection, 20 s for each step before the data, 30 s without
+/// progress of the data, and 60 s for the report of the server.
+///
+/// # Errors
+/// nuttcp or the version of the server lacks an option of the plan, the server refuses the test or
+/// does not follow the protocol, or a connection breaks.
+pub fn run(
+    test: &PeerTest<'_>,
+    options: &ClientOptions,
+    observer: &mut dyn Observer,
+) -> Result<ClientResult> {
+    let peer = PeerName {
+        program: Program::Nuttcp,
+        version: None,
+        address: format!("{}:{}", test.address.host, test.address.port),
+    };
+    let lacks = |wanted| InteropError::Unsupported { peer: peer.clone(), wanted, since: None };
+    let (parameters, window) = match &options.parameters {
+        Some(parameters) => (parameters.clone(), options.window_bytes),
+        None => {
+            let parameters = parameters_of(test.plan).map_err(lacks)?;
+            let window = parameters.server_window_bytes;
+            (parameters, window)
+        }
+    };
+    let chosen = options.parameters.is_none();
+    let role = if parameters.client_sends { End::Sender } else { End::Receiver };
+    let channel = Channel::new(test.connect()?).map_err(host("set up the control connection"))?;
+    let local = channel.local().map_err(host("read the local address"))?.ip();
+    let parameters = if options.fit_datagram { fitted(parameters, &channel) } else { parameters };
+    let plan = own_plan(test, &parameters, window, chosen);
+    let (parameters, ports) = open_ports(local, parameters, &plan, (role, chosen))?;
+    let mut session = Session { channel, peer, plan, parameters, role };
+    session.run(test, ports, observer)
+}
+
+/// Halves the length of datagrams until it fits the segment size of `channel`.
+fn fitted(mut parameters: Parameters, channel: &Channel) -> Parameters {
+    let segment = channel.segment_bytes().unwrap_or(1024).max(64);
+    while parameters.buffer_bytes > segment {
+        parameters.buffer_bytes /= 2;
+    }
+    parameters
+}
+
+/// Returns the plan of this end: the user's, with the amounts and lengths of the protocol.
+fn own_plan(test: &PeerTest<'_>, parameters: &Parameters, window: u32, of_user: bool) -> TestPlan {
+    let plan = plan_of(parameters, window);
+    if !of_user {
+        return plan;
+    }
+    let TestPlan { amount, write_bytes, .. } = plan;
+    TestPlan { amount, write_bytes, ..test.plan.clone() }
+}
+
+/// Opens the data ports of this end, if it has any. If the ports were not `chosen` by the user and
+/// are in use, others are taken.
+fn open_ports(
+    local: IpAddr,
+    mut parameters: Parameters,
+    plan: &TestPlan,
+    (role, free_choice): (End, bool),
+) -> Result<(Parameters, Option<Ports>)> {
+    if !waits(&parameters, role) {
+        return Ok((parameters, None));
+    }
+    let any: IpAddr = match local {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let first = parameters.port;
+    loop {
+        match Ports::open(any, &parameters, plan, role) {
+            Ok(ports) => return Ok((parameters, Some(ports))),
+            Err(error) => {
+                let next = parameters.last_port().saturating_add(1);
+                let last = first.saturating_add(4000);
+                if !free_choice || error.kind() != io::ErrorKind::AddrInUse || next > last {
+                    return Err(host("open the data ports")(error));
+                }
+                parameters.port = next;
+            }
+        }
+    }
+}
+
+fn host(operation: &'static str) -> impl FnOnce(io::Error) -> InteropError {
+    move |source| InteropError::Host { operation, source }
+}
+
+/// A note of the thread that reads the control connection.
+enum Note {
+    Event(ClientEvent),
+    Failed(InteropError),
+}
+
+/// A test in progress.
+struct Session {
+    channel: Channel,
+    peer: PeerName,
+    plan: TestPlan,
+    parameters: Parameters,
+    role: End,
+}
+
+/// The flags of a running test.
+#[derive(Default)]
+struct Flags {
+    /// Aborts this end's data.
+    abort: AtomicBool,
+    /// This end has no more data.
+    done: AtomicBool,
+    /// The server has closed the control connection.
+    closed: AtomicBool,
+    /// Ends this end's data: the user stopped the test, or its time is over.
+    halt: AtomicBool,
+}
+
+impl Session {
+    fn run(
+        &mut self,
+        test: &PeerTest<'_>,
+        ports: Option<Ports>,
+        observer: &mut dyn Observer,
+    ) -> Result<ClientResult> {
+        let mut machine = Client::new(self.parameters.clone());
+        self.agree(&mut machine, test.stop)?;
+        let version = machine.peer().unwrap_or(Version::OLDEST);
+        let address = self.channel.peer().map_err(host("read the peer's address"))?;
+        thread::sleep(PAUSE);
+        let opened = self.open(ports, address, test.stop)?;
+        let (rtt, windows) = (opened.rtt, opened.windows());
+        let (ours, intervals, cwnd, server) =
+            self.measure(machine, opened, (version, test.stop), observer)?;
+        let interrupted = test.stop.load(Ordering::Relaxed);
+        let end = match &ours.side.cut {
+            Some(reason) => TestEnd::Cut { reason: reason.clone() },
+            None if interrupted => TestEnd::Interrupted,
+            None => TestEnd::Completed,
+        };
+        let ends = Ends {
+            target: self.peer.address.clone(),
+            plan: &self.plan,
+            parameters: &self.parameters,
+            role: self.role,
+            version: version.to_string(),
+            ours: &ours.side,
+            theirs: server.as_ref(),
+            intervals,
+            end,
+        };
+        let figures = OurEnd { cwnd_bytes: cwnd, ..ours.figures };
+        Ok(ClientResult {
+            test: ends.fold(),
+            parameters: self.parameters.clone(),
+            peer: version,
+            address,
+            ours: figures,
+            server,
+            rtt,
+            windows,
+        })
+    }
+
+    /// Exchanges the versions and the parameters.
+    fn agree(&mut self, machine: &mut Client, stop: &AtomicBool) -> Result<()> {
+        let deadline = Deadline::after(STEP_LIMIT);
+        loop {
+            let output = machine.output();
+            if !output.is_empty() {
+                self.channel.send(&output).map_err(|source| self.closed(Some(source)))?;
+            }
+            match self.channel.look() {
+                Look::Bytes(bytes) => {
+                    let events = machine.receive(&bytes).map_err(|error| self.failure(error))?;
+                    self.peer.version = machine.peer().map(|version| version.to_string());
+                    if matches!(events.first(), Some(ClientEvent::Accepted(_))) {
+                        return Ok(());
+                    }
+                }
+                Look::Nothing if stop.load(Ordering::Relaxed) => {
+                    return Err(EngineError::Interrupted.into());
+                }
+                Look::Nothing if deadline.is_over() => {
+                    let peer = self.peer.clone();
+                    return Err(InteropError::Silent {
+                        peer,
+                        during: self.step(),
+                        limit: STEP_LIMIT,
+                    });
+                }
+                Look::Nothing => {}
+                Look::End => {
+                    let error = machine.end().err();
+                    return Err(error.map_or_else(|| self.closed(None), |e| self.failure(e)));
+                }
+                Look::Broken(source) => return Err(self.closed(Some(source))),
+            }
+        }
+    }
+
+    fn step(&self) -> Step {
+        if self.peer.version.is_some() { Step::Parameters } else { Step::Greeting }
+    }
+
+    fn closed(&self, source: Option<io::Error>) -> InteropError {
+        InteropError::Closed { peer: self.peer.clone(), during: self.step(), source }
+    }
+
+    fn failure(&self, error: ClientError) -> InteropError {
+        let mut peer = self.peer.clone();
+        let during = self.step();
+        let protocol = |peer, fault| InteropError::Protocol { peer, during, fault };
+        match error {
+            ClientError::Line(_) => protocol(peer, Fault::Malformed),
+            ClientError::NotNuttcp(line) => protocol(peer, Fault::Line(line)),
+            ClientError::Unexpected { line, .. } => protocol(peer, Fault::Line(line)),
+            ClientError::TooOld(version) => {
+                peer.version = Some(version.to_string());
+                let since = Some("6.1.2");
+                InteropError::Unsupported { peer, wanted: Wanted::Version, since }
+            }
+            ClientError::Lacks { feature, peer: version } => {
+                peer.version = Some(version.to_string());
+                let (wanted, since) = wanted(feature);
+                InteropError::Unsupported { peer, wanted, since: Some(since) }
+            }
+            ClientError::Refused { reason, .. } => InteropError::Refused { peer, reason },
+            ClientError::Closed { .. } => InteropError::Closed { peer, during, source: None },
+        }
+    }
+
+    fn open(
+        &mut self,
+        ports: Option<Ports>,
+        peer: SocketAddr,
+        stop: &AtomicBool,
+    ) -> Result<Opened> {
+        let (parameters, plan, role) = (&self.parameters, &self.plan, self.role);
+        let alive = || !stop.load(Ordering::Relaxed);
+        let opener = Opener { parameters, plan, role, peer, alive: &alive };
+        opener.open(ports).map_err(|source| {
+            let peer = self.peer.clone();
+            InteropError::Closed { peer, during: Step::Streams, source: Some(source) }
+        })
+    }
+
+    /// Moves the data while another thread reads the control connection.
+    fn measure(
+        &mut self,
+        machine: Client,
+        opened: Opened,
+        (version, stop): (Version, &AtomicBool),
+        observer: &mut dyn Observer,
+    ) -> Result<(Ours, Vec<TestSample>, u64, Option<ServerReport>)> {
+        let flags = Flags::default();
+        let marks = Marks::new(&self.parameters, version, false);
+        let limits = TestLimits::default();
+        let data = DataRun {
+            parameters: &self.parameters,
+            plan: &self.plan,
+            role: self.role,
+            at_client: true,
+            limits: &limits,
+            memory: None,
+            stop: &flags.halt,
+            abort: &flags.abort,
+            marks: &marks,
+            datagrams: Arc::new(Datagrams::new(&self.parameters)),
+        };
+        let reading = self.channel.duplicate().map_err(host("duplicate a connection"))?;
+        let (notes, heard) = mpsc::channel();
+        let mut joiner = Joiner::new((&self.parameters, self.role), &marks, observer);
+        let mut gathered = Gathered::default();
+        let channel = &self.channel;
+        let side = thread::scope(|scope| {
+            let watch = Watch {
+                channel: reading,
+                peer: self.peer.clone(),
+                flags: &flags,
+                stop,
+                time: time_beside_bytes(&self.parameters),
+            };
+            scope.spawn(move || watch.run(machine, &notes));
+            let over = || flags.closed.load(Ordering::Relaxed);
+            let take = |sample| {
+                gathered.take(&heard, &mut joiner);
+                joiner.ours(sample);
+            };
+            let side = data.run(opened.sockets, take, over);
+            flags.done.store(true, Ordering::Release);
+            if self.parameters.udp && self.role == End::Sender {
+                channel.finish();
+            }
+            side
+        });
+        gathered.take(&heard, &mut joiner);
+        let side = side?;
+        if let Some(error) = gathered.failed.filter(|_| !stop.load(Ordering::Relaxed)) {
+            return Err(error);
+        }
+        let figures = OurEnd::of(&side, 0, &data);
+        let (intervals, cwnd) = joiner.finish();
+        Ok((Ours { side, figures }, intervals, cwnd, gathered.report))
+    }
+}
+
+/// This end's result and figures.
+struct Ours {
+    side: longhaul_core::result::SideResult,
+    figures: OurEnd,
+}
+
+/// The last notes of the control connection.
+#[derive(Default)]
+struct Gathered {
+    report: Option<ServerReport>,
+    failed: Option<InteropError>,
+}
+
+impl Gathered {
+    fn take(&mut self, heard: &Receiver<Note>, joiner: &mut Joiner<'_>) {
+        for note in heard.try_iter() {
+            match note {
+                Note::Event(ClientEvent::Interval(line, interval)) => {
+                    joiner.theirs(line, *interval);
+                }
+                Note::Event(ClientEvent::Notice(line)) => joiner.notice(&line),
+                Note::Event(ClientEvent::Finished(report)) => self.report = Some(*report),
+                Note::Event(ClientEvent::Accepted(_) | ClientEvent::IntervalsOver) => {}
+                Note::Failed(error) => self.failed = Some(error),
+            }
+        }
+    }
+}
+
+/// The thread that reads the control connection.
+struct Watch<'a> {
+    channel: Channel,
+    peer: PeerName,
+    flags: &'a Flags,
+    stop: &'a AtomicBool,
+    /// The time after which a sender stops before its bytes are sent.
+    time: Option<Duration>,
+}
+
+impl Watch<'_> {
+    fn run(mut self, mut machine: Client, notes: &Sender<Note>) {
+        let note = match self.read(&mut machine, notes) {
+            Ok(report) => Note::Event(report),
+            Err(error) => {
+                self.flags.abort.store(true, Ordering::Release);
+                Note::Failed(error)
+            }
+        };
+        let _ = notes.send(note);
+        self.flags.closed.store(true, Ordering::Release);
+        self.let_data_end();
+    }
+
+    /// Reads until the server closes the channel.
+    fn read(&mut self, machine: &mut Client, notes: &Sender<Note>) -> Result<ClientEvent> {
+        let begun = Instant::now();
+        let mut heard = begun;
+        loop {
+            if self.stop.load(Ordering::Relaxed) || self.time.is_some_and(|t| begun.elapsed() > t) {
+                self.flags.halt.store(true, Ordering::Release);
+            }
+            match self.channel.look() {
+                Look::Bytes(bytes) => {
+                    heard = Instant::now();
+                    for event in machine.receive(&bytes).map_err(|_| self.malformed())? {
+                        let _ = notes.send(Note::Event(event));
+                    }
+                }
+                Look::Nothing if !self.flags.done.load(Ordering::Acquire) => heard = Instant::now(),
+                // A server that sends does not know of an interruption, and has no report.
+                Look::Nothing
+                    if self.stop.load(Ordering::Relaxed) && heard.elapsed() > LAST_DATA =>
+                {
+                    return Err(EngineError::Interrupted.into());
+                }
+                Look::Nothing if heard.elapsed() > REPORT_LIMIT => {
+                    let (peer, limit) = (self.peer.clone(), REPORT_LIMIT);
+                    return Err(InteropError::Silent { peer, during: Step::Results, limit });
+                }
+                Look::Nothing => {}
+                Look::End => {
+                    return machine.end().map_err(|_| self.malformed());
+                }
+                Look::Broken(source) => {
+                    let (peer, source) = (self.peer.clone(), Some(source));
+                    return Err(InteropError::Closed { peer, during: Step::Running, source });
+                }
+            }
+        }
+    }
+
+    fn malformed(&self) -> InteropError {
+        let (peer, fault) = (self.peer.clone(), Fault::Malformed);
+        InteropError::Protocol { peer, during: Step::Running, fault }
+    }
+
+    /// Waits for this end's data, which cannot continue for long without the server.
+    fn let_data_end(&self) {
+        let deadline = Deadline::after(LAST_DATA);
+        while !self.flags.done.load(Ordering::Acquire) {
+            if deadline.is_over() {
+                return self.flags.abort.store(true, Ordering::Release);
+            }
+            thread::sleep(super::channel::LOOK);
+        }
+    }
+}
+
+/// Returns the time of a sender that has a number of buffers, too: it stops at the first of both.
+pub(super) fn time_beside_bytes(parameters: &Parameters) -> Option<Duration> {
+    parameters.buffers.map(|_| parameters.time).filter(|time| !time.is_zero())
+}
+
+/// Returns the name of an option that a version lacks, and the first version that has it.
+fn wanted(feature: Feature) -> (Wanted, &'static str) {
+    match feature {
+        Feature::ServerCpu => (Wanted::ServerCpu, "6.2.6"),
+        Feature::Burst => (Wanted::Burst, "6.2.7"),
+        Feature::LowPort => (Wanted::LowPort, "6.2.10"),
+        Feature::Jitter => (Wanted::Jitter, "7.0.1"),
+        Feature::Delay => (Wanted::Delay, "7.0.1"),
+        Feature::SourcePort => (Wanted::SourcePort, "7.3.1"),
+        Feature::SlowStart => (Wanted::SlowStart, "8.1.1"),
+    }
+}
