@@ -137,7 +137,10 @@ fn new_cookie() -> [u8; COOKIE_BYTES] {
 /// test only.
 fn flows_or(flows: Result<Vec<UdpSocket>>, half: Half, peer: &PeerName) -> Result<Vec<UdpSocket>> {
     flows.map_err(|error| match error {
-        InteropError::Silent { during: Step::FirstDatagram, .. } if half.reverse => {
+        InteropError::Silent { during: Step::FirstDatagram, .. }
+        | InteropError::Closed { during: Step::FirstDatagram, .. }
+            if half.reverse =>
+        {
             both_directions(peer)
         }
         error => error,
