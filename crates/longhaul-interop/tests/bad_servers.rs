@@ -66,7 +66,7 @@ fn framed(text: &str) -> Vec<u8> {
 
 fn fault(error: &InteropError) -> Option<(Step, Fault)> {
     match error {
-        InteropError::Protocol { during, fault, .. } => Some((*during, *fault)),
+        InteropError::Protocol { during, fault, .. } => Some((*during, fault.clone())),
         _ => None,
     }
 }

@@ -370,6 +370,7 @@ impl Session {
                 flags: &flags,
                 stop,
                 time: time_beside_bytes(&self.parameters),
+                datagrams: self.parameters.udp,
             };
             scope.spawn(move || watch.run(machine, &notes));
             let over = || flags.closed.load(Ordering::Relaxed);
@@ -432,6 +433,8 @@ struct Watch<'a> {
     stop: &'a AtomicBool,
     /// The time after which a sender stops before its bytes are sent.
     time: Option<Duration>,
+    /// True over UDP: nuttcp does not send a mark of the end on every stream.
+    datagrams: bool,
 }
 
 impl Watch<'_> {
@@ -445,6 +448,9 @@ impl Watch<'_> {
         };
         let _ = notes.send(note);
         self.flags.closed.store(true, Ordering::Release);
+        if self.datagrams {
+            self.flags.halt.store(true, Ordering::Release);
+        }
         self.let_data_end();
     }
 

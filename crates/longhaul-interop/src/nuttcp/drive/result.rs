@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{
-    DatagramReport, End, MeasuredHalf, SideReport, SideResult, SideSample, SideStreamReport, TestEnd, TestPeer,
-    TestResult, TestSample, UdpResult,
+    DatagramReport, End, MeasuredHalf, SideReport, SideResult, SideSample, SideStreamReport,
+    TestEnd, TestPeer, TestResult, TestSample, UdpResult,
 };
 use longhaul_core::units::{Bytes, Rate};
 

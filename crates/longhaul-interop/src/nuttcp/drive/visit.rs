@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{
-    End, MeasuredHalf, Reason, SideReport, SideResult, SideSample, SideStreamReport, TestEnd, TestResult,
-    TestSample,
+    End, MeasuredHalf, Reason, SideReport, SideResult, SideSample, SideStreamReport, TestEnd,
+    TestResult, TestSample,
 };
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
