@@ -288,7 +288,10 @@ impl PartialFile {
         }
         let outcome = self.temporary.dir.faults.tick().and_then(|()| sync());
         if last || outcome.is_err() {
-            *synced = Some(outcome.as_ref().map(|()| ()).map_err(io::Error::kind));
+            *synced = Some(match &outcome {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.kind()),
+            });
         }
         outcome
     }

@@ -20,12 +20,10 @@ use super::datagrams::Datagrams;
 use super::end::{DataRun, OurEnd};
 use super::open::{Opened, Opener, waits};
 use super::plan::{parameters_of, plan_of};
-use super::result::{Ends, Joiner};
+use super::result::{Ends, Joiner, Observer};
 use crate::client::PeerTest;
 use crate::error::{Fault, InteropError, PeerName, Result, Step, Wanted};
-use crate::nuttcp::{
-    Client, ClientError, ClientEvent, Feature, Interval, Parameters, ServerReport, Version,
-};
+use crate::nuttcp::{Client, ClientError, ClientEvent, Feature, Parameters, ServerReport, Version};
 use crate::peer::Program;
 
 /// The longest silence of a server after the data: nuttcp's own client waits as long.
@@ -34,24 +32,6 @@ const REPORT_LIMIT: Duration = Duration::from_secs(60);
 const LAST_DATA: Duration = Duration::from_secs(5);
 /// The pause of nuttcp's client after the server's answer, in which the server opens its port.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The receiver of a test's progress.
-pub trait Observer {
-    /// Takes the sample of an interval.
-    fn sample(&mut self, _sample: &TestSample) {}
-
-    /// Takes the figures of an interval: those of the server with its line, if this end sends.
-    fn interval(&mut self, _line: Option<&str>, _interval: &Interval) {}
-
-    /// Takes a warning or an error that the server printed.
-    fn notice(&mut self, _line: &str) {}
-}
-
-impl<F: FnMut(&TestSample)> Observer for F {
-    fn sample(&mut self, sample: &TestSample) {
-        self(sample);
-    }
-}
 
 /// The options of a client that are not part of a plan.
 #[derive(Debug, Clone, Default)]

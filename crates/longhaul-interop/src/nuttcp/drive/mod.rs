@@ -14,7 +14,8 @@ mod running;
 mod server;
 mod visit;
 
-pub use client::{ClientOptions, ClientResult, Observer, run};
+pub use client::{ClientOptions, ClientResult, run};
 pub use end::{OurEnd, Usage};
 pub use plan::plan_of;
+pub use result::Observer;
 pub use server::NuttcpServer;

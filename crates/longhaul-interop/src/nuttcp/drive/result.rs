@@ -10,10 +10,27 @@ use longhaul_core::result::{
 use longhaul_core::units::{Bytes, Rate};
 
 use super::blocks::Marks;
-use super::client::Observer;
 use super::running::Running;
 use crate::nuttcp::{Interval, Parameters, Retransmits, ServerReport};
 use crate::peer::Program;
+
+/// The receiver of a test's progress.
+pub trait Observer {
+    /// Takes the sample of an interval.
+    fn sample(&mut self, _sample: &TestSample) {}
+
+    /// Takes the figures of an interval: those of the server with its line, if this end sends.
+    fn interval(&mut self, _line: Option<&str>, _interval: &Interval) {}
+
+    /// Takes a warning or an error that the server printed.
+    fn notice(&mut self, _line: &str) {}
+}
+
+impl<F: FnMut(&TestSample)> Observer for F {
+    fn sample(&mut self, sample: &TestSample) {
+        self(sample);
+    }
+}
 
 /// The precision of a server's megabytes: half of the last of four digits, in bytes.
 const ROUNDING: u64 = 53;

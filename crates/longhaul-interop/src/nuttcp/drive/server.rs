@@ -13,13 +13,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::channel::{Channel, Look};
 use super::plan::plan_of;
 use super::ports::PortLocks;
-use super::visit::{Accepted, Served};
+use super::visit::{Accepted, Served, WAIT_LIMIT};
 use crate::nuttcp::{Parameters, Server, Version};
 
 /// The interval at which the listener looks for clients and for the end of the server.
 const ACCEPT_LOOK: Duration = Duration::from_millis(20);
-/// The longest time for which a client waits for a place or for its data ports.
-pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server for the clients of nuttcp.
 #[derive(Debug)]

@@ -28,8 +28,10 @@ use super::end::{DataRun, OurEnd};
 use super::open::{Opened, Opener, Sockets, waits};
 use super::ports::{PortLock, PortLocks};
 use super::running::Running;
-use super::server::WAIT_LIMIT;
 use crate::nuttcp::{Block, Opening, Parameters, Server, Style, Version};
+
+/// The longest time for which a client waits for a place or for its data ports.
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The interval between attempts to open a data port that another program uses.
 const RETRY: Duration = Duration::from_millis(50);
