@@ -1,9 +1,8 @@
 //! `longhaul test`: turns arguments into a plan, runs the test and prints its result.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use longhaul_core::plan::{
     Amount, Direction, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol, TestLink,
     TestPlan, parse_addresses,
@@ -17,9 +16,10 @@ use serde_json::json;
 
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
+use crate::invocation::invocation;
 use crate::output::{
-    TestText, after_printing, complete_test, print_document, print_document_line, print_note,
-    print_result,
+    TestText, after_printing, complete_test, print_document, print_document_line, print_message,
+    print_note, print_result,
 };
 use crate::passphrase;
 use crate::signals::Interrupt;
@@ -134,7 +134,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "SECS", value_parser = parse_span, default_value = "1")]
     interval: Duration,
     /// Print one JSON document, "longhaul.test/1"
-    #[arg(long, conflicts_with = "json_stream")]
+    #[arg(short = 'J', long, conflicts_with = "json_stream")]
     json: bool,
     /// Print one line of JSON per interval, and one for the result
     #[arg(long)]
@@ -217,6 +217,7 @@ fn parse_tos(text: &str) -> Result<u8, PlanError> {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
+        let begun = Instant::now();
         // Invalid arguments are reported before a connection is opened.
         let mut plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
         let mut target = self.host.clone();
@@ -257,6 +258,7 @@ impl Args {
             None => test::run(session, &plan, interrupt.flag(), show),
             Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
         }?;
+        result.invocation = Some(invocation(begun.elapsed()));
         complete_test(&mut result);
         for warning in &result.warnings {
             print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
@@ -275,8 +277,10 @@ impl Args {
             TestEnd::Interrupted => {
                 after_printing(interrupt.exit_code().unwrap_or(exit::OK), lines.printed)
             }
+            // The document states the reason, too.
             TestEnd::Cut { reason } => {
-                Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was aborted: {reason}")))
+                print_message(format_args!("the test was aborted: {reason}"));
+                after_printing(exit::UNREACHABLE, lines.printed)
             }
         }
     }

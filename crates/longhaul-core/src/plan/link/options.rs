@@ -133,6 +133,10 @@ impl LinkOptions {
                     OptionFault::Value(accepted) => {
                         LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
                     }
+                    OptionFault::NoUnit => LinkPlanError::NoUnit {
+                        option: format!("{prefix}{}", known.name),
+                        value: text.clone(),
+                    },
                     OptionFault::Needs(needs) => LinkPlanError::Needs { option: known.name, needs },
                 })?;
             }

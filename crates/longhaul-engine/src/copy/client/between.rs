@@ -134,7 +134,7 @@ pub fn between(
     let sink = EndReport { end: sink.end, stages: sink.stages };
     let path = source.path;
     let source = EndReport { end: source.end, stages: source.stages };
-    Ok(result(summary, source, sink, path, (None, progress.limit()), reports))
+    Ok(result(summary, source, sink, path, &whole.circumstances(progress), reports))
 }
 
 /// Makes a request of a source and waits for its answer.

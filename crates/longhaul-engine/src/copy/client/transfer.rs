@@ -59,8 +59,8 @@ pub fn push(
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
-    let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, reports))
+    let circumstances = whole.circumstances(progress);
+    Ok(result(summary, source, sink, path, &circumstances, reports))
 }
 
 /// The place that fetched files go to.
@@ -139,8 +139,8 @@ pub fn pull(
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
     let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
-    let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, source, sink, path, limits, reports))
+    let circumstances = whole.circumstances(progress);
+    Ok(result(summary, source, sink, path, &circumstances, reports))
 }
 
 /// Makes the request and opens the data connections, all in one round trip, which a server that is
