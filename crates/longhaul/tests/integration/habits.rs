@@ -169,7 +169,12 @@ fn errors_name_the_cause_once() {
     let server = host.serve();
     let (port, outside) = (server.port.to_string(), server.url("../../x"));
     let ipv6 = format!("127.0.0.1:{port}");
-    fs::write(host.near("plan.toml"), "name = \"x\"\n[conditions]\nrt = [\"9ms\"]\n").unwrap();
+    fs::write(
+        host.near("plan.toml"),
+        "name = \"x\"\n[conditions]\nrt = [\"9ms\"]\n[memory]\nseconds = 1\n\
+         [[entries]]\ntool = \"longhaul\"\nworkload = \"memory\"\n",
+    )
+    .unwrap();
     let cases: [(&[&str], i32, &str, &str); 4] = [
         (
             &["wan", "run", "--rate-trace", "nosuch", "true"],
@@ -179,7 +184,7 @@ fn errors_name_the_cause_once() {
         ),
         (&["cp", "data", &outside], 5, "leads out of the offered directory", "cross-device"),
         (&["test", &ipv6, "-6", "-t", "1"], 3, "omit -4 or -6", "longhaul serve"),
-        (&["matrix", "plan.toml"], 2, "rt", "conditions.rtt is empty"),
+        (&["matrix", "plan.toml"], 2, "no link option 'rt'", "conditions.rtt is empty"),
     ];
     for (arguments, code, word, never) in cases {
         let output = host.run(arguments);
