@@ -365,6 +365,17 @@ fn kept(reserve: Bytes) -> String {
 pub type Result<T> = std::result::Result<T, EngineError>;
 
 impl EngineError {
+    /// Returns whether the connection to the peer was lost, or the peer ended its work.
+    pub(crate) fn is_loss(&self) -> bool {
+        match self {
+            EngineError::Control { source, .. } => {
+                matches!(source, FrameError::Closed | FrameError::Io(_))
+            }
+            EngineError::Failed { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Returns whether the error comes from a lost or corrupted connection, so that another
     /// connection may succeed.
     pub fn may_pass(&self) -> bool {

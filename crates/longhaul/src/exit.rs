@@ -37,6 +37,27 @@ pub const NOT_FOUND: u8 = 127;
 /// The base for signals: 128 plus the number of the signal, such as 130 for Ctrl-C.
 pub const SIGNAL_BASE: u8 = 128;
 
+/// Returns the name of an exit code in JSON.
+pub(crate) fn kind(code: u8) -> &'static str {
+    match code {
+        OK => "ok",
+        USAGE => "usage",
+        UNREACHABLE => "unreachable",
+        REFUSED => "refused",
+        FILES => "files",
+        HOST => "host",
+        PARTIAL => "partial",
+        UNPROVEN => "unproven",
+        UNFIT => "unfit",
+        OUTPUT => "output",
+        WAN => "wan",
+        NOT_EXECUTABLE => "not_executable",
+        NOT_FOUND => "not_found",
+        SIGNAL_BASE.. => "interrupted",
+        _ => "failed",
+    }
+}
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub struct Coded {

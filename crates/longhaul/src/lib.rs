@@ -10,6 +10,7 @@
 
 mod cli;
 pub mod exit;
+mod invocation;
 mod lab_path;
 mod output;
 mod passphrase;

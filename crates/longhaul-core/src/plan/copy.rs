@@ -1,5 +1,6 @@
 //! The plan of a copy.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -52,6 +53,41 @@ pub enum LocationError {
     /// A host name that ssh would interpret as an option.
     #[error("'{0}' has a host name that begins with '-'")]
     OptionHost(String),
+}
+
+impl Location {
+    /// Returns the location with `dir/` replaced by `dir/.`, the contents of the directory.
+    #[must_use]
+    pub fn contents_if_slash(&self) -> Self {
+        let mut place = self.clone();
+        if let Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } =
+            &mut place
+            && path.as_os_str().as_encoded_bytes().ends_with(b"/")
+        {
+            path.as_mut_os_string().push(".");
+        }
+        place
+    }
+}
+
+impl fmt::Display for Location {
+    /// Writes the location as the user would.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Local(path) => write!(f, "{}", path.display()),
+            Location::Ssh { destination, path } => write!(f, "{destination}:{}", path.display()),
+            Location::Server { address, path } if path.as_os_str() == "." => {
+                write!(f, "lh://{address}/")
+            }
+            Location::Server { address, path } => {
+                let path = path.display().to_string();
+                write!(f, "lh://{address}/{}", path.trim_start_matches('/'))
+            }
+            Location::Zero => f.write_str("/dev/zero"),
+            Location::Null => f.write_str("/dev/null"),
+            Location::Standard => f.write_str("-"),
+        }
+    }
 }
 
 impl FromStr for Location {

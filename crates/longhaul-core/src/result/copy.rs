@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Invocation;
 use crate::plan::Verify;
 use crate::units::{Bytes, Rate};
 use crate::wire::FilePath;
@@ -16,6 +17,15 @@ pub const COPY_SCHEMA: &str = "longhaul.cp/1";
 pub struct CopyResult {
     /// [`COPY_SCHEMA`].
     pub schema: String,
+    /// The command of the client; `None` in documents of earlier versions.
+    #[serde(default)]
+    pub invocation: Option<Invocation>,
+    /// The source places of the command.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// The target place of the command.
+    #[serde(default)]
+    pub target: String,
     /// The totals.
     pub summary: CopySummary,
     /// The limit and the waits of the stages in one sentence.
@@ -73,6 +83,9 @@ pub struct CopySummary {
     /// The number of reconnections.
     #[serde(default)]
     pub reconnects: u32,
+    /// The time without a connection, or without any sign of work over one, in seconds.
+    #[serde(default)]
+    pub outage_seconds: f64,
     /// The number of blocks that failed their check and were sent again.
     pub resent_blocks: u64,
     /// The number of retransmitted TCP segments.
@@ -119,6 +132,12 @@ pub enum CopyLimit {
     Cpu,
     /// The requested limit (`--bwlimit`).
     Rate,
+    /// The time without a connection, or with a silent one.
+    Outage,
+    /// The set-up of the session and the growth of the congestion windows.
+    RampUp,
+    /// No limit is known, because the copy was too short.
+    TooShort,
 }
 
 impl CopyLimit {
@@ -136,6 +155,9 @@ impl CopyLimit {
             CopyLimit::SinkDisk => "sink disk",
             CopyLimit::Cpu => "CPU",
             CopyLimit::Rate => "requested rate",
+            CopyLimit::Outage => "outage",
+            CopyLimit::RampUp => "ramp-up",
+            CopyLimit::TooShort => "too short",
         }
     }
 }

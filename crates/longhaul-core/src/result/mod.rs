@@ -10,7 +10,9 @@ mod certificate;
 mod copy;
 mod diagnosis;
 mod doctor;
+mod error;
 mod impairments;
+mod invocation;
 mod latency;
 mod lateness;
 mod link;
@@ -37,7 +39,9 @@ pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, FindingValue, HostSummary, Measurement,
     TargetSource, Verdict,
 };
+pub use error::{ERROR_SCHEMA, ErrorDocument};
 pub use impairments::{Impairments, Segments};
+pub use invocation::Invocation;
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
 pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};

@@ -181,6 +181,36 @@ pub struct SideResult {
     pub limits: Option<HostLimits>,
 }
 
+impl SideResult {
+    /// Adds an interval to the totals of an end that reports no result of its own.
+    pub fn add(&mut self, sample: &SideSample) {
+        let seconds = match sample.omitted {
+            true => 0.0,
+            false => sample.end_seconds - sample.start_seconds,
+        };
+        let counted = u64::from(!sample.omitted);
+        self.reverse = sample.reverse;
+        self.seconds += seconds;
+        self.cpu_seconds += sample.cpu_seconds * counted as f64;
+        let streams = self.streams.len().max(sample.streams.len());
+        self.streams.resize(streams, SideStream::default());
+        for (stream, sample) in self.streams.iter_mut().zip(&sample.streams) {
+            let bytes = sample.bytes.get();
+            stream.total_bytes = Bytes::new(stream.total_bytes.get().saturating_add(bytes));
+            stream.bytes = Bytes::new(stream.bytes.get().saturating_add(bytes * counted));
+            stream.seconds += seconds;
+            if let Some(tcp) = &sample.tcp {
+                stream.retransmits = stream.retransmits.saturating_add(tcp.retransmits * counted);
+                stream.rtt_ms = tcp.rtt_ms;
+                stream.rtt_min_ms = match stream.rtt_min_ms {
+                    0.0 => tcp.rtt_ms,
+                    lowest => lowest.min(tcp.rtt_ms),
+                };
+            }
+        }
+    }
+}
+
 /// One stream of a whole test at one end.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SideStream {

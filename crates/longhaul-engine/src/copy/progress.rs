@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{CopyLimit, StageTimes};
@@ -39,6 +39,34 @@ pub struct CopyProgress {
     /// The utilisation of the stages: the source's, then the sink's.
     stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
+    outages: Mutex<Outages>,
+}
+
+/// The shortest time without any sign of work that counts as an outage. A retransmission timeout
+/// on a lossy path is shorter.
+const LEAST_OUTAGE: Duration = Duration::from_secs(2);
+
+/// The outages of a copy over all of its sessions.
+#[derive(Debug, Default)]
+struct Outages {
+    ended: Duration,
+    present: Duration,
+    lost: Option<Instant>,
+}
+
+impl Outages {
+    fn note_idle(&mut self, idle: Duration) {
+        if idle < self.present {
+            self.end_present();
+        }
+        if idle >= LEAST_OUTAGE {
+            self.present = idle;
+        }
+    }
+
+    fn end_present(&mut self) {
+        self.ended += std::mem::take(&mut self.present);
+    }
 }
 
 impl CopyProgress {
@@ -56,6 +84,11 @@ impl CopyProgress {
         }
         self.listed.store(false, Ordering::Relaxed);
         *lock(&self.began) = Some(Instant::now());
+        {
+            let mut outages = lock(&self.outages);
+            let lost = outages.lost.take().map_or(Duration::ZERO, |lost| lost.elapsed());
+            outages.ended += lost;
+        }
         *lock(&self.stages) = Default::default();
     }
 
@@ -63,6 +96,24 @@ impl CopyProgress {
     pub fn busiest(&self) -> Option<CopyLimit> {
         let (source, sink) = *lock(&self.stages);
         slowest_stage(&source, &sink)
+    }
+
+    /// Notes that the copy did no work for `idle` until now.
+    pub(super) fn note_idle(&self, idle: Duration) {
+        lock(&self.outages).note_idle(idle);
+    }
+
+    /// Notes that the connection was lost. The outage lasts until the next session.
+    pub(super) fn note_lost(&self) {
+        let mut outages = lock(&self.outages);
+        outages.end_present();
+        outages.lost.get_or_insert_with(Instant::now);
+    }
+
+    /// The time of all outages: without a connection, or without any sign of work over one.
+    pub(super) fn outage(&self) -> Duration {
+        let outages = lock(&self.outages);
+        outages.ended + outages.present
     }
 
     pub(super) fn source_is(&self, stages: StageTimes) {
@@ -124,5 +175,29 @@ impl CopyProgress {
     /// True if the totals are final.
     pub fn listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_counted_once_and_a_short_pause_never() {
+        let progress = CopyProgress::default();
+        let idle = |ms: u64| progress.note_idle(Duration::from_millis(ms));
+        for ms in [200, 1900, 0, 1000, 0] {
+            idle(ms);
+        }
+        assert_eq!(progress.outage(), Duration::ZERO);
+        for ms in [1900, 2100, 5000, 200] {
+            idle(ms);
+        }
+        assert_eq!(progress.outage(), Duration::from_secs(5));
+        idle(3000);
+        progress.note_lost();
+        progress.begin();
+        let outage = progress.outage();
+        assert!(outage >= Duration::from_secs(8) && outage < Duration::from_secs(9), "{outage:?}");
     }
 }

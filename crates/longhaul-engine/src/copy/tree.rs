@@ -16,6 +16,7 @@ use longhaul_core::units::MinFree;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::DeviceNumber;
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
 use twox_hash::XxHash3_128;
 
 use super::quota::QuotaUse;
@@ -114,6 +115,20 @@ impl Metadata {
     /// Returns whether the allocated size is less than the length.
     pub(super) fn is_sparse(&self) -> bool {
         self.sectors.saturating_mul(512) < self.size
+    }
+}
+
+/// The kernel found a path that leads out of the directory of a tree.
+#[derive(Debug, thiserror::Error)]
+#[error("the path leads out of the offered directory")]
+struct LeadsOut;
+
+/// Returns the error of a path in a directory. The kernel's text for a path that leads out of it is
+/// about links between devices.
+fn within(error: Errno) -> io::Error {
+    match error {
+        Errno::XDEV => io::Error::new(io::ErrorKind::PermissionDenied, LeadsOut),
+        other => other.into(),
     }
 }
 
@@ -221,7 +236,7 @@ impl Tree {
                     false => ResolveFlags::NO_SYMLINKS,
                 };
                 let resolve = ResolveFlags::BENEATH | links;
-                openat2(&**dir, path, flags, mode, resolve)?
+                openat2(&**dir, path, flags, mode, resolve).map_err(within)?
             }
         };
         Ok(fd)

@@ -53,13 +53,15 @@ struct Seen {
     claims: u64,
     moved: Instant,
     claimed: Instant,
+    /// The time since `moved` and `claimed` at the last check.
+    idle: Duration,
 }
 
 impl Watchdog {
     /// Waits for `patience` while nothing moves.
     pub(super) fn new(patience: Duration) -> Self {
         let now = Instant::now();
-        let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now };
+        let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now, idle: Duration::ZERO };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
         let reported = Mutex::default();
         Watchdog { patience, steps, claims, seen: Mutex::new(seen), reported }
@@ -97,6 +99,11 @@ impl Watchdog {
         }
     }
 
+    /// The time since the last sign of work, as of the last check.
+    pub(super) fn idle(&self) -> Duration {
+        lock(&self.seen).idle
+    }
+
     /// The time without progress, if that is too long. `moved` is a number that changes with the
     /// bytes on the path; `working` is true while the disk of this end is at work, or its input or
     /// output blocks.
@@ -119,6 +126,7 @@ impl Watchdog {
         let since = |then: Instant| now.saturating_duration_since(then);
         let still = since(seen.moved);
         let idle = still.min(since(seen.claimed));
+        seen.idle = idle;
         (idle >= self.patience || still >= self.patience * CLAIMS).then_some(still)
     }
 }

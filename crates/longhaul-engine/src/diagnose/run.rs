@@ -67,6 +67,8 @@ pub struct DiagnoseOutcome {
     pub failure: Option<EngineError>,
     /// True if `stop` was set.
     pub interrupted: bool,
+    /// True if a server refused the key, so that no step ran.
+    pub refused: bool,
 }
 
 /// Runs the diagnosis of `plan`. When `stop` is set, it ends early and returns its results so far.
@@ -87,9 +89,14 @@ pub fn run(
         gaps: Vec::new(),
         failure: None,
         interrupted: false,
+        refused: false,
     };
     let source = outcome.open_end(plan, openers, End::Sender);
     let sink = outcome.open_end(plan, openers, End::Receiver);
+    // Without the right to copy there is no copy to diagnose.
+    if outcome.failure.as_ref().is_some_and(is_not_authorised) {
+        return DiagnoseOutcome { refused: true, ..outcome };
+    }
     let steps = StepRunner {
         plan,
         openers,
@@ -119,6 +126,16 @@ fn empty(step: DiagnosisStep) -> StepReport {
         rounds: Vec::new(),
         note: String::new(),
     }
+}
+
+/// Returns whether the server refuses the key.
+fn is_not_authorised(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Refused { kind: RefusalKind::NotAuthorised, .. }
+            | EngineError::KeyUnknown { .. }
+            | EngineError::KeyChanged { .. }
+    )
 }
 
 impl DiagnoseOutcome {

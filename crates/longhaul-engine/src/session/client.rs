@@ -328,7 +328,7 @@ pub(crate) fn await_welcome(
 
 fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
     let none = "it has no address of the requested family";
-    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, none);
+    let mut last = std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, none);
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(socket) => {

@@ -98,7 +98,7 @@ pub fn run(
     let ends = ends?;
     // The server waits a short time for this message.
     let _ = sender.send(&TestOrder::Finished);
-    let cut = ends.iter().find_map(|(ours, theirs)| ours.cut.as_ref().or(theirs.cut.as_ref()));
+    let cut = ends.iter().find_map(|(ours, theirs)| theirs.cut.as_ref().or(ours.cut.as_ref()));
     let end = match cut {
         Some(reason) => TestEnd::Cut { reason: reason.clone() },
         None if stop.load(Ordering::Relaxed) => TestEnd::Interrupted,
@@ -266,6 +266,8 @@ struct HalfTable {
     to: VecDeque<SideSample>,
     joined: Vec<TestSample>,
     ends: (Option<SideResult>, Option<SideResult>),
+    /// The totals of the server's samples.
+    server_so_far: SideResult,
 }
 
 impl HalfTable {
@@ -288,6 +290,7 @@ impl<F: FnMut(&TestSample)> Table<F> {
             to: VecDeque::new(),
             joined: Vec::new(),
             ends: (None, None),
+            server_so_far: SideResult::default(),
         };
         Table { halves: parts.iter().map(half).collect(), on_sample }
     }
@@ -305,7 +308,8 @@ impl<F: FnMut(&TestSample)> Table<F> {
         loop {
             if stop.load(Ordering::Acquire) && !passed_on {
                 passed_on = true;
-                sender.send(&TestOrder::Stop)?;
+                // A server that is gone ends the test by itself.
+                let _ = sender.send(&TestOrder::Stop);
             }
             match heard.recv_timeout(STOP_LOOK) {
                 Ok(Note::Ours(sample)) => self.add(true, sample),
@@ -319,6 +323,11 @@ impl<F: FnMut(&TestSample)> Table<F> {
                     if let Some(half) = self.half(result.reverse) {
                         half.ends.0 = Some(result);
                     }
+                }
+                // The measurements of a server that vanished count until then.
+                Ok(Note::TheirEnd(Err(error))) if error.is_loss() && self.has_measured() => {
+                    abort.store(true, Ordering::Release);
+                    self.server_is_lost(&error);
                 }
                 Ok(Note::TheirEnd(result)) => {
                     let result = result?;
@@ -343,9 +352,25 @@ impl<F: FnMut(&TestSample)> Table<F> {
         self.halves.iter_mut().find(|half| half.reverse == reverse)
     }
 
+    /// Returns whether both ends have completed an interval.
+    fn has_measured(&self) -> bool {
+        self.halves.iter().any(|half| !half.joined.is_empty())
+    }
+
+    /// Ends the directions that the server has not ended, with the totals of its samples.
+    fn server_is_lost(&mut self, error: &EngineError) {
+        for half in self.halves.iter_mut().filter(|half| half.ends.1.is_none()) {
+            let so_far = std::mem::take(&mut half.server_so_far);
+            half.ends.1 = Some(SideResult { cut: Some(error.to_string()), ..so_far });
+        }
+    }
+
     fn add(&mut self, ours: bool, sample: SideSample) {
         let of = sample.reverse;
         let Some(half) = self.halves.iter_mut().find(|half| half.reverse == of) else { return };
+        if !ours {
+            half.server_so_far.add(&sample);
+        }
         let sent = (half.role == End::Sender) == ours;
         let side = if sent { &mut half.from } else { &mut half.to };
         side.push_back(sample);

@@ -190,7 +190,8 @@ pub fn sources(
     Ok(all)
 }
 
-fn cache_dir() -> Result<PathBuf, LabError> {
+/// Returns the directory of the data that plans create, and creates it.
+pub(super) fn cache_dir() -> Result<PathBuf, LabError> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let dir = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -204,7 +205,7 @@ fn cache_dir() -> Result<PathBuf, LabError> {
 
 /// Returns the bytes and the number of all files in `path`. Symbolic links are neither followed nor
 /// counted.
-fn measure(path: &Path) -> Result<(u64, u64), LabError> {
+pub(super) fn measure(path: &Path) -> Result<(u64, u64), LabError> {
     let failed = |error| LabError::file("read the data", path)(error);
     let data = fs::symlink_metadata(path).map_err(failed)?;
     if data.is_file() {

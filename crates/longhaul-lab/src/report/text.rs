@@ -130,8 +130,9 @@ pub(super) fn legend(table: &Table) -> &'static str {
     if table.rows_of(Workload::Disk).next().is_none() {
         return "Memory: goodput at the receiver.";
     }
-    "Disk: bytes over the command's wall-clock time. E encrypted, V verified end to end by the \
-     tool, S on stable\nstorage when the tool ends; Sync: time from the end of the tool until then."
+    "Disk: bytes over the command's wall-clock time. E encrypted, V verified end to\n\
+     end by the tool, S on stable storage when the tool ends; Sync: time from the end\n\
+     of the tool until then."
 }
 
 /// Pads the columns: names left-aligned, figures right-aligned, a rule below the head.

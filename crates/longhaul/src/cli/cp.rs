@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
@@ -36,6 +36,7 @@ use self::filters::{FilterArgs, read_list};
 pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
+use crate::invocation::invocation;
 use crate::output::{
     CopyBar, after_printing, copy_text, copy_verdict, failure_text, print_message, raw_output,
 };
@@ -68,6 +69,9 @@ pub(super) struct Args {
     /// Copy symbolic links as links
     #[arg(short, long)]
     links: bool,
+    /// A source directory with a trailing slash means its contents, as in rsync
+    #[arg(long)]
+    rsync_slash: bool,
     /// With -a: preserve owners and groups by number instead of by name
     #[arg(long, requires = "archive")]
     numeric_ids: bool,
@@ -164,6 +168,9 @@ pub(super) struct Args {
     /// addresses of its name
     #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
     addresses: Option<Addresses>,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with_all = ["json", "json_stream"])]
+    quiet: bool,
     /// Print one JSON document, "longhaul.cp/1"
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
@@ -181,16 +188,23 @@ impl Args {
             let what = Check { manifest, places, patience, stop: interrupt.flag() };
             return check(&what, self.json, open);
         }
+        let begun = Instant::now();
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
         let printer = Printer { to_stderr: self.to_stdout() };
         let progress = Arc::new(CopyProgress::default());
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
-        let bar = CopyBar::start(progress.clone(), self.json || self.json_stream);
+        let bar = CopyBar::start(progress.clone(), self.quiet || self.json || self.json_stream);
         let events = self.json_stream.then(|| Events::start(progress.clone(), printer));
         let copied = self.copy(&plan, &progress, printer, interrupt.flag()).map(|result| {
             let verdict = copy_verdict(&result);
-            CopyResult { verdict, ..result }
+            CopyResult {
+                verdict,
+                invocation: Some(invocation(begun.elapsed())),
+                sources: plan.sources.iter().map(Location::to_string).collect(),
+                target: plan.target.to_string(),
+                ..result
+            }
         });
         bar.finish();
         let streamed = events.map_or(Ok(()), |events| events.finish(copied.as_ref().ok()));
@@ -207,6 +221,7 @@ impl Args {
         let printed = match (self.json, self.json_stream) {
             (true, _) => printer.document(&result),
             (false, true) => streamed,
+            (false, false) if self.quiet => Ok(()),
             (false, false) => printer.text(&copy_text(&result)),
         };
         let summary = &result.summary;
@@ -261,7 +276,10 @@ impl Args {
             (false, false) => Protection::Sealed,
         };
         Ok(CopyPlan {
-            sources: sources.to_vec(),
+            sources: match self.rsync_slash {
+                true => sources.iter().map(Location::contents_if_slash).collect(),
+                false => sources.to_vec(),
+            },
             target: target.clone(),
             options: CopyOptions {
                 streams: self.streams,

@@ -84,12 +84,17 @@ impl Args {
         let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
         connectors.finish();
         view.finish();
-        let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted } = outcome;
+        let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted, refused } =
+            outcome;
+        let failure = match failure {
+            Some(error) if refused => return Err(error.into()),
+            failure => failure,
+        };
         let mut diagnosis = judge(Diagnosis {
             schema: Diagnosis::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            source: shown(&self.source),
-            target: shown(&self.target),
+            source: self.source.to_string(),
+            target: self.target.to_string(),
             rtt_ms,
             sample,
             steps,
@@ -188,20 +193,6 @@ fn path(location: &Location) -> Option<PathBuf> {
             Some(path.clone())
         }
         Location::Zero | Location::Null | Location::Standard => None,
-    }
-}
-
-fn shown(location: &Location) -> String {
-    match location {
-        Location::Local(path) => path.display().to_string(),
-        Location::Ssh { destination, path } => format!("{destination}:{}", path.display()),
-        Location::Server { address, path } => {
-            let path = path.display().to_string();
-            format!("lh://{address}/{}", if path == "." { "" } else { &path })
-        }
-        Location::Zero => "/dev/zero".to_owned(),
-        Location::Null => "/dev/null".to_owned(),
-        Location::Standard => "-".to_owned(),
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) use self::args::MatrixArgs;
 use self::progress::Show;
 use self::setup::plan_of;
 pub(super) use self::setup::{certificate, coded};
+use super::cache;
 use crate::exit::{self, Coded};
 use crate::lab_path;
 use crate::output::{after_printing, print_json, print_message, print_result};
@@ -78,6 +79,7 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let html = report::write(&checked.out, &contents, &table).map_err(coded)?;
     let printed = print(&contents, &table, args.json);
     print_message(format_args!("report: {}", html.display()));
+    cache::announce();
     if ended == Ended::Interrupted {
         let out = checked.out.display();
         print_message(format_args!(

@@ -1,9 +1,12 @@
 //! The command line: one module per command, which turns arguments into a plan.
 
+mod cache;
 mod cp;
 mod diagnose;
 mod doctor;
+mod failed;
 mod generate;
+mod habits;
 mod iperf3;
 mod key;
 mod link;
@@ -17,15 +20,13 @@ mod test;
 mod wan;
 
 use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+use self::failed::{ErrorFormat, usage_line};
 use crate::exit::{self, Coded};
-use crate::output::{
-    failure_text, output_error, output_is_terminal, print_message, print_notes, print_result,
-};
+use crate::output::{output_error, output_is_terminal, print_message, print_notes, print_result};
 
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
@@ -63,6 +64,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// List or remove the data that matrix keeps for later runs
+    Cache(cache::Args),
     /// Print the public key of this user
     Key(key::Args),
     /// Write man pages and shell completions
@@ -72,21 +75,33 @@ enum Command {
 
 /// Runs the program with `args` (the first is the program's name) and returns its exit code.
 ///
-/// Results go to standard output. An error is one line on standard error.
+/// Results go to standard output. An error is one line on standard error, and with JSON output also a
+/// document on standard output.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    let format = ErrorFormat::requested(&args);
     if called_as(&args, "iperf3") {
-        return end(iperf3::run(args[1..].to_vec()));
+        return end(iperf3::run(args[1..].to_vec()), ErrorFormat::Text);
     }
     if called_as(&args, "nuttcp") {
-        return end(nuttcp::run(args[1..].to_vec()));
+        return end(nuttcp::run(args[1..].to_vec()), ErrorFormat::Text);
     }
+    let args = match habits::translate(args, &Cli::command()) {
+        Ok(translated) => {
+            translated.notes.iter().for_each(print_message);
+            translated.args
+        }
+        Err(failed) => return end(Err(failed), format),
+    };
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are results; clap chooses the stream.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            return end(print_usage(&error, code));
+            if error.use_stderr() {
+                format.print_document(code, usage_line(&error.render().to_string()));
+            }
+            return end(print_usage(&error, code), ErrorFormat::Text);
         }
     };
     let done: Result<u8, Coded> = match cli.command {
@@ -99,12 +114,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Wan(args) => wan::run(args),
         Command::Iperf3 { args } => iperf3::run(args),
         Command::Nuttcp { args } => nuttcp::run(args),
+        Command::Cache(args) => args.run(),
         Command::Key(args) => args.run(),
         Command::Generate(args) => args.run(),
         Command::Test(args) => args.run(),
         Command::Serve(args) => args.run(),
     };
-    end(done)
+    end(done, format)
 }
 
 /// Returns whether the program was started under the name of another one.
@@ -114,18 +130,12 @@ fn called_as(args: &[OsString], name: &str) -> bool {
 }
 
 /// Prints the error of `done`, if any, and returns the exit code.
-fn end(done: Result<u8, Coded>) -> ExitCode {
-    match done {
-        Ok(code) => code.into(),
-        Err(Coded { code, error }) => {
-            // A reader that closes the pipe, as `head` does, needs no message.
-            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-            if (code, kind) != (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
-                print_message(failure_text(error.as_ref()));
-            }
-            code.into()
-        }
-    }
+fn end(done: Result<u8, Coded>, format: ErrorFormat) -> ExitCode {
+    done.unwrap_or_else(|failed| {
+        format.print(&failed);
+        failed.code
+    })
+    .into()
 }
 
 /// Prints clap's text: help and version on standard output, errors on standard error.

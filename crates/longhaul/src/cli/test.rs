@@ -7,7 +7,7 @@ pub(super) use peer::credentials as peer_credentials;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
@@ -26,9 +26,10 @@ use serde_json::json;
 use self::target::Target;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
+use crate::invocation::invocation;
 use crate::output::{
-    TestText, after_printing, complete_test, print_document, print_document_line, print_note,
-    print_result,
+    TestText, after_printing, complete_test, print_document, print_document_line, print_message,
+    print_note, print_result,
 };
 use crate::passphrase;
 use crate::signals::Interrupt;
@@ -153,7 +154,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "SECS", value_parser = parse_span, default_value = "1")]
     interval: Duration,
     /// Print one JSON document, "longhaul.test/1"
-    #[arg(long, conflicts_with = "json_stream")]
+    #[arg(short = 'J', long, conflicts_with = "json_stream")]
     json: bool,
     /// Print one line of JSON per interval, and one for the result
     #[arg(long)]
@@ -234,15 +235,23 @@ fn parse_tos(text: &str) -> Result<u8, PlanError> {
     })
 }
 
+/// The test that is printed: the address of the server as text, the plan, and the start.
+struct Printed<'a> {
+    shown: &'a str,
+    plan: &'a TestPlan,
+    begun: Instant,
+}
+
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
+        let begun = Instant::now();
         // Invalid arguments are reported before a connection is opened.
         let plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         match self.host.clone() {
             Target::Longhaul(mut target) => {
                 target.port = self.port.unwrap_or(target.port);
-                self.run_longhaul(&target, plan, &interrupt)
+                self.run_longhaul(&target, plan, &interrupt, begun)
             }
             Target::Peer(_) if self.other.is_some() => {
                 let reason = anyhow!("a test between two servers needs 'longhaul serve' on both");
@@ -258,7 +267,8 @@ impl Args {
                     family: self.family(),
                     stop: interrupt.flag(),
                 };
-                self.print(&shown, &plan, &interrupt, |show| peer::run(&test, credentials, show))
+                let printed = Printed { shown: &shown, plan: &plan, begun };
+                self.print(printed, &interrupt, |show| peer::run(&test, credentials, show))
             }
         }
     }
@@ -268,6 +278,7 @@ impl Args {
         target: &HostPort,
         mut plan: TestPlan,
         interrupt: &Interrupt,
+        begun: Instant,
     ) -> Result<u8, Coded> {
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
@@ -284,7 +295,8 @@ impl Args {
             plan = self.plan(bytes)?;
         }
         let shown = self.other.as_ref().unwrap_or(target).to_string();
-        self.print(&shown, &plan, interrupt, |show| {
+        let printed = Printed { shown: &shown, plan: &plan, begun };
+        self.print(printed, interrupt, |show| {
             let result = match &self.other {
                 None => test::run(session, &plan, interrupt.flag(), show),
                 Some(other) => test::run_third(session, other, &plan, interrupt.flag(), show),
@@ -312,8 +324,7 @@ impl Args {
     /// Prints the heading, the intervals and the result of the test that `measure` runs.
     fn print(
         &self,
-        shown: &str,
-        plan: &TestPlan,
+        Printed { shown, plan, begun }: Printed<'_>,
         interrupt: &Interrupt,
         measure: impl FnOnce(&mut dyn FnMut(&TestSample)) -> Result<TestResult, Coded>,
     ) -> Result<u8, Coded> {
@@ -329,6 +340,7 @@ impl Args {
                 lines.text(&text.interval(sample));
             }
         })?;
+        result.invocation = Some(invocation(begun.elapsed()));
         complete_test(&mut result);
         for warning in &result.warnings {
             print_note(format_args!("warning: {}: {}", warning.message, warning.advice));
@@ -347,8 +359,10 @@ impl Args {
             TestEnd::Interrupted => {
                 after_printing(interrupt.exit_code().unwrap_or(exit::OK), lines.printed)
             }
+            // The document states the reason, too.
             TestEnd::Cut { reason } => {
-                Err(Coded::new(exit::UNREACHABLE, anyhow!("the test was aborted: {reason}")))
+                print_message(format_args!("the test was aborted: {reason}"));
+                after_printing(exit::UNREACHABLE, lines.printed)
             }
         }
     }

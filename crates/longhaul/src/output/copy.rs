@@ -188,10 +188,10 @@ fn summary_text(result: &CopyResult) -> String {
         }));
     }
     let steps: String = path.steps.iter().map(|step| format!("{step}\n")).collect();
+    let verdict = if verdict.is_empty() { String::new() } else { format!("{verdict}\n") };
     format!(
-        "{steps}{}\n{}\n{} in {} {}{more} in {:.2} s: {}",
+        "{steps}{}\n{verdict}{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),
-        verdict,
         summary.bytes,
         summary.files,
         plural(summary.files, "file"),
@@ -200,11 +200,21 @@ fn summary_text(result: &CopyResult) -> String {
     )
 }
 
-/// Returns the sentence with the limit of a copy and the share of time that each stage waited.
+/// Returns the sentence with the limit of a copy and the share of time that each stage waited. It
+/// is empty if nothing was copied.
 pub(crate) fn copy_verdict(result: &CopyResult) -> String {
-    let limit = result
-        .limit
-        .map_or("nothing stands out".to_owned(), |limit| limit_words(limit, &result.path));
+    let summary = &result.summary;
+    if summary.bytes <= summary.resumed_bytes {
+        return String::new();
+    }
+    let limit = match result.limit {
+        Some(CopyLimit::Outage) => outage_words(summary.outage_seconds, summary.seconds),
+        Some(limit) => limit_words(limit, &result.path),
+        None => "nothing stands out".to_owned(),
+    };
+    if matches!(result.limit, Some(CopyLimit::TooShort)) {
+        return limit;
+    }
     let (source, sink) = (&result.source.stages, &result.sink.stages);
     let busy = [
         ("reading", source.read),
@@ -222,10 +232,19 @@ pub(crate) fn copy_verdict(result: &CopyResult) -> String {
     format!("{limit}; waited: {}", waited.join(", "))
 }
 
+fn outage_words(outage: f64, seconds: f64) -> String {
+    format!("limited by an outage: the path carried nothing for {outage:.0} of {seconds:.0} s")
+}
+
 fn limit_words(limit: CopyLimit, path: &CopyPathReport) -> String {
     let share = |share: f64| format!("{:.0} %", 100.0 * share);
     let resource = match limit {
-        CopyLimit::Rate => return "sent at the requested rate (--bwlimit)".to_owned(),
+        CopyLimit::Rate => return "limited by the requested rate (--bwlimit)".to_owned(),
+        CopyLimit::TooShort => return "too short to name a limit".to_owned(),
+        CopyLimit::RampUp => "the ramp-up: the copy ended before it reached a steady rate, and a \
+                              longer one is faster"
+            .to_owned(),
+        CopyLimit::Outage => "an outage".to_owned(),
         CopyLimit::SourceDisk => "the source's disk".to_owned(),
         CopyLimit::SourceCpu => "the CPU of the source's host".to_owned(),
         CopyLimit::Sealing => "sealing at the source".to_owned(),
@@ -264,7 +283,8 @@ mod tests {
                 CopyLimit::ReceiveWindow,
                 "limited by the receive window for 70 % of the time (net.ipv4.tcp_rmem at the sink)",
             ),
-            (CopyLimit::Rate, "sent at the requested rate (--bwlimit)"),
+            (CopyLimit::TooShort, "too short to name a limit"),
+            (CopyLimit::Rate, "limited by the requested rate (--bwlimit)"),
         ] {
             assert_eq!(limit_words(limit, &path), expected);
         }

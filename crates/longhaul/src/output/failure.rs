@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::io;
 
 use longhaul_core::plan::{LinkPlanError, PlanError, TestOption};
 use longhaul_core::units::Bytes;
@@ -89,6 +90,9 @@ fn link_words(error: &LinkPlanError) -> Option<String> {
         LinkPlanError::Needs { option, needs } => {
             Some(format!("--{option} needs --{needs}: give both or none"))
         }
+        LinkPlanError::NoUnit { option, value } => {
+            Some(format!("--{option} {value} has no unit: did you mean {value}ms?"))
+        }
         LinkPlanError::Value { .. }
         | LinkPlanError::Fixed { .. }
         | LinkPlanError::Trace { .. }
@@ -121,6 +125,13 @@ fn engine_words(error: &EngineError) -> String {
     match error {
         EngineError::Resolve { host, .. } => {
             format!("cannot find the host '{host}'; check the name")
+        }
+        // An error of the kernel has a number.
+        EngineError::Connect { address, source }
+            if source.kind() == io::ErrorKind::AddrNotAvailable
+                && source.raw_os_error().is_none() =>
+        {
+            format!("cannot connect to {address} with this version of IP; omit -4 or -6")
         }
         EngineError::Connect { address, .. } => {
             format!("cannot connect to {address}; check that 'longhaul serve' runs there")
@@ -289,8 +300,6 @@ fn awaited(waits_for: WaitsFor) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use super::*;
 
     fn refusal(peer: &str, kind: RefusalKind) -> String {
@@ -310,6 +319,16 @@ mod tests {
         assert_eq!(refusal("far:5210", RefusalKind::Files), "far:5210: x: no such directory");
         assert_eq!(refusal(THIS_HOST, RefusalKind::Limit), "refused: x: no such directory");
         assert_eq!(refusal(THIS_HOST, RefusalKind::Files), "x: no such directory");
+    }
+
+    #[test]
+    fn a_missing_address_is_no_missing_server() {
+        let text = |kind| {
+            let source = io::Error::new(kind, "none");
+            failure_text(&EngineError::Connect { address: "far:5210".to_owned(), source })
+        };
+        assert!(text(io::ErrorKind::AddrNotAvailable).contains("omit -4 or -6"));
+        assert!(text(io::ErrorKind::ConnectionRefused).contains("longhaul serve"));
     }
 
     #[test]

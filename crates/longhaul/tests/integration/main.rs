@@ -18,6 +18,7 @@ mod cp_tree;
 mod diagnose;
 mod doctor;
 mod generate;
+mod habits;
 mod host;
 mod interop_iperf3;
 mod interop_nuttcp;

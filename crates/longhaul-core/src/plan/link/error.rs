@@ -50,6 +50,14 @@ pub enum LinkPlanError {
         /// The accepted values.
         accepted: &'static str,
     },
+    /// A time without a unit.
+    #[error("{option} = {value} has no unit: did you mean {value}ms?")]
+    NoUnit {
+        /// The name of the option.
+        option: String,
+        /// The given value.
+        value: String,
+    },
     /// An unknown option.
     #[error("there is no link option '{option}'")]
     Unknown {
@@ -79,14 +87,14 @@ pub enum LinkPlanError {
         option: &'static str,
     },
     /// A file that an option names is unusable.
-    #[error("{option} {file}: {}", trace_text(.source))]
+    #[error("{option} {file}: {}", trace_text(.cause))]
     Trace {
         /// The name of the option.
         option: &'static str,
         /// The path of the file.
         file: String,
-        /// The reason.
-        source: Arc<TraceError>,
+        /// The reason, which the text includes.
+        cause: Arc<TraceError>,
     },
     /// The files of a plan from a document were not loaded with
     /// [`LinkPlan::load`](super::LinkPlan::load).
@@ -106,7 +114,9 @@ impl LinkPlanError {
         match self {
             LinkPlanError::Delay { .. } | LinkPlanError::Rate { .. } => None,
             LinkPlanError::Mtu { .. } => Some("mtu"),
-            LinkPlanError::Value { option, .. } | LinkPlanError::Unknown { option } => Some(option),
+            LinkPlanError::Value { option, .. }
+            | LinkPlanError::NoUnit { option, .. }
+            | LinkPlanError::Unknown { option } => Some(option),
             LinkPlanError::Contradiction { other, .. } => Some(other),
             LinkPlanError::Needs { option, .. }
             | LinkPlanError::Fixed { option }
@@ -131,6 +141,8 @@ pub(super) enum OptionFault {
     Value(&'static str),
     /// A word of the value is invalid; the text describes the accepted values.
     Word(String, &'static str),
+    /// The time has no unit.
+    NoUnit,
     /// The option needs another one.
     Needs(&'static str),
 }

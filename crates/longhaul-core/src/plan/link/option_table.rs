@@ -64,11 +64,11 @@ pub static LINK_OPTIONS: [LinkOption; 31] = [
             "rtt",
             "TIME",
             "Round-trip time, split evenly between the directions",
-            |link, text| set_delay(link, parse_span(text).map_err(|_| SPAN)? / 2),
+            |link, text| set_delay(link, delay(text)? / 2),
         )
     },
     direction("delay", "TIME", "One-way delay of each direction", |link, text| {
-        set_delay(link, parse_span(text).map_err(|_| SPAN)?)
+        set_delay(link, delay(text)?)
     }),
     direction(
         "distance",
@@ -336,6 +336,14 @@ const fn direction(
     apply: fn(&mut LinkDirection, &str) -> Result<(), OptionFault>,
 ) -> LinkOption {
     LinkOption { name, value, help, per_direction: true, apply: Apply::Direction(apply) }
+}
+
+/// Parses a delay. A number without a unit is rejected, because other programs read milliseconds.
+fn delay(text: &str) -> Result<Duration, OptionFault> {
+    match text.parse::<f64>() {
+        Ok(number) if number != 0.0 => Err(OptionFault::NoUnit),
+        _ => parse_span(text).map_err(|_| SPAN.into()),
+    }
 }
 
 fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), OptionFault> {

@@ -138,6 +138,10 @@ impl LinkOptions {
                     OptionFault::Word(word, accepted) => {
                         LinkPlanError::value(&format!("{prefix}{}", known.name), word, accepted)
                     }
+                    OptionFault::NoUnit => LinkPlanError::NoUnit {
+                        option: format!("{prefix}{}", known.name),
+                        value: text.clone(),
+                    },
                     OptionFault::Needs(needs) => LinkPlanError::Needs { option: known.name, needs },
                 })?;
             }

@@ -60,10 +60,10 @@ impl<T: Trace> TraceFile<T> {
         if self.content.is_some() {
             return Ok(());
         }
-        self.try_load(read).map_err(|source| LinkPlanError::Trace {
+        self.try_load(read).map_err(|cause| LinkPlanError::Trace {
             option,
             file: self.file.clone(),
-            source: Arc::new(source),
+            cause: Arc::new(cause),
         })
     }
 

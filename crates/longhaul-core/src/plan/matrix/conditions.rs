@@ -68,9 +68,6 @@ impl Conditions {
     pub(super) fn check(&self) -> Result<(), MatrixFault> {
         let has = |name: &str| self.axes.iter().any(|(axis, _)| axis == name);
         let long = |name: &str| has(name) || has(&format!("up-{name}"));
-        if !has("rtt") && !LENGTHS.iter().any(|name| long(name)) {
-            return Err(MatrixFault::NoRtt);
-        }
         if let Some(other) = LENGTHS.iter().find(|name| has("rtt") && has(name)) {
             let reason = format!("rtt and {other} contradict each other: give only one of them");
             return Err(MatrixFault::Path { path: "rtt".into(), reason });
@@ -96,6 +93,10 @@ impl Conditions {
                     return Err(MatrixFault::ValueTwice { option, index, value });
                 }
             }
+        }
+        // After the names, because a mistyped name is often the cause.
+        if !has("rtt") && !LENGTHS.iter().any(|name| long(name)) {
+            return Err(MatrixFault::NoRtt);
         }
         // Requirements between options are checked here, on their combinations. Files are read, and
         // their errors reported, when the paths are opened.
@@ -144,6 +145,7 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
     match alone.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
         Err(
             error @ (LinkPlanError::Value { .. }
+            | LinkPlanError::NoUnit { .. }
             | LinkPlanError::Rate { .. }
             | LinkPlanError::Delay { .. }),
         ) => Err(plain(&error)),

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Reason, Shares, Steady};
 use crate::plan::{CpuList, TestPlan};
-use crate::result::{End, HostSample, LatencyResult, TcpSample, ThreadSample, UdpResult, Warning};
+use crate::result::{
+    End, HostSample, Invocation, LatencyResult, TcpSample, ThreadSample, UdpResult, Warning,
+};
 use crate::units::{Bytes, Rate};
 
 /// The schema of [`TestResult`].
@@ -40,6 +42,9 @@ pub struct TestResult {
     /// The server's program in a test against another program; `None` if it is longhaul.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<TestPeer>,
+    /// The command of the client; `None` in documents of earlier versions.
+    #[serde(default)]
+    pub invocation: Option<Invocation>,
     /// The plan of the test.
     pub plan: TestPlan,
     /// The reason for the end of the test.

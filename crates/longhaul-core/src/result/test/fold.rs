@@ -210,6 +210,7 @@ impl TestResult {
             target,
             third_party: None,
             peer: None,
+            invocation: None,
             plan,
             end,
             summary: half.summary,

@@ -134,7 +134,8 @@ pub fn between(
     let sink = EndReport { end: sink.end, stages: sink.stages };
     let path = source.path;
     let source = EndReport { end: source.end, stages: source.stages };
-    Ok(result(summary, TransferReports { source, sink, path }, (None, progress.limit()), reports))
+    let transfer = TransferReports { source, sink, path };
+    Ok(result(summary, transfer, &whole.circumstances(progress), reports))
 }
 
 /// Makes a request of a source and waits for its answer.

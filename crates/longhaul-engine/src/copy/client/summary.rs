@@ -1,6 +1,6 @@
 //! The result of a copy over all of its sessions.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{COPY_SCHEMA, CopyResult, CopySummary};
@@ -11,13 +11,15 @@ use longhaul_sys::tcp::TcpInfo;
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Channels;
-use crate::copy::verdict::{TransferReports, limit};
+use crate::copy::verdict::{Circumstances, TransferReports, limit};
 
 /// The sessions of one copy.
 pub(super) struct CopySessions {
     start: Instant,
     end: Option<Instant>,
     pub(super) same_host: Option<f64>,
+    /// The time until the first session was open.
+    connecting: Option<Duration>,
     /// Sessions that were lost.
     reconnects: u32,
     /// The bytes that existed when the first session began, if it was lost.
@@ -35,6 +37,7 @@ impl CopySessions {
             start: Instant::now(),
             end: None,
             same_host: None,
+            connecting: None,
             reconnects: 0,
             resumed: None,
         }
@@ -42,12 +45,24 @@ impl CopySessions {
 
     pub(super) fn note_host(&mut self, link: &Channels) {
         self.same_host = same_host(link);
+        self.connecting.get_or_insert(self.start.elapsed());
     }
 
     pub(super) fn lost(&mut self, progress: &CopyProgress) {
         self.reconnects += 1;
+        progress.note_lost();
         if progress.moved().get() > 0 {
             self.resumed.get_or_insert(progress.resumed());
+        }
+    }
+
+    /// The circumstances of the copy when it ended.
+    pub(super) fn circumstances(&self, progress: &CopyProgress) -> Circumstances {
+        Circumstances {
+            cores: self.same_host,
+            rate_limit: progress.limit(),
+            connecting: self.connecting.unwrap_or_default(),
+            outage: progress.outage(),
         }
     }
 
@@ -82,6 +97,7 @@ impl CopySessions {
             reconnects: self.reconnects,
             resent_blocks: sink.resent_blocks,
             retransmits: None,
+            outage_seconds: 0.0,
             rtt_ms: tcp.iter().map(|info| info.rtt.as_secs_f64() * 1e3).min_by(f64::total_cmp),
             dry_run: options.tree.dry_run,
             unchanged_files: sink.unchanged_files,
@@ -92,17 +108,21 @@ impl CopySessions {
 }
 
 pub(super) fn result(
-    summary: CopySummary,
+    mut summary: CopySummary,
     transfer: TransferReports,
-    (same_host, rate_limit): (Option<f64>, Option<Rate>),
+    circumstances: &Circumstances,
     reports: FileReports,
 ) -> CopyResult {
-    let limit = limit(&summary, &transfer, same_host, rate_limit);
+    summary.outage_seconds = circumstances.outage.as_secs_f64();
+    let limit = limit(&summary, &transfer, circumstances);
     let TransferReports { source, sink, path } = transfer;
     let FileReports { failures, skipped, not_kept, actions, digests, .. } = reports;
     let schema = COPY_SCHEMA.to_owned();
     CopyResult {
         schema,
+        invocation: None,
+        sources: Vec::new(),
+        target: String::new(),
         summary,
         // The program words it.
         verdict: String::new(),

@@ -57,8 +57,8 @@ pub fn push(
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
-    let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, TransferReports { source, sink, path }, limits, reports))
+    let transfer = TransferReports { source, sink, path };
+    Ok(result(summary, transfer, &whole.circumstances(progress), reports))
 }
 
 /// The place that fetched files go to.
@@ -136,8 +136,8 @@ pub fn pull(
     };
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
     let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
-    let limits = (whole.same_host, progress.limit());
-    Ok(result(summary, TransferReports { source, sink, path }, limits, reports))
+    let transfer = TransferReports { source, sink, path };
+    Ok(result(summary, transfer, &whole.circumstances(progress), reports))
 }
 
 /// Makes the request and opens the data connections, all in one round trip, which a server that is

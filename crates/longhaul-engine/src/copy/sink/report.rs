@@ -118,7 +118,9 @@ impl SinkShared<'_> {
         let working = working.contains(&true);
         let checked = self.store.checked.load(Ordering::Relaxed);
         let moved = self.context.arrived.load(Ordering::Relaxed).wrapping_add(checked);
-        let time = self.context.watchdog.stalled(moved, working)?;
+        let stalled = self.context.watchdog.stalled(moved, working);
+        self.context.progress.note_idle(self.context.watchdog.idle());
+        let time = stalled?;
         let waits_for = match self.records.ledger.open_files() {
             0 => WaitsFor::Announce,
             open => WaitsFor::Send(open),

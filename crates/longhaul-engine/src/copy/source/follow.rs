@@ -127,7 +127,9 @@ impl SourceShared<'_> {
     fn stalled(&self, acked: u64) -> Option<EngineError> {
         let working =
             self.meters.reading.is_running() || self.records.walking.load(Ordering::Relaxed);
-        let time = self.context.watchdog.stalled(acked, working)?;
+        let stalled = self.context.watchdog.stalled(acked, working);
+        self.context.progress.note_idle(self.context.watchdog.idle());
+        let time = stalled?;
         let waits_for = if self.context.wanted_first && self.records.wanted.is_awaited() {
             WaitsFor::Wanted
         } else if self.meters.sending.is_running() {

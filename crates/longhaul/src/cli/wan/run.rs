@@ -48,8 +48,8 @@ pub(super) struct RunArgs {
     /// Print a line with the counters of the link
     #[arg(short, long)]
     verbose: bool,
-    /// Command for the near end
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// Command for the near end; it begins with the first word that is no option, or after '--'
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

@@ -126,10 +126,11 @@ fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
     }
     let mut sentence = format!("limited by the {end}'s CPU: its thread ");
     if facts.waiting_percent < facts.running_percent / 2.0 {
-        sentence += &format!(
-            "ran for {:.0} % of the time and waited for core {core} for another {:.0} %",
-            facts.running_percent, facts.waiting_percent
-        );
+        sentence += &format!("ran for {:.0} % of the time", facts.running_percent);
+        if facts.waiting_percent >= 1.0 {
+            let waiting = facts.waiting_percent;
+            sentence += &format!(" and waited for core {core} for another {waiting:.0} %");
+        }
         let advice = "share the work among more cores (-P), or copy less (-Z)";
         return (sentence, Some(advice.to_owned()));
     }

@@ -7,6 +7,8 @@ use longhaul_core::result::{
     LatencyQuantiles, LinkSummary, SideSummary, TestEnd, TestResult, TestSummary, UdpResult,
 };
 
+use longhaul_core::units::Rate;
+
 use super::words::{count, known, millis, wrap};
 use super::{COLUMNS, TestText};
 use crate::output::with_escaped_text;
@@ -38,6 +40,9 @@ impl TestText {
         self.answer(&mut text, result, &result.summary, server_sends);
         if let Some(reverse) = &result.reverse {
             self.answer(&mut text, result, &reverse.summary, true);
+            let (there, back) = (result.summary.throughput_bps, reverse.summary.throughput_bps);
+            let total = Rate::from_bps(there.bps().saturating_add(back.bps()));
+            let _ = writeln!(text, "{total} goodput in both directions together");
         }
         text.truncate(text.trim_end().len());
         text

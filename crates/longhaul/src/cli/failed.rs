@@ -1,0 +1,137 @@
+//! The end of a command that failed: a line on standard error, and a document if JSON was requested.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use longhaul_core::result::ErrorDocument;
+
+use crate::exit::{self, Coded};
+use crate::output::{
+    failure_text, print_document, print_document_line, print_message, print_notes,
+};
+
+/// The format of fatal errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorFormat {
+    /// A line on standard error.
+    Text,
+    /// The line, and a document on standard output.
+    Json,
+    /// The line, and a document in one line on standard output.
+    JsonStream,
+    /// A document on standard error, because standard output carries data.
+    JsonBesideData,
+}
+
+impl ErrorFormat {
+    /// Returns the format that a command line requests. It is not parsed, because an error in it is
+    /// a fatal error, too.
+    pub(super) fn requested(args: &[OsString]) -> Self {
+        let words: Vec<&[u8]> = args.iter().skip(1).map(|word| word.as_bytes()).collect();
+        // What follows belongs to another program.
+        if words.first() == Some(&b"wan".as_slice())
+            && matches!(words.get(1), Some(&(b"run" | b"exec")))
+        {
+            return ErrorFormat::Text;
+        }
+        let own = words.split(|word| *word == b"--").next().unwrap_or_default();
+        let is_test = own.first() == Some(&b"test".as_slice());
+        let has = |name: &str| own.contains(&name.as_bytes());
+        let is_stream = has("--json-stream");
+        let is_json = is_stream
+            || has("--json")
+            || has("--format=json")
+            || own.windows(2).any(|pair| pair == [b"--format".as_slice(), b"json".as_slice()])
+            || (is_test && own.iter().any(|word| has_short(word, b'J')));
+        match (is_json, is_stream, own.first(), own.last()) {
+            (false, ..) => ErrorFormat::Text,
+            (true, _, Some(&b"cp"), Some(&b"-")) => ErrorFormat::JsonBesideData,
+            (true, true, ..) => ErrorFormat::JsonStream,
+            (true, false, ..) => ErrorFormat::Json,
+        }
+    }
+
+    /// Prints a fatal error.
+    pub(super) fn print(self, Coded { code, error }: &Coded) {
+        // A reader that closes the pipe, as `head` does, needs no message.
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if (*code, kind) == (exit::OUTPUT, Some(io::ErrorKind::BrokenPipe)) {
+            return;
+        }
+        let text = failure_text(error.as_ref());
+        print_message(&text);
+        self.print_document(*code, text);
+    }
+
+    /// Prints the document of an error with this text.
+    pub(super) fn print_document(self, code: u8, text: String) {
+        if code == exit::OUTPUT {
+            return;
+        }
+        let document = ErrorDocument::new(code, exit::kind(code), text);
+        // The error of the command takes precedence over an error of printing it.
+        let _ = match self {
+            ErrorFormat::Text => Ok(()),
+            ErrorFormat::Json => print_document(&document),
+            ErrorFormat::JsonStream => print_document_line(&document),
+            ErrorFormat::JsonBesideData => {
+                let line = serde_json::to_string(&document).unwrap_or_default();
+                print_notes(&format!("{line}\n"));
+                Ok(())
+            }
+        };
+    }
+}
+
+/// Returns whether `word` is a group of short options with `option`.
+fn has_short(word: &[u8], option: u8) -> bool {
+    match word {
+        [b'-', options @ ..] => {
+            options.iter().all(u8::is_ascii_alphanumeric) && options.contains(&option)
+        }
+        _ => false,
+    }
+}
+
+/// Returns the text of an error of the command line in one line.
+pub(super) fn usage_line(text: &str) -> String {
+    let first = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
+    let line = first.collect::<Vec<_>>().join(" ");
+    line.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_follows_the_command_line_as_far_as_it_is_ours() {
+        for (line, expected) in [
+            ("test far", ErrorFormat::Text),
+            ("test far --json", ErrorFormat::Json),
+            ("test -RJ far", ErrorFormat::Json),
+            ("cp --json-stream a b", ErrorFormat::JsonStream),
+            ("cp --json far:a -", ErrorFormat::JsonBesideData),
+            ("report x --format json", ErrorFormat::Json),
+            ("report x --format=json", ErrorFormat::Json),
+            ("wan run --rtt 1ms -- iperf3 -c far --json", ErrorFormat::Text),
+            ("wan run iperf3 -c far --json", ErrorFormat::Text),
+            ("wan status --json", ErrorFormat::Json),
+            ("cp -- --json b", ErrorFormat::Text),
+            ("", ErrorFormat::Text),
+        ] {
+            let words = std::iter::once("longhaul").chain(line.split_whitespace());
+            let args: Vec<OsString> = words.map(OsString::from).collect();
+            assert_eq!(ErrorFormat::requested(&args), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_command_line_is_one_line() {
+        let text = "error: unexpected argument '--x' found\n\nUsage: longhaul cp\n";
+        assert_eq!(usage_line(text), "unexpected argument '--x' found");
+        let text = "error: the following arguments were not provided:\n  <SRC>\n\nUsage: x\n";
+        assert_eq!(usage_line(text), "the following arguments were not provided: <SRC>");
+    }
+}

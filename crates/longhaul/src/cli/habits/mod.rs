@@ -1,0 +1,159 @@
+//! Options of iperf3, rsync and scp that have another name here. They are replaced before the command
+//! line is parsed, or answered with the name of ours.
+
+mod copiers;
+mod iperf3;
+mod line;
+
+use std::ffi::OsString;
+
+use clap::Command;
+
+use self::line::{Handled, Line, Translated};
+use crate::exit::Coded;
+
+/// Returns `args` with the options of other programs translated. `cli` is the command line of this
+/// program.
+///
+/// # Errors
+/// An option has no meaning here; the error names our way.
+pub(super) fn translate(mut args: Vec<OsString>, cli: &Command) -> Result<Translated, Coded> {
+    let words = if args.len() > 2 { args.split_off(2) } else { Vec::new() };
+    let handler: fn(&str, &mut Line) -> Handled = match args.get(1).and_then(|name| name.to_str()) {
+        Some("test") if iperf3::is_server(&words) => {
+            args[1] = "serve".into();
+            iperf3::server_option
+        }
+        Some("test") => iperf3::client_option,
+        Some("serve") => iperf3::server_option,
+        Some("cp") => copiers::option,
+        _ => {
+            args.extend(words);
+            return Ok(Translated { args, notes: Vec::new() });
+        }
+    };
+    let command = args.get(1).and_then(|name| cli.find_subcommand(name));
+    let mut line = Line { rest: words.into(), done: Translated { args, notes: Vec::new() } };
+    while let Some(word) = line.rest.pop_front() {
+        if word == "--" {
+            line.push(word);
+            let rest = std::mem::take(&mut line.rest);
+            line.done.args.extend(rest);
+            break;
+        }
+        let text = word.to_str().unwrap_or_default();
+        if handler(text, &mut line)? {
+            continue;
+        }
+        let has_value = command.is_some_and(|command| takes_next(command, text));
+        line.push(word);
+        if has_value {
+            let value = line.rest.pop_front();
+            line.done.args.extend(value);
+        }
+    }
+    Ok(line.done)
+}
+
+/// Returns whether the value of the option `word` is the next word.
+fn takes_next(command: &Command, word: &str) -> bool {
+    let (long, short) = match (word.strip_prefix("--"), word.strip_prefix('-')) {
+        (Some(long), _) => (Some(long), None),
+        (None, Some(group)) => (None, group.chars().last()),
+        (None, None) => return false,
+    };
+    command.get_arguments().any(|option| {
+        let named = (long.is_some() && option.get_long() == long)
+            || (short.is_some() && option.get_short() == short);
+        named && option.get_action().takes_values() && !option.is_require_equals_set()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+    use crate::exit;
+
+    fn cli() -> Command {
+        let cp = Command::new("cp")
+            .arg(Arg::new("exclude").long("exclude"))
+            .arg(Arg::new("rsh").short('e').long("rsh"))
+            .arg(Arg::new("streams").short('P').long("streams"));
+        Command::new("longhaul").subcommand(cp)
+    }
+
+    fn translated(line: &str) -> (String, usize) {
+        let words = std::iter::once("longhaul").chain(line.split_whitespace());
+        let done = translate(words.map(OsString::from).collect(), &cli()).unwrap();
+        let words: Vec<_> = done.args.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+        (words.join(" "), done.notes.len())
+    }
+
+    fn answered(line: &str) -> String {
+        let words = std::iter::once("longhaul").chain(line.split_whitespace());
+        let failed = translate(words.map(OsString::from).collect(), &cli()).unwrap_err();
+        assert_eq!(failed.code, exit::USAGE);
+        failed.error.to_string()
+    }
+
+    #[test]
+    fn options_of_iperf3_get_our_names() {
+        for (line, ours, notes) in [
+            ("test -c far -t 5", "test far -t 5", 0),
+            ("test -c far -V --get-server-output -J", "test far -J", 0),
+            ("test -c far -B 10.0.0.1", "test far --local 10.0.0.1", 0),
+            ("test -c far -f m -R", "test far -R", 1),
+            ("test -c far -fm", "test far", 1),
+            ("test -s -1 -p 5201", "serve --one-off -p 5201", 0),
+            ("serve -s -B ::1 -J", "serve --bind ::1 --log-format json", 0),
+            ("serve --logfile x", "serve --log x", 0),
+            ("matrix -s", "matrix -s", 0),
+        ] {
+            assert_eq!(translated(line), (ours.to_owned(), notes), "{line}");
+        }
+        for (line, expected) in [
+            ("test -c far --logfile x", "> x"),
+            ("test -c far -t 0", "-t 1h"),
+            ("serve -D", "setsid"),
+            ("test -s -D", "setsid"),
+        ] {
+            let text = answered(line);
+            assert!(text.contains(expected), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn options_of_rsync_and_scp_get_our_names() {
+        for (line, ours, notes) in [
+            ("cp -avP a far:b", "cp -a a far:b", 1),
+            ("cp -avzh a far:b", "cp -a a far:b", 2),
+            ("cp -aPr a far:b", "cp -ar a far:b", 0),
+            ("cp -P a far:b", "cp a far:b", 0),
+            ("cp -v a far:b", "cp a far:b", 1),
+            ("cp -P 4 a far:b", "cp -P 4 a far:b", 0),
+            ("cp -aP 4 a far:b", "cp -aP 4 a far:b", 0),
+            ("cp -P4 a far:b", "cp -P4 a far:b", 0),
+            ("cp -P 22 a lh://far/b", "cp -P 22 a lh://far/b", 0),
+            ("cp --progress --partial --info=progress2 a b", "cp a b", 0),
+            ("cp -C a b", "cp a b", 1),
+            ("cp -i key -o User=me a far:b", "cp --rsh ssh -i key -o User=me a far:b", 0),
+            ("cp --exclude -z a b", "cp --exclude -z a b", 0),
+            ("cp -h", "cp -h", 0),
+            ("cp -- -P a", "cp -- -P a", 0),
+        ] {
+            assert_eq!(translated(line), (ours.to_owned(), notes), "{line}");
+        }
+        for (line, expected) in [
+            ("cp -P 22 a me@far:b", "ssh -p 22"),
+            ("cp -P 2222 a far:b", "ssh -p 2222"),
+            ("cp -P 2222 a b", "ssh -p 2222"),
+            ("cp -l 8000 a far:b", "--bwlimit 8000k"),
+            ("cp -i key -e ssh a far:b", "-e"),
+        ] {
+            let text = answered(line);
+            assert!(text.contains(expected), "{line}: {text}");
+        }
+    }
+}

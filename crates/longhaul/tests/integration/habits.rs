@@ -1,0 +1,251 @@
+//! Habits of users of iperf3, rsync, scp and Mahimahi, errors as JSON, and verdicts of copies.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text};
+
+fn document(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
+}
+
+#[test]
+fn a_fatal_error_is_a_document_with_json() {
+    let host = TestHost::new();
+    host.file("data", 10);
+    let port = host.serve().port; // the server is closed at once
+    let (address, url) = (format!("127.0.0.1:{port}"), format!("lh://127.0.0.1:{port}/x"));
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["test", &address, "--json"], 3, "unreachable"),
+        (&["test", &address, "-J"], 3, "unreachable"),
+        (&["cp", "--json", "data", &url], 3, "unreachable"),
+        (&["cp", "--json"], 2, "usage"),
+        (&["report", "--json", "nothing"], 5, "files"),
+        (&["wan", "status", "--json", "--nonsense"], 2, "usage"),
+    ];
+    for (arguments, code, kind) in cases {
+        let output = host.run(arguments);
+        assert_code(&output, code);
+        let found = document(&output.stdout);
+        assert_eq!(found["schema"], "longhaul.error/1", "{arguments:?}");
+        assert_eq!(found["code"], code, "{arguments:?}");
+        assert_eq!(found["kind"], kind, "{arguments:?}");
+        let message = found["message"].as_str().unwrap();
+        assert!(!message.is_empty() && !message.contains('\n'), "{message:?}");
+        let without: Vec<_> =
+            arguments.iter().copied().filter(|a| *a != "--json" && *a != "-J").collect();
+        assert!(host.run(&without).stdout.is_empty(), "{without:?}");
+    }
+    let streamed = host.run(&["cp", "--json-stream", "data", &url]);
+    assert_eq!(text(&streamed.stdout).lines().count(), 1);
+    assert_eq!(document(&streamed.stdout)["schema"], "longhaul.error/1");
+    let to_output = host.run(&["cp", "--json", &url, "-"]);
+    assert_code(&to_output, 3);
+    assert!(to_output.stdout.is_empty(), "standard output carries data");
+}
+
+#[test]
+fn a_server_killed_during_a_test_leaves_what_was_measured() {
+    let host = TestHost::new();
+    let mut server = host.serve();
+    let address = format!("127.0.0.1:{}", server.port);
+    let arguments = ["test", &address, "-t", "30", "-i", "0.3", "-b", "100M", "--json"];
+    let client = host.longhaul(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    thread::sleep(Duration::from_secs(3));
+    server.process.kill().unwrap();
+    let output = client.unwrap().wait_with_output().unwrap();
+    assert_code(&output, 3);
+    let result = document(&output.stdout);
+    assert_eq!(result["schema"], "longhaul.test/1");
+    assert_eq!(result["end"]["how"], "cut");
+    assert!(!result["intervals"].as_array().unwrap().is_empty());
+    let bytes = result["summary"]["receiver"]["bytes"].as_u64().unwrap();
+    assert!(bytes > 1_000_000, "{bytes}");
+    assert!(text(&output.stderr).contains("the test was aborted"));
+}
+
+#[test]
+fn options_of_iperf3_start_a_server_and_a_client() {
+    let host = TestHost::new();
+    let server = Server::start(host.longhaul(&["test", "-s", "-B", "127.0.0.1", "-p", "0", "-1"]));
+    let port = server.port.to_string();
+    let output = host.run(&["test", "-c", "127.0.0.1", "-p", &port, "-t", "0.5", "-J", "-V"]);
+    assert_code(&output, 0);
+    assert_eq!(document(&output.stdout)["schema"], "longhaul.test/1");
+    for (arguments, word) in [
+        (&["test", "-c", "127.0.0.1", "-t", "0"][..], "-t 1h"),
+        (&["serve", "-D"], "setsid"),
+        (&["cp", "-P", "22", "data", "me@far:x"], "ssh -p 22"),
+    ] {
+        let output = host.run(arguments);
+        assert_code(&output, 2);
+        assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn options_of_rsync_copy_a_tree() {
+    let host = TestHost::new();
+    fs::create_dir(host.near("tree")).unwrap();
+    host.file("tree/data", 1000);
+    let output = host.run(&["cp", "-avzP", "tree/", "copy"]);
+    assert_code(&output, 0);
+    assert!(text(&output.stderr).contains("does not compress"));
+    assert_eq!(names(&host.near("copy")), ["data"], "a new target gets the name");
+    assert_code(&host.run(&["cp", "-a", "--rsync-slash", "tree/", "copy"]), 0);
+    assert_eq!(names(&host.near("copy")), ["data"], "the contents");
+    assert_code(&host.run(&["cp", "-a", "tree/", "copy"]), 0);
+    assert_eq!(names(&host.near("copy")), ["data", "tree"], "the directory, as cp(1) does");
+    let quiet = host.run(&["cp", "-aq", "tree", "quiet"]);
+    assert_code(&quiet, 0);
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty(), "{quiet:?}");
+}
+
+#[test]
+fn a_command_of_wan_run_needs_no_dashes() {
+    let host = TestHost::new();
+    let output = host.run(&["wan", "run", "--rtt", "2ms", "sh", "-c", "echo $1", "sh", "--loss"]);
+    assert_code(&output, 0);
+    assert_eq!(text(&output.stdout), "--loss\n");
+    let output = host.run(&["wan", "run", "--rtt", "90", "true"]);
+    assert_code(&output, 2);
+    assert!(text(&output.stderr).contains("did you mean 90ms?"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn verdicts_name_the_limit_in_force() {
+    let host = TestHost::new();
+    host.file("data", 2_000_000);
+    let server = host.serve();
+    let verdict = |arguments: &[&str]| {
+        let output = host.run(&[&["cp", "--json"], arguments].concat());
+        let result = document(&output.stdout);
+        (result["limit"].clone(), result["verdict"].as_str().unwrap().to_owned())
+    };
+    let (limit, sentence) = verdict(&["--bwlimit", "16M", "data", &server.url("a")]);
+    assert_eq!((limit.as_str(), sentence.contains("--bwlimit")), (Some("rate"), true));
+    let nothing = (Value::Null, String::new());
+    assert_eq!(verdict(&["-p", "nosuch", &server.url("b")]), nothing);
+    assert_code(&host.run(&["cp", "-p", "data", "same"]), 0);
+    assert_eq!(verdict(&["-p", "-u", "data", "same"]), nothing);
+}
+
+#[test]
+fn an_outage_of_the_path_is_named() {
+    let host = TestHost::new();
+    host.file("data", 4_000_000);
+    let serve = format!("{PROGRAM} serve --root {}", host.far("").display());
+    let output = host.run(&[
+        "wan",
+        "run",
+        "--rtt",
+        "5ms",
+        "--outage",
+        "2s+6s",
+        "--far",
+        &serve,
+        PROGRAM,
+        "cp",
+        "--json",
+        "--bwlimit",
+        "8M",
+        "data",
+        "lh://far/",
+    ]);
+    assert_code(&output, 0);
+    let result = document(&output.stdout);
+    assert_eq!(result["limit"], "outage", "{}", result["verdict"]);
+    assert!(result["summary"]["outage_seconds"].as_f64().unwrap() > 3.0);
+}
+
+#[test]
+fn errors_name_the_cause_once() {
+    let host = TestHost::new();
+    host.file("data", 10);
+    let server = host.serve();
+    let (port, outside) = (server.port.to_string(), server.url("../../x"));
+    let ipv6 = format!("127.0.0.1:{port}");
+    fs::write(
+        host.near("plan.toml"),
+        "name = \"x\"\n[conditions]\nrt = [\"9ms\"]\n[memory]\nseconds = 1\n\
+         [[entries]]\ntool = \"longhaul\"\nworkload = \"memory\"\n",
+    )
+    .unwrap();
+    let cases: [(&[&str], i32, &str, &str); 4] = [
+        (
+            &["wan", "run", "--rate-trace", "nosuch", "true"],
+            2,
+            "nosuch",
+            "read: No such file or directory (os error 2): ",
+        ),
+        (&["cp", "data", &outside], 5, "leads out of the offered directory", "cross-device"),
+        (&["test", &ipv6, "-6", "-t", "1"], 3, "omit -4 or -6", "longhaul serve"),
+        (&["matrix", "plan.toml"], 2, "no link option 'rt'", "conditions.rtt is empty"),
+    ];
+    for (arguments, code, word, never) in cases {
+        let output = host.run(arguments);
+        let printed = text(&output.stderr);
+        assert!(printed.contains(word) && !printed.contains(never), "{arguments:?}: {printed}");
+        assert_code(&output, code);
+    }
+}
+
+#[test]
+fn diagnose_with_an_unauthorised_key_names_the_key() {
+    let (host, other) = (TestHost::new(), TestHost::new());
+    let server = host.serve();
+    other.file("data", 100_000);
+    let output = other.run(&["diagnose", "--accept-new", "--time", "1s", "data", &server.url("")]);
+    assert_code(&output, 4);
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("not authorised"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn both_directions_have_a_total() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let address = format!("127.0.0.1:{}", server.port);
+    let output = host.run(&["test", &address, "--bidir", "-t", "0.5", "-b", "50M"]);
+    assert_code(&output, 0);
+    assert!(text(&output.stdout).contains("goodput in both directions together"));
+}
+
+#[test]
+fn the_cache_is_listed_and_cleared() {
+    let host = TestHost::new();
+    let cache = host.home().join(".cache/longhaul");
+    fs::create_dir_all(cache.join("data-2x500")).unwrap();
+    fs::write(cache.join("data-2x500/0"), vec![0; 1000]).unwrap();
+    fs::write(cache.join("other"), "kept").unwrap();
+    let run = |arguments: &[&str]| host.longhaul(arguments).env_remove("XDG_CACHE_HOME").output();
+    let listed = run(&["cache", "--json"]).unwrap();
+    assert_code(&listed, 0);
+    assert_eq!(document(&listed.stdout)["total_bytes"], 1000);
+    assert_code(&run(&["cache", "--clear"]).unwrap(), 0);
+    assert_eq!(names(&cache), ["other"]);
+}
+
+#[test]
+fn documents_state_their_command() {
+    let host = TestHost::new();
+    host.file("data", 10);
+    let server = host.serve();
+    let (address, url) = (format!("127.0.0.1:{}", server.port), server.url("x"));
+    let test = host.run(&["test", &address, "-n", "1K", "--json"]);
+    let copy = host.run(&["cp", "--json", "data", &url]);
+    for (output, name) in [(&test, "test"), (&copy, "cp")] {
+        assert_code(output, 0);
+        let found = &document(&output.stdout)["invocation"];
+        assert_eq!(found["command"][1], name);
+        assert_eq!(found["version"], env!("CARGO_PKG_VERSION"));
+        assert!(found["started_at"].as_str().unwrap().ends_with('Z'), "{found}");
+        assert!(!found["host"].as_str().unwrap().is_empty());
+    }
+    let copied = document(&copy.stdout);
+    assert_eq!((&copied["sources"][0], &copied["target"]), (&"data".into(), &url.into()));
+}
