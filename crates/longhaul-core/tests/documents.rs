@@ -135,5 +135,5 @@ fn the_rules_of_the_doctor_have_unique_names_and_are_in_the_guide() {
     assert_eq!(names.len(), RULES.len());
     let missing: Vec<_> =
         names.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/guide/doctor.md does not tell of {missing:?}");
+    assert!(missing.is_empty(), "docs/guide/doctor.md does not contain {missing:?}");
 }

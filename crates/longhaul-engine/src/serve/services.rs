@@ -4,7 +4,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 
 use super::event::ServeEvent;
 use crate::error::Result;
-use crate::session::{AuthorisedKeys, Identity, ServedSession};
+use crate::session::{AuthorisedKeys, ConfigDir, Identity, ServedSession};
 
 /// The server's identity and the keys that it trusts.
 #[derive(Debug)]
@@ -13,6 +13,21 @@ pub struct ServerKeys {
     pub identity: Identity,
     /// The keys that may reach files.
     pub authorised: AuthorisedKeys,
+}
+
+impl ServerKeys {
+    /// Returns the keys of a server for the clients of other programs only: a new key pair and an
+    /// empty list.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn without_clients() -> Result<Self> {
+        let identity = Identity::generate();
+        // Nobody can create a directory there.
+        let nowhere = ConfigDir::at("/proc/longhaul");
+        let authorised = AuthorisedKeys::load(&nowhere, identity.public())?;
+        Ok(ServerKeys { identity, authorised })
+    }
 }
 
 /// The services of a server.

@@ -218,6 +218,10 @@ impl Args {
             }
         };
         report(&result);
+        let recursive = self.recursive || self.archive;
+        if !recursive && result.failures.iter().any(|failed| Path::new(&failed.path).is_dir()) {
+            print_message("directories need -r");
+        }
         let printed = match (self.json, self.json_stream) {
             (true, _) => printer.document(&result),
             (false, true) => streamed,

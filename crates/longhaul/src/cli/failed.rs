@@ -8,7 +8,8 @@ use longhaul_core::result::ErrorDocument;
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    failure_text, print_document, print_document_line, print_message, print_notes,
+    document_is_printed, failure_text, print_document, print_document_line, print_message,
+    print_notes,
 };
 
 /// The format of fatal errors.
@@ -73,6 +74,8 @@ impl ErrorFormat {
         // The error of the command takes precedence over an error of printing it.
         let _ = match self {
             ErrorFormat::Text => Ok(()),
+            // The result document has the error.
+            ErrorFormat::Json if document_is_printed() => Ok(()),
             ErrorFormat::Json => print_document(&document),
             ErrorFormat::JsonStream => print_document_line(&document),
             ErrorFormat::JsonBesideData => {

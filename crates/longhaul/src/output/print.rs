@@ -12,6 +12,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_core::text::{escape, escape_json, escape_lines};
 use serde::Serialize;
@@ -19,6 +20,9 @@ use serde::de::DeserializeOwned;
 
 use super::style;
 use crate::exit::{self, Coded};
+
+/// True once this process has printed a JSON document.
+static DOCUMENT_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a message on standard error: one line after the name of the program.
 pub(crate) fn print_message(what: impl Display) {
@@ -66,11 +70,17 @@ pub(crate) fn print_document_line(value: &impl Serialize) -> Result<(), Coded> {
     print_json(&text)
 }
 
+/// Returns whether this process has printed a JSON document.
+pub(crate) fn document_is_printed() -> bool {
+    DOCUMENT_PRINTED.load(Ordering::Relaxed)
+}
+
 /// Prints a JSON document, which is text already, on standard output.
 ///
 /// # Errors
 /// Standard output does not take it.
 pub(crate) fn print_json(document: &str) -> Result<(), Coded> {
+    DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
     write_out(&(escape_json(document.trim_end()) + "\n"))
 }
 

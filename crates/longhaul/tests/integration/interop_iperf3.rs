@@ -118,6 +118,17 @@ fn the_server_answers_stock_clients_at_once() {
 }
 
 #[test]
+fn the_drop_in_server_answers_a_stock_client() {
+    let host = TestHost::new();
+    let port = free_port();
+    let mut command = host.longhaul(&["iperf3", "-s", "-1", "-p"]);
+    command.arg(port.to_string());
+    let _server = start(command, port);
+    let found = document(&stock_client(port, "-t 1"));
+    assert!(found["end"]["sum_received"]["bytes"].as_f64() > Some(0.0), "{found}");
+}
+
+#[test]
 fn one_client_at_a_time_holds_for_all_protocols() {
     let host = TestHost::new();
     let port = free_port();

@@ -120,7 +120,7 @@ fn debians_clients_run_at_once_against_our_server() {
         check(options, client.join().unwrap());
     }
     // Receivers on this host listen on the data ports themselves.
-    for options in ["-r -T1 -i0.5", "-r -N4 -T1", "-u -r -R20m -T1 -i0.5", "-F -n100"] {
+    for options in ["-r -T1 -i0.5", "-r -N4 -T1", "-u -r -R20m -T1", "-F -n100"] {
         check(options, stock_client(port, data, options));
     }
 }

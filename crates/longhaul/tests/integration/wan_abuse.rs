@@ -230,7 +230,8 @@ fn a_selftest_ends_when_a_process_that_holds_a_site_is_killed() {
     assert_code(&output, 6);
     let said = stderr(&output);
     assert!(said.contains("the process that holds site far ended (signal: 9 (SIGKILL))"), "{said}");
-    assert!(output.stdout.is_empty(), "there is no certificate");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["schema"], "longhaul.error/1", "there is no certificate");
 }
 
 /// A memory control group of either version, which is removed when dropped.

@@ -123,7 +123,7 @@ struct Intake<'a> {
     drops: u32,
     /// The most datagrams that came in one piece: what one drop may have been.
     most_merged: u64,
-    /// How many numbers the end mark said to be missing at the end.
+    /// The datagrams after the last one received, by the total of the end mark.
     last_gap: u64,
     ended_at: Option<Instant>,
 }

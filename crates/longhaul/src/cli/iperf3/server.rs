@@ -11,7 +11,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::serve::{
     ClientLimits, ServeEvent, ServerKeys, Services, Serving, serve_guests,
 };
-use longhaul_engine::session::{AuthorisedKeys, ConfigDir, Identity, ServedSession};
+use longhaul_engine::session::ServedSession;
 use longhaul_engine::test::TestLimits;
 use longhaul_engine::{EngineError, Result as EngineResult};
 use longhaul_interop::iperf3::Server;
@@ -26,8 +26,6 @@ use crate::exit::{self, Coded};
 use crate::output::{failure_text, print_message};
 use crate::signals::Interrupt;
 
-/// A directory that cannot exist: this server has no keys.
-const NO_CONFIG: &str = "/dev/null/none";
 /// The interval at which the idle time is checked.
 const IDLE_CHECK: Duration = Duration::from_millis(100);
 
@@ -85,7 +83,7 @@ pub(super) fn run(args: &Args, output: Output) -> Result<u8, Coded> {
     }));
     let only = Arc::new(Only { last: AtomicU64::new(0), start: Instant::now() });
     let serving = Serving {
-        host: host()?,
+        host: Arc::new(ServerKeys::without_clients()?),
         services: only.clone(),
         clients: ClientLimits {
             one_off: args.one_off,
@@ -118,12 +116,6 @@ fn watch_idle(only: &Only, limit: Duration, stop: &AtomicBool, over: &AtomicBool
         }
         thread::sleep(IDLE_CHECK);
     }
-}
-
-fn host() -> Result<Arc<ServerKeys>, Coded> {
-    let identity = Identity::generate();
-    let authorised = AuthorisedKeys::load(&ConfigDir::at(NO_CONFIG), identity.public())?;
-    Ok(Arc::new(ServerKeys { identity, authorised }))
 }
 
 fn listen(args: &Args, limits: TestLimits) -> Result<Server, Coded> {

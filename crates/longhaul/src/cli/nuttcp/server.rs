@@ -7,7 +7,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::serve::{
     ClientLimits, ServeEvent, ServerKeys, Services, Serving, serve_guests,
 };
-use longhaul_engine::session::{AuthorisedKeys, ConfigDir, Identity, ServedSession};
+use longhaul_engine::session::ServedSession;
 use longhaul_engine::test::TestLimits;
 use longhaul_engine::{EngineError, Result as EngineResult};
 use longhaul_interop::nuttcp::NuttcpServer;
@@ -18,8 +18,6 @@ use crate::exit::{self, Coded};
 use crate::output::{failure_text, print_message};
 use crate::signals::Interrupt;
 
-/// A directory that does not exist: this server has no keys.
-const NO_CONFIG: &str = "/proc/longhaul";
 /// The most tests at once.
 const MOST_TESTS: usize = 64;
 
@@ -48,10 +46,8 @@ impl Services for Only {
 pub(super) fn run(arguments: &ServerArguments) -> Result<u8, Coded> {
     let interrupt = Interrupt::install().map_err(|error| Coded::new(FAILED, error))?;
     let server = listen(arguments)?;
-    let identity = Identity::generate();
-    let authorised = AuthorisedKeys::load(&ConfigDir::at(NO_CONFIG), identity.public())?;
     let serving = Serving {
-        host: Arc::new(ServerKeys { identity, authorised }),
+        host: Arc::new(ServerKeys::without_clients()?),
         services: Arc::new(Only),
         clients: ClientLimits {
             one_off: arguments.once,

@@ -3,7 +3,7 @@
 //!
 //! Congestion control works per connection. Several slow starts at once, or BBR beside loss-based
 //! flows, overflow the queue of a shared link and take nearly all of it. The bound is a pacing rate
-//! over all connections: twice the delivered rate while the path has no queue, a tenth above it
+//! over all connections: three times the delivered rate while the path has no queue, a tenth above it
 //! while a queue builds up, and below it after the queue overflowed, from where it rises slowly.
 //! Loss that occurs without a queue and does not grow is random loss and does not lower the bound.
 

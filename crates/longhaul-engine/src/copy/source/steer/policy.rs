@@ -57,7 +57,7 @@ pub(super) enum Decision {
     Stop { streams: u32, reason: StopReason },
 }
 
-/// The reason reason no more connections are added.
+/// The cause that no more connections are added.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum StopReason {
     /// The last ones brought too little.
