@@ -43,7 +43,7 @@ pub struct TestResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<TestPeer>,
     /// The command of the client; `None` in documents of earlier versions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<Invocation>,
     /// The plan of the test.
     pub plan: TestPlan,
