@@ -7,6 +7,9 @@ mod entry;
 
 use std::time::{Duration, Instant};
 
+/// Characters of lines and reports.
+const INSERTED: &[u8] = b"0129.-= ,\n/%MB";
+
 /// A small generator of numbers, so that every run is the same.
 struct Dice(u64);
 
@@ -37,7 +40,7 @@ fn hostile_bytes_are_no_panic() {
             match dice.below(3) {
                 0 => bytes[at] = dice.next() as u8,
                 1 => bytes.truncate(at.max(1)),
-                _ => bytes.insert(at, b"0129.-= ,\n/%MB"[dice.below(15)]),
+                _ => bytes.insert(at, INSERTED[dice.below(INSERTED.len())]),
             }
         }
         entry::nuttcp(&bytes);

@@ -1,6 +1,6 @@
 //! The measurements of `longhaul path`.
 //!
-//! A [prober](probe_socket::Ask) sends packets that no router may fragment, and receives the answer or error
+//! A [prober](probe_socket::ProbeSocket) sends packets that no router may fragment, and receives the answer or error
 //! of each. [Round trips](echo), the [path MTU](mtu) and the [hops] build on it for every kind of
 //! packet and at both ends. Between two longhauls the prober is a [flow](flow::ProbeFlow) of the
 //! session: it answers requests, counts the [streams](stream) that measure loss, and records the

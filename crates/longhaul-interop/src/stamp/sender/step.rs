@@ -28,7 +28,7 @@ pub struct Landed {
 /// The next action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Send [`Machine::packet`].
+    /// Send the packet of the machine.
     Send,
     /// Wait for replies until this time.
     Wait(Duration),
