@@ -1,10 +1,13 @@
-//! The readers of iperf3's messages on random and mutated input; the fuzz target `iperf3` runs the
-//! same entry for longer.
+//! The readers of iperf3's and nuttcp's messages on random and mutated input; the fuzz targets of the
+//! same names run the entries for longer.
 
-// Its items are public for the fuzz target.
+// The items of both entries are public for the fuzz targets.
 #[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/iperf3.rs"]
-mod entry;
+mod iperf3;
+#[allow(unreachable_pub)]
+#[path = "../../../fuzz/src/nuttcp.rs"]
+mod nuttcp;
 
 use std::time::{Duration, Instant};
 
@@ -24,11 +27,11 @@ impl Dice {
     }
 }
 
-#[test]
-fn hostile_bytes_are_no_panic() {
+/// Runs `entry` on `seeds`, and for two seconds on mutated seeds with some of the characters
+/// `inserted`.
+fn survives(entry: fn(&[u8]), seeds: &[Vec<u8>], inserted: &[u8]) {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let seeds = entry::seeds();
-    seeds.iter().for_each(|seed| entry::iperf3(seed));
+    seeds.iter().for_each(|seed| entry(seed));
     let until = Instant::now() + Duration::from_secs(2);
     let mut runs = 0;
     while Instant::now() < until {
@@ -38,11 +41,21 @@ fn hostile_bytes_are_no_panic() {
             match dice.below(3) {
                 0 => bytes[at] = dice.next() as u8,
                 1 => bytes.truncate(at.max(1)),
-                _ => bytes.insert(at, b"0129.-e\"{}[],:"[dice.below(14)]),
+                _ => bytes.insert(at, inserted[dice.below(inserted.len())]),
             }
         }
-        entry::iperf3(&bytes);
+        entry(&bytes);
         runs += 1;
     }
     assert!(runs > 100, "{runs}");
+}
+
+#[test]
+fn hostile_bytes_of_iperf3_are_no_panic() {
+    survives(iperf3::iperf3, &iperf3::seeds(), b"0129.-e\"{}[],:");
+}
+
+#[test]
+fn hostile_bytes_of_nuttcp_are_no_panic() {
+    survives(nuttcp::nuttcp, &nuttcp::seeds(), b"0129.-= ,\n/%MB");
 }

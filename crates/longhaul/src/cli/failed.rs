@@ -30,7 +30,10 @@ impl ErrorFormat {
     /// a fatal error, too.
     pub(super) fn requested(args: &[OsString]) -> Self {
         let words: Vec<&[u8]> = args.iter().skip(1).map(|word| word.as_bytes()).collect();
-        // What follows belongs to another program.
+        // The rest of the line belongs to another program, or has the format of one.
+        if matches!(words.first(), Some(&(b"iperf3" | b"nuttcp"))) {
+            return ErrorFormat::Text;
+        }
         if words.first() == Some(&b"wan".as_slice())
             && matches!(words.get(1), Some(&(b"run" | b"exec")))
         {

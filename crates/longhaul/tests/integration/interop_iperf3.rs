@@ -2,41 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::host::{TestHost, wait_for};
-
-/// A process that is killed when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::host::TestHost;
+use crate::running::{Running, start};
 
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn start(mut command: Command, port: u16) -> Running {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let running = Running(command.spawn().expect("the program starts"));
-    // A connection would be a client.
-    let listens = || {
-        let lists = ["/proc/net/tcp", "/proc/net/tcp6"];
-        lists.iter().any(|list| {
-            let list = std::fs::read_to_string(list).unwrap_or_default();
-            list.lines()
-                .any(|line| line.contains(&format!(":{port:04X} ")) && line.contains(" 0A "))
-        })
-    };
-    wait_for("the server listens", listens);
-    running
 }
 
 fn stock_server(port: u16) -> Running {

@@ -27,6 +27,7 @@ mod matrix;
 mod matrix_real;
 mod output;
 mod path;
+mod running;
 mod serve_rights;
 mod ssh;
 mod stamp;

@@ -317,21 +317,26 @@ mod tests {
     use super::*;
     use crate::copy::tree::Tree;
 
-    #[test]
-    fn a_failed_sync_stays_failed() {
-        let dir = tempfile::tempdir().unwrap();
+    fn open_dir(path: &Path) -> Arc<OpenDir> {
         let destination = Destination::Directory {
-            tree: Tree::beneath(dir.path()).unwrap(),
-            path: dir.path().to_owned(),
+            tree: Tree::beneath(path).unwrap(),
+            path: path.to_owned(),
             rename: None,
             only_dir: false,
             contents: true,
         };
         let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
-        let (_, open, name) = store.locate(Path::new("f")).unwrap().unwrap();
+        let (_, open, _) = store.locate(Path::new("f")).unwrap().unwrap();
+        open
+    }
+
+    #[test]
+    fn a_failed_sync_stays_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = open_dir(dir.path());
         let partial = || {
             let file = tempfile::tempfile_in(dir.path()).unwrap();
-            let temporary = Temporary::new(open.clone(), "temporary".into(), name.to_owned());
+            let temporary = Temporary::new(open.clone(), "temporary".into(), "f".into());
             PartialFile::new(file, temporary, 0, false, false)
         };
         let fail = || Err(Errno::IO.into());
@@ -348,18 +353,10 @@ mod tests {
     #[test]
     fn a_pipe_under_a_temporary_name_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let destination = Destination::Directory {
-            tree: Tree::beneath(dir.path()).unwrap(),
-            path: dir.path().to_owned(),
-            rename: None,
-            only_dir: false,
-            contents: true,
-        };
-        let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
-        let (_, open, name) = store.locate(Path::new("f")).unwrap().unwrap();
+        let open = open_dir(dir.path());
         rustix::fs::mkfifoat(CWD, dir.path().join("temporary"), 0o600.into()).unwrap();
         let id = file_id(&rustix::fs::stat(dir.path().join("temporary")).unwrap());
-        let temporary = Temporary::new(open, "temporary".into(), name.to_owned());
+        let temporary = Temporary::new(open, "temporary".into(), "f".into());
         let error = temporary.sync(&id).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }

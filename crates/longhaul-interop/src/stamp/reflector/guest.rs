@@ -1,4 +1,4 @@
-//! A reflector as a guest of a server: it shares the server's log and its end.
+//! A reflector as a guest of a server: it uses the server's log, and ends with the server.
 
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;

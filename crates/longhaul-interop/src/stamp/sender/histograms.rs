@@ -1,4 +1,4 @@
-//! The distributions of delays in the records of a measurement without an end.
+//! The distributions of delays in the records of a continuous measurement that runs until it is stopped.
 
 use hdrhistogram::Histogram;
 use longhaul_core::result::StampHistograms;

@@ -40,7 +40,7 @@ pub enum Step {
     Silent(Silence),
 }
 
-/// The packets that arrived instead of valid replies.
+/// The facts about a measurement that got no valid reply: its packets, its wait and other arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Silence {
     /// The packets sent.
