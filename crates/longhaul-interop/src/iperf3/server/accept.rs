@@ -87,8 +87,8 @@ impl Server {
         }
     }
 
-    /// Serves one connection to its end.
-    fn serve(&self, gate: &Gate, registry: &Registry, arrival: Arrival) {
+    /// Serves the connection with this `number` to its end.
+    fn serve(&self, gate: &Gate, registry: &Registry, number: u64, arrival: Arrival) {
         let cookie = match read_cookie(&arrival) {
             Ok(cookie) => cookie,
             Err(error) => {
@@ -97,7 +97,7 @@ impl Server {
             }
         };
         let Ok(stream) = arrival.socket.try_clone() else { return };
-        if let Some(stream) = registry.pass(&cookie, stream) {
+        if let Some(stream) = registry.pass(&cookie, number, stream) {
             let (limits, observer) = (&self.limits, self.observer.as_ref());
             Session { gate, registry, limits, cookie, observer }.run(arrival, stream);
         }
@@ -114,6 +114,9 @@ impl Guest for Server {
         let registry = &registry;
         thread::scope(|scope| {
             scope.spawn(|| self.answer_flows(gate, registry));
+            // Threads read the cookies in any order; the direction of a stream follows from the order
+            // of the connections.
+            let mut numbers = 0..;
             while !gate.stopped() {
                 let accepted = self.listener.accept().and_then(|(socket, _)| {
                     socket.set_nonblocking(false)?;
@@ -123,7 +126,8 @@ impl Guest for Server {
                     Ok(socket) => {
                         let Some(arrival) = gate.admit(socket) else { continue };
                         let thread = thread::Builder::new().name("iperf3".into());
-                        let serve = move || self.serve(gate, registry, arrival);
+                        let number = numbers.next().unwrap_or_default();
+                        let serve = move || self.serve(gate, registry, number, arrival);
                         // Without a free thread the connection is closed.
                         drop(thread.spawn_scoped(scope, serve));
                     }

@@ -34,7 +34,8 @@ struct Waiting {
 /// The receiver of the data connections of a test.
 #[derive(Debug, Clone)]
 pub(super) enum Destination {
-    Tcp(Sender<TcpStream>),
+    /// The connections with their numbers in the order of the listener.
+    Tcp(Sender<(u64, TcpStream)>),
     Udp(Sender<UdpSocket>),
 }
 
@@ -73,11 +74,16 @@ impl Registry {
     }
 
     /// Passes a TCP connection that began with `cookie` to its test. Returns it if no test waits.
-    pub(super) fn pass(&self, cookie: &Cookie, stream: TcpStream) -> Option<TcpStream> {
+    pub(super) fn pass(
+        &self,
+        cookie: &Cookie,
+        number: u64,
+        stream: TcpStream,
+    ) -> Option<TcpStream> {
         let waiting = lock(&self.waiting);
         for test in waiting.iter().filter(|test| test.cookie == *cookie) {
             if let Destination::Tcp(streams) = &test.streams {
-                let _ = streams.send(stream);
+                let _ = streams.send((number, stream));
                 return None;
             }
         }

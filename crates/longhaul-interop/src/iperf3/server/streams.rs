@@ -12,7 +12,7 @@ use crate::iperf3::direction::{Half, Sockets};
 
 /// The data connections that arrive for a test.
 pub(super) enum Arriving {
-    Tcp(Receiver<std::net::TcpStream>),
+    Tcp(Receiver<(u64, std::net::TcpStream)>),
     Udp(Receiver<std::net::UdpSocket>),
 }
 
@@ -58,7 +58,10 @@ impl Arriving {
         let count = halves.len() * each;
         let sockets: Vec<Sockets> = match self {
             Arriving::Tcp(streams) => {
-                chunks(collect(streams, count, until, present)?, each).map(Sockets::Tcp).collect()
+                let mut numbered = collect(streams, count, until, present)?;
+                numbered.sort_by_key(|(number, _)| *number);
+                let streams = numbered.into_iter().map(|(_, stream)| stream).collect();
+                chunks(streams, each).map(Sockets::Tcp).collect()
             }
             Arriving::Udp(flows) => {
                 chunks(collect(flows, count, until, present)?, each).map(Sockets::Udp).collect()
