@@ -185,6 +185,20 @@ def first_pass(attempts, test, *arguments):
     return wrong
 
 
+def their_login(server, iperf3, public, port):
+    """A stock client with the right and a wrong password against our server."""
+    client = [iperf3, "-c", "127.0.0.1", "-p", str(port), "-t", "1", "--username", USER,
+              "--rsa-public-key-path", public]
+    with Background(server, port):
+        good, failed = run(client, env=dict(os.environ, IPERF3_PASSWORD=PASSWORD))
+        if failed or good.returncode != 0:
+            return failed or f"exit code {good.returncode}: {good.stderr.strip()[-200:]}"
+        bad, failed = run(client, env=dict(os.environ, IPERF3_PASSWORD="wrong"))
+        if failed or bad.returncode == 0:
+            return failed or "a wrong password was accepted"
+    return None
+
+
 def refused_by_name(case, longhaul, port):
     """An option that the peer lacks: our client names it and exits with 2."""
     command = [longhaul, "test", f"iperf3://127.0.0.1:{port}", *options_of(case, True)]
@@ -197,7 +211,7 @@ def refused_by_name(case, longhaul, port):
 
 
 def authenticate(longhaul, iperf3, version, port, directory):
-    """Runs our client with the right and a wrong password."""
+    """Returns the faults of our client and of our server with the right and a wrong password."""
     private, public = f"{directory}/private.pem", f"{directory}/public.pem"
     subprocess.run(["openssl", "genrsa", "-out", private, "2048"], check=True, capture_output=True)
     subprocess.run(["openssl", "rsa", "-in", private, "-outform", "PEM", "-pubout", "-out", public],
@@ -212,6 +226,13 @@ def authenticate(longhaul, iperf3, version, port, directory):
     padding = ["--use-pkcs1-padding"] if number(version) < (3, 17) else []
     client = [longhaul, "test", f"iperf3://127.0.0.1:{port}", "-t", "1", "--username", USER,
               "--rsa-public-key-path", public, *padding]
+    ours = [longhaul, "iperf3", "-s", "-p", str(port + 1), "--rsa-private-key-path", private,
+            "--authorized-users-path", users, *(["--use-pkcs1-padding"] if padding else [])]
+    return our_login(server, client, port), their_login(ours, iperf3, public, port + 1)
+
+
+def our_login(server, client, port):
+    """Our client with the right and a wrong password against a stock server."""
     with Background(server, port):
         good, failed = run(client, env=dict(os.environ, IPERF3_PASSWORD=PASSWORD))
         if failed or good.returncode != 0:
@@ -253,9 +274,10 @@ def main():
                         results[version, "client"] = wrong or "ok"
                         if args.baseline:
                             results[version, "stock"] = theirs(case, program, stock_port) or "ok"
-            if number(version) >= (3, 2) and not args.short:
-                wrong = authenticate(args.longhaul, program, version, stock_port + 5, directory)
-                rows.setdefault("authentication", {})[version, "server"] = wrong or "ok"
+            if number(version) >= (3, 2):
+                both = authenticate(args.longhaul, program, version, stock_port + 5, directory)
+                for role, wrong in zip(("server", "client"), both):
+                    rows.setdefault("authentication", {})[version, role] = wrong or "ok"
             print(f"iperf3 {version} done", file=sys.stderr, flush=True)
     roles = ("server", "client", "stock") if args.baseline else ("server", "client")
     columns = [(version, role) for version, _ in versions for role in roles]
