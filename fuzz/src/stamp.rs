@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
 use longhaul_interop::stamp::{
-    Arrival, Landed, LocalClock, Machine, Mirror, Moment, ReflectorSettings, StampKey, Step,
+    Arrival, LocalClock, Moment, ReflectorMachine, ReflectorSettings, ReplyArrival, SenderMachine,
+    StampKey, Step,
 };
 
 /// The time of all packets, in ns since 1970.
@@ -19,10 +20,10 @@ const HEADER_BYTES: usize = 28;
 pub fn stamp(bytes: &[u8]) {
     for key in [None, StampKey::parse(&"42".repeat(16)).ok()] {
         let settings = ReflectorSettings { key: key.clone(), ..ReflectorSettings::default() };
-        let mut mirror = Mirror::new(settings, Instant::now());
+        let mut mirror = ReflectorMachine::new(settings, Instant::now());
         reflect(&mut mirror, &mut bytes.to_vec());
         let plan = StampPlan { packets: Some(8), ..StampPlan::new() };
-        let mut machine = Machine::new(plan, key, 7, HEADER_BYTES);
+        let mut machine = SenderMachine::new(plan, key, 7, HEADER_BYTES);
         // Each byte pair changes one byte; the packets share the changes.
         let mut changes = bytes.chunks(16);
         for round in 0..8 {
@@ -36,7 +37,7 @@ pub fn stamp(bytes: &[u8]) {
             change(&mut packet, of_request);
             reflect(&mut mirror, &mut packet);
             change(&mut packet, of_reply);
-            let landed = Landed { at_nanos: NOW + 1000, hop_limit: None, class: 0 };
+            let landed = ReplyArrival { at_nanos: NOW + 1000, hop_limit: None, class: 0 };
             machine.receive(&packet, &landed);
             machine.receive(bytes, &landed);
             machine.departed(bytes, NOW);
@@ -46,7 +47,7 @@ pub fn stamp(bytes: &[u8]) {
     }
 }
 
-fn reflect(mirror: &mut Mirror, packet: &mut [u8]) {
+fn reflect(mirror: &mut ReflectorMachine, packet: &mut [u8]) {
     let arrival = Arrival {
         from: "192.0.2.1:5000".parse().expect("an address"),
         to: None,
@@ -69,7 +70,7 @@ fn change(packet: &mut [u8], changes: &[u8]) {
 
 /// Packets to begin from.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let mut machine = Machine::new(StampPlan::new(), None, 7, HEADER_BYTES);
+    let mut machine = SenderMachine::new(StampPlan::new(), None, 7, HEADER_BYTES);
     machine.poll(Moment { at: Duration::ZERO, unix_ns: NOW });
     let request = machine.packet().to_vec();
     vec![request.clone(), request[..44].to_vec(), vec![24, 1, 30, 2, 0, 1, 12, 64], vec![]]

@@ -105,7 +105,7 @@ pub enum InteropError {
         /// The peer.
         peer: PeerName,
         /// The option.
-        wanted: Wanted,
+        wanted: PeerOption,
         /// The first version with the option; `None` if no version has it.
         since: Option<&'static str>,
     },
@@ -238,7 +238,7 @@ impl std::fmt::Display for Fault {
 
 /// An option of a plan that a peer may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum PeerOption {
     /// Both directions at once.
     BothDirections,
     /// Data connections that the server opens.

@@ -18,5 +18,5 @@ mod peer;
 pub mod stamp;
 
 pub use client::{CONNECT_LIMIT, PeerTest, connect_to};
-pub use error::{Fault, InteropError, PeerName, Result, Step, Wanted};
+pub use error::{Fault, InteropError, PeerName, PeerOption, Result, Step};
 pub use peer::{PeerAddress, PeerAddressError, Program};

@@ -30,7 +30,7 @@ use super::report;
 use super::results::Results;
 use super::state::{COOKIE_BYTES, State};
 use crate::client::{PeerTest, connect_to};
-use crate::error::{InteropError, PeerName, Result, Step, Wanted};
+use crate::error::{InteropError, PeerName, PeerOption, Result, Step};
 use crate::peer::Program;
 
 /// The time in which a server has to answer the first datagram of a flow.
@@ -148,7 +148,7 @@ fn flows_or(flows: Result<Vec<UdpSocket>>, half: Half, peer: &PeerName) -> Resul
 }
 
 fn both_directions(peer: &PeerName) -> InteropError {
-    let (peer, wanted) = (peer.clone(), Wanted::BothDirections);
+    let (peer, wanted) = (peer.clone(), PeerOption::BothDirections);
     InteropError::Unsupported { peer, wanted, since: Some("3.7") }
 }
 

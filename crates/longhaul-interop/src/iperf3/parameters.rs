@@ -7,7 +7,7 @@ use longhaul_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::{Fault, Wanted};
+use crate::error::{Fault, PeerOption};
 
 /// The longest parameters that a server accepts; iperf3 3.18 has the same limit.
 pub const MOST_PARAMETERS: u32 = 8 << 10;
@@ -125,7 +125,7 @@ impl Parameters {
     ///
     /// # Errors
     /// An option of the plan that no version of iperf3 has.
-    pub fn of(plan: &TestPlan) -> Result<Self, Wanted> {
+    pub fn of(plan: &TestPlan) -> Result<Self, PeerOption> {
         check(plan)?;
         let udp = plan.protocol == Protocol::Udp;
         let num = match plan.amount {
@@ -283,7 +283,7 @@ fn server_cpus(plan: &TestPlan) -> Option<&[u32]> {
 }
 
 /// Checks that iperf3 has every option of `plan`.
-fn check(plan: &TestPlan) -> Result<(), Wanted> {
+fn check(plan: &TestPlan) -> Result<(), PeerOption> {
     let udp = plan.protocol == Protocol::Udp;
     let length = plan.write_bytes.get();
     let good_length = if udp { DATAGRAM_LENGTHS.contains(&length) } else { length <= MOST_LENGTH };
@@ -293,17 +293,20 @@ fn check(plan: &TestPlan) -> Result<(), Wanted> {
     };
     let burst = plan.burst_bytes.map_or(0, |burst| burst.get().div_ceil(length.max(1)));
     let wrong = [
-        (plan.protocol == Protocol::Mptcp, Wanted::Multipath),
-        (plan.opener == longhaul_core::plan::Opener::Server, Wanted::Flip),
-        (plan.latency, Wanted::Latency),
-        (plan.skip_receive_copy && plan.direction == Direction::Forward, Wanted::SkipReceiveCopy),
-        (server_cpus(plan).is_some_and(|cpus| cpus.len() > 1), Wanted::ServerCpus),
-        (!plan.links.is_empty(), Wanted::Links),
-        (!good_length, Wanted::Length),
-        (plan.window_bytes.is_some_and(|window| window.get() > MOST_WINDOW), Wanted::Window),
-        (time > MOST_TIME, Wanted::Time),
-        (plan.omit.subsec_nanos() != 0 || plan.omit.as_secs() > MOST_OMIT, Wanted::OmittedTime),
-        (burst > MOST_BURST, Wanted::Burst),
+        (plan.protocol == Protocol::Mptcp, PeerOption::Multipath),
+        (plan.opener == longhaul_core::plan::Opener::Server, PeerOption::Flip),
+        (plan.latency, PeerOption::Latency),
+        (
+            plan.skip_receive_copy && plan.direction == Direction::Forward,
+            PeerOption::SkipReceiveCopy,
+        ),
+        (server_cpus(plan).is_some_and(|cpus| cpus.len() > 1), PeerOption::ServerCpus),
+        (!plan.links.is_empty(), PeerOption::Links),
+        (!good_length, PeerOption::Length),
+        (plan.window_bytes.is_some_and(|window| window.get() > MOST_WINDOW), PeerOption::Window),
+        (time > MOST_TIME, PeerOption::Time),
+        (plan.omit.subsec_nanos() != 0 || plan.omit.as_secs() > MOST_OMIT, PeerOption::OmittedTime),
+        (burst > MOST_BURST, PeerOption::Burst),
     ];
     wrong.into_iter().find(|(wrong, _)| *wrong).map_or(Ok(()), |(_, wanted)| Err(wanted))
 }
@@ -339,11 +342,11 @@ mod tests {
     fn what_iperf3_lacks_is_named() {
         let wanted = |plan| Parameters::of(&plan).unwrap_err();
         let new = TestPlan::new;
-        assert_eq!(wanted(TestPlan { protocol: Protocol::Mptcp, ..new() }), Wanted::Multipath);
-        assert_eq!(wanted(TestPlan { latency: true, ..new() }), Wanted::Latency);
-        assert_eq!(wanted(TestPlan { write_bytes: Bytes::mib(2), ..new() }), Wanted::Length);
+        assert_eq!(wanted(TestPlan { protocol: Protocol::Mptcp, ..new() }), PeerOption::Multipath);
+        assert_eq!(wanted(TestPlan { latency: true, ..new() }), PeerOption::Latency);
+        assert_eq!(wanted(TestPlan { write_bytes: Bytes::mib(2), ..new() }), PeerOption::Length);
         let omit = Duration::from_millis(1500);
-        assert_eq!(wanted(TestPlan { omit, ..new() }), Wanted::OmittedTime);
+        assert_eq!(wanted(TestPlan { omit, ..new() }), PeerOption::OmittedTime);
     }
 
     #[test]

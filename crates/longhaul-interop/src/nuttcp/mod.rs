@@ -15,7 +15,9 @@ mod report;
 mod version;
 
 pub use control::{Client, ClientError, ClientEvent, Refusal, Server};
-pub use drive::{ClientOptions, ClientResult, NuttcpServer, Observer, OurEnd, Usage, plan_of, run};
+pub use drive::{
+    ClientOptions, ClientResult, LocalEnd, NuttcpServer, Observer, Usage, plan_of, run,
+};
 pub use lines::{LONGEST_LINE, LineError};
 pub use parameters::{
     DATA_PORT, Feature, MOST_STREAMS, OLD_DATA_PORT, ParameterError, Parameters, Unsupported,

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::sender::Silence;
+use super::sender::NoReply;
 
 /// The reason why a measurement failed. The program makes the sentences.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,6 @@ pub enum StampError {
         /// The reflector.
         address: SocketAddr,
         /// The packets that arrived instead.
-        silence: Silence,
+        silence: NoReply,
     },
 }

@@ -9,7 +9,7 @@ use super::tlv::{
 
 /// The extensions that a sender requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct RequestedExtensions {
     /// True to request the traffic class, counters and times.
     pub information: bool,
     /// The DSCP of the replies.
@@ -23,10 +23,10 @@ pub struct Wanted {
 /// The bytes of the extensions with information: class, timestamps, counters and follow-up.
 const INFORMATION_BYTES: usize = 4 * HEADER_BYTES + 4 + 4 + 12 + 16;
 
-impl Wanted {
+impl RequestedExtensions {
     /// Returns the bytes of the extensions without padding.
     #[must_use]
-    pub fn least_bytes(information: bool, authenticated: bool) -> usize {
+    pub fn min_bytes(information: bool, authenticated: bool) -> usize {
         let hmac = if authenticated { HEADER_BYTES + TAG_BYTES } else { 0 };
         if information { INFORMATION_BYTES + hmac } else { 0 }
     }
@@ -95,7 +95,7 @@ pub struct FollowUp {
 
 /// The information in the extensions of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Answers {
+pub struct ReplyExtensions {
     /// The traffic class of the request.
     pub class: Option<ClassOfService>,
     /// The sources of the timestamps.
@@ -110,7 +110,7 @@ pub struct Answers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unverified;
 
-impl Answers {
+impl ReplyExtensions {
     /// Reads `area`, the bytes after the base packet of the reply with this sequence number.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Answers {
         if !integrity(area, sequence, key) {
             return Err(Unverified);
         }
-        let mut answers = Answers::default();
+        let mut answers = ReplyExtensions::default();
         for place in places {
             if place.malformed || area[place.at] & super::tlv::MALFORMED != 0 {
                 break;
@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn requests_have_the_bytes_of_the_standard() {
         let mut packet = Vec::new();
-        let wanted = Wanted { information: true, dscp: 46, sent: 0x0102_0304, bytes: 60 };
+        let wanted =
+            RequestedExtensions { information: true, dscp: 46, sent: 0x0102_0304, bytes: 60 };
         wanted.append(&mut packet, 1, None);
         let expected = [
             &[0x80, 4, 0, 4, 46 << 2, 0, 0, 0][..],
@@ -181,10 +182,11 @@ mod tests {
             &[0x80, 1, 0, 4, 0, 0, 0, 0],
         ];
         assert_eq!(packet, expected.concat());
-        assert_eq!(Wanted::least_bytes(true, false), 52);
-        assert_eq!(Wanted::least_bytes(true, true), 72);
+        assert_eq!(RequestedExtensions::min_bytes(true, false), 52);
+        assert_eq!(RequestedExtensions::min_bytes(true, true), 72);
         let mut bare = vec![7];
-        Wanted { bytes: 2, ..Wanted::default() }.append(&mut bare, 1, None);
+        RequestedExtensions { bytes: 2, ..RequestedExtensions::default() }
+            .append(&mut bare, 1, None);
         assert_eq!(bare, [7, 0, 0], "too short for a header");
     }
 
@@ -192,9 +194,13 @@ mod tests {
     fn an_echo_of_the_request_answers_nothing() {
         // A reflector without RFC 8972 copies the extensions as padding, with the U flag set.
         let mut packet = Vec::new();
-        Wanted { information: true, dscp: 1, sent: 1, bytes: 0 }.append(&mut packet, 1, None);
-        assert_eq!(Answers::read(&packet, 1, None), Ok(Answers::default()));
-        assert_eq!(Answers::read(&[], 1, None), Ok(Answers::default()));
+        RequestedExtensions { information: true, dscp: 1, sent: 1, bytes: 0 }.append(
+            &mut packet,
+            1,
+            None,
+        );
+        assert_eq!(ReplyExtensions::read(&packet, 1, None), Ok(ReplyExtensions::default()));
+        assert_eq!(ReplyExtensions::read(&[], 1, None), Ok(ReplyExtensions::default()));
     }
 
     #[test]
@@ -206,7 +212,7 @@ mod tests {
             &[0, 7, 0, 16, 0, 0, 0, 6, 0, 0, 0, 5, 0, 0, 0, 4, 2, 0, 0, 0],
         ]
         .concat();
-        let found = Answers::read(&area, 1, None).unwrap();
+        let found = ReplyExtensions::read(&area, 1, None).unwrap();
         let class = ClassOfService { wanted_dscp: 46, dscp: 34, ecn: 3, refused: false };
         assert_eq!(found.class, Some(class));
         let sources =
@@ -217,12 +223,12 @@ mod tests {
         assert_eq!(found.follow_up, Some(FollowUp { sequence: 6, time }));
         let mut marked = area.clone();
         marked[8] = 0x40;
-        let found = Answers::read(&marked, 1, None).unwrap();
+        let found = ReplyExtensions::read(&marked, 1, None).unwrap();
         assert_eq!((found.class, found.sources, found.counters), (Some(class), None, None));
         marked[16] = 0x20;
-        assert_eq!(Answers::read(&marked, 1, None), Err(Unverified));
+        assert_eq!(ReplyExtensions::read(&marked, 1, None), Err(Unverified));
         assert_eq!(
-            Answers::read(&area, 1, StampKey::parse(&"00".repeat(16)).ok().as_ref()),
+            ReplyExtensions::read(&area, 1, StampKey::parse(&"00".repeat(16)).ok().as_ref()),
             Err(Unverified)
         );
     }

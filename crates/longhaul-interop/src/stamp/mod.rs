@@ -1,7 +1,7 @@
 //! STAMP (RFC 8762, RFC 8972) and TWAMP Light (RFC 5357, appendix I): a sender that measures with any
 //! reflector, and a reflector.
 //!
-//! [`Machine`] and [`Mirror`] are the two ends without sockets and clocks; [`measure`] and
+//! [`SenderMachine`] and [`ReflectorMachine`] are the two ends without sockets and clocks; [`measure`] and
 //! [`Reflector`] drive them.
 
 mod error;
@@ -14,16 +14,18 @@ mod time;
 mod tlv;
 
 pub use error::StampError;
-pub use extensions::{Answers, Counters, FollowUp, TimeSources, Unverified, Wanted};
+pub use extensions::{
+    Counters, FollowUp, ReplyExtensions, RequestedExtensions, TimeSources, Unverified,
+};
 pub use key::{InvalidKey, StampKey};
-pub use packet::{LEAST_REPLY_BYTES, Mode, Reply, Request};
+pub use packet::{MIN_REPLY_BYTES, Mode, Reply, Request};
 pub use reflector::{
-    Answer, Arrival, EndedSession, LocalClock, Mirror, Reflector, ReflectorCounts, ReflectorEvent,
-    ReflectorSettings, SessionId, Unanswered,
+    Answer, Arrival, EndedSession, LocalClock, Reflector, ReflectorCounts, ReflectorEvent,
+    ReflectorMachine, ReflectorSettings, SessionId, Unanswered,
 };
 pub use sender::{
-    Landed, Machine, Measured, Moment, PeriodReport, Progress, Seen, Silence, Step, clocks,
-    is_this_host, measure,
+    Measured, Moment, NoReply, PeriodReport, Progress, ReflectorTraits, ReplyArrival,
+    SenderMachine, Step, clocks, is_this_host, measure,
 };
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};
 pub use tlv::{ClassOfService, Method};

@@ -4,7 +4,7 @@
 use super::time::{ErrorEstimate, Timestamp};
 
 /// The bytes of a reply of TWAMP Light up to its last field.
-pub const LEAST_REPLY_BYTES: usize = 41;
+pub const MIN_REPLY_BYTES: usize = 41;
 /// The bytes of a request of TWAMP Light without padding.
 pub(super) const LEAST_REQUEST_BYTES: usize = 14;
 
@@ -156,7 +156,7 @@ impl Reply {
     #[must_use]
     pub fn decode(packet: &[u8], mode: Mode) -> Option<Self> {
         let layout = mode.layout();
-        let least = if mode == Mode::Open { LEAST_REPLY_BYTES } else { layout.bytes };
+        let least = if mode == Mode::Open { MIN_REPLY_BYTES } else { layout.bytes };
         (packet.len() >= least).then(|| Reply {
             sequence: u32_at(packet, 0),
             time: Timestamp(u64_at(packet, layout.time)),

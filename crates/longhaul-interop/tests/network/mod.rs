@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
 use longhaul_interop::stamp::{
-    Arrival, Landed, LocalClock, Machine, Mirror, Moment, PeriodReport, ReflectorSettings, Silence,
-    StampKey, Step,
+    Arrival, LocalClock, Moment, NoReply, PeriodReport, ReflectorMachine, ReflectorSettings,
+    ReplyArrival, SenderMachine, StampKey, Step,
 };
 
 /// The time at which every simulation begins, in ns since 1970.
@@ -76,10 +76,10 @@ impl Default for Network {
 /// The outcome of a simulation.
 #[derive(Debug)]
 pub struct Outcome {
-    pub machine: Machine,
+    pub machine: SenderMachine,
     /// The records of a measurement without an end, and at its end or of another one the last.
     pub reports: Vec<PeriodReport>,
-    pub silence: Option<Silence>,
+    pub silence: Option<NoReply>,
     pub counts: [Counts; 2],
 }
 
@@ -96,7 +96,7 @@ struct Simulation {
     number: u64,
     counts: [Counts; 2],
     now: Duration,
-    mirror: Mirror,
+    mirror: ReflectorMachine,
     origin: Instant,
     restarted: bool,
 }
@@ -115,7 +115,7 @@ impl Network {
         mut keep: impl FnMut(&PeriodReport),
     ) -> Outcome {
         let origin = Instant::now();
-        let mut machine = Machine::new(plan, self.key.clone(), 77, 28);
+        let mut machine = SenderMachine::new(plan, self.key.clone(), 77, 28);
         let mut simulation = Simulation {
             network: self.clone(),
             random: self.seed,
@@ -123,7 +123,7 @@ impl Network {
             number: 0,
             counts: [Counts::default(); 2],
             now: Duration::ZERO,
-            mirror: Mirror::new(self.settings.clone(), origin),
+            mirror: ReflectorMachine::new(self.settings.clone(), origin),
             origin,
             restarted: false,
         };
@@ -189,7 +189,7 @@ impl Simulation {
     }
 
     /// Advances the time to the next arrival or to `until`.
-    fn advance(&mut self, until: Duration, machine: &mut Machine) {
+    fn advance(&mut self, until: Duration, machine: &mut SenderMachine) {
         let next = self.flying.peek().map(|Reverse((at, ..))| *at).filter(|at| *at <= until);
         let Some(at) = next else {
             self.now = self.now.max(until);
@@ -199,7 +199,7 @@ impl Simulation {
         let Some(Reverse((_, _, back, packet))) = self.flying.pop() else { return };
         if back {
             let at_nanos = self.moment().unix_ns;
-            machine.receive(&packet, &Landed { at_nanos, hop_limit: Some(64), class: 0 });
+            machine.receive(&packet, &ReplyArrival { at_nanos, hop_limit: Some(64), class: 0 });
         } else {
             self.reflect(packet);
         }
@@ -212,7 +212,7 @@ impl Simulation {
             }
             if self.now >= to && !self.restarted {
                 self.restarted = true;
-                self.mirror = Mirror::new(self.network.settings.clone(), self.origin);
+                self.mirror = ReflectorMachine::new(self.network.settings.clone(), self.origin);
             }
         }
         let at_nanos =

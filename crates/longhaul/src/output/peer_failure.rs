@@ -1,6 +1,6 @@
 //! Words for the errors of tests with other programs.
 
-use longhaul_interop::{Fault, InteropError, PeerName, Step, Wanted};
+use longhaul_interop::{Fault, InteropError, PeerName, PeerOption, Step};
 
 /// Returns the words for an error whose cause is printed after it.
 pub(super) fn peer_words(error: &InteropError) -> String {
@@ -26,7 +26,7 @@ pub(super) fn peer_words(error: &InteropError) -> String {
             let line: String = line.chars().take(80).collect();
             format!("{peer} answers \"{line}\" and speaks another protocol; check the port (-p)")
         }
-        InteropError::Unsupported { peer, wanted: Wanted::Version, since: Some(since) } => {
+        InteropError::Unsupported { peer, wanted: PeerOption::Version, since: Some(since) } => {
             format!("{peer} is older than {since}, the oldest supported version")
         }
         InteropError::Busy { peer } => {
@@ -100,35 +100,35 @@ fn reported(peer: &PeerName, during: Step, code: i32) -> String {
 }
 
 /// Returns the name of an option.
-fn option_of(wanted: Wanted) -> &'static str {
+fn option_of(wanted: PeerOption) -> &'static str {
     match wanted {
-        Wanted::BothDirections => "--bidir",
-        Wanted::Flip => "--flip",
-        Wanted::Multipath => "--mptcp",
-        Wanted::Latency => "--latency",
-        Wanted::Links => "--local and --remote",
-        Wanted::ServerCpus => "-A with several CPUs of the server",
-        Wanted::Length => "-l of this length",
-        Wanted::OmittedTime => "-O of this time (whole seconds, 600 at most)",
-        Wanted::LongCounters => "datagram numbers of 64 bits",
-        Wanted::Authentication => "--username",
-        Wanted::ZeroCopy => "-Z",
-        Wanted::Time => "-t of this time (24 hours at most)",
-        Wanted::Window => "-w of this size (512 MiB at most)",
-        Wanted::Streams => "-P with this option",
-        Wanted::SkipReceiveCopy => "--skip-rx-copy",
-        Wanted::Congestion => "-C",
-        Wanted::Burst => "--burst of this length (1000 writes at most)",
-        Wanted::SegmentSize => "-M",
-        Wanted::NoDelay => "-N",
-        Wanted::Dscp => "--dscp",
-        Wanted::Omit => "-O",
-        Wanted::Version => "this protocol",
-        Wanted::ServerCpu => "a CPU for the server (-xcs)",
-        Wanted::LowPort => "data ports below 5000",
-        Wanted::Jitter => "jitter (-j)",
-        Wanted::Delay => "one-way delay (-o)",
-        Wanted::SourcePort => "a source port (-p#:#)",
-        Wanted::SlowStart => "slow start (-Ris)",
+        PeerOption::BothDirections => "--bidir",
+        PeerOption::Flip => "--flip",
+        PeerOption::Multipath => "--mptcp",
+        PeerOption::Latency => "--latency",
+        PeerOption::Links => "--local and --remote",
+        PeerOption::ServerCpus => "-A with several CPUs of the server",
+        PeerOption::Length => "-l of this length",
+        PeerOption::OmittedTime => "-O of this time (whole seconds, 600 at most)",
+        PeerOption::LongCounters => "datagram numbers of 64 bits",
+        PeerOption::Authentication => "--username",
+        PeerOption::ZeroCopy => "-Z",
+        PeerOption::Time => "-t of this time (24 hours at most)",
+        PeerOption::Window => "-w of this size (512 MiB at most)",
+        PeerOption::Streams => "-P with this option",
+        PeerOption::SkipReceiveCopy => "--skip-rx-copy",
+        PeerOption::Congestion => "-C",
+        PeerOption::Burst => "--burst of this length (1000 writes at most)",
+        PeerOption::SegmentSize => "-M",
+        PeerOption::NoDelay => "-N",
+        PeerOption::Dscp => "--dscp",
+        PeerOption::Omit => "-O",
+        PeerOption::Version => "this protocol",
+        PeerOption::ServerCpu => "a CPU for the server (-xcs)",
+        PeerOption::LowPort => "data ports below 5000",
+        PeerOption::Jitter => "jitter (-j)",
+        PeerOption::Delay => "one-way delay (-o)",
+        PeerOption::SourcePort => "a source port (-p#:#)",
+        PeerOption::SlowStart => "slow start (-Ris)",
     }
 }

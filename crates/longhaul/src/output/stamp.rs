@@ -6,7 +6,7 @@ use std::fmt::Write;
 use longhaul_core::result::{
     PathEnd, StampClass, StampClocks, StampDirection, StampNumbering, StampOrigin, StampResult,
 };
-use longhaul_interop::stamp::{LEAST_REPLY_BYTES, Silence, StampError};
+use longhaul_interop::stamp::{MIN_REPLY_BYTES, NoReply, StampError};
 use longhaul_sys::probe::Report;
 
 use super::test::words::{count, millis, wrap};
@@ -247,8 +247,8 @@ pub(crate) fn stamp_failure(target: &str, error: &StampError) -> String {
     }
 }
 
-fn silent(target: &str, silence: &Silence) -> String {
-    let Silence { sent, waited, short, unauthentic, foreign, icmp } = silence;
+fn silent(target: &str, silence: &NoReply) -> String {
+    let NoReply { sent, waited, short, unauthentic, foreign, icmp } = silence;
     if *unauthentic > 0 {
         return format!("{target} answers with an invalid HMAC: its key differs (--stamp-key)");
     }
@@ -261,7 +261,7 @@ fn silent(target: &str, silence: &Silence) -> String {
     if let Some(bytes) = short {
         return format!(
             "{target} answers with {bytes} bytes, and a reply of STAMP or TWAMP Light has at least \
-             {LEAST_REPLY_BYTES} (112 with a key): it is another service"
+             {MIN_REPLY_BYTES} (112 with a key): it is another service"
         );
     }
     let seconds = waited.as_secs();
@@ -318,12 +318,12 @@ mod tests {
     fn every_silence_has_its_sentence() {
         let of = |silence| silent("far:862", &silence);
         let none =
-            Silence { sent: 5, waited: std::time::Duration::from_secs(5), ..Silence::default() };
+            NoReply { sent: 5, waited: std::time::Duration::from_secs(5), ..NoReply::default() };
         assert!(of(none).starts_with("no reply from far:862 to 5 STAMP packets in 5 s"));
-        assert!(of(Silence { short: Some(20), ..none }).contains("answers with 20 bytes"));
-        assert!(of(Silence { foreign: 1, ..none }).contains("no replies to STAMP"));
-        assert!(of(Silence { unauthentic: 1, ..none }).contains("invalid HMAC"));
+        assert!(of(NoReply { short: Some(20), ..none }).contains("answers with 20 bytes"));
+        assert!(of(NoReply { foreign: 1, ..none }).contains("no replies to STAMP"));
+        assert!(of(NoReply { unauthentic: 1, ..none }).contains("invalid HMAC"));
         let icmp = Some(Report::Prohibited);
-        assert!(of(Silence { icmp, ..none }).contains("a firewall on the way"));
+        assert!(of(NoReply { icmp, ..none }).contains("a firewall on the way"));
     }
 }

@@ -17,12 +17,12 @@ use super::accept::Ports;
 use super::blocks::Marks;
 use super::channel::{Channel, Deadline, Look, STEP_LIMIT};
 use super::datagrams::Datagrams;
-use super::end::{DataRun, OurEnd};
+use super::end::{DataRun, LocalEnd};
 use super::open::{Opened, Opener, waits};
 use super::plan::{parameters_of, plan_of};
 use super::result::{Ends, Joiner, Observer};
 use crate::client::PeerTest;
-use crate::error::{Fault, InteropError, PeerName, Result, Step, Wanted};
+use crate::error::{Fault, InteropError, PeerName, PeerOption, Result, Step};
 use crate::nuttcp::{Client, ClientError, ClientEvent, Feature, Parameters, ServerReport, Version};
 use crate::peer::Program;
 
@@ -57,7 +57,7 @@ pub struct ClientResult {
     /// The address of the server.
     pub address: SocketAddr,
     /// The figures of this end.
-    pub ours: OurEnd,
+    pub ours: LocalEnd,
     /// The report of the server; `None` after an interruption.
     pub server: Option<ServerReport>,
     /// The time of the first connect, if this end connected over TCP.
@@ -219,7 +219,7 @@ impl Session {
             intervals,
             end,
         };
-        let figures = OurEnd { cwnd_bytes: cwnd, ..ours.figures };
+        let figures = LocalEnd { cwnd_bytes: cwnd, ..ours.figures };
         Ok(ClientResult {
             test: ends.fold(),
             parameters: self.parameters.clone(),
@@ -288,7 +288,7 @@ impl Session {
             ClientError::TooOld(version) => {
                 peer.version = Some(version.to_string());
                 let since = Some("6.1.2");
-                InteropError::Unsupported { peer, wanted: Wanted::Version, since }
+                InteropError::Unsupported { peer, wanted: PeerOption::Version, since }
             }
             ClientError::Lacks { feature, peer: version } => {
                 peer.version = Some(version.to_string());
@@ -370,7 +370,7 @@ impl Session {
         if let Some(error) = gathered.failed.filter(|_| !stop.load(Ordering::Relaxed)) {
             return Err(error);
         }
-        let figures = OurEnd::of(&side, 0, &data);
+        let figures = LocalEnd::of(&side, 0, &data);
         let (intervals, cwnd) = joiner.finish();
         Ok((Ours { side, figures }, intervals, cwnd, gathered.report))
     }
@@ -379,7 +379,7 @@ impl Session {
 /// This end's result and figures.
 struct Ours {
     side: longhaul_core::result::SideResult,
-    figures: OurEnd,
+    figures: LocalEnd,
 }
 
 /// The last notes of the control connection.
@@ -495,14 +495,14 @@ pub(super) fn time_beside_bytes(parameters: &Parameters) -> Option<Duration> {
 }
 
 /// Returns the name of an option that a version lacks, and the first version that has it.
-fn wanted(feature: Feature) -> (Wanted, &'static str) {
+fn wanted(feature: Feature) -> (PeerOption, &'static str) {
     match feature {
-        Feature::ServerCpu => (Wanted::ServerCpu, "6.2.6"),
-        Feature::Burst => (Wanted::Burst, "6.2.7"),
-        Feature::LowPort => (Wanted::LowPort, "6.2.10"),
-        Feature::Jitter => (Wanted::Jitter, "7.0.1"),
-        Feature::Delay => (Wanted::Delay, "7.0.1"),
-        Feature::SourcePort => (Wanted::SourcePort, "7.3.1"),
-        Feature::SlowStart => (Wanted::SlowStart, "8.1.1"),
+        Feature::ServerCpu => (PeerOption::ServerCpu, "6.2.6"),
+        Feature::Burst => (PeerOption::Burst, "6.2.7"),
+        Feature::LowPort => (PeerOption::LowPort, "6.2.10"),
+        Feature::Jitter => (PeerOption::Jitter, "7.0.1"),
+        Feature::Delay => (PeerOption::Delay, "7.0.1"),
+        Feature::SourcePort => (PeerOption::SourcePort, "7.3.1"),
+        Feature::SlowStart => (PeerOption::SlowStart, "8.1.1"),
     }
 }

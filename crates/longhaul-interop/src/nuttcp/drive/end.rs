@@ -25,7 +25,7 @@ pub struct Usage {
 
 /// The figures of this end.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct OurEnd {
+pub struct LocalEnd {
     /// The bytes that this end moved.
     pub bytes: u64,
     /// The seconds that this end measured.
@@ -42,7 +42,7 @@ pub struct OurEnd {
     pub delay: Option<Spread>,
 }
 
-impl OurEnd {
+impl LocalEnd {
     /// Returns the figures of the engine's result.
     pub(super) fn of(side: &SideResult, cwnd_bytes: u64, run: &DataRun<'_>) -> Self {
         let sends = run.role == End::Sender && !run.parameters.udp;

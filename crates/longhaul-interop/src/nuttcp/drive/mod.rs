@@ -15,7 +15,7 @@ mod server;
 mod visit;
 
 pub use client::{ClientOptions, ClientResult, run};
-pub use end::{OurEnd, Usage};
+pub use end::{LocalEnd, Usage};
 pub use plan::plan_of;
 pub use result::Observer;
 pub use server::NuttcpServer;

@@ -6,7 +6,7 @@ use longhaul_core::plan::{Amount, Direction, Opener, Pacing, Placement, Protocol
 use longhaul_core::units::{Bytes, Rate};
 
 use super::channel::kilobits;
-use crate::error::Wanted;
+use crate::error::PeerOption;
 use crate::nuttcp::{DATA_PORT, MOST_STREAMS, Parameters};
 
 /// The bytes of one write over TCP, by default: those of nuttcp. The receiver reads a whole block
@@ -21,7 +21,7 @@ const NO_INTERVAL: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// The protocol does not have an option of the plan.
-pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, Wanted> {
+pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, PeerOption> {
     check(plan)?;
     let udp = plan.protocol == Protocol::Udp;
     let buffer_bytes = buffer_bytes(plan)?;
@@ -44,11 +44,11 @@ pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, Wanted> {
         server_window_bytes: u32::try_from(window)
             .ok()
             .filter(|window| i32::try_from(*window).is_ok())
-            .ok_or(Wanted::Window)?,
+            .ok_or(PeerOption::Window)?,
         streams: u16::try_from(plan.streams)
             .ok()
             .filter(|n| *n <= MOST_STREAMS)
-            .ok_or(Wanted::Streams)?,
+            .ok_or(PeerOption::Streams)?,
         rate_kbps: plan.rate_bps.map(kilobits),
         port: DATA_PORT,
         client_sends,
@@ -57,7 +57,7 @@ pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, Wanted> {
         interval,
         flip: plan.opener == Opener::Server,
         instant_rate: burst.is_some(),
-        mss: u16::try_from(plan.mss.unwrap_or(0)).map_err(|_| Wanted::SegmentSize)?,
+        mss: u16::try_from(plan.mss.unwrap_or(0)).map_err(|_| PeerOption::SegmentSize)?,
         tos: plan.dscp.unwrap_or(0) << 2,
         nodelay: plan.nodelay,
         burst: burst.map_or(1, |burst| u32::try_from(burst.max(1)).unwrap_or(u32::MAX)),
@@ -66,37 +66,40 @@ pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, Wanted> {
 }
 
 /// Refuses the options that no version of the protocol carries.
-fn check(plan: &TestPlan) -> Result<(), Wanted> {
+fn check(plan: &TestPlan) -> Result<(), PeerOption> {
     let lacks = [
-        (plan.direction == Direction::Both, Wanted::BothDirections),
-        (plan.protocol == Protocol::Mptcp, Wanted::Multipath),
-        (plan.latency, Wanted::Latency),
-        (!plan.links.is_empty(), Wanted::Links),
-        (!plan.omit.is_zero(), Wanted::Omit),
+        (plan.direction == Direction::Both, PeerOption::BothDirections),
+        (plan.protocol == Protocol::Mptcp, PeerOption::Multipath),
+        (plan.latency, PeerOption::Latency),
+        (!plan.links.is_empty(), PeerOption::Links),
+        (!plan.omit.is_zero(), PeerOption::Omit),
         // A reverse test uses the congestion control of the server, which no field states.
-        (plan.congestion.is_some() && plan.direction == Direction::Reverse, Wanted::Congestion),
-        (plan.skip_receive_copy && plan.direction == Direction::Forward, Wanted::SkipReceiveCopy),
+        (plan.congestion.is_some() && plan.direction == Direction::Reverse, PeerOption::Congestion),
+        (
+            plan.skip_receive_copy && plan.direction == Direction::Forward,
+            PeerOption::SkipReceiveCopy,
+        ),
         // Blocks are counted in memory.
-        (plan.zero_copy, Wanted::ZeroCopy),
-        (plan.opener == Opener::Server && plan.protocol == Protocol::Udp, Wanted::Flip),
+        (plan.zero_copy, PeerOption::ZeroCopy),
+        (plan.opener == Opener::Server && plan.protocol == Protocol::Udp, PeerOption::Flip),
     ];
     lacks.into_iter().find(|(lacks, _)| *lacks).map_or(Ok(()), |(_, wanted)| Err(wanted))
 }
 
-fn buffer_bytes(plan: &TestPlan) -> Result<u32, Wanted> {
+fn buffer_bytes(plan: &TestPlan) -> Result<u32, PeerOption> {
     let bytes = plan.write_bytes;
     if plan.protocol == Protocol::Udp {
         let range = LEAST_DATAGRAM..=TestPlan::MAX_DATAGRAM_BYTES.get();
         return if range.contains(&bytes.get()) {
             Ok(bytes.get() as u32)
         } else {
-            Err(Wanted::Length)
+            Err(PeerOption::Length)
         };
     }
     if bytes == TestPlan::WRITE_BYTES {
         return Ok(BLOCK_BYTES);
     }
-    u32::try_from(bytes.get()).map_err(|_| Wanted::Length)
+    u32::try_from(bytes.get()).map_err(|_| PeerOption::Length)
 }
 
 /// Returns the plan of this end for `parameters`. `window_bytes` is this end's socket buffer.
@@ -176,13 +179,13 @@ mod tests {
     fn options_that_the_protocol_lacks_are_refused_by_name() {
         let refused = |plan: TestPlan| parameters_of(&plan).unwrap_err();
         let both = TestPlan { direction: Direction::Both, ..TestPlan::new() };
-        assert_eq!(refused(both), Wanted::BothDirections);
+        assert_eq!(refused(both), PeerOption::BothDirections);
         let omit = TestPlan { omit: Duration::from_secs(1), ..TestPlan::new() };
-        assert_eq!(refused(omit), Wanted::Omit);
+        assert_eq!(refused(omit), PeerOption::Omit);
         let short =
             TestPlan { protocol: Protocol::Udp, write_bytes: Bytes::new(31), ..TestPlan::new() };
-        assert_eq!(refused(short), Wanted::Length);
+        assert_eq!(refused(short), PeerOption::Length);
         let large = TestPlan { window_bytes: Some(Bytes::gib(2)), ..TestPlan::new() };
-        assert_eq!(refused(large), Wanted::Window);
+        assert_eq!(refused(large), PeerOption::Window);
     }
 }

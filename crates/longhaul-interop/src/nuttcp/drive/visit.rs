@@ -24,7 +24,7 @@ use super::blocks::Marks;
 use super::channel::{Channel, Deadline, Look};
 use super::client::time_beside_bytes;
 use super::datagrams::Datagrams;
-use super::end::{DataRun, OurEnd};
+use super::end::{DataRun, LocalEnd};
 use super::open::{Opened, Opener, Sockets, waits};
 use super::ports::{PortLock, PortLocks};
 use super::running::Running;
@@ -269,7 +269,7 @@ impl Accepted {
         });
         let side = side.map_err(io::Error::other)?;
         let (samples, cwnd_bytes) = (std::mem::take(&mut printer.samples), printer.cwnd_bytes);
-        let totals = OurEnd::of(&side, cwnd_bytes, &data).totals(&self.parameters);
+        let totals = LocalEnd::of(&side, cwnd_bytes, &data).totals(&self.parameters);
         let lines = self.block().end(&totals, true);
         if role == End::Receiver && !self.parameters.interval.is_zero() {
             self.machine.print("DONE");

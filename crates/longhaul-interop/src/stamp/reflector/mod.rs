@@ -1,7 +1,7 @@
 //! The reflector: answers the requests that arrive at UDP sockets.
 
 mod guest;
-mod mirror;
+mod machine;
 mod reflect;
 mod sessions;
 mod settings;
@@ -17,7 +17,7 @@ use longhaul_sys::probe::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use mirror::{Answer, Arrival, Mirror, ReflectorCounts, Unanswered};
+pub use machine::{Answer, Arrival, ReflectorCounts, ReflectorMachine, Unanswered};
 pub use sessions::{EndedSession, SessionId};
 pub use settings::{LocalClock, ReflectorSettings};
 
@@ -74,14 +74,14 @@ impl Reflector {
         self.address
     }
 
-    /// Answers requests until `stopped` returns true, which it asks several times per second. `log`
+    /// ReplyExtensions requests until `stopped` returns true, which it asks several times per second. `log`
     /// receives events; it must not block.
     pub fn run(&self, stopped: impl Fn() -> bool, log: impl FnMut(ReflectorEvent)) {
         let now = Instant::now();
         let mut running = Running {
             socket: &self.socket,
             ipv6: self.address.is_ipv6(),
-            mirror: Mirror::new(self.settings.clone(), now),
+            mirror: ReflectorMachine::new(self.settings.clone(), now),
             buffer: vec![0; LARGEST],
             clock: LocalClock::of_host(),
             looked: now,
@@ -109,7 +109,7 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
 struct Running<'a, L> {
     socket: &'a UdpSocket,
     ipv6: bool,
-    mirror: Mirror,
+    mirror: ReflectorMachine,
     buffer: Vec<u8>,
     clock: LocalClock,
     looked: Instant,

@@ -16,9 +16,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::super::error::StampError;
 use super::super::key::StampKey;
 use super::super::reflector::LocalClock;
-use super::machine::Machine;
-use super::seen::Seen;
-use super::step::{Landed, Moment, PeriodReport, Step};
+use super::machine::SenderMachine;
+use super::step::{Moment, PeriodReport, ReplyArrival, Step};
+use super::traits::ReflectorTraits;
 
 /// The bytes of an IPv4 or IPv6 header with a UDP header.
 const V4_HEADER_BYTES: usize = 28;
@@ -52,7 +52,7 @@ pub struct Progress {
     /// The figures of the period.
     pub report: PeriodReport,
     /// The properties of the reflector.
-    pub seen: Seen,
+    pub seen: ReflectorTraits,
     /// This host's clock.
     pub clock: LocalClock,
     /// The local address.
@@ -73,7 +73,7 @@ pub fn measure(
     record: impl FnMut(Progress) -> bool,
 ) -> Result<Measured, StampError> {
     let header = if target.is_ipv6() { V6_HEADER_BYTES } else { V4_HEADER_BYTES };
-    let least = Machine::least_bytes(plan, header);
+    let least = SenderMachine::min_bytes(plan, header);
     if let Some(bytes) = plan.packet_bytes.filter(|bytes| (*bytes as usize) < least) {
         return Err(StampError::PacketSize { bytes, least });
     }
@@ -82,7 +82,7 @@ pub fn measure(
     let mut ssid = [0; 2];
     // A constant identifier only makes sessions less distinct.
     let _ = SystemRandom::new().fill(&mut ssid);
-    let machine = Machine::new(plan.clone(), key, u16::from_be_bytes(ssid), header);
+    let machine = SenderMachine::new(plan.clone(), key, u16::from_be_bytes(ssid), header);
     let ecn = if plan.ecn { ECT0 } else { 0 };
     let begun = Instant::now();
     let mut driver = Driver {
@@ -116,7 +116,7 @@ struct Driver<R> {
     socket: UdpSocket,
     target: SocketAddr,
     header: Header,
-    machine: Machine,
+    machine: SenderMachine,
     buffer: Vec<u8>,
     begun: Instant,
     clock: LocalClock,
@@ -208,8 +208,11 @@ impl<R: FnMut(Progress) -> bool> Driver<R> {
                     let received = arrived.received;
                     let at_nanos =
                         if received.at_nanos == 0 { now_nanos() } else { received.at_nanos };
-                    let landed =
-                        Landed { at_nanos, hop_limit: received.hop_limit, class: arrived.class };
+                    let landed = ReplyArrival {
+                        at_nanos,
+                        hop_limit: received.hop_limit,
+                        class: arrived.class,
+                    };
                     self.machine.receive(&self.buffer[..received.bytes], &landed);
                 }
                 Ok(None) => break,

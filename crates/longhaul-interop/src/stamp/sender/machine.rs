@@ -7,7 +7,7 @@ use longhaul_core::result::StampNumbering;
 use longhaul_core::stats::quantile;
 use longhaul_sys::probe::Report;
 
-use super::super::extensions::{Answers, Wanted};
+use super::super::extensions::{ReplyExtensions, RequestedExtensions};
 use super::super::key::StampKey;
 use super::super::packet::{Mode, Reply, Request};
 use super::super::reflector::LocalClock;
@@ -16,8 +16,8 @@ use super::histograms::histograms;
 use super::ledger::{Arrived, Ledger, Place};
 use super::losses::Carry;
 use super::period::Period;
-use super::seen::{LEFT_OUT, Seen};
-use super::step::{Landed, Moment, PeriodReport, Silence, Step};
+use super::step::{Moment, NoReply, PeriodReport, ReplyArrival, Step};
+use super::traits::{LEFT_OUT, ReflectorTraits};
 
 /// A packet without a reply after this time is lost.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ enum Phase {
 
 /// A sender without sockets and clocks.
 #[derive(Debug)]
-pub struct Machine {
+pub struct SenderMachine {
     plan: StampPlan,
     key: Option<StampKey>,
     ssid: u16,
@@ -56,8 +56,8 @@ pub struct Machine {
     /// The time of the next packet, or the end of a wait.
     due: Duration,
     sent: u64,
-    seen: Seen,
-    silence: Silence,
+    seen: ReflectorTraits,
+    silence: NoReply,
     slowest: Duration,
     clock: LocalClock,
     last: Option<Moment>,
@@ -66,7 +66,7 @@ pub struct Machine {
     carry: Carry,
 }
 
-impl Machine {
+impl SenderMachine {
     /// Creates a sender. `header_bytes` is the size of the IP and UDP headers, `ssid` a random
     /// number.
     #[must_use]
@@ -75,7 +75,7 @@ impl Machine {
         let wanted = plan.packet_bytes.map_or(0, |bytes| bytes as usize);
         let waiting = TIMEOUT.as_nanos().div_ceil(plan.interval.as_nanos().max(1));
         let waiting = usize::try_from(waiting).unwrap_or(usize::MAX).min(1 << 15);
-        Machine {
+        SenderMachine {
             area: wanted.saturating_sub(header_bytes + mode.base_bytes()),
             ledger: Ledger::new(waiting + 64),
             plan,
@@ -85,8 +85,8 @@ impl Machine {
             packet: Vec::new(),
             due: Duration::ZERO,
             sent: 0,
-            seen: Seen::default(),
-            silence: Silence::default(),
+            seen: ReflectorTraits::default(),
+            silence: NoReply::default(),
             slowest: Duration::ZERO,
             clock: LocalClock::default(),
             last: None,
@@ -98,9 +98,9 @@ impl Machine {
 
     /// Returns the least size of a packet with its headers in bytes.
     #[must_use]
-    pub fn least_bytes(plan: &StampPlan, header_bytes: usize) -> usize {
+    pub fn min_bytes(plan: &StampPlan, header_bytes: usize) -> usize {
         let mode = if plan.authenticated { Mode::Authenticated } else { Mode::Open };
-        let area = Wanted::least_bytes(plan.extensions, plan.authenticated);
+        let area = RequestedExtensions::min_bytes(plan.extensions, plan.authenticated);
         header_bytes + mode.base_bytes() + area
     }
 
@@ -111,7 +111,7 @@ impl Machine {
 
     /// Returns the properties of the reflector.
     #[must_use]
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> ReflectorTraits {
         self.seen
     }
 
@@ -133,7 +133,7 @@ impl Machine {
         }
         match self.phase {
             Phase::Opening(sent) if sent >= OPENING.0 => {
-                Step::Silent(Silence { sent: self.sent, waited: now.at, ..self.silence })
+                Step::Silent(NoReply { sent: self.sent, waited: now.at, ..self.silence })
             }
             Phase::Opening(sent) => {
                 self.phase = Phase::Opening(sent + 1);
@@ -210,7 +210,7 @@ impl Machine {
             let tag = key.tag(&[&self.packet[..range.start]]);
             self.packet[range].copy_from_slice(&tag);
         }
-        let wanted = Wanted {
+        let wanted = RequestedExtensions {
             information: self.plan.extensions,
             dscp: self.plan.dscp,
             sent: self.sent as u32,
@@ -248,7 +248,7 @@ impl Machine {
     }
 
     /// Reads a packet that arrived.
-    pub fn receive(&mut self, packet: &[u8], landed: &Landed) {
+    pub fn receive(&mut self, packet: &[u8], landed: &ReplyArrival) {
         let mode = if self.key.is_some() { Mode::Authenticated } else { Mode::Open };
         let Some(reply) = Reply::decode(packet, mode) else {
             self.silence.short = Some(packet.len());
@@ -263,7 +263,8 @@ impl Machine {
             return;
         }
         let area = packet.get(mode.base_bytes()..).unwrap_or_default();
-        let answers = Answers::read(area, reply.sequence, self.key.as_ref()).unwrap_or_default();
+        let answers =
+            ReplyExtensions::read(area, reply.sequence, self.key.as_ref()).unwrap_or_default();
         match self.place(&reply, &answers, landed) {
             Some(Place::First) => self.learn(&reply, &answers, landed),
             Some(Place::Further) => {}
@@ -275,7 +276,12 @@ impl Machine {
         }
     }
 
-    fn place(&mut self, reply: &Reply, answers: &Answers, landed: &Landed) -> Option<Place> {
+    fn place(
+        &mut self,
+        reply: &Reply,
+        answers: &ReplyExtensions,
+        landed: &ReplyArrival,
+    ) -> Option<Place> {
         if reply.ssid != 0 && reply.ssid != self.ssid {
             return None;
         }
@@ -294,7 +300,7 @@ impl Machine {
     }
 
     /// Reads the first reply to a packet.
-    fn learn(&mut self, reply: &Reply, answers: &Answers, landed: &Landed) {
+    fn learn(&mut self, reply: &Reply, answers: &ReplyExtensions, landed: &ReplyArrival) {
         self.seen.learn(reply, answers);
         let sent = reply.sender_time.unix_nanos(TimeFormat::Ntp, landed.at_nanos);
         let took = landed.at_nanos.saturating_sub(sent.unwrap_or(landed.at_nanos));

@@ -7,11 +7,11 @@ mod losses;
 mod machine;
 mod period;
 mod result;
-mod seen;
 mod step;
+mod traits;
 
 pub use drive::{Measured, Progress, measure};
-pub use machine::Machine;
+pub use machine::SenderMachine;
 pub use result::{clocks, is_this_host};
-pub use seen::Seen;
-pub use step::{Landed, Moment, PeriodReport, Silence, Step};
+pub use step::{Moment, NoReply, PeriodReport, ReplyArrival, Step};
+pub use traits::ReflectorTraits;

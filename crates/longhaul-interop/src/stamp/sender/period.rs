@@ -15,7 +15,7 @@ const MOST_EXTRA: usize = 1 << 16;
 
 /// A packet with a reply.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct Answered {
     sequence: u64,
     missing_before: u64,
     sent_ns: u64,
@@ -26,7 +26,7 @@ struct Seen {
 /// The settled packets of a period.
 #[derive(Debug, Default)]
 pub(super) struct Period {
-    seen: Vec<Seen>,
+    seen: Vec<Answered>,
     extra: Vec<u32>,
     sent: u64,
     by_kernel: u64,
@@ -49,7 +49,7 @@ pub(super) struct Times {
     pub(super) reply: i64,
 }
 
-impl Seen {
+impl Answered {
     /// Returns the delays; `None` if the clock stepped or the times contradict each other.
     fn times(&self) -> Option<Times> {
         let Arrived { received_ns, replied_ns, arrived_ns, .. } = self.reply;
@@ -75,7 +75,7 @@ impl Period {
             self.missing += 1;
             return;
         };
-        self.seen.push(Seen {
+        self.seen.push(Answered {
             sequence: packet.sequence,
             missing_before: std::mem::take(&mut self.missing),
             sent_ns: packet.sent_ns,
@@ -101,7 +101,7 @@ impl Period {
 
     /// Returns the delays of the packets with valid times.
     pub(super) fn times(&self) -> Vec<Times> {
-        self.seen.iter().filter_map(Seen::times).collect()
+        self.seen.iter().filter_map(Answered::times).collect()
     }
 
     /// Returns the figures. `carry` connects the periods of a measurement.

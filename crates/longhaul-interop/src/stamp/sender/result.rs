@@ -11,7 +11,7 @@ use super::super::extensions::TimeSources;
 use super::super::reflector::LocalClock;
 use super::super::tlv::Method;
 use super::drive::{Measured, Progress};
-use super::seen::Seen;
+use super::traits::ReflectorTraits;
 
 impl Measured {
     /// Returns the document of a measurement with the reflector at `address`, which the user calls
@@ -66,7 +66,7 @@ pub fn clocks(local: LocalClock, reflector: StampClock, same: bool) -> StampCloc
     StampClocks { local, reflector, same, error_ms }
 }
 
-fn reflector(seen: &Seen, reply_p50_ms: Option<f64>) -> StampReflector {
+fn reflector(seen: &ReflectorTraits, reply_p50_ms: Option<f64>) -> StampReflector {
     let origin = |of: fn(TimeSources) -> Method| match seen.sources.map(of) {
         Some(Method::Hardware) => StampOrigin::Hardware,
         Some(Method::Software) => StampOrigin::Software,

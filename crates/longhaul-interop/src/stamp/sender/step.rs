@@ -16,7 +16,7 @@ pub struct Moment {
 
 /// The circumstances of a reply's arrival.
 #[derive(Debug, Clone, Copy)]
-pub struct Landed {
+pub struct ReplyArrival {
     /// The time in nanoseconds since 1970.
     pub at_nanos: u64,
     /// The hop limit, if it is known.
@@ -37,12 +37,12 @@ pub enum Step {
     /// The measurement is complete.
     Done,
     /// No valid reply has arrived to the first packets.
-    Silent(Silence),
+    Silent(NoReply),
 }
 
 /// The facts about a measurement that got no valid reply: its packets, its wait and other arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Silence {
+pub struct NoReply {
     /// The packets sent.
     pub sent: u64,
     /// The time waited.

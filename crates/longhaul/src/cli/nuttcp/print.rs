@@ -3,7 +3,7 @@
 use longhaul_core::result::{End, TestSample};
 use longhaul_interop::nuttcp::arguments::ClientArguments;
 use longhaul_interop::nuttcp::{
-    Block, Brief, ClientResult, Datagrams, Interval, Observer, Opening, OurEnd, Retransmits,
+    Block, Brief, ClientResult, Datagrams, Interval, LocalEnd, Observer, Opening, Retransmits,
     ServerReport, Style,
 };
 
@@ -155,7 +155,7 @@ fn datagrams(sent: u64, received: u64, length: u32) -> Datagrams {
     Datagrams::of_bytes(whole(sent), whole(received), length)
 }
 
-fn retransmits(ours: &OurEnd, theirs: &ServerReport) -> Option<Retransmits> {
+fn retransmits(ours: &LocalEnd, theirs: &ServerReport) -> Option<Retransmits> {
     match ours.retransmits {
         Some(count) => Some(Retransmits { count, of_host: false }),
         None => theirs
@@ -164,7 +164,7 @@ fn retransmits(ours: &OurEnd, theirs: &ServerReport) -> Option<Retransmits> {
     }
 }
 
-fn cwnd_kb(ours: &OurEnd, theirs: &ServerReport) -> Option<u64> {
+fn cwnd_kb(ours: &LocalEnd, theirs: &ServerReport) -> Option<u64> {
     if ours.retransmits.is_some() { Some(ours.cwnd_bytes / 1024) } else { theirs.cwnd_kb }
 }
 

@@ -2,7 +2,7 @@
 
 use longhaul_core::result::{StampClock, StampNumbering};
 
-use super::super::extensions::{Answers, TimeSources};
+use super::super::extensions::{ReplyExtensions, TimeSources};
 use super::super::packet::Reply;
 use super::super::time::TimeFormat;
 
@@ -12,7 +12,7 @@ pub(super) const LEFT_OUT: u64 = 16;
 
 /// The properties of the reflector, from its replies.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Seen {
+pub struct ReflectorTraits {
     /// The numbering of its replies.
     pub numbering: StampNumbering,
     /// True if it answers extensions.
@@ -27,9 +27,9 @@ pub struct Seen {
     pub clock: StampClock,
 }
 
-impl Seen {
+impl ReflectorTraits {
     /// Updates the properties from the first reply to a packet.
-    pub(super) fn learn(&mut self, reply: &Reply, answers: &Answers) {
+    pub(super) fn learn(&mut self, reply: &Reply, answers: &ReplyExtensions) {
         self.ptp = reply.error.format() == TimeFormat::Ptp;
         self.extensions |= answers.class.is_some() || answers.counters.is_some();
         self.sources = answers.sources.or(self.sources);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use super::super::extensions::Counters;
-use super::super::packet::{LEAST_REPLY_BYTES, Mode, Reply, Request};
+use super::super::packet::{MIN_REPLY_BYTES, Mode, Reply, Request};
 use super::super::time::{TimeFormat, Timestamp};
 use super::super::tlv::sign;
 use super::reflect::{Facts, reflect};
@@ -57,7 +57,7 @@ pub struct Answer {
     pub class: u8,
     /// The session, if it began with this request.
     pub began: Option<SessionId>,
-    /// True if the sender asks for the time of departure: pass it to [`Mirror::departed`].
+    /// True if the sender asks for the time of departure: pass it to [`ReflectorMachine::departed`].
     pub stamp: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct ReflectorCounts {
 
 /// A reflector without sockets and clocks.
 #[derive(Debug)]
-pub struct Mirror {
+pub struct ReflectorMachine {
     settings: ReflectorSettings,
     sources: Sources,
     sessions: Sessions,
@@ -94,12 +94,12 @@ struct Departing {
     id: SessionId,
 }
 
-impl Mirror {
+impl ReflectorMachine {
     /// Creates a reflector.
     #[must_use]
     pub fn new(settings: ReflectorSettings, now: Instant) -> Self {
         let sources = Sources::new(settings.rate, settings.all_rate, now);
-        Mirror {
+        ReflectorMachine {
             settings,
             sources,
             sessions: Sessions::new(now),
@@ -196,7 +196,7 @@ impl Mirror {
     fn verify(&self, packet: &[u8]) -> Result<Request, Unanswered> {
         let mode = self.mode();
         let request = Request::decode(packet, mode).ok_or(Unanswered::Short)?;
-        if packet.len() < LEAST_REPLY_BYTES {
+        if packet.len() < MIN_REPLY_BYTES {
             return Err(Unanswered::Short);
         }
         match (mode.hmac(), &self.settings.key) {
@@ -271,7 +271,7 @@ impl Mirror {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::extensions::{Answers, FollowUp, Wanted};
+    use super::super::super::extensions::{FollowUp, ReplyExtensions, RequestedExtensions};
     use super::super::super::key::StampKey;
     use super::super::super::time::ErrorEstimate;
     use super::*;
@@ -298,7 +298,7 @@ mod tests {
             let tag = key.tag(&[&packet[..96]]);
             packet[96..112].copy_from_slice(&tag);
         }
-        Wanted { information: true, dscp: 10, sent: 3, bytes: 0 }.append(
+        RequestedExtensions { information: true, dscp: 10, sent: 3, bytes: 0 }.append(
             &mut packet,
             sequence,
             key,
@@ -306,21 +306,25 @@ mod tests {
         packet
     }
 
-    fn mirror(settings: ReflectorSettings) -> Mirror {
-        Mirror::new(settings, Instant::now())
+    fn machine(settings: ReflectorSettings) -> ReflectorMachine {
+        ReflectorMachine::new(settings, Instant::now())
     }
 
-    fn reply(mirror: &mut Mirror, packet: &mut [u8], port: u16) -> Result<Answer, Unanswered> {
+    fn reply(
+        machine: &mut ReflectorMachine,
+        packet: &mut [u8],
+        port: u16,
+    ) -> Result<Answer, Unanswered> {
         let clock = LocalClock { synchronised: true, max_error: Duration::from_millis(1) };
-        mirror.answer(packet, &arrival(port), clock, || NANOS + 5000)
+        machine.answer(packet, &arrival(port), clock, || NANOS + 5000)
     }
 
     #[test]
     fn a_reply_repeats_the_request_and_states_both_times() {
-        let mut mirror = mirror(ReflectorSettings::default());
+        let mut machine = machine(ReflectorSettings::default());
         let mut packet = request(100, None);
         let bytes = packet.len();
-        let answer = reply(&mut mirror, &mut packet, 5).unwrap();
+        let answer = reply(&mut machine, &mut packet, 5).unwrap();
         assert_eq!((packet.len(), answer.class, answer.stamp), (bytes, 10 << 2, true));
         let found = Reply::decode(&packet, Mode::Open).unwrap();
         let time = |nanos| Timestamp::of(nanos, TimeFormat::Ntp);
@@ -337,7 +341,7 @@ mod tests {
             sender_hop_limit: 250,
         };
         assert_eq!(found, expected);
-        let answers = Answers::read(&packet[44..], 0, None).unwrap();
+        let answers = ReplyExtensions::read(&packet[44..], 0, None).unwrap();
         assert_eq!(answers.counters, Some(Counters { received: 1, replied: 1 }));
         let class = answers.class.unwrap();
         assert_eq!((class.dscp, class.ecn, class.refused), (46, 1, false));
@@ -345,11 +349,11 @@ mod tests {
 
     #[test]
     fn a_stateful_reflector_counts_per_session_and_a_stateless_one_repeats() {
-        let mut stateful = mirror(ReflectorSettings::default());
-        let numbers = |mirror: &mut Mirror, port| {
+        let mut stateful = machine(ReflectorSettings::default());
+        let numbers = |machine: &mut ReflectorMachine, port| {
             [3, 5, 9].map(|sequence| {
                 let mut packet = request(sequence, None);
-                reply(mirror, &mut packet, port).unwrap();
+                reply(machine, &mut packet, port).unwrap();
                 Reply::decode(&packet, Mode::Open).unwrap().sequence
             })
         };
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(numbers(&mut stateful, 2), [0, 1, 2]);
         assert_eq!(numbers(&mut stateful, 1), [3, 4, 5]);
         let mut stateless =
-            mirror(ReflectorSettings { stateful: false, ..ReflectorSettings::default() });
+            machine(ReflectorSettings { stateful: false, ..ReflectorSettings::default() });
         assert_eq!(numbers(&mut stateless, 1), [3, 5, 9]);
         assert_eq!(stateless.end(), []);
         let mut ended = stateful.end();
@@ -368,17 +372,17 @@ mod tests {
     #[test]
     fn the_departure_of_a_reply_is_in_the_next() {
         for key in [None, StampKey::parse(&"42".repeat(16)).ok()] {
-            let mut mirror =
-                mirror(ReflectorSettings { key: key.clone(), ..ReflectorSettings::default() });
+            let mut machine =
+                machine(ReflectorSettings { key: key.clone(), ..ReflectorSettings::default() });
             let mut packet = request(0, key.as_ref());
-            reply(&mut mirror, &mut packet, 1).unwrap();
-            mirror.departed(&[&[1, 2, 3][..], &packet[..96]].concat(), NANOS + 7000);
+            reply(&mut machine, &mut packet, 1).unwrap();
+            machine.departed(&[&[1, 2, 3][..], &packet[..96]].concat(), NANOS + 7000);
             // A frame that is no reply of this reflector.
-            mirror.departed(&[0; 200], NANOS);
+            machine.departed(&[0; 200], NANOS);
             let mut packet = request(1, key.as_ref());
-            reply(&mut mirror, &mut packet, 1).unwrap();
+            reply(&mut machine, &mut packet, 1).unwrap();
             let base = if key.is_some() { 112 } else { 44 };
-            let answers = Answers::read(&packet[base..], 1, key.as_ref()).unwrap();
+            let answers = ReplyExtensions::read(&packet[base..], 1, key.as_ref()).unwrap();
             let time = Timestamp::of(NANOS + 7000, TimeFormat::Ntp);
             assert_eq!(answers.follow_up, Some(FollowUp { sequence: 0, time }));
         }
@@ -389,27 +393,27 @@ mod tests {
         let key = StampKey::parse(&"42".repeat(16)).unwrap();
         let other = StampKey::parse(&"43".repeat(16)).unwrap();
         let settings = ReflectorSettings { key: Some(key.clone()), ..ReflectorSettings::default() };
-        let mut mirror = mirror(settings);
+        let mut machine = machine(settings);
         let mut packet = request(7, Some(&key));
-        reply(&mut mirror, &mut packet, 1).unwrap();
+        reply(&mut machine, &mut packet, 1).unwrap();
         assert!(key.verify(&[&packet[..96]], &packet[96..112]));
         for mut packet in [request(7, Some(&other)), vec![0; 200]] {
             let before = packet.clone();
-            assert_eq!(reply(&mut mirror, &mut packet, 1), Err(Unanswered::Unauthentic));
+            assert_eq!(reply(&mut machine, &mut packet, 1), Err(Unanswered::Unauthentic));
             assert_eq!(packet, before);
         }
-        assert_eq!(reply(&mut mirror, &mut request(7, None), 1), Err(Unanswered::Short));
-        let counts = mirror.counts();
+        assert_eq!(reply(&mut machine, &mut request(7, None), 1), Err(Unanswered::Short));
+        let counts = machine.counts();
         assert_eq!((counts.replied, counts.unauthentic, counts.short), (1, 2, 1));
     }
 
     #[test]
     fn no_reply_is_longer_than_its_request() {
-        let mut mirror = mirror(ReflectorSettings::default());
+        let mut machine = machine(ReflectorSettings::default());
         for bytes in 0..300 {
             let mut packet = vec![0xa5; bytes];
-            let answered = reply(&mut mirror, &mut packet, 5000);
-            assert_eq!(answered.is_ok(), bytes >= LEAST_REPLY_BYTES, "{bytes}");
+            let answered = reply(&mut machine, &mut packet, 5000);
+            assert_eq!(answered.is_ok(), bytes >= MIN_REPLY_BYTES, "{bytes}");
             assert_eq!(packet.len(), bytes);
         }
     }
@@ -420,27 +424,30 @@ mod tests {
         for key in [None, Some(&key)] {
             let settings =
                 ReflectorSettings { key: key.cloned(), port: 4000, ..ReflectorSettings::default() };
-            let mut mirror = mirror(settings);
+            let mut machine = machine(settings);
             for port in [862, 4000, 7] {
                 let mut packet = request(1, key);
-                assert!(reply(&mut mirror, &mut packet, port).is_ok(), "a sender may use the port");
-                assert_eq!(reply(&mut mirror, &mut packet, port), Err(Unanswered::Reply));
+                assert!(
+                    reply(&mut machine, &mut packet, port).is_ok(),
+                    "a sender may use the port"
+                );
+                assert_eq!(reply(&mut machine, &mut packet, port), Err(Unanswered::Reply));
             }
             // A sender of TWAMP Light at another port may send any padding.
             let mut packet = request(1, key);
-            reply(&mut mirror, &mut packet, 5000).unwrap();
-            assert!(reply(&mut mirror, &mut packet, 5000).is_ok());
-            assert_eq!(mirror.counts().replies, 3);
+            reply(&mut machine, &mut packet, 5000).unwrap();
+            assert!(reply(&mut machine, &mut packet, 5000).is_ok());
+            assert_eq!(machine.counts().replies, 3);
         }
     }
 
     #[test]
     fn a_source_above_its_rate_gets_no_replies() {
         let settings = ReflectorSettings { rate: 10, ..ReflectorSettings::default() };
-        let mut mirror = mirror(settings);
-        let answered = (0..100).filter(|_| reply(&mut mirror, &mut request(0, None), 1).is_ok());
+        let mut machine = machine(settings);
+        let answered = (0..100).filter(|_| reply(&mut machine, &mut request(0, None), 1).is_ok());
         let answered = answered.count() as u64;
         assert!((10..15).contains(&answered), "{answered}");
-        assert_eq!(mirror.counts().too_fast, 100 - answered);
+        assert_eq!(machine.counts().too_fast, 100 - answered);
     }
 }
