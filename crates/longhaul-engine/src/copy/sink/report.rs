@@ -11,7 +11,7 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::Standing;
 use super::shared::SinkShared;
-use crate::FUZZ_HASTE;
+use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
@@ -21,9 +21,9 @@ use crate::lock::lock;
 pub(super) type Never = std::convert::Infallible;
 
 /// The longest time between two checkpoints.
-const CHECKPOINT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
+const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
 /// The shortest time between two checkpoints. At 10 Gb/s 250 MB arrive in this time.
-const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / FUZZ_HASTE);
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
 /// The number of new bytes from which a checkpoint is written before [`CHECKPOINT`] has passed.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
@@ -128,10 +128,11 @@ impl SinkShared<'_> {
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 
-    /// True if the copy ended more than [`SILENCE_LIMIT`] ago. A source that still sends messages
-    /// then violates the protocol.
+    /// True if the copy ended more than [`SILENCE_LIMIT`] ago, or the longest time without progress
+    /// if that is shorter. A source that still sends messages then violates the protocol.
     pub(super) fn ended_too_long_ago(&self) -> bool {
-        lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
+        let limit = SILENCE_LIMIT.min(self.context.watchdog.patience());
+        lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > limit)
     }
 
     /// Updates the progress, and returns the entries that got their final name since the last call.

@@ -26,6 +26,7 @@ use super::shared::{ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkSh
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
+use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
@@ -36,7 +37,6 @@ use crate::copy::streams::{Channels, Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::{FUZZ_HASTE, HASTE};
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
 /// in flight.
@@ -48,7 +48,7 @@ const FINISH_QUEUE: usize = 256;
 /// The longest wait for an earlier attempt to release the journal. It exceeds [`SILENCE_LIMIT`],
 /// because a sink with a broken connection ends only after that time.
 const JOURNAL_PATIENCE: Duration =
-    SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
+    SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / FUZZ_HASTE));
 
 /// The longest time for receiving the data in flight from a source that has left.
 const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
