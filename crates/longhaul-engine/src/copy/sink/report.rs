@@ -117,7 +117,7 @@ impl SinkShared<'_> {
             .map(StageClock::is_running);
         let working = working.contains(&true);
         let checked = self.store.checked.load(Ordering::Relaxed);
-        let moved = self.context.arrived.load(Ordering::Relaxed).wrapping_add(checked);
+        let moved = self.context.arrived.sum().wrapping_add(checked);
         let stalled = self.context.watchdog.stalled(moved, working);
         self.context.progress.note_idle(self.context.watchdog.idle());
         let time = stalled?;
@@ -186,7 +186,7 @@ impl SinkShared<'_> {
             resumed_bytes: Bytes::new(standing.resumed),
             resent_blocks: self.records.resent.load(Ordering::Relaxed),
             durable,
-            end: self.meters.cpu.report(elapsed, self.store.disk.direct_bytes()),
+            end: self.store.disk.described(self.meters.cpu.report(elapsed)),
             stages: StageTimes {
                 receive: self.meters.receiving.share(elapsed),
                 verify: self.meters.verifying.share(elapsed),

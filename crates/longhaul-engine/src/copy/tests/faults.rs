@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use longhaul_core::plan::{CopyOptions, Protection, Verify};
+use longhaul_core::plan::{CopyOptions, DirectIo, Protection, Verify};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
@@ -56,7 +56,10 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
     fs::create_dir(&target).unwrap();
     fail_at(&target, count);
     let name = target.file_name().unwrap().to_str().unwrap();
-    let outcome = world.pull(&["t/."], name, &options());
+    // Blocks in buffers, and blocks in pieces.
+    let direct = if count % 2 == 0 { DirectIo::Auto } else { DirectIo::Never };
+    let options = CopyOptions { direct, ..options() };
+    let outcome = world.pull(&["t/."], name, &options);
     let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
     // Files that come together in a pack or a sync may be fewer or more this time.
     let failed = result.failures.len() as u64;
@@ -72,7 +75,7 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
     assert_eq!(names(&target).len() as u64, there, "{count}: and nothing else");
     // The count of this run may have been a little short.
     fail_at(&target, i64::MAX);
-    let again = world.pull(&["t/."], name, &options()).unwrap();
+    let again = world.pull(&["t/."], name, &options).unwrap();
     assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
     fs::remove_dir_all(&target).unwrap();
 }

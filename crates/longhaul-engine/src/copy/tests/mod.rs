@@ -5,8 +5,10 @@ mod faults;
 mod imports;
 mod interrupted;
 mod interruption;
+mod pieces;
 mod reserved;
 mod resume;
+mod speaker;
 mod stall;
 mod tree;
 

@@ -6,20 +6,19 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::plan::CopyOptions;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{
-    CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
+    CopyKey, CopyReply, CopyRequest, EntryKind, SinkMessage, SourceMessage, Top,
 };
 use longhaul_core::wire::{FilePath, PackEntry};
 
 use super::faults::wait_for_files;
 use super::interruption::{at_once, interrupt_at, interrupt_copy, interrupt_when};
+use super::speaker::Speaker;
 use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
-use crate::copy::data_connection::BlockSender;
 use crate::copy::sink::slow_at;
-use crate::session::{ControlReceiver, ControlSender};
 
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
@@ -136,76 +135,6 @@ fn change_block_size(size: usize, before: u64, after: u64) {
     let result = world.pull(&["data"], "data", &of(after)).unwrap();
     assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
     assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
-}
-
-/// A source that the test speaks for: its control channel and its only data connection.
-struct Speaker {
-    sender: ControlSender,
-    receiver: ControlReceiver,
-    blocks: BlockSender,
-}
-
-impl Speaker {
-    fn new(world: &World, block: u64) -> Self {
-        Speaker::to(world, block, ".")
-    }
-
-    /// A source of the copy to the directory `target`.
-    fn to(world: &World, block: u64, target: &str) -> Self {
-        let (sender, mut receiver, dialer) = world.session().split();
-        let protection = Protection::Sealed;
-        let request = CopyRequest::Receive {
-            key: CopyKey::new(4),
-            target: FilePath::new(target).unwrap(),
-            top: Top::Several,
-            options: CopyOptions {
-                streams: Some(1),
-                block_bytes: Bytes::new(block),
-                protection,
-                ..options()
-            },
-        };
-        sender.send(&request).unwrap();
-        let socket = dialer.open(0, |_| Ok(())).unwrap();
-        let blocks = BlockSender::new(socket, &dialer.secret().stream_key(0), protection);
-        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
-        receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
-        Speaker { sender, receiver, blocks }
-    }
-
-    /// Announces one file, and nothing more.
-    fn announce(&self, kind: EntryKind) {
-        let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
-        self.sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
-        self.sender.send(&SourceMessage::End { entries: 1 }).unwrap();
-    }
-
-    /// Waits until the sink has reported a state: the bytes that are written, checked and kept.
-    fn wait_for(&mut self, reached: impl Fn(u64, u64, u64) -> bool) {
-        loop {
-            let message = self.receiver.receive().expect("the session lasts");
-            if let SinkMessage::Progress { written_bytes, checked_bytes, kept_bytes, .. } = message
-                && reached(written_bytes.get(), checked_bytes.get(), kept_bytes.get())
-            {
-                return;
-            }
-        }
-    }
-
-    /// Waits until the journal keeps `bytes`.
-    fn wait_for_kept(&mut self, bytes: u64) {
-        self.wait_for(|_, _, kept| kept >= bytes);
-    }
-
-    /// The last word of the sink.
-    fn end(mut self) -> SinkMessage {
-        loop {
-            let message = self.receiver.receive().expect("the session ends with a word");
-            if matches!(message, SinkMessage::Finished(_) | SinkMessage::Abort { .. }) {
-                return message;
-            }
-        }
-    }
 }
 
 #[test]
