@@ -54,7 +54,8 @@ pub mod test;
 pub use error::{EngineError, EntryViolation, HandshakeRefusal, Result, WaitsFor};
 pub use session_pool::SessionPool;
 
-/// Divides the time limits that neither fuzz targets nor tests need in full length.
+/// Divides the intervals of checks and reports, which tests shorten. Tests keep the limits of time: a
+/// host that is shared with others can withhold the processor for seconds.
 pub(crate) const HASTE: u64 = if cfg!(test) { 5 } else { FUZZ_HASTE };
 /// Divides the time limits of fuzz targets, which wait for many of them.
 pub(crate) const FUZZ_HASTE: u64 = if cfg!(feature = "fuzzing") { 20 } else { 1 };

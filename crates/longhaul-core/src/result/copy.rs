@@ -234,9 +234,22 @@ pub struct TransferEnd {
     /// The bytes read or written with direct I/O.
     #[serde(default)]
     pub direct_bytes: Bytes,
+    /// The way of most bytes between memory and disk; `None` if none were read or written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_path: Option<DataPath>,
     /// The thread that ran or waited for a processor for the largest share of its lifetime.
     #[serde(default)]
     pub busiest: Option<BusyThread>,
+}
+
+/// The way of bytes between memory and disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataPath {
+    /// Whole blocks with direct I/O, by separate threads.
+    Direct,
+    /// Through the page cache; large files in pieces, by the threads of the connections.
+    Buffered,
 }
 
 /// A thread of a copy with its shares of running and waiting.

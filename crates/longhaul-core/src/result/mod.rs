@@ -31,8 +31,8 @@ pub use bottleneck::{Bottleneck, Cure, CureKind, Evidence, Remedy, Resource};
 pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
 pub use copy::{
     Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit,
-    CopyPathReport, CopyResult, CopySummary, DigestOf, EndReport, Kept, NotKept, PathBefore,
-    StageTimes, ThreadRole, TransferEnd,
+    CopyPathReport, CopyResult, CopySummary, DataPath, DigestOf, EndReport, Kept, NotKept,
+    PathBefore, StageTimes, ThreadRole, TransferEnd,
 };
 pub use diagnosis::{DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
 pub use doctor::{

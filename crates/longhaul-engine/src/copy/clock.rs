@@ -10,15 +10,16 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::{HostTimes, ThreadClock};
 use longhaul_sys::host::scheduling;
 
+use super::lanes::Lanes;
 use crate::lock::lock;
 
 /// The time that the threads of one stage spent at work, waiting for other stages left out.
 #[derive(Default)]
 pub(crate) struct StageClock {
-    busy_ns: AtomicU64,
+    busy_ns: Lanes,
     threads: AtomicU64,
     /// Threads that are at work now.
-    running: AtomicU64,
+    running: Lanes,
 }
 
 impl StageClock {
@@ -29,34 +30,40 @@ impl StageClock {
 
     /// Runs `work` and counts its time.
     pub(crate) fn time<T>(&self, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        self.running.fetch_add(1, Ordering::Relaxed);
-        let done = work();
-        self.running.fetch_sub(1, Ordering::Relaxed);
-        self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.time_without(|_| work())
+    }
+
+    /// Runs `work` and counts its time without the time that `work` adds to its argument: that of
+    /// another stage.
+    pub(crate) fn time_without<T>(&self, work: impl FnOnce(&mut Duration) -> T) -> T {
+        let (start, mut other) = (Instant::now(), Duration::ZERO);
+        self.running.add(1);
+        let done = work(&mut other);
+        self.running.subtract(1);
+        self.add(start.elapsed().saturating_sub(other));
         done
     }
 
     /// Counts time that was measured elsewhere.
     pub(crate) fn add(&self, time: Duration) {
-        self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        self.busy_ns.add(time.as_nanos() as u64);
     }
 
     /// True while a thread is at work.
     pub(crate) fn is_running(&self) -> bool {
-        self.running.load(Ordering::Relaxed) > 0
+        self.running.sum() > 0
     }
 
     /// The time that its threads have worked, all together.
     pub(crate) fn busy(&self) -> Duration {
-        Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))
+        Duration::from_nanos(self.busy_ns.sum())
     }
 
     /// The share of `elapsed` that its threads worked, 0 to 1; `None` if it had none.
     pub(crate) fn share(&self, elapsed: Duration) -> Option<f64> {
         let threads = self.threads.load(Ordering::Relaxed);
         let available = elapsed.as_secs_f64() * threads as f64;
-        let busy = self.busy_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        let busy = self.busy().as_secs_f64();
         (available > 0.0).then(|| (busy / available).min(1.0))
     }
 }
@@ -198,8 +205,8 @@ impl CpuMeter {
         self.run(role, work)
     }
 
-    /// The CPU time and memory until now, over `elapsed`, with the bytes of direct I/O.
-    pub(crate) fn report(&self, elapsed: Duration, direct_bytes: Bytes) -> TransferEnd {
+    /// The CPU time and memory until now, over `elapsed`, without the use of the disk.
+    pub(crate) fn report(&self, elapsed: Duration) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);
         let used = running.iter().filter_map(Watched::sample);
@@ -212,8 +219,8 @@ impl CpuMeter {
             cpu_seconds,
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
             host_busy: self.host_busy(),
-            direct_bytes,
             busiest: whole.1,
+            ..TransferEnd::default()
         }
     }
 

@@ -11,12 +11,13 @@
 //! A pack of small files has a table between header and payload, sealed or signed as the header is.
 //!
 //! The payload is hashed or sealed a segment at a time between the reads and writes of the
-//! socket, while the segment is in the cache.
+//! socket, while the segment is in the cache. `pieces` passes each segment on at once.
+
+mod pieces;
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::Protection;
@@ -24,6 +25,7 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
+use super::lanes::Lanes;
 use crate::session::{KeyRate, RateDirection, StreamKey};
 
 /// The length of an AES-GCM tag.
@@ -91,13 +93,15 @@ pub struct BlockSender {
     /// The time for sealing and hashing.
     sealing: Duration,
     rate: Option<Arc<KeyRate>>,
+    /// The room for a segment of a block that is sent in pieces; empty before the first.
+    piece: Vec<u8>,
 }
 
 impl BlockSender {
     /// Sends blocks on `socket`, which has proved itself.
     pub fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         let (sealer, sealing) = (Sealer::new(key), Duration::ZERO);
-        BlockSender { socket, sealer, protection, sealing, rate: None }
+        BlockSender { socket, sealer, protection, sealing, rate: None, piece: Vec::new() }
     }
 
     /// The same, which shares a rate with others.
@@ -155,32 +159,56 @@ impl BlockSender {
     fn payload(&mut self, mut before: &[u8], payload: &mut [u8]) -> io::Result<()> {
         let mut hasher = XxHash3_128::new();
         for segment in payload.chunks_mut(SEGMENT_BYTES) {
-            if let Some(rate) = &self.rate {
-                rate.take(RateDirection::Out, segment.len());
-            }
-            let start = Instant::now();
-            let tag = match self.protection {
-                Protection::Sealed => Some(self.sealer.seal(segment)),
-                Protection::Hashed => {
-                    hasher.write(segment);
-                    None
-                }
-                Protection::Bare => None,
-            };
-            self.sealing += start.elapsed();
-            let after = tag.as_ref().map_or(&[][..], |tag| tag);
-            write_all_vectored(&mut self.socket, [before, segment, after])?;
+            self.segment(before, segment, &mut hasher, true)?;
             before = &[];
         }
         if !before.is_empty() {
             self.socket.write_all(before)?;
         }
-        if self.protection == Protection::Hashed {
-            let hash = hasher.finish_128().to_be_bytes();
-            let tag = self.sealer.sign(&hash);
-            write_all_vectored(&mut self.socket, [&hash, &tag, &[]])?;
+        self.trailer(&hasher, true)
+    }
+
+    /// Sends `before`, then a segment of a payload with its protection. The protection of a segment
+    /// that is not `genuine` is invalid.
+    fn segment(
+        &mut self,
+        before: &[u8],
+        segment: &mut [u8],
+        hasher: &mut XxHash3_128,
+        genuine: bool,
+    ) -> io::Result<()> {
+        if let Some(rate) = &self.rate {
+            rate.take(RateDirection::Out, segment.len());
         }
-        Ok(())
+        let start = Instant::now();
+        let tag = match self.protection {
+            Protection::Sealed => {
+                let mut tag = self.sealer.seal(segment);
+                if !genuine {
+                    tag = tag.map(|byte| !byte);
+                }
+                Some(tag)
+            }
+            Protection::Hashed => {
+                hasher.write(segment);
+                None
+            }
+            Protection::Bare => None,
+        };
+        self.sealing += start.elapsed();
+        let after = tag.as_ref().map_or(&[][..], |tag| tag);
+        write_all_vectored(&mut self.socket, [before, segment, after])
+    }
+
+    /// Sends what follows a payload. Without the hash of a `genuine` payload, it is not accepted.
+    fn trailer(&mut self, hasher: &XxHash3_128, genuine: bool) -> io::Result<()> {
+        if self.protection != Protection::Hashed {
+            return Ok(());
+        }
+        let hash = hasher.finish_128();
+        let hash = if genuine { hash } else { !hash }.to_be_bytes();
+        let tag = self.sealer.sign(&hash);
+        write_all_vectored(&mut self.socket, [&hash, &tag, &[]])
     }
 
     /// Returns the time for sealing and hashing since the last call.
@@ -226,6 +254,8 @@ pub(super) struct BlockReceiver {
     /// The time for opening and hashing.
     verifying: Duration,
     rate: Option<Arc<KeyRate>>,
+    /// The room for a segment of a block that is received in pieces; empty before the first.
+    piece: Vec<u8>,
 }
 
 /// The outcome of a received payload.
@@ -243,7 +273,7 @@ impl BlockReceiver {
     pub(super) fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         let socket = Counted { socket, count: None };
         let (sealer, verifying) = (Sealer::new(key), Duration::ZERO);
-        BlockReceiver { socket, sealer, protection, verifying, rate: None }
+        BlockReceiver { socket, sealer, protection, verifying, rate: None, piece: Vec::new() }
     }
 
     /// The same, which shares a rate with others.
@@ -297,35 +327,50 @@ impl BlockReceiver {
         length: usize,
         digest: bool,
     ) -> io::Result<Payload> {
+        let mut hasher = self.hasher(digest);
         let mut intact = true;
-        let hashes = digest || self.protection == Protection::Hashed;
-        let mut hasher = XxHash3_128::new();
         for start in (0..length).step_by(SEGMENT_BYTES) {
             let end = length.min(start + SEGMENT_BYTES);
-            if let Some(rate) = &self.rate {
-                rate.take(RateDirection::In, end - start);
-            }
-            match self.protection {
-                Protection::Sealed => {
-                    // The tag lands where the next segment will begin, and is overwritten by it.
-                    let segment = &mut buffer[start..end + TAG_BYTES];
-                    self.socket.read_exact(segment)?;
-                    let start = Instant::now();
-                    intact &= self.sealer.open(segment);
-                    self.verifying += start.elapsed();
-                }
-                Protection::Hashed | Protection::Bare => {
-                    self.socket.read_exact(&mut buffer[start..end])?;
-                }
-            }
-            if hashes {
-                // While the segment is in the cache.
-                let begun = Instant::now();
-                hasher.write(&buffer[start..end]);
-                self.verifying += begun.elapsed();
-            }
+            // The tag lands where the next segment will begin, and is overwritten by it.
+            intact &= self.segment(&mut buffer[start..end + TAG_BYTES], hasher.as_mut())?;
         }
-        let hashed = hashes.then(|| hasher.finish_128());
+        self.conclude(intact, hasher)
+    }
+
+    /// The hasher of a payload, if its hash is its check or `digest` is wanted.
+    fn hasher(&self, digest: bool) -> Option<XxHash3_128> {
+        (digest || self.protection == Protection::Hashed).then(XxHash3_128::new)
+    }
+
+    /// Receives a segment into `room`, which has room for a tag after it; returns whether it passed
+    /// its check, if it has one.
+    fn segment(&mut self, room: &mut [u8], hasher: Option<&mut XxHash3_128>) -> io::Result<bool> {
+        let length = room.len() - TAG_BYTES;
+        if let Some(rate) = &self.rate {
+            rate.take(RateDirection::In, length);
+        }
+        let mut intact = true;
+        match self.protection {
+            Protection::Sealed => {
+                self.socket.read_exact(room)?;
+                let start = Instant::now();
+                intact = self.sealer.open(room);
+                self.verifying += start.elapsed();
+            }
+            Protection::Hashed | Protection::Bare => self.socket.read_exact(&mut room[..length])?,
+        }
+        if let Some(hasher) = hasher {
+            // While the segment is in the cache.
+            let begun = Instant::now();
+            hasher.write(&room[..length]);
+            self.verifying += begun.elapsed();
+        }
+        Ok(intact)
+    }
+
+    /// Receives what follows a payload, of which all segments are `intact` or not.
+    fn conclude(&mut self, mut intact: bool, hasher: Option<XxHash3_128>) -> io::Result<Payload> {
+        let hashed = hasher.map(|hasher| hasher.finish_128());
         if self.protection == Protection::Hashed {
             let mut trailer = [0; HASH_BYTES + TAG_BYTES];
             self.socket.read_exact(&mut trailer)?;
@@ -342,7 +387,7 @@ impl BlockReceiver {
     }
 
     /// Adds the received bytes to `count`.
-    pub(super) fn count_into(&mut self, count: Arc<AtomicU64>) {
+    pub(super) fn count_into(&mut self, count: Arc<Lanes>) {
         self.socket.count = Some(count);
     }
 
@@ -354,14 +399,14 @@ impl BlockReceiver {
 /// A socket whose readings are counted.
 struct Counted {
     socket: TcpStream,
-    count: Option<Arc<AtomicU64>>,
+    count: Option<Arc<Lanes>>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let got = self.socket.read(buffer)?;
         if let Some(count) = &self.count {
-            count.fetch_add(got as u64, Ordering::Relaxed);
+            count.add(got as u64);
         }
         Ok(got)
     }

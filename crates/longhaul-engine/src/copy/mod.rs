@@ -28,6 +28,7 @@ mod disk;
 pub mod fuzzing;
 mod identity;
 mod journal;
+mod lanes;
 mod metadata;
 mod name_list;
 mod names;

@@ -28,7 +28,7 @@ use super::streams::{Channels, More, STREAM_LIMIT, Streams, first_streams, socke
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
-use crate::HASTE;
+use crate::FUZZ_HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{
     Announced, ControlReceiver, DataDialer, KeyQuota, Operation, Rights, ServedSession,
@@ -36,7 +36,7 @@ use crate::session::{
 };
 
 /// The longest time for the client's request and its data connections.
-const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / HASTE);
+const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / FUZZ_HASTE);
 
 /// Most addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;

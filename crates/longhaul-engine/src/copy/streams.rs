@@ -13,7 +13,7 @@ use longhaul_sys::tcp::SocketOptions;
 use super::cancel::Cancel;
 use super::data_connection::{BlockReceiver, BlockSender};
 use super::watchdog::{SILENCE_LIMIT, TICK};
-use crate::HASTE;
+use crate::FUZZ_HASTE;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 use crate::session::{
@@ -40,7 +40,7 @@ pub(super) const STREAM_LIMIT: u32 = 128;
 const ACCEPT_CHECK: Duration = Duration::from_millis(20);
 
 /// The time that a broken data connection waits for the reason on the control channel.
-const REASON_GRACE: Duration = Duration::from_millis(2_000 / HASTE);
+const REASON_GRACE: Duration = Duration::from_millis(2_000 / FUZZ_HASTE);
 
 /// All data connections of a copy, from either end.
 pub(super) struct Streams {

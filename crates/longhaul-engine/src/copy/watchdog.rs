@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::SinkMessage;
 
-use crate::HASTE;
 use crate::lock::lock;
+use crate::{FUZZ_HASTE, HASTE};
 
 /// The longest silence of a peer, which sends a sign of life every second. TCP survives shorter
 /// interruptions; after a longer one the copy continues over new connections.
-pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / HASTE);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / FUZZ_HASTE);
 /// The interval at which an end checks for its end, and the sink reports.
 pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// The default of `--give-up`.
@@ -46,6 +46,9 @@ pub(super) struct Watchdog {
     seen: Mutex<Seen>,
     /// The counters in the sink's last report.
     reported: Mutex<[u64; 3]>,
+    /// The virtual time that has passed besides the real time.
+    #[cfg(test)]
+    passed: Mutex<Duration>,
 }
 
 struct Seen {
@@ -63,8 +66,15 @@ impl Watchdog {
         let now = Instant::now();
         let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now, idle: Duration::ZERO };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
-        let reported = Mutex::default();
-        Watchdog { patience, steps, claims, seen: Mutex::new(seen), reported }
+        Watchdog {
+            patience,
+            steps,
+            claims,
+            seen: Mutex::new(seen),
+            reported: Mutex::default(),
+            #[cfg(test)]
+            passed: Mutex::default(),
+        }
     }
 
     /// The longest time without progress.
@@ -108,7 +118,23 @@ impl Watchdog {
     /// bytes on the path; `working` is true while the disk of this end is at work, or its input or
     /// output blocks.
     pub(super) fn stalled(&self, moved: u64, working: bool) -> Option<Duration> {
-        self.stalled_at(Instant::now(), moved, working)
+        #[cfg(test)]
+        let now = Instant::now() + *lock(&self.passed);
+        #[cfg(not(test))]
+        let now = Instant::now();
+        self.stalled_at(now, moved, working)
+    }
+
+    /// Lets virtual time pass.
+    #[cfg(test)]
+    pub(super) fn pass(&self, time: Duration) {
+        *lock(&self.passed) += time;
+    }
+
+    /// The number of steps and claims.
+    #[cfg(test)]
+    pub(super) fn noted(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed) + self.claims.load(Ordering::Relaxed)
     }
 
     fn stalled_at(&self, now: Instant, moved: u64, working: bool) -> Option<Duration> {
@@ -133,6 +159,9 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::result::StageTimes;
+    use longhaul_core::units::Bytes;
+
     use super::*;
 
     #[test]
@@ -160,6 +189,30 @@ mod tests {
         }
         dog.claim();
         assert!(dog.stalled_at(start + Duration::from_secs(121), 0, false).is_some());
+    }
+
+    #[test]
+    fn bytes_that_are_read_again_are_progress_and_a_busy_disk_is_a_claim() {
+        let dog = Watchdog::new(Duration::from_secs(10));
+        let report = |checked: u64, stages: StageTimes| SinkMessage::Progress {
+            written_bytes: Bytes::new(0),
+            resumed_bytes: Bytes::new(0),
+            stages,
+            done: Vec::new(),
+            stream_blocks: 0,
+            checked_bytes: Bytes::new(checked),
+            kept_bytes: Bytes::new(0),
+        };
+        let counts = || (dog.steps.load(Ordering::Relaxed), dog.claims.load(Ordering::Relaxed));
+        dog.note_message(&report(0, StageTimes::default()));
+        assert_eq!(counts(), (0, 0));
+        dog.note_message(&report(5, StageTimes::default()));
+        assert_eq!(counts(), (1, 0));
+        dog.note_message(&report(5, StageTimes::default()));
+        assert_eq!(counts(), (1, 0), "the same report again");
+        let syncing = StageTimes { sync: Some(0.5), ..StageTimes::default() };
+        dog.note_message(&report(5, syncing));
+        assert_eq!(counts(), (1, 1));
     }
 
     #[test]

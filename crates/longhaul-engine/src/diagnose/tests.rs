@@ -78,11 +78,12 @@ fn plan(way: CopyDirection, source: &Path, target: &Path) -> DiagnosePlan {
 #[test]
 fn every_step_is_measured_and_nothing_remains() {
     let dir = tempfile::tempdir().unwrap();
-    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
-    fs::create_dir(&target).unwrap();
-    fs::write(&source, vec![7; 5 << 20]).unwrap();
-    for way in [CopyDirection::Push, CopyDirection::Pull, CopyDirection::Local] {
-        let plan = plan(way, &source, &target);
+    let source = &dir.path().join("source");
+    fs::write(source, vec![7; 5 << 20]).unwrap();
+    let measured = |way: CopyDirection| {
+        let target = dir.path().join(format!("{way:?}"));
+        fs::create_dir(&target).unwrap();
+        let plan = plan(way, source, &target);
         let mut openers = Fars::default();
         let seen = std::sync::Mutex::new(Vec::new());
         let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|step| {
@@ -105,8 +106,13 @@ fn every_step_is_measured_and_nothing_remains() {
         assert!(of(DiagnosisStep::Memory).rounds[0].reason.is_some());
         assert!(!outcome.ends.source.unwrap().findings.is_empty());
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
-    }
-    assert_eq!(fs::read(&source).unwrap(), vec![7; 5 << 20]);
+    };
+    std::thread::scope(|scope| {
+        for way in [CopyDirection::Push, CopyDirection::Pull, CopyDirection::Local] {
+            scope.spawn(move || measured(way));
+        }
+    });
+    assert_eq!(fs::read(source).unwrap(), vec![7; 5 << 20]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{AloneReport, StageTimes, ThreadRole};
+use longhaul_core::result::{AloneReport, DataPath, StageTimes, ThreadRole};
 use longhaul_core::units::{Bytes, MinFree, Rate};
 use longhaul_sys::memory::AlignedBuffer;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, renameat, syncfs};
@@ -129,6 +129,7 @@ impl Work<'_> {
         let mut report = self.report(bytes, 1, elapsed, how);
         report.overwrite_bps = overwrite_bps;
         report.end.direct_bytes = Bytes::new(if direct { bytes } else { 0 });
+        report.end.data_path = Some(if direct { DataPath::Direct } else { DataPath::Buffered });
         Ok(report)
     }
 
@@ -216,7 +217,7 @@ impl Work<'_> {
             bytes: Bytes::new(bytes),
             files,
             seconds: elapsed.as_secs_f64(),
-            end: self.cpu.report(elapsed, Bytes::default()),
+            end: self.cpu.report(elapsed),
             stages: StageTimes { write: self.clock.share(elapsed), ..StageTimes::default() },
             overwrite_bps: None,
             how,

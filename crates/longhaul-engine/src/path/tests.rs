@@ -150,7 +150,7 @@ fn an_invalid_order_is_refused_and_the_session_continues() {
     let least = flow.least_bytes();
     let probe = ProbeSpec { number: 7, packet_bytes: least, answer_bytes: 60_000, hop_limit: None };
     flow.send_probe(&probe).unwrap();
-    let reply = flow.receive_reply(Instant::now() + Duration::from_secs(5)).unwrap();
+    let reply = flow.receive_reply(Instant::now() + Duration::from_secs(20)).unwrap();
     assert_eq!(reply.number, Some(7));
     client.sender.send(&PathOrder::Finished).unwrap();
     assert!(server.outcome().is_ok());
@@ -167,7 +167,7 @@ fn sending_ends_when_the_client_leaves() {
     let left = Instant::now();
     drop((client, flow));
     let _ = server.outcome();
-    assert!(left.elapsed() < Duration::from_secs(10));
+    assert!(left.elapsed() < Duration::from_secs(30));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl TestServer {
 
     /// Waits for the outcome of the next session.
     pub(crate) fn outcome(&self) -> Result<()> {
-        self.outcomes.recv_timeout(Duration::from_secs(20)).expect("the server's session ends")
+        self.outcomes.recv_timeout(Duration::from_secs(60)).expect("the server's session ends")
     }
 }
 

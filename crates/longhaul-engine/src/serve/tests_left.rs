@@ -12,27 +12,36 @@ use super::testing::TestServer;
 use crate::copy::{self, Tree};
 use crate::test::TestLimits;
 
-/// The time within which a session must end after its client has left.
-const LEFT_LIMIT: Duration = Duration::from_secs(5);
+/// The time within which a session must end after its client has left: less than the time that a
+/// server waits for data connections.
+const LEFT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Waits for the end of the server's next session, which must come soon and with an error.
-fn ends_soon(server: &TestServer, left: Instant) {
-    let outcome = server.outcome();
-    assert!(outcome.is_err());
-    assert!(left.elapsed() < LEFT_LIMIT, "{:?}: {outcome:?}", left.elapsed());
+/// Waits for the end of the server's next session, which must be an error; returns whether it came
+/// soon after the client had `left`.
+fn ends_soon(server: &TestServer, left: Instant) -> bool {
+    assert!(server.outcome().is_err());
+    left.elapsed() < LEFT_LIMIT
+}
+
+/// Asserts that one of three attempts ends soon: a host can withhold the processor during one.
+fn soon_once(mut attempt: impl FnMut() -> bool) {
+    assert!((0..3).any(|_| attempt()), "no session ended within {LEFT_LIMIT:?}");
 }
 
 #[test]
 fn a_test_whose_client_leaves_before_its_data_connections_ends_at_once() {
     let server = TestServer::start(|session| crate::test::serve(session, &TestLimits::default()));
     for protocol in [Protocol::Tcp, Protocol::Udp] {
-        let (sender, mut receiver, dialer) = server.session(Service::Test).unwrap().split();
-        let plan = TestPlan { protocol, write_bytes: TestPlan::DATAGRAM_BYTES, ..TestPlan::new() };
-        sender.send(&TestOrder::Plan(Box::new(plan))).unwrap();
-        assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
-        let left = Instant::now();
-        drop((sender, receiver, dialer));
-        ends_soon(&server, left);
+        soon_once(|| {
+            let (sender, mut receiver, dialer) = server.session(Service::Test).unwrap().split();
+            let write_bytes = TestPlan::DATAGRAM_BYTES;
+            let plan = TestPlan { protocol, write_bytes, ..TestPlan::new() };
+            sender.send(&TestOrder::Plan(Box::new(plan))).unwrap();
+            assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
+            let left = Instant::now();
+            drop((sender, receiver, dialer));
+            ends_soon(&server, left)
+        });
     }
 }
 
@@ -53,15 +62,17 @@ fn a_copy_whose_client_leaves_before_its_data_connections_ends_at_once() {
         sender.send(&request).unwrap();
         (sender, receiver)
     };
-    let (sender, mut receiver) = begin();
-    assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
-    // The second one waits for the journal of the first.
-    let second = begin();
-    thread::sleep(Duration::from_millis(300));
-    let left = Instant::now();
-    drop(second);
-    ends_soon(&server, left);
-    let left = Instant::now();
-    drop((sender, receiver));
-    ends_soon(&server, left);
+    soon_once(|| {
+        let (sender, mut receiver) = begin();
+        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
+        // The second one waits for the journal of the first, or has not come so far.
+        let second = begin();
+        thread::sleep(Duration::from_millis(300));
+        let left = Instant::now();
+        drop(second);
+        let second = ends_soon(&server, left);
+        let left = Instant::now();
+        drop((sender, receiver));
+        ends_soon(&server, left) && second
+    });
 }

@@ -80,7 +80,7 @@ mod tests {
         let mut until = Until { socket: &far, deadline: begun + Duration::from_millis(200) };
         let slow = until.read_exact(&mut [0; 1 << 20]).unwrap_err();
         assert!(matches!(slow.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock));
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(begun.elapsed() < Duration::from_secs(30));
         drop(far);
         dribble.join().unwrap();
     }

@@ -74,7 +74,15 @@ impl KeyQuota {
     /// # Errors
     /// The files cannot be counted; the upload must be refused.
     pub(crate) fn begin(&self, count: impl FnOnce() -> CountResult) -> Result<(), CountError> {
-        let arrived = Instant::now();
+        self.begin_at(Instant::now(), count)
+    }
+
+    /// Begins an upload that arrived at `arrived`: a count that failed since then is its failure, too.
+    fn begin_at(
+        &self,
+        arrived: Instant,
+        count: impl FnOnce() -> CountResult,
+    ) -> Result<(), CountError> {
         let _counting = lock(&self.stored.counting);
         let outdated = {
             let state = lock(&self.stored.state);
@@ -269,21 +277,11 @@ mod tests {
     fn uploads_that_wait_for_a_count_share_its_failure() {
         let quota = quota();
         let failure = CountError("/data/x cannot be read".to_owned());
-        let (counting, begun) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            let (first, second, error) = (quota.clone(), quota.clone(), failure.clone());
-            let first = scope.spawn(move || {
-                first.begin(|| {
-                    counting.send(()).unwrap();
-                    // The second arrives meanwhile.
-                    std::thread::sleep(Duration::from_millis(200));
-                    Err(error)
-                })
-            });
-            begun.recv().unwrap();
-            assert_eq!(second.begin(not_counted).unwrap_err(), failure);
-            assert_eq!(first.join().unwrap().unwrap_err(), failure);
-        });
+        let arrived = Instant::now();
+        let error = failure.clone();
+        assert_eq!(quota.begin(|| Err(error)).unwrap_err(), failure);
+        // It arrived before the count failed, and waited for it.
+        assert_eq!(quota.begin_at(arrived, not_counted).unwrap_err(), failure);
         // A later upload counts again.
         quota.begin(|| Ok(0)).unwrap();
         quota.claim(100, not_counted).unwrap();

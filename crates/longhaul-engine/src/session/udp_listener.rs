@@ -147,7 +147,7 @@ mod tests {
         for (stream, host) in [(0, "127.0.0.1"), (1, "::1"), (2, "127.0.0.2")] {
             let near = client(host, served.port());
             open_flow(&near, &secret, stream).unwrap();
-            let far = acceptor.accept_flow(Duration::from_secs(5)).unwrap();
+            let far = acceptor.accept_flow(Duration::from_secs(20)).unwrap();
             assert_eq!(far.0, stream);
             assert_eq!(far.1.peer_addr().unwrap(), near.local_addr().unwrap());
             assert_eq!(far.1.local_addr().unwrap(), near.peer_addr().unwrap());
@@ -155,7 +155,7 @@ mod tests {
             far.1.send(b"back").unwrap();
             let mut bytes = [0; 100];
             assert_eq!(far.1.recv(&mut bytes).unwrap(), 5);
-            near.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             assert_eq!(near.recv(&mut bytes).unwrap(), 4);
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         assert!(silent(&victim));
         assert!(acceptor.accept_flow(Duration::ZERO).is_err());
         ours.send(&secret.greeting(GreetingKind::Confirm, 0, challenge.cookie)).unwrap();
-        assert!(acceptor.accept_flow(Duration::from_secs(5)).is_ok());
+        assert!(acceptor.accept_flow(Duration::from_secs(20)).is_ok());
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
                 Greeting::decode(&bytes).unwrap().0.kind
             })
         };
-        let (_, flow) = acceptor.accept_flow(Duration::from_secs(5)).unwrap();
+        let (_, flow) = acceptor.accept_flow(Duration::from_secs(20)).unwrap();
         let _answers = FlowAnswers::start(&[flow], &secret).unwrap();
         assert_eq!(opener.join().unwrap(), GreetingKind::Accept);
     }

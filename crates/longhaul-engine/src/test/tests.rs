@@ -95,8 +95,8 @@ fn a_test_by_time_takes_its_time_and_every_byte_arrives() {
         assert_whole(&result);
         assert_eq!((seen, result.intervals.len()), (5, 5));
         let (sender, receiver) = (&result.summary.sender, &result.summary.receiver);
-        assert!((0.5..5.0).contains(&sender.seconds), "{sender:?}");
-        assert!((0.45..5.0).contains(&receiver.seconds), "{receiver:?}");
+        assert!((0.5..30.0).contains(&sender.seconds), "{sender:?}");
+        assert!((0.45..30.0).contains(&receiver.seconds), "{receiver:?}");
         assert!(sender.cpu_percent > Some(0.0) && receiver.cpu_percent > Some(0.0));
         assert!(sender.rtt_min_ms > Some(0.0) && sender.rtt_ms >= sender.rtt_min_ms);
     }
@@ -111,7 +111,7 @@ fn the_omitted_time_does_not_count() {
         assert_whole(&result);
         let receiver = &result.summary.receiver;
         assert!(Some(receiver.bytes) < receiver.total_bytes);
-        assert!((0.25..5.0).contains(&receiver.seconds), "{receiver:?}");
+        assert!((0.25..30.0).contains(&receiver.seconds), "{receiver:?}");
         let omitted: Vec<_> = result.intervals.iter().map(|i| i.omitted).collect();
         assert_eq!(omitted, [true, true, true, false, false, false]);
         let all: u64 = result.intervals.iter().map(|i| i.bytes.get()).sum();
@@ -140,7 +140,7 @@ fn a_stop_ends_a_long_test_at_once_and_in_order() {
 fn pacing_holds_the_rate_over_all_streams() {
     let server = Server::start(TestLimits::default());
     let rate = Rate::from_bps(200_000_000);
-    let plan = TestPlan { rate_bps: Some(rate), streams: 2, ..by_time(1000) };
+    let plan = TestPlan { rate_bps: Some(rate), streams: 2, ..by_time(500) };
     let result = server.run(&plan).unwrap();
     assert_whole(&result);
     // The kernel lets a burst through at the start; unpaced, loopback is fifty times faster.
@@ -279,7 +279,7 @@ fn a_server_that_floods_the_client_with_samples_is_refused() {
         fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
             let _plan: TestOrder = session.receiver.receive()?;
             session.sender.send(&TestEvent::Accepted)?;
-            let _data = session.streams.accept_all(1, Duration::from_secs(5))?;
+            let _data = session.streams.accept_all(1, Duration::from_secs(20))?;
             session.sender.send(&TestEvent::Ready)?;
             loop {
                 session.sender.send(&TestEvent::Sample(longhaul_core::result::SideSample {

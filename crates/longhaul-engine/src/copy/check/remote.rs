@@ -245,27 +245,34 @@ fn batches<T>(
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
-    use std::time::Instant;
 
     use super::*;
     use crate::session::control;
 
-    /// Lets a client gather what a server sends, every 10 ms, until one of them ends.
-    fn gather_from(mut next: impl FnMut() -> CheckMessage + Send) -> Result<CheckResult> {
+    /// Lets a client gather what a server sends, until one of them ends. `next` makes the message of
+    /// a number from 0; one comes every minute of virtual time, and the limit is 100 s.
+    fn gather_from(next: impl Fn(u64) -> CheckMessage + Sync) -> Result<CheckResult> {
         let channel = || {
             let (near, far) = UnixStream::pair().unwrap();
             (control(near.try_clone().unwrap(), near, "a server"), far)
         };
         let ((_, mut receiver), far) = channel();
         let (sender, _unused) = control(far.try_clone().unwrap(), far, "a client");
+        let watchdog = Watchdog::new(Duration::from_secs(100));
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) && sender.send(&next()).is_ok() {
-                    thread::sleep(Duration::from_millis(10));
+                for number in 0.. {
+                    let taken = || watchdog.noted() > number || over.load(Ordering::Relaxed);
+                    if over.load(Ordering::Relaxed) || sender.send(&next(number)).is_err() {
+                        return;
+                    }
+                    while !taken() {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    watchdog.pass(Duration::from_secs(60));
                 }
             });
-            let watchdog = Watchdog::new(Duration::from_millis(100));
             let result = gather(&mut receiver, &watchdog, &AtomicBool::new(false));
             over.store(true, Ordering::Relaxed);
             result
@@ -274,16 +281,16 @@ mod tests {
 
     #[test]
     fn a_server_that_makes_no_progress_is_not_waited_for() {
-        let stalled = gather_from(|| CheckMessage::Alive);
-        assert!(matches!(stalled, Err(EngineError::Stalled { .. })), "{stalled:?}");
+        let stalled = gather_from(|_| CheckMessage::Alive);
+        let Err(EngineError::Stalled { time, .. }) = stalled else { panic!("{stalled:?}") };
+        assert!(time >= Duration::from_secs(12 * 100), "signs of life are believed for a while");
     }
 
     #[test]
     fn a_server_that_reads_is_waited_for() {
-        let start = Instant::now();
-        let result = gather_from(|| match start.elapsed() > Duration::from_secs(2) {
-            false => CheckMessage::Progress { checked_bytes: Bytes::new(1) },
-            true => {
+        let result = gather_from(|minute| match minute < 60 {
+            true => CheckMessage::Progress { checked_bytes: Bytes::new(1) },
+            false => {
                 let unchanged_bytes = Bytes::new(5);
                 CheckMessage::Done { unchanged_files: 1, unchanged_bytes }
             }

@@ -7,13 +7,13 @@ use longhaul_core::plan::{CopyOptions, Verify};
 use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::Top;
 
-use crate::HASTE;
+use crate::FUZZ_HASTE;
 use crate::copy::source::SourceRoot;
 use crate::error::{EngineError, Result};
 
 /// The longest time for the server's reply. A sink whose earlier attempt has not ended waits for it
 /// first.
-pub(in crate::copy) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / HASTE);
+pub(in crate::copy) const REPLY_TIMEOUT: Duration = Duration::from_millis(60_000 / FUZZ_HASTE);
 
 /// The files at a server that a client requests.
 #[derive(Debug, Clone, Copy)]

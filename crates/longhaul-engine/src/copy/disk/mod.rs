@@ -11,13 +11,16 @@
 mod trial;
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use longhaul_core::plan::DirectIo;
+use longhaul_core::result::{DataPath, TransferEnd};
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::ThreadClock;
+use rustix::fs::fstatfs;
 
 pub(super) use self::trial::IoMode;
 use self::trial::{Cost, Trial};
@@ -29,12 +32,18 @@ pub(crate) const DIRECT_FROM_BYTES: u64 = 1 << 20;
 /// Files whose first blocks are worth a trial.
 const TRIAL_FROM_BYTES: u64 = 128 << 20;
 
+/// File systems whose files are in memory: tmpfs and ramfs (linux/magic.h).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
 /// The disk side of one end.
 pub(super) struct Disk {
     mode: DirectIo,
     /// By device.
     trials: Mutex<HashMap<u64, Trial>>,
+    /// By device: true if its files are in memory.
+    in_memory: Mutex<HashMap<u64, bool>>,
     direct_bytes: AtomicU64,
+    buffered_bytes: AtomicU64,
 }
 
 /// The transfer of a block.
@@ -47,12 +56,37 @@ pub(super) struct BlockIo {
 
 impl Disk {
     pub(super) fn new(mode: DirectIo) -> Self {
-        Disk { mode, trials: Mutex::default(), direct_bytes: AtomicU64::new(0) }
+        Disk {
+            mode,
+            trials: Mutex::default(),
+            in_memory: Mutex::default(),
+            direct_bytes: AtomicU64::new(0),
+            buffered_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Returns whether a block of a file of `size` bytes can use direct I/O.
     pub(super) fn may_pass_by(&self, size: u64) -> bool {
         self.mode != DirectIo::Never && size >= DIRECT_FROM_BYTES
+    }
+
+    /// Returns whether the blocks of a file of `size` bytes on `device` are moved in pieces through
+    /// the page cache: as the user decides, in a file system in memory, or by the trial. `file` is
+    /// any file on the device.
+    pub(super) fn buffers(&self, device: u64, size: u64, file: impl AsFd) -> bool {
+        if !self.may_pass_by(size) {
+            return true;
+        }
+        let decided = || lock(&self.trials).get(&device).and_then(Trial::decided);
+        self.mode == DirectIo::Auto
+            && (self.is_in_memory(device, file) || decided() == Some(IoMode::Cached))
+    }
+
+    /// Returns whether the files on `device`, of which `file` is one, are in memory: direct I/O,
+    /// which tmpfs accepts since Linux 6.6, only copies bytes there.
+    pub(super) fn is_in_memory(&self, device: u64, file: impl AsFd) -> bool {
+        let ask = || fstatfs(file).is_ok_and(|fs| IN_MEMORY.contains(&(fs.f_type as u64)));
+        *lock(&self.in_memory).entry(device).or_insert_with(ask)
     }
 
     /// True if bytes that are in the cache are read from there.
@@ -91,24 +125,55 @@ impl Disk {
                 time: start.elapsed(),
                 cpu: cpu().saturating_sub(before),
             };
-            if let Some(trial) = lock(&self.trials).get_mut(&device) {
-                trial.count(io.mode, cost);
-            }
-        }
-        if io.mode == IoMode::Direct {
-            self.direct_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            self.note(device, io, cost);
+        } else {
+            self.add(io.mode, bytes as u64);
         }
         Ok(done)
     }
 
+    /// Counts a block of a trial.
+    fn note(&self, device: u64, io: BlockIo, cost: Cost) {
+        if let Some(trial) = lock(&self.trials).get_mut(&device) {
+            trial.count(io.mode, cost);
+        }
+        self.add(io.mode, cost.bytes);
+    }
+
+    /// Counts bytes that were moved.
+    pub(super) fn add(&self, mode: IoMode, bytes: u64) {
+        let moved = match mode {
+            IoMode::Direct => &self.direct_bytes,
+            IoMode::Cached => &self.buffered_bytes,
+        };
+        moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The report of an end with its use of the disk.
+    pub(super) fn described(&self, end: TransferEnd) -> TransferEnd {
+        TransferEnd { direct_bytes: self.direct_bytes(), data_path: self.data_path(), ..end }
+    }
+
+    /// The way of most bytes; `None` if none were moved.
+    pub(super) fn data_path(&self) -> Option<DataPath> {
+        let bytes = [&self.direct_bytes, &self.buffered_bytes];
+        match bytes.map(|bytes| bytes.load(Ordering::Relaxed)) {
+            [0, 0] => None,
+            [direct, buffered] if direct >= buffered => Some(DataPath::Direct),
+            _ => Some(DataPath::Buffered),
+        }
+    }
+
     /// Bytes that went past the cache.
-    pub(super) fn direct_bytes(&self) -> Bytes {
+    fn direct_bytes(&self) -> Bytes {
         Bytes::new(self.direct_bytes.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const LONG: u64 = 1 << 30;
@@ -130,12 +195,8 @@ mod tests {
         let mut blocks = 0;
         while disk.next(1, LONG).tried {
             let io = disk.next(1, LONG);
-            let slow = io.mode == IoMode::Direct;
-            disk.count(1, io, 4 << 20, || {
-                std::thread::sleep(std::time::Duration::from_millis(if slow { 20 } else { 2 }));
-                Ok::<_, ()>(())
-            })
-            .unwrap();
+            let time = Duration::from_millis(if io.mode == IoMode::Direct { 20 } else { 2 });
+            disk.note(1, io, Cost { bytes: 4 << 20, time, cpu: Duration::ZERO });
             blocks += 1;
             assert!(blocks < 100, "it never ends");
         }
@@ -143,6 +204,28 @@ mod tests {
         assert_eq!(disk.next(1, DIRECT_FROM_BYTES).mode, IoMode::Cached, "for short ones too");
         assert!(disk.next(2, LONG).tried, "another device is tried for itself");
         assert!(disk.direct_bytes().get() > 0);
+    }
+
+    #[test]
+    fn the_way_of_most_bytes_is_named() {
+        let disk = Disk::new(DirectIo::Auto);
+        assert_eq!(disk.data_path(), None);
+        disk.add(IoMode::Cached, 5);
+        assert_eq!(disk.data_path(), Some(DataPath::Buffered));
+        disk.add(IoMode::Direct, 6);
+        assert_eq!(disk.data_path(), Some(DataPath::Direct));
+    }
+
+    #[test]
+    fn files_in_memory_are_buffered_unless_the_user_decides() {
+        let memory = std::fs::File::open("/dev/shm").unwrap();
+        let expected = Disk::new(DirectIo::Auto).is_in_memory(1, &memory);
+        assert_eq!(Disk::new(DirectIo::Auto).buffers(1, LONG, &memory), expected);
+        assert!(!Disk::new(DirectIo::Always).buffers(1, LONG, &memory));
+        let proc = std::fs::File::open("/proc").unwrap();
+        assert!(!Disk::new(DirectIo::Auto).buffers(1, LONG, &proc));
+        assert!(Disk::new(DirectIo::Auto).buffers(1, DIRECT_FROM_BYTES - 1, &proc));
+        assert!(Disk::new(DirectIo::Never).buffers(1, LONG, &proc));
     }
 
     #[test]

@@ -51,6 +51,9 @@ fn kept(entry: &str) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
     use super::*;
 
     /// A fixed sequence of inputs.
@@ -84,8 +87,6 @@ mod tests {
     fn kept_inputs_run_again() {
         replays("journal", 1);
         replays("blocks", 1);
-        // An input takes up to a second.
-        replays("machine", 100);
     }
 
     #[test]
@@ -98,15 +99,29 @@ mod tests {
         runs("blocks", 300, 60);
     }
 
-    #[test]
-    fn a_few_copies_with_faults_end_and_leave_nothing_wrong() {
-        noise(4, 60).for_each(|input| machine::run(&input));
-        seeds("machine").iter().step_by(6).for_each(|seed| machine::run(seed));
+    /// Runs copies on 16 threads: most of their time is spent waiting.
+    fn copies(inputs: impl Iterator<Item = Vec<u8>>) {
+        let inputs: Vec<_> = inputs.collect();
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    while let Some(input) = inputs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        machine::run(input);
+                    }
+                });
+            }
+        });
     }
 
     #[test]
-    #[ignore = "takes half a minute; .ci/run includes it"]
+    fn a_few_copies_with_faults_end_and_leave_nothing_wrong() {
+        copies(written("machine").into_iter());
+    }
+
+    #[test]
+    #[ignore = "takes a minute; .ci/run includes it"]
     fn copies_with_faults_end_and_leave_nothing_wrong() {
-        runs("machine", 30, 60);
+        copies(noise(30, 60).chain(kept("machine").into_iter().step_by(10)));
     }
 }

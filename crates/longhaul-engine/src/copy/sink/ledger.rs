@@ -46,6 +46,8 @@ pub(super) struct FileState {
     pub(super) written: BlockSet,
     /// Written blocks that the journal has no record of.
     pub(super) fresh: Vec<Piece>,
+    /// Blocks that a connection is writing in pieces.
+    claimed: Vec<u64>,
     blocks: u64,
 }
 
@@ -81,6 +83,7 @@ impl SinkFile {
             partial: Stage::Waiting,
             written: BlockSet::default(),
             fresh: Vec::new(),
+            claimed: Vec::new(),
             blocks: if size == UNKNOWN { UNKNOWN } else { size.div_ceil(block_bytes) },
         };
         SinkFile {
@@ -148,6 +151,26 @@ impl SinkFile {
 }
 
 impl FileState {
+    /// Claims `block` for a connection that writes it in pieces; false if it is written or claimed.
+    /// The number of claims is bounded by that of the connections.
+    pub(super) fn claim(&mut self, block: u64) -> bool {
+        let free = !self.is_claimed(block) && !self.written.contains(block);
+        if free {
+            self.claimed.push(block);
+        }
+        free
+    }
+
+    /// Returns whether a connection is writing `block` in pieces.
+    pub(super) fn is_claimed(&self, block: u64) -> bool {
+        self.claimed.contains(&block)
+    }
+
+    /// Ends the claim on `block`.
+    pub(super) fn release(&mut self, block: u64) {
+        self.claimed.retain(|claimed| *claimed != block);
+    }
+
     /// Notes that `block` is written; true when it was the last.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
         self.written.insert(block, block + 1) > 0 && self.is_complete()
@@ -425,6 +448,18 @@ mod tests {
         assert!(!state.note_written(2));
         assert!(!state.note_written(0));
         assert!(state.note_written(1));
+    }
+
+    #[test]
+    fn a_block_is_written_by_one_connection_and_once() {
+        let file = file(0, 25);
+        let mut state = file.lock();
+        assert!(state.claim(1) && !state.claim(1) && state.claim(0));
+        state.release(1);
+        assert!(state.claim(1) && state.is_claimed(0));
+        state.release(1);
+        assert!(!state.note_written(1));
+        assert!(!state.claim(1), "it is written");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! it is synced. If the copy ends early, temporary files are removed, except those with which the
 //! next attempt can resume by the journal.
 
+mod buffered;
 mod delete;
 mod digests;
 mod entry;

@@ -188,9 +188,11 @@ impl PartialFile {
     ) -> io::Result<()> {
         self.temporary.dir.faults.tick()?;
         if self.sparse && !self.reopened {
+            disk.add(if self.is_direct() { IoMode::Direct } else { IoMode::Cached }, length as u64);
             return self.write_sparse(offset, length, buffer);
         }
-        if !self.direct || self.refused.load(Ordering::Relaxed) {
+        if !self.is_direct() {
+            disk.add(IoMode::Cached, length as u64);
             return self.write_run(offset, length, buffer);
         }
         let device = self.temporary.dir.device;
@@ -209,6 +211,16 @@ impl PartialFile {
             let _ = if io.tried { wait } else { start }(file, offset, length as u64);
             Ok(())
         })
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct && !self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The handle for a block that is written in pieces through the page cache.
+    pub(super) fn for_pieces(&self) -> io::Result<&File> {
+        self.temporary.dir.faults.tick()?;
+        if self.is_direct() { self.through_cache() } else { Ok(&self.file) }
     }
 
     /// A second handle, which writes through the cache.
@@ -240,7 +252,7 @@ impl PartialFile {
     }
 
     fn write_run(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
-        if !self.direct || self.refused.load(Ordering::Relaxed) {
+        if !self.is_direct() {
             return self.file.write_all_at(&buffer[..length], offset);
         }
         let padded = length.next_multiple_of(DIRECT_ALIGN);

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crossbeam_channel::Sender;
 use longhaul_core::wire::copy::SinkMessage;
 use longhaul_core::wire::{BlockHeader, PackEntry};
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
+use super::buffered::{BufferedBlock, Outcome};
 use super::ledger::{NoEntry, SinkFile};
-use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared, broken};
+use super::shared::{Received, ReceivedBuffer, ReceivedContent, SinkShared, broken};
 use crate::copy::data_connection::{BlockReceiver, Payload};
 use crate::copy::streams::data_failed;
 use crate::error::EngineError;
@@ -68,12 +68,13 @@ pub(super) fn receive_blocks(
     shared: &SinkShared<'_>,
     stream: u32,
     mut receiver: BlockReceiver,
-    received: &Sender<ReceivedBuffer>,
+    onward: &Received,
 ) -> Option<TcpInfo> {
     shared.meters.receiving.join();
     shared.meters.verifying.join();
+    let mut writes = false;
     let ended = loop {
-        if let Err(ended) = receive_block(shared, &mut receiver, received) {
+        if let Err(ended) = receive_block(shared, &mut receiver, onward, &mut writes) {
             break ended;
         }
     };
@@ -96,9 +97,24 @@ pub(super) fn receive_blocks(
 fn receive_block(
     shared: &SinkShared<'_>,
     receiver: &mut BlockReceiver,
-    received: &Sender<ReceivedBuffer>,
+    onward: &Received,
+    writes: &mut bool,
 ) -> Result<(), ConnectionEnd> {
     let Some(coming) = coming(shared, receiver)? else { return Err(ConnectionEnd::Well) };
+    if let Incoming::Block { file: Some(file), offset, length, .. } = &coming
+        && let Some(block) = BufferedBlock::claim(shared, file, (*offset, *length))
+    {
+        if !std::mem::replace(writes, true) {
+            shared.meters.writing.join();
+        }
+        return match block.receive(receiver).map_err(ConnectionEnd::Broken)? {
+            Outcome::Spoilt => ask_again(shared, &coming),
+            Outcome::Received(None) => Ok(()),
+            Outcome::Received(Some(complete)) => {
+                onward.complete.send(vec![complete]).map_err(|_| ConnectionEnd::Over)
+            }
+        };
+    }
     if let (Some(outlet), Incoming::Block { offset, .. }) = (shared.store.outlet(), &coming) {
         outlet.wait_for(*offset).ok_or(ConnectionEnd::Over)?;
     }
@@ -106,10 +122,7 @@ fn receive_block(
     let mut buffer = shared.context.pools.take(length).ok_or(ConnectionEnd::Over)?;
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
-        Incoming::Block { file: Some(file), .. } => {
-            shared.recorder.has_journal()
-                && file.has_several(shared.context.options.block_bytes.get())
-        }
+        Incoming::Block { file: Some(file), .. } => shared.is_noted(file),
         Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,
     };
     let Payload { intact, digest } = shared
@@ -149,7 +162,7 @@ fn receive_block(
             ReceivedContent::Pack(pieces)
         }
     };
-    received.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
+    onward.blocks.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
 }
 
 /// The next header with its files; `None` at the end of the connection's blocks.
@@ -179,6 +192,12 @@ fn coming(
 }
 
 fn ask_again(shared: &SinkShared<'_>, coming: &Incoming) -> Result<(), ConnectionEnd> {
+    if let Incoming::Block { id, .. } = coming
+        && shared.records.ledger.file(*id).map_err(ConnectionEnd::no_entry)?.is_none()
+    {
+        // The source spoils the block of a file that it cannot read.
+        return Ok(());
+    }
     let good = shared.records.ledger.written_bytes() / shared.context.options.block_bytes.get();
     if shared.records.resent.fetch_add(1, Ordering::Relaxed) >= RESEND_LIMIT + good / RESEND_SHARE {
         return Err(ConnectionEnd::Hostile("too many blocks arrive corrupted"));

@@ -11,7 +11,7 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::Standing;
 use super::shared::SinkShared;
-use crate::FUZZ_HASTE;
+use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
@@ -21,9 +21,9 @@ use crate::lock::lock;
 pub(super) type Never = std::convert::Infallible;
 
 /// The longest time between two checkpoints.
-const CHECKPOINT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
+const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
 /// The shortest time between two checkpoints. At 10 Gb/s 250 MB arrive in this time.
-const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / FUZZ_HASTE);
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
 /// The number of new bytes from which a checkpoint is written before [`CHECKPOINT`] has passed.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
@@ -117,7 +117,7 @@ impl SinkShared<'_> {
             .map(StageClock::is_running);
         let working = working.contains(&true);
         let checked = self.store.checked.load(Ordering::Relaxed);
-        let moved = self.context.arrived.load(Ordering::Relaxed).wrapping_add(checked);
+        let moved = self.context.arrived.sum().wrapping_add(checked);
         let stalled = self.context.watchdog.stalled(moved, working);
         self.context.progress.note_idle(self.context.watchdog.idle());
         let time = stalled?;
@@ -128,10 +128,11 @@ impl SinkShared<'_> {
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 
-    /// True if the copy ended more than [`SILENCE_LIMIT`] ago. A source that still sends messages
-    /// then violates the protocol.
+    /// True if the copy ended more than [`SILENCE_LIMIT`] ago, or the longest time without progress
+    /// if that is shorter. A source that still sends messages then violates the protocol.
     pub(super) fn ended_too_long_ago(&self) -> bool {
-        lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > SILENCE_LIMIT)
+        let limit = SILENCE_LIMIT.min(self.context.watchdog.patience());
+        lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > limit)
     }
 
     /// Updates the progress, and returns the entries that got their final name since the last call.
@@ -185,7 +186,7 @@ impl SinkShared<'_> {
             resumed_bytes: Bytes::new(standing.resumed),
             resent_blocks: self.records.resent.load(Ordering::Relaxed),
             durable,
-            end: self.meters.cpu.report(elapsed, self.store.disk.direct_bytes()),
+            end: self.store.disk.described(self.meters.cpu.report(elapsed)),
             stages: StageTimes {
                 receive: self.meters.receiving.share(elapsed),
                 verify: self.meters.verifying.share(elapsed),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded, unbounded};
+use crossbeam_channel::{bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
@@ -22,10 +22,11 @@ use super::receive::receive_blocks;
 use super::recorder::JournalRecorder;
 use super::report::{Never, conclude, keep_journal, report};
 use super::reread::{REREADERS, read_again};
-use super::shared::{ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkShared};
+use super::shared::{Received, SinkContext, SinkMeters, SinkRecords, SinkShared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
+use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::identity::HostFiles;
 use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
@@ -36,7 +37,6 @@ use crate::copy::streams::{Channels, Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
-use crate::{FUZZ_HASTE, HASTE};
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
 /// in flight.
@@ -48,7 +48,7 @@ const FINISH_QUEUE: usize = 256;
 /// The longest wait for an earlier attempt to release the journal. It exceeds [`SILENCE_LIMIT`],
 /// because a sink with a broken connection ends only after that time.
 const JOURNAL_PATIENCE: Duration =
-    SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / HASTE));
+    SILENCE_LIMIT.saturating_add(Duration::from_millis(10_000 / FUZZ_HASTE));
 
 /// The longest time for receiving the data in flight from a source that has left.
 const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
@@ -197,18 +197,18 @@ impl SinkShared<'_> {
             let (complete, to_finish) = bounded(FINISH_QUEUE);
             // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
-            let receive =
-                move |stream: u32, socket: TcpStream, received: Sender<ReceivedBuffer>| {
-                    let mut receiver =
-                        streams.receiver(stream, socket, self.context.options.protection);
-                    receiver.count_into(self.context.arrived.clone());
-                    scope.spawn(move || {
-                        let info = self.meters.cpu.stage(ThreadRole::Receive, || {
-                            receive_blocks(self, stream, receiver, &received)
-                        });
-                        lock(tcp_all).extend(info);
+            let receive = move |stream: u32, socket: TcpStream, onward: Received| {
+                let mut receiver =
+                    streams.receiver(stream, socket, self.context.options.protection);
+                receiver.count_into(self.context.arrived.clone());
+                scope.spawn(move || {
+                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
+                        receive_blocks(self, stream, receiver, &onward)
                     });
-                };
+                    lock(tcp_all).extend(info);
+                });
+            };
+            let received = Received { blocks: received, complete: complete.clone() };
             let first = streams.first();
             let opened = first.len() as u32;
             for (stream, socket) in first {
@@ -289,7 +289,7 @@ impl SinkShared<'_> {
     /// can reuse them.
     fn drain(&self) {
         let deadline = Instant::now() + DRAIN_LIMIT;
-        let arrived = || self.context.arrived.load(Ordering::Relaxed);
+        let arrived = || self.context.arrived.sum();
         let mut before = arrived();
         while Instant::now() < deadline && !self.context.cancel.is_set() {
             thread::sleep(DRAIN_LOOK);

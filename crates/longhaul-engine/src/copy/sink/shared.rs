@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::Action;
 use longhaul_core::wire::copy::{SinkMessage, SinkReport, SourceReport};
@@ -16,7 +16,7 @@ use longhaul_core::wire::{FilePath, RefusalKind};
 
 use super::digests::Digests;
 use super::extras::Extras;
-use super::finish::Finisher;
+use super::finish::{CompleteFile, Finisher};
 use super::ledger::{Ledger, SinkFile};
 use super::memory::{EntryMemory, MemoryClaim};
 use super::placement::Destination;
@@ -26,6 +26,7 @@ use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::identity::HostFiles;
+use crate::copy::lanes::Lanes;
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
@@ -43,6 +44,15 @@ const STOP_LIMIT: Duration = Duration::from_millis(3_000 / FUZZ_HASTE);
 pub(super) struct ReceivedBuffer {
     pub(super) what: ReceivedContent,
     pub(super) buffer: PoolBuffer,
+}
+
+/// The stages after the connections.
+#[derive(Clone)]
+pub(super) struct Received {
+    /// Buffers to be written.
+    pub(super) blocks: Sender<ReceivedBuffer>,
+    /// Complete files to be synced and renamed.
+    pub(super) complete: Sender<Vec<CompleteFile>>,
 }
 
 /// The content of a buffer, and the files that it belongs to.
@@ -84,7 +94,7 @@ pub(super) struct SinkContext<'a> {
     pub(super) cancel: Arc<Cancel>,
     pub(super) watchdog: Watchdog,
     /// Bytes that have arrived over data connections.
-    pub(super) arrived: Arc<AtomicU64>,
+    pub(super) arrived: Arc<Lanes>,
     pub(super) pools: Pools,
     pub(super) options: &'a CopyOptions,
     pub(super) progress: &'a CopyProgress,

@@ -26,7 +26,7 @@ use super::partial::{PartialFile, Temporary};
 use super::placement::Destination;
 use super::space::Space;
 use super::sweep::Sweep;
-use crate::copy::disk::Disk;
+use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::temporary::{hold, is_held, is_temporary_of, temporary_name};
@@ -223,7 +223,7 @@ impl Store {
         existing_mode(&dir, name)?;
         dir.faults.tick()?;
         let create = |extra| self.create_new((&dir.fd, name, id), extra, 0o600);
-        let direct = self.disk.may_pass_by(size);
+        let direct = self.passes_by(&dir, size);
         let ((fd, temporary), direct) =
             match create(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
                 Ok(made) => (made, direct),
@@ -236,6 +236,18 @@ impl Store {
         let partial = PartialFile::new(File::from(fd), temporary, size, sparse, direct);
         partial.reserve()?;
         Ok(Some(partial))
+    }
+
+    /// Returns whether a file of `size` bytes in `dir` is opened for direct I/O.
+    fn passes_by(&self, dir: &OpenDir, size: u64) -> bool {
+        self.disk.may_pass_by(size) && !self.disk.buffers(dir.device, size, &dir.fd)
+    }
+
+    /// Returns whether the blocks of the file of `size` bytes at `path` are written in pieces, or
+    /// dropped.
+    pub(super) fn buffers(&self, path: &Path, size: u64) -> io::Result<bool> {
+        let Some((_, dir, _)) = self.locate(path)? else { return Ok(self.outlet().is_none()) };
+        Ok(self.disk.buffers(dir.device, size, &dir.fd))
     }
 
     /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
@@ -257,6 +269,7 @@ impl Store {
         let mut file = File::from(fd);
         let temporary = Temporary::new(dir, temporary, name.to_owned());
         file.write_all(bytes)?;
+        self.disk.add(IoMode::Cached, bytes.len() as u64);
         if !plain {
             self.keeper.apply_attributes(&file, attributes, existing, &self.display(path));
         }
@@ -286,7 +299,7 @@ impl Store {
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |extra| openat(&dir.fd, temporary, flags | extra, Mode::empty());
-        let direct = self.disk.may_pass_by(size);
+        let direct = self.passes_by(&dir, size);
         let (fd, direct) = match open(if direct { OFlags::DIRECT } else { OFlags::empty() }) {
             Err(Errno::INVAL) if direct => (open(OFlags::empty())?, false),
             fd => (fd?, direct),

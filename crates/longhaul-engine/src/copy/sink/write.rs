@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::finish::{CompleteFile, Form, SYNC_BATCH};
-use super::ledger::{Piece, SinkFile, Stage};
+use super::ledger::{FileState, Piece, SinkFile, Stage};
 use super::partial::PartialFile;
 use super::shared::{ReceivedBuffer, ReceivedContent, SinkShared};
 use crate::copy::pool::PoolBuffer;
@@ -18,8 +18,12 @@ pub(super) fn write_blocks(
     blocks: &Receiver<ReceivedBuffer>,
     whole: &Sender<Vec<CompleteFile>>,
 ) {
-    shared.meters.writing.join();
+    let mut writes = false;
     for ReceivedBuffer { what, buffer } in blocks {
+        // The connections can have written everything.
+        if !std::mem::replace(&mut writes, true) {
+            shared.meters.writing.join();
+        }
         let complete = match what {
             ReceivedContent::Block { file, offset, length, digest } => {
                 let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });
@@ -51,29 +55,13 @@ fn write_block(
         return None;
     }
     let written = shared.meters.writing.time(|| {
-        let partial = {
-            let mut state = file.lock();
-            match &state.partial {
-                Stage::Gone => return Ok(false),
-                Stage::Open(partial) => partial.clone(),
-                Stage::Waiting => {
-                    let made = shared
-                        .store
-                        .create(file.id, &file.path, file.size(), file.sparse)
-                        .map_err(|error| ("create", error))?
-                        .map(Arc::new);
-                    // Its space is reserved, or is taken by the writes.
-                    if !file.sparse && file.known_size().is_some() {
-                        shared.settle_claim(&file);
-                    }
-                    if let Some(partial) = &made {
-                        shared.recorder.begun(&file, partial, false);
-                    }
-                    state.partial = Stage::Open(made.clone());
-                    made
-                }
-            }
+        let Some(partial) = shared.opened(&file).map_err(|error| ("create", error))? else {
+            return Ok(false);
         };
+        // Another connection writes the same block in pieces; if that fails, it is requested again.
+        if file.lock().is_claimed(offset / shared.context.options.block_bytes.get()) {
+            return Ok(false);
+        }
         if let Some(digest) = &file.digest {
             digest.add(offset, &buffer[..length], file.known_size());
         }
@@ -89,13 +77,8 @@ fn write_block(
     match written {
         Ok(false) => None,
         Ok(true) => {
-            shared.records.ledger.add_written(length as u64);
             let mut state = file.lock();
-            let whole = state.note_written(offset / shared.context.options.block_bytes.get());
-            if !whole {
-                state.fresh.extend(piece);
-                return None;
-            }
+            shared.count_written(&mut state, (offset, length), piece);
             let partial = state.take_complete()?;
             drop(state);
             Some(CompleteFile { file, form: partial.map_or(Form::Dropped, Form::Open) })
@@ -182,6 +165,50 @@ impl SinkShared<'_> {
             partial.temporary.discard();
         }
         self.records.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
+    }
+
+    /// The file on disk, which is begun with its first block: `None` inside if bytes are dropped,
+    /// `None` if the file has failed or is complete.
+    pub(super) fn opened(
+        &self,
+        file: &Arc<SinkFile>,
+    ) -> io::Result<Option<Option<Arc<PartialFile>>>> {
+        let mut state = file.lock();
+        match &state.partial {
+            Stage::Gone => return Ok(None),
+            Stage::Open(partial) => return Ok(Some(partial.clone())),
+            Stage::Waiting => {}
+        }
+        let made = self.store.create(file.id, &file.path, file.size(), file.sparse)?;
+        let made = made.map(Arc::new);
+        // Its space is reserved, or is taken by the writes.
+        if !file.sparse && file.known_size().is_some() {
+            self.settle_claim(file);
+        }
+        if let Some(partial) = &made {
+            self.recorder.begun(file, partial, false);
+        }
+        state.partial = Stage::Open(made.clone());
+        Ok(Some(made))
+    }
+
+    /// Counts a block that was verified and written; `piece` is for the journal.
+    pub(super) fn count_written(
+        &self,
+        state: &mut FileState,
+        (offset, length): (u64, usize),
+        piece: Option<Piece>,
+    ) {
+        self.records.ledger.add_written(length as u64);
+        if !state.note_written(offset / self.context.options.block_bytes.get()) {
+            state.fresh.extend(piece);
+        }
+    }
+
+    /// Returns whether the journal gets records of the blocks of `file`. A pack holds whole files,
+    /// which are in place at once.
+    pub(super) fn is_noted(&self, file: &SinkFile) -> bool {
+        self.recorder.has_journal() && file.has_several(self.context.options.block_bytes.get())
     }
 
     /// Settles a file that is in place.

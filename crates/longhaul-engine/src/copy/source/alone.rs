@@ -130,7 +130,7 @@ pub(crate) fn read(
         bytes: Bytes::new(bytes.into_inner()),
         files: files.into_inner(),
         seconds: elapsed.as_secs_f64(),
-        end: cpu.report(elapsed, disk.direct_bytes()),
+        end: disk.described(cpu.report(elapsed)),
         stages: StageTimes { read: clock.share(elapsed), ..StageTimes::default() },
         overwrite_bps: None,
         how: how(throttle),

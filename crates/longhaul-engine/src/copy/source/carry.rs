@@ -1,7 +1,10 @@
-//! The stages that move bytes: readers fill buffers, senders empty them.
+//! The stages that move bytes: readers fill buffers, and senders empty them or read pieces of blocks.
 
+use std::cell::OnceCell;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use longhaul_core::units::Bytes;
@@ -10,9 +13,10 @@ use longhaul_core::wire::copy::SourceMessage;
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::feed::{Next, ReadError};
-use super::file::SourceFile;
-use super::shared::{Filled, FilledContent, Job, SourceShared};
+use super::file::{PieceSource, SourceFile};
+use super::shared::{Filled, Job, SourceShared};
 use crate::copy::data_connection::BlockSender;
+use crate::copy::disk::IoMode;
 use crate::copy::pool::PACK_BYTES;
 use crate::copy::streams::data_failed;
 
@@ -22,42 +26,66 @@ pub(super) fn read_blocks(
     jobs: &Receiver<Job>,
     filled: &Sender<Filled>,
 ) {
-    shared.meters.reading.join();
+    // Before the first read: the connections can read everything.
+    let joined = OnceCell::new();
+    let join = || *joined.get_or_init(|| shared.meters.reading.join());
     for job in jobs {
-        if let Job::Stream(file) = job {
-            read_stream(shared, &file, filled);
-            continue;
-        }
-        let most = match &job {
-            Job::Pack(_) => PACK_BYTES,
-            Job::Block { .. } | Job::Stream(_) => shared.context.block_bytes as usize,
-        };
-        let Some(mut buffer) = shared.context.pools.take(most) else { return };
         let ready = match job {
-            Job::Stream(_) => None,
-            Job::Block { file, .. } if file.has_failed() => None,
-            Job::Block { file, offset } => {
-                match shared
-                    .meters
-                    .reading
-                    .time(|| file.read(offset, &mut buffer, &shared.context.disk))
-                {
-                    Ok(length) => Some((FilledContent::Block { file, offset }, length)),
-                    Err(error) => {
-                        shared.fail(&file, &error);
-                        None
-                    }
-                }
+            Job::Stream(file) => {
+                join();
+                read_stream(shared, &file, filled);
+                continue;
             }
+            Job::Block { file, .. } if file.has_failed() => continue,
+            Job::Block { file, offset } => read_block(shared, (file, offset), join),
             Job::Pack(files) => {
+                let Some(mut buffer) = shared.context.pools.take(PACK_BYTES) else { return };
+                join();
                 let (files, length) =
                     shared.meters.reading.time(|| read_pack(shared, files, &mut buffer));
-                (!files.is_empty()).then_some((FilledContent::Pack(files), length))
+                Ok((!files.is_empty()).then_some(Filled::Pack { files, length, buffer }))
             }
         };
-        let Some((what, length)) = ready else { continue };
-        if filled.send(Filled { what, length, buffer }).is_err() {
-            return;
+        match ready {
+            Ok(None) => {}
+            Ok(Some(ready)) => {
+                if filled.send(ready).is_err() {
+                    return;
+                }
+            }
+            Err(Over) => return,
+        }
+    }
+}
+
+/// The copy is over.
+struct Over;
+
+/// Reads a block after a call of `join`, or leaves that to a connection; `None` if the file has
+/// failed.
+fn read_block(
+    shared: &SourceShared<'_>,
+    (file, offset): (Arc<SourceFile>, u64),
+    join: impl Fn(),
+) -> Result<Option<Filled>, Over> {
+    let context = &shared.context;
+    let reading = &shared.meters.reading;
+    let pieces = || reading.time(|| file.pieces(offset, &context.disk));
+    match if context.in_pieces { pieces() } else { Ok(None) } {
+        Ok(Some(from)) => return Ok(Some(Filled::Pieces { file, offset, from })),
+        Ok(None) => {}
+        Err(error) => {
+            shared.fail(&file, &error);
+            return Ok(None);
+        }
+    }
+    let mut buffer = context.pools.take(context.block_bytes as usize).ok_or(Over)?;
+    join();
+    match reading.time(|| file.read(offset, &mut buffer, &context.disk)) {
+        Ok(length) => Ok(Some(Filled::Block { file, offset, length, buffer })),
+        Err(error) => {
+            shared.fail(&file, &error);
+            Ok(None)
         }
     }
 }
@@ -69,9 +97,8 @@ fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sende
         let block_bytes = shared.context.block_bytes as usize;
         let Some(mut buffer) = shared.context.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
-        let what =
-            FilledContent::Block { file: file.clone(), offset: block * shared.context.block_bytes };
-        Ok(filled.send(Filled { what, length, buffer }).is_ok())
+        let (file, offset) = (file.clone(), block * shared.context.block_bytes);
+        Ok(filled.send(Filled::Block { file, offset, length, buffer }).is_ok())
     };
     let over = || shared.context.cancel.is_set() || file.has_failed();
     let poured = || -> Result<Option<u64>, ReadError> {
@@ -114,11 +141,14 @@ fn read_pack(
         .filter(|file| !file.has_failed())
         .map(|file| (file.open_small(), file))
         .collect();
-    let mut length = 0;
+    let (mut length, mut moved) = (0, 0);
     let mut read = Vec::with_capacity(opened.len());
     for (open, file) in opened {
         let outcome = open.and_then(|open| match open {
-            Some(open) => file.read_small(&open, &mut buffer[length..]),
+            Some(open) => {
+                moved += file.size;
+                file.read_small(&open, &mut buffer[length..])
+            }
             None => {
                 buffer[length..length + file.size as usize].fill(0);
                 Ok(())
@@ -132,6 +162,7 @@ fn read_pack(
             Err(error) => shared.fail(&file, &error),
         }
     }
+    shared.context.disk.add(IoMode::Cached, moved);
     (read, length)
 }
 
@@ -144,19 +175,27 @@ pub(super) fn send_blocks(
 ) -> Option<TcpInfo> {
     shared.meters.sending.join();
     shared.meters.sealing.join();
-    for Filled { what, length, mut buffer } in blocks {
-        let payload = &mut buffer[..length];
-        let sent = shared.meters.sending.time(|| match &what {
-            FilledContent::Block { file, .. } if file.has_failed() => Ok(()),
-            FilledContent::Block { file, offset } => sender.send(file.id, *offset, payload),
-            FilledContent::Pack(files) => {
-                let table: Vec<_> = files
-                    .iter()
-                    .map(|file| PackEntry { file: file.id, length: file.size as u32 })
-                    .collect();
-                sender.send_pack(&table, payload)
+    let mut reads = false;
+    for filled in blocks {
+        let sending = &shared.meters.sending;
+        let sent = match filled {
+            Filled::Block { file, .. } | Filled::Pieces { file, .. } if file.has_failed() => Ok(()),
+            Filled::Block { file, offset, length, mut buffer } => {
+                sending.time(|| sender.send(file.id, offset, &mut buffer[..length]))
             }
-        });
+            Filled::Pack { files, length, mut buffer } => {
+                let entry =
+                    |file: &Arc<SourceFile>| PackEntry { file: file.id, length: file.size as u32 };
+                let table: Vec<_> = files.iter().map(entry).collect();
+                sending.time(|| sender.send_pack(&table, &mut buffer[..length]))
+            }
+            Filled::Pieces { file, offset, from } => {
+                if !std::mem::replace(&mut reads, true) {
+                    shared.meters.reading.join();
+                }
+                send_in_pieces(shared, &mut sender, &file, (offset, &from))
+            }
+        };
         shared.meters.sealing.add(sender.take_sealing());
         if let Err(error) = sent {
             data_failed(&shared.context.cancel, stream, error);
@@ -168,6 +207,33 @@ pub(super) fn send_blocks(
         let _ = sender.finish();
     }
     tcp_info(sender.socket()).ok()
+}
+
+/// Reads a block in pieces and sends them. If the file fails meanwhile, the sink gets the reason
+/// before the rest of the block, which it does not accept.
+fn send_in_pieces(
+    shared: &SourceShared<'_>,
+    sender: &mut BlockSender,
+    file: &SourceFile,
+    (offset, from): (u64, &PieceSource),
+) -> io::Result<()> {
+    let length = file.block_length(offset);
+    shared.meters.sending.time_without(|reading| {
+        let fill = |start: usize, piece: &mut [u8]| {
+            let begun = Instant::now();
+            let read = shared.meters.reading.time(|| {
+                from.read(offset + start as u64, piece)?;
+                if start + piece.len() == length { file.finish_block() } else { Ok(()) }
+            });
+            *reading += begun.elapsed();
+            read.inspect_err(|error| shared.fail(file, error)).is_ok()
+        };
+        sender.send_in_pieces((file.id, offset, length), fill)
+    })?;
+    if matches!(from, PieceSource::File(_)) {
+        shared.context.disk.add(IoMode::Cached, length as u64);
+    }
+    Ok(())
 }
 
 impl SourceShared<'_> {

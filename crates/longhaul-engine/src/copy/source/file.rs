@@ -53,6 +53,27 @@ struct Open {
     refused: bool,
 }
 
+/// The source of the pieces of a block.
+pub(super) enum PieceSource {
+    /// The page cache of the file.
+    File(Arc<File>),
+    /// Zeros from memory.
+    Zero,
+}
+
+impl PieceSource {
+    /// Fills `piece` with the bytes at `offset` of the file.
+    pub(super) fn read(&self, offset: u64, piece: &mut [u8]) -> Result<(), ReadError> {
+        match self {
+            PieceSource::File(file) => file.read_exact_at(piece, offset).map_err(shrunk),
+            PieceSource::Zero => {
+                piece.fill(0);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// A file of the tree, with its open handles.
 struct TreeFile {
     place: SourcePlace,
@@ -190,7 +211,7 @@ impl SourceFile {
         buffer: &mut [u8],
         disk: &Disk,
     ) -> Result<usize, ReadError> {
-        let length = self.block_bytes.min(self.size - offset) as usize;
+        let length = self.block_length(offset);
         let file = match &self.origin {
             Origin::Tree(file) => file,
             Origin::Feed(feed) => return feed.copy(offset / self.block_bytes, buffer),
@@ -205,7 +226,16 @@ impl SourceFile {
         })?;
         if !read {
             read_cached(&*file.cached(&self.path)?, offset, &mut buffer[..length])?;
+            disk.add(IoMode::Cached, length as u64);
         }
+        self.finish_block()?;
+        Ok(length)
+    }
+
+    /// Notes that a block was read. After the last one the file is checked again, so that a file that
+    /// changed meanwhile fails.
+    pub(super) fn finish_block(&self) -> Result<(), ReadError> {
+        let Origin::Tree(file) = &self.origin else { return Ok(()) };
         if self.unread.fetch_sub(1, Ordering::Relaxed) == 1 {
             let mut open = lock(&file.open);
             if let Some(handle) = open.direct.as_ref().or(open.cached.as_ref()) {
@@ -214,7 +244,41 @@ impl SourceFile {
             // Closes the handles: descriptors are few.
             *open = Open { refused: open.refused, ..Open::default() };
         }
-        Ok(length)
+        Ok(())
+    }
+
+    /// The length of the block at `offset`.
+    pub(super) fn block_length(&self, offset: u64) -> usize {
+        self.block_bytes.min(self.size - offset) as usize
+    }
+
+    /// The source of the pieces of the block at `offset`, if the block is not read with direct I/O;
+    /// the kernel begins to read the block.
+    pub(super) fn pieces(
+        &self,
+        offset: u64,
+        disk: &Disk,
+    ) -> Result<Option<PieceSource>, ReadError> {
+        let file = match &self.origin {
+            Origin::Tree(file) => file,
+            Origin::Zero => return Ok(Some(PieceSource::Zero)),
+            Origin::Feed(_) => return Ok(None),
+        };
+        let (device, length) = (file.metadata.identity.0, self.block_length(offset));
+        if disk.may_pass_by(self.size)
+            && let Some(past) = file.direct(&self.path)?
+            && !disk.buffers(device, self.size, &past)
+            && !(disk.prefers_cached() && is_cached(&past, offset, length))
+        {
+            return Ok(None);
+        }
+        let cached = file.cached(&self.path)?;
+        if !disk.is_in_memory(device, &cached) {
+            // One request for all of it: connections that take turns look random to the kernel's
+            // read-ahead.
+            let _ = fadvise(&cached, offset, NonZeroU64::new(length as u64), Advice::WillNeed);
+        }
+        Ok(Some(PieceSource::File(cached)))
     }
 
     /// Reads a block with direct I/O or through the cache, as the trial decides. False if the file
@@ -401,6 +465,35 @@ mod tests {
             assert_eq!(file.read(offset as u64, &mut buffer, &disk).unwrap(), length);
             assert!(buffer[..length] == bytes[offset..offset + length], "at {offset}");
         }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_between_two_pieces_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        let file = announced(&path);
+        let (mut piece, disk) = (vec![0; 128 << 10], Disk::new(DirectIo::Never));
+        let from = file.pieces(1 << 20, &disk).unwrap().expect("the user decides");
+        from.read(1 << 20, &mut piece).unwrap();
+        assert!(piece.iter().all(|byte| *byte == 7));
+        let writable = File::options().write(true).open(&path).unwrap();
+        writable.set_len((1 << 20) + (200 << 10)).unwrap();
+        assert!(matches!(from.read((1 << 20) + (128 << 10), &mut piece), Err(ReadError::Shrunk)));
+        file.finish_block().unwrap();
+        assert!(matches!(file.finish_block(), Err(ReadError::Changed)), "the last block");
+    }
+
+    #[test]
+    fn blocks_with_direct_io_are_not_read_in_pieces() {
+        let world = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
+        let dir = tempfile::tempdir_in(world).unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![7; 2 << 20]).unwrap();
+        let pieces = |direct| announced(&path).pieces(0, &Disk::new(direct)).unwrap().is_some();
+        assert!(pieces(DirectIo::Never) && !pieces(DirectIo::Always));
+        let zeros = SourceFile::zero(0, 5 << 20, 1 << 20);
+        assert!(zeros.pieces(0, &Disk::new(DirectIo::Always)).unwrap().is_some());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, unbounded};
+use longhaul_core::plan::Protection;
 use longhaul_core::result::{StageTimes, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
@@ -88,6 +89,7 @@ pub(in crate::copy) fn run(
         disk: Disk::new(options.direct),
         progress,
         block_bytes: options.block_bytes.get(),
+        in_pieces: options.protection != Protection::Bare && !options.tree.ordered,
         wanted_first: terms.wanted_first,
         key: terms.key,
         identities: link.streams.is_within_host().then(HostFiles::of_boot).flatten(),
@@ -111,7 +113,7 @@ pub(in crate::copy) fn run(
         ..StageTimes::default()
     };
     let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.meters.cpu.report(elapsed, shared.context.disk.direct_bytes());
+    let end = shared.context.disk.described(shared.meters.cpu.report(elapsed));
     let path = shared.steered.report(&tcp);
     let source = SourceReport { end, stages, retransmits, path };
     let reports = std::mem::take(&mut *lock(&shared.records.reports));

@@ -8,7 +8,7 @@ use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SourceMessage};
 
 use super::feed::Feed;
-use super::file::SourceFile;
+use super::file::{PieceSource, SourceFile};
 use super::outstanding::{Outstanding, Wanted};
 use super::steer::SteeredStreams;
 use crate::copy::cancel::Cancel;
@@ -37,17 +37,14 @@ pub(super) enum Job {
     Stream(Arc<SourceFile>),
 }
 
-/// A buffer that is ready to be sent.
-pub(super) struct Filled {
-    pub(super) what: FilledContent,
-    pub(super) length: usize,
-    pub(super) buffer: PoolBuffer,
-}
-
-/// The content of a filled buffer.
-pub(super) enum FilledContent {
-    Block { file: Arc<SourceFile>, offset: u64 },
-    Pack(Vec<Arc<SourceFile>>),
+/// Content that is ready to be sent.
+pub(super) enum Filled {
+    /// A block in a buffer.
+    Block { file: Arc<SourceFile>, offset: u64, length: usize, buffer: PoolBuffer },
+    /// Small files in a buffer.
+    Pack { files: Vec<Arc<SourceFile>>, length: usize, buffer: PoolBuffer },
+    /// A block that the thread of a connection reads in pieces.
+    Pieces { file: Arc<SourceFile>, offset: u64, from: PieceSource },
 }
 
 /// The state that the threads of a source share.
@@ -67,6 +64,9 @@ pub(super) struct SourceContext<'a> {
     pub(super) disk: Disk,
     pub(super) progress: &'a CopyProgress,
     pub(super) block_bytes: u64,
+    /// True if connections read blocks in pieces that are not read with direct I/O. They need a
+    /// protection that marks a block as invalid: its file can fail after its first piece was sent.
+    pub(super) in_pieces: bool,
     /// True if the source waits for the decisions of the sink.
     pub(super) wanted_first: bool,
     /// The key of the copy.

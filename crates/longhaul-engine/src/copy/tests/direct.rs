@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use longhaul_core::plan::{CopyOptions, DirectIo};
+use longhaul_core::result::DataPath;
 use longhaul_core::units::Bytes;
 use rustix::fs::OFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -114,6 +115,9 @@ fn the_user_says_which_way() {
         let expected = Bytes::new(if mode == DirectIo::Never { 0 } else { data.len() as u64 });
         let ways = (result.source.end.direct_bytes, result.sink.end.direct_bytes);
         assert_eq!(ways, (expected, expected), "{mode:?}");
+        let never = mode == DirectIo::Never;
+        let path = Some(if never { DataPath::Buffered } else { DataPath::Direct });
+        assert_eq!((result.source.end.data_path, result.sink.end.data_path), (path, path));
     }
 }
 

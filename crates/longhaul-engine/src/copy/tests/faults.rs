@@ -3,18 +3,20 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use longhaul_core::plan::{CopyOptions, Protection, Verify};
-use longhaul_core::units::Bytes;
+use longhaul_core::plan::{CopyOptions, DirectIo, Protection, Verify};
+use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
+use super::interruption::{interrupt_at, interrupt_copy, interrupt_when};
+use super::resume::wait_for;
 use super::{World, bytes, names, options};
+use crate::copy::CopyProgress;
 use crate::copy::sink::{fail_at, spoil_at};
 use crate::error::EngineError;
 
@@ -22,7 +24,8 @@ use crate::error::EngineError;
 fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
-    let contents: Vec<_> = (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 2 << 20 })).collect();
+    let contents: Vec<_> =
+        (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 1_200_000 })).collect();
     for (i, content) in contents.iter().enumerate() {
         fs::write(world.far(&format!("t/{i}")), content).unwrap();
     }
@@ -33,54 +36,56 @@ fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
     world.pull(&["t/."], "counted", &options()).unwrap();
     let operations = i64::MAX - left.load(Ordering::Relaxed);
     assert!(operations > 24, "a create and a rename for each file at least: {operations}");
-    for count in 1..=operations {
-        let target = world.near(&format!("at-{count}"));
-        fs::create_dir(&target).unwrap();
-        fail_at(&target, count);
-        let name = target.file_name().unwrap().to_str().unwrap();
-        let outcome = world.pull(&["t/."], name, &options());
-        let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
-        // Files that come together in a pack or a sync may be fewer or more this time.
-        let failed = result.failures.len() as u64;
-        assert_eq!(result.summary.files + failed, 12, "{count}: {:?}", result.failures);
-        let mut there = 0;
-        for (i, content) in contents.iter().enumerate() {
-            if let Ok(copied) = fs::read(target.join(i.to_string())) {
-                assert!(copied == *content, "{count}: {i} is wrong");
-                there += 1;
-            }
-        }
-        assert_eq!(there, result.summary.files, "{count}: what was acknowledged is there");
-        assert_eq!(names(&target).len() as u64, there, "{count}: and nothing else");
-        // The count of this run may have been a little short.
-        fail_at(&target, i64::MAX);
-        let again = world.pull(&["t/."], name, &options()).unwrap();
-        assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
-        fs::remove_dir_all(&target).unwrap();
-    }
-}
-
-/// Begins to fetch `name` slowly and stops after `time`.
-pub(super) fn interrupt_copy(world: &World, name: &str, time: Duration, options: &CopyOptions) {
-    let stop = Arc::new(AtomicBool::new(false));
-    std::thread::spawn({
-        let stop = stop.clone();
-        move || {
-            std::thread::sleep(time);
-            stop.store(true, Ordering::Relaxed);
+    let next = AtomicI64::new(1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let count = next.fetch_add(1, Ordering::Relaxed)
+                    && count <= operations
+                {
+                    fails_at(&world, &contents, count);
+                }
+            });
         }
     });
-    let outcome = world.pull_until(&[name], name, options, &stop);
-    assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
+}
+
+/// Lets operation `count` of a copy of `contents` fail, and repeats the copy.
+fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
+    let target = world.near(&format!("at-{count}"));
+    fs::create_dir(&target).unwrap();
+    fail_at(&target, count);
+    let name = target.file_name().unwrap().to_str().unwrap();
+    // Blocks in buffers, and blocks in pieces.
+    let direct = if count % 2 == 0 { DirectIo::Auto } else { DirectIo::Never };
+    let options = CopyOptions { direct, ..options() };
+    let outcome = world.pull(&["t/."], name, &options);
+    let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
+    // Files that come together in a pack or a sync may be fewer or more this time.
+    let failed = result.failures.len() as u64;
+    assert_eq!(result.summary.files + failed, 12, "{count}: {:?}", result.failures);
+    let mut there = 0;
+    for (i, content) in contents.iter().enumerate() {
+        if let Ok(copied) = fs::read(target.join(i.to_string())) {
+            assert!(copied == *content, "{count}: {i} is wrong");
+            there += 1;
+        }
+    }
+    assert_eq!(there, result.summary.files, "{count}: what was acknowledged is there");
+    assert_eq!(names(&target).len() as u64, there, "{count}: and nothing else");
+    // The count of this run may have been a little short.
+    fail_at(&target, i64::MAX);
+    let again = world.pull(&["t/."], name, &options).unwrap();
+    assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
+    fs::remove_dir_all(&target).unwrap();
 }
 
 #[test]
 fn a_copy_goes_on_with_the_blocks_that_it_had() {
     let world = World::new();
-    let data = bytes((24 << 20) + 77);
+    let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", &options());
     assert!(!world.near("data").exists());
     assert_eq!(names(&world.near("")).len(), 2, "the file so far, and the journal");
     let result = world.pull(&["data"], "data", &options()).unwrap();
@@ -93,13 +98,11 @@ fn a_copy_goes_on_with_the_blocks_that_it_had() {
 #[test]
 fn a_copy_goes_on_with_blocks_of_another_size() {
     let world = World::new();
-    let data = bytes((40 << 20) + 77);
+    let data = bytes((24 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), ..options() };
-    let rate_bps = Some("100M".parse().unwrap());
-    for block in [1 << 20, 4 << 20] {
-        let slow = CopyOptions { rate_bps, ..of(block) };
-        interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    for (block, kept) in [(1 << 20, 3), (4 << 20, 8)] {
+        interrupt_when(&world, "data", &of(block), |copy| copy.kept() >= Bytes::mib(kept));
     }
     let result = world.pull(&["data"], "data", &of(768 << 10)).unwrap();
     let resumed = result.summary.resumed_bytes;
@@ -111,12 +114,11 @@ fn a_copy_goes_on_with_blocks_of_another_size() {
 #[test]
 fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
     let world = World::new();
-    let data = bytes((24 << 20) + 77);
+    let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
     let mut requested = options();
     requested.tree.digests = true;
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..requested.clone() };
-    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", &requested);
     let result = world.pull(&["data"], "data", &requested).unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(1));
     assert_eq!(result.digests.len(), 1, "{:?}", result.failures);
@@ -126,9 +128,8 @@ fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
 #[test]
 fn a_source_that_changed_is_copied_anew() {
     let world = World::new();
-    fs::write(world.far("data"), bytes(24 << 20)).unwrap();
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    fs::write(world.far("data"), bytes(16 << 20)).unwrap();
+    interrupt_copy(&world, "data", &options());
     // The same size and time of modification: only the change time tells.
     let before = fs::metadata(world.far("data")).unwrap();
     let file = fs::File::options().write(true).open(world.far("data")).unwrap();
@@ -150,14 +151,18 @@ fn a_target_that_was_touched_is_not_taken_for_done() {
     }
     fs::write(world.far("t/zz"), bytes(24 << 20)).unwrap();
     fs::create_dir(world.near("t")).unwrap();
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
-    interrupt_copy(&world, "t/.", Duration::from_millis(1500), &slow);
+    // The first pack of small files is in place, and a part of the large file is written.
+    let kept = Bytes::new((1 << 20) + (0..200).map(|i| 10_000 + i).sum::<u64>());
+    let placed = |copy: &CopyProgress| copy.files() >= 100 && copy.kept() >= kept;
+    // Without syncs, which wait for everything that other programs write.
+    let options = CopyOptions { durable: false, ..options() };
+    interrupt_when(&world, "t/.", &options, placed);
     let there = |i: usize| world.near("t").join(format!("{i:03}"));
     assert!(there(0).exists() && there(1).exists() && there(2).exists());
     fs::write(there(0), "another").unwrap();
     fs::remove_file(there(1)).unwrap();
     let kept = fs::metadata(there(2)).unwrap().ino();
-    let result = world.pull(&["t/."], "t", &options()).unwrap();
+    let result = world.pull(&["t/."], "t", &options).unwrap();
     assert_eq!((result.summary.files, result.failures.len()), (201, 0));
     assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{}", result.summary.resumed_bytes);
     assert_eq!(fs::metadata(there(2)).unwrap().ino(), kept, "it was not copied again");
@@ -171,12 +176,17 @@ fn a_target_that_was_touched_is_not_taken_for_done() {
 fn the_same_copy_twice_at_once_is_refused() {
     let world = World::new();
     fs::write(world.far("data"), bytes(24 << 20)).unwrap();
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..options() };
+    let refused = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| interrupt_copy(&world, "data", Duration::from_millis(1000), &slow));
-        std::thread::sleep(Duration::from_millis(400));
+        scope.spawn(|| {
+            // It takes 25 s if nothing interrupts it.
+            let slow = (&options(), Rate::from_bps(8_000_000));
+            interrupt_at(&world, "data", slow, |_| refused.load(Ordering::Relaxed));
+        });
+        wait_for("the first copy", || names(&world.near("")).len() == 2);
         let stop = AtomicBool::new(true);
         let second = world.pull_until(&["data"], "data", &options(), &stop);
+        refused.store(true, Ordering::Relaxed);
         let Err(EngineError::Refused { reason, .. }) = second else { panic!("{second:?}") };
         assert!(reason.contains("already running"), "{reason}");
     });
@@ -242,7 +252,7 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
     sender.send(&request).unwrap();
     let socket = dialer.open(0, |_| Ok(())).unwrap();
     assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
-    receiver.set_timeout(Some(Duration::from_secs(10))).unwrap();
+    receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
     says(&sender);
     let mut messages = Vec::new();
     while let Ok(message) = receiver.receive() {
@@ -256,7 +266,7 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
 /// still puts its things in order.
 #[track_caller]
 pub(super) fn wait_for_files(world: &World, expected: &[&str]) {
-    for _ in 0..100 {
+    for _ in 0..1500 {
         if names(&world.far("")) == expected {
             return;
         }
@@ -338,7 +348,7 @@ fn noise_on_every_channel_ends_its_session_alone() {
         let mut socket = dialer.open(0, |_| Ok(())).unwrap();
         assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
         std::io::Write::write_all(&mut socket, &noise).unwrap();
-        receiver.set_timeout(Some(Duration::from_secs(10))).unwrap();
+        receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
         let ended = std::iter::from_fn(|| receiver.receive::<SinkMessage>().ok())
             .any(|message| matches!(message, SinkMessage::Abort { again: true, .. }));
         assert!(ended, "a connection that brings noise may be made again");
@@ -397,11 +407,10 @@ fn what_the_disk_changes_is_found_by_reading_back() {
 #[test]
 fn a_copy_that_goes_on_is_read_back_whole() {
     let world = World::new();
-    let data = bytes((24 << 20) + 77);
+    let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
-    let slow = CopyOptions { rate_bps: Some("100M".parse().unwrap()), ..read_back.clone() };
-    interrupt_copy(&world, "data", Duration::from_millis(1200), &slow);
+    interrupt_copy(&world, "data", &read_back);
     let result = world.pull(&["data"], "data", &read_back).unwrap();
     assert!(result.summary.resumed_bytes >= Bytes::mib(1) && result.failures.is_empty());
     assert!(fs::read(world.near("data")).unwrap() == data);

@@ -4,8 +4,11 @@ mod direct;
 mod faults;
 mod imports;
 mod interrupted;
+mod interruption;
+mod pieces;
 mod reserved;
 mod resume;
+mod speaker;
 mod stall;
 mod tree;
 
@@ -22,6 +25,7 @@ use longhaul_core::result::CopyResult;
 use longhaul_core::units::{Bytes, MinFree};
 use longhaul_core::wire::{RefusalKind, Service};
 
+use self::interruption::stop_when;
 use super::{
     CopyProgress, CopyRun, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot,
     Tree, pull, push, serve,
@@ -214,13 +218,13 @@ impl Drop for World {
 }
 
 pub(super) fn bytes(count: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 56) as u8
-        })
-        .collect()
+    let (mut bytes, mut state) = (vec![0; count], 0x9e37_79b9_7f4a_7c15_u64);
+    for part in bytes.chunks_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // The low bits of this generator repeat soon.
+        part.copy_from_slice(&(state ^ state >> 32).to_be_bytes()[..part.len()]);
+    }
+    bytes
 }
 
 pub(super) fn options() -> CopyOptions {
@@ -401,22 +405,17 @@ fn an_interrupted_copy_leaves_no_final_name() {
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(4))] };
     // Slow enough to be interrupted in the middle.
     let slow = CopyOptions { rate_bps: Some("200M".parse().unwrap()), ..options() };
-    let stop = Arc::new(AtomicBool::new(false));
-    std::thread::spawn({
-        let stop = stop.clone();
-        move || {
-            std::thread::sleep(Duration::from_millis(700));
-            stop.store(true, Ordering::Relaxed);
-        }
-    });
-    let progress = CopyProgress::default();
     let target = Path::new("/null-not");
-    let outcome = world.over_line(|line| {
-        push(line, &plan, target, CopyRun { options: &slow, progress: &progress, stop: &stop })
+    let moves = |progress: &CopyProgress| progress.moved() > Bytes::new(0);
+    let (outcome, total) = stop_when(moves, |(progress, stop)| {
+        let outcome = world.over_line(|line| {
+            push(line, &plan, target, CopyRun { options: &slow, progress, stop })
+        });
+        (outcome, progress.total())
     });
     // 4 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
     match outcome {
-        Err(EngineError::Interrupted) => assert!(progress.total() == Bytes::gib(4)),
+        Err(EngineError::Interrupted) => assert!(total == Bytes::gib(4)),
         Ok(result) => assert_eq!(result.failures.len(), 1),
         Err(other) => panic!("{other:?}"),
     }

@@ -4,56 +4,29 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{CopyOptions, Protection};
-use longhaul_core::units::Bytes;
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{
-    CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
+    CopyKey, CopyReply, CopyRequest, EntryKind, SinkMessage, SourceMessage, Top,
 };
 use longhaul_core::wire::{FilePath, PackEntry};
 
-use super::faults::{interrupt_copy, wait_for_files};
+use super::faults::wait_for_files;
+use super::interruption::{at_once, interrupt_at, interrupt_copy, interrupt_when};
+use super::speaker::Speaker;
 use super::{World, bytes, names, options};
-use crate::copy::data_connection::BlockSender;
-use crate::error::EngineError;
-use crate::session::{ControlReceiver, ControlSender};
+use crate::copy::CopyProgress;
+use crate::copy::sink::slow_at;
 
 /// A user that these tests do not run as.
 const OTHER: u32 = 4711;
 
-/// Returns whether the journal in `dir` has a record of this kind.
-pub(super) fn journal_has(dir: &Path, record: &str) -> bool {
-    let journal = names(dir).into_iter().find(|name| name.ends_with(".journal"));
-    let journal = journal.and_then(|name| fs::read(dir.join(name)).ok()).unwrap_or_default();
-    journal.windows(record.len()).any(|window| window == record.as_bytes())
-}
-
-/// Begins to fetch `name` slowly, and stops once the journal in `dir` has a record of this kind.
-pub(super) fn stopped_at(
-    world: &World,
-    name: &str,
-    dir: &Path,
-    record: &str,
-    options: &CopyOptions,
-) {
-    let slow = CopyOptions { rate_bps: Some("50M".parse().unwrap()), ..options.clone() };
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            wait_for(record, || journal_has(dir, record));
-            stop.store(true, Ordering::Relaxed);
-        });
-        let outcome = world.pull_until(&[name], name, &slow, &stop);
-        assert!(matches!(outcome, Err(EngineError::Interrupted)), "{outcome:?}");
-    });
-}
-
 /// A copy of `data` that was broken off: the `.part` file and the journal.
 fn begun(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
-    stopped_at(world, "data", &world.near(""), "written", &options());
+    interrupt_copy(world, "data", &options());
     let left = names(&world.near(""));
     let ending = |end: &str| {
         let name = left.iter().find(|name| name.ends_with(end));
@@ -68,7 +41,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn what_another_user_could_have_written_is_not_gone_on_with() {
-    let data = bytes((24 << 20) + 77);
+    let data = bytes((16 << 20) + 77);
     type Plant = fn(&Path, &Path, &World);
     let cases: [(&str, Plant); 5] = [
         ("both are another user's", |part, journal, _| {
@@ -84,7 +57,7 @@ fn what_another_user_could_have_written_is_not_gone_on_with() {
             fs::hard_link(part, world.far("second")).unwrap();
         }),
     ];
-    for (what, plant) in cases {
+    at_once(cases, |(what, plant)| {
         let world = World::new();
         let (part, journal) = begun(&world, &data);
         // Held open, so that no other file gets its number.
@@ -98,13 +71,13 @@ fn what_another_user_could_have_written_is_not_gone_on_with() {
         assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
         let placed = fs::metadata(world.near("data")).unwrap();
         assert!(placed.uid() != OTHER && placed.ino() != inode, "{what}");
-    }
+    });
 }
 
 #[test]
 fn a_temporary_name_that_another_user_has_taken_is_left_alone() {
     let world = World::new();
-    let data = bytes(24 << 20);
+    let data = bytes(16 << 20);
     let (part, journal) = begun(&world, &data);
     fs::remove_file(&journal).unwrap();
     fs::write(&part, "theirs").unwrap();
@@ -147,11 +120,7 @@ fn every_change_of_the_block_size_ends_with_the_file() {
         ((3 << 20) + 77, 1 << 20, 4 << 20),
         ((3 << 20) + 77, 64 << 10, 768 << 10),
     ];
-    std::thread::scope(|scope| {
-        for (size, before, after) in cases {
-            scope.spawn(move || change_block_size(size, before, after));
-        }
-    });
+    at_once(cases, |(size, before, after)| change_block_size(size, before, after));
 }
 
 /// Interrupts a copy of `size` bytes in blocks of `before`, and resumes it with blocks of `after`.
@@ -160,60 +129,12 @@ fn change_block_size(size: usize, before: u64, after: u64) {
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
     let data = bytes(size);
     fs::write(world.far("data"), &data).unwrap();
-    let rate = format!("{}k", size * 8 / 4000);
-    let slow = CopyOptions { rate_bps: Some(rate.parse().unwrap()), ..of(before) };
-    interrupt_copy(&world, "data", Duration::from_millis(1300), &slow);
+    // The copy takes two seconds.
+    let rate = Rate::from_bps(size as u64 * 4);
+    interrupt_at(&world, "data", (&of(before), rate), |copy| copy.kept() > Bytes::new(0));
     let result = world.pull(&["data"], "data", &of(after)).unwrap();
     assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
     assert!(result.failures.is_empty() && names(&world.near("")) == ["data"], "{size}");
-}
-
-/// A source that the test speaks for: its control channel and its only data connection.
-struct Speaker {
-    sender: ControlSender,
-    receiver: ControlReceiver,
-    blocks: BlockSender,
-}
-
-impl Speaker {
-    fn new(world: &World, block: u64) -> Self {
-        let (sender, mut receiver, dialer) = world.session().split();
-        let protection = Protection::Sealed;
-        let request = CopyRequest::Receive {
-            key: CopyKey::new(4),
-            target: FilePath::new(".").unwrap(),
-            top: Top::Several,
-            options: CopyOptions {
-                streams: Some(1),
-                block_bytes: Bytes::new(block),
-                protection,
-                ..options()
-            },
-        };
-        sender.send(&request).unwrap();
-        let socket = dialer.open(0, |_| Ok(())).unwrap();
-        let blocks = BlockSender::new(socket, &dialer.secret().stream_key(0), protection);
-        assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
-        receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
-        Speaker { sender, receiver, blocks }
-    }
-
-    /// Announces one file, and nothing more.
-    fn announce(&self, kind: EntryKind) {
-        let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
-        self.sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
-        self.sender.send(&SourceMessage::End { entries: 1 }).unwrap();
-    }
-
-    /// The last word of the sink.
-    fn end(mut self) -> SinkMessage {
-        loop {
-            let message = self.receiver.receive().expect("the session ends with a word");
-            if matches!(message, SinkMessage::Finished(_) | SinkMessage::Abort { .. }) {
-                return message;
-            }
-        }
-    }
 }
 
 #[test]
@@ -229,8 +150,7 @@ fn a_pack_replaces_the_blocks_that_were_there() {
         let mut wrong = vec![7; 64 << 10];
         first.blocks.send(0, offset as u64, &mut wrong).unwrap();
     }
-    wait_for("the blocks", || names(&world.far("")).len() == 2);
-    std::thread::sleep(Duration::from_millis(300));
+    first.wait_for_kept(10 * (64 << 10));
     drop(first);
     // What this longhaul sends in blocks another version may pack.
     let mut second = Speaker::new(&world, 4 << 20);
@@ -268,8 +188,7 @@ fn blocks_that_cannot_be_of_any_file_end_the_session() {
     for block in [0, 1, 5] {
         source.blocks.send(0, block * 8192, &mut [1; 8192]).unwrap();
     }
-    wait_for("the stream", || names(&world.far("")).len() == 2);
-    std::thread::sleep(Duration::from_millis(300));
+    source.wait_for(|written, _, _| written == 3 * 8192);
     let length = SourceMessage::Length { id: 0, size_bytes: Bytes::new(3 * 8192) };
     source.sender.send(&length).unwrap();
     hostile(source, "a stream with a block beyond its end");
@@ -297,17 +216,12 @@ fn bytes_that_are_no_longer_those_that_were_written_are_sent_again() {
         }),
         ("cut off", |part| part.set_len(5000).unwrap()),
         ("longer than the file", |part| part.write_all_at(b"more", 40 << 20).unwrap()),
-        ("overwritten to its end", |part| part.write_all_at(&vec![7; 24 << 20], 0).unwrap()),
+        ("overwritten to its end", |part| part.write_all_at(&vec![7; 16 << 20], 0).unwrap()),
     ];
-    let data = bytes((24 << 20) + 77);
+    let data = bytes((16 << 20) + 77);
     let data = &data;
-    std::thread::scope(|scope| {
-        for (what, damage) in damages {
-            for block in [1 << 20, 256 << 10] {
-                scope.spawn(move || resume_after(data, block, (what, damage)));
-            }
-        }
-    });
+    let cases = damages.into_iter().flat_map(|damage| [(damage, 1 << 20), (damage, 256 << 10)]);
+    at_once(cases, |(damage, block)| resume_after(data, block, damage));
 }
 
 /// Resumes a copy of `data` with blocks of `block` bytes after the file was damaged.
@@ -335,7 +249,7 @@ fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
         source.write_all_at(&bytes(70_000), offset).unwrap();
     }
     source.sync_all().unwrap();
-    stopped_at(&world, "data", &world.near(""), "written", &options());
+    interrupt_copy(&world, "data", &options());
     let left = names(&world.near(""));
     let part = left.iter().find(|name| name.ends_with(".part")).unwrap();
     let part = fs::File::options().write(true).open(world.near(part)).unwrap();
@@ -362,8 +276,7 @@ fn a_file_of_which_all_was_there_is_read_again_and_finished() {
         let offset = number * block;
         first.blocks.send(0, offset as u64, &mut data[offset..offset + block].to_vec()).unwrap();
     }
-    wait_for("the blocks", || names(&world.far("")).len() == 2);
-    std::thread::sleep(Duration::from_millis(500));
+    first.wait_for_kept(4 << 20);
     drop(first);
     let mut second = Speaker::new(&world, block as u64);
     second.announce(kind);
@@ -387,8 +300,9 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
-    fs::write(world.far("t/z"), bytes(24 << 20)).unwrap();
-    stopped_at(&world, "t/.", &world.near("t"), "done", &options());
+    fs::write(world.far("t/z"), bytes(16 << 20)).unwrap();
+    let placed = |copy: &CopyProgress| copy.kept() >= Bytes::new(1_200_000);
+    interrupt_when(&world, "t/.", &options(), placed);
     // The same size and time of modification: only the change time is another.
     let placed = fs::File::options().write(true).open(world.near("t/a")).unwrap();
     let modified = placed.metadata().unwrap().modified().unwrap();
@@ -396,4 +310,31 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
     placed.set_modified(modified).unwrap();
     world.pull(&["t/."], "t", &options()).unwrap();
     assert!(fs::read(world.near("t/a")).unwrap() == bytes(1_200_000));
+}
+
+#[test]
+fn bytes_that_are_read_again_are_reported_as_progress() {
+    let world = World::new();
+    let dir = "read-slowly";
+    fs::create_dir(world.far(dir)).unwrap();
+    let (data, block) = (bytes(5 << 20), 1 << 20);
+    let kind = EntryKind::File { size_bytes: Bytes::new(5 << 20) };
+    let mut first = Speaker::to(&world, block as u64, dir);
+    first.announce(kind.clone());
+    for offset in (0..4).map(|number| number * block) {
+        first.blocks.send(0, offset as u64, &mut data[offset..offset + block].to_vec()).unwrap();
+    }
+    first.wait_for_kept(4 << 20);
+    drop(first);
+    slow_at(Path::new(dir), Duration::from_millis(150));
+    let mut second = Speaker::to(&world, block as u64, dir);
+    second.announce(kind);
+    // A report between two reads of the only extent: nothing is written or kept then.
+    second.wait_for(|written, checked, _| written == 0 && (1..4 << 20).contains(&checked));
+    second.wait_for(|written, checked, _| (written, checked) == (4 << 20, 4 << 20));
+    let mut missing = data[4 * block..].to_vec();
+    second.blocks.send(0, 4 * block as u64, &mut missing).unwrap();
+    let last = second.end();
+    assert!(matches!(last, SinkMessage::Finished(_)), "{last:?}");
+    assert!(fs::read(world.far(dir).join("f")).unwrap() == data);
 }

@@ -161,8 +161,9 @@ mod tests {
 
     use super::*;
 
-    /// Lets `streams` threads take turns until `stop` is set after `after`; returns their blocks.
-    fn run(streams: usize, total: Option<u64>, after: Duration) -> Vec<u64> {
+    /// Lets `streams` threads take turns, until the first one has had `most` of them or no block is
+    /// left; returns the blocks of each thread.
+    fn run(streams: usize, total: Option<u64>, most: u64) -> Vec<u64> {
         let turns = Turns::new(streams, total);
         let stop = AtomicBool::new(false);
         let take = |stream| {
@@ -171,6 +172,9 @@ mod tests {
                 count += 1;
                 if stream == 0 {
                     thread::sleep(Duration::from_micros(50));
+                    if count == most {
+                        stop.store(true, Ordering::Relaxed);
+                    }
                 }
             }
             count
@@ -179,22 +183,20 @@ mod tests {
             let take = &take;
             let threads: Vec<_> =
                 (0..streams).map(|stream| scope.spawn(move || take(stream))).collect();
-            thread::sleep(after);
-            stop.store(true, Ordering::Relaxed);
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }
 
     #[test]
     fn streams_of_different_speed_end_after_the_same_number_of_blocks() {
-        let blocks = run(4, None, Duration::from_millis(30));
-        assert!(blocks[0] > 0 && blocks.iter().all(|count| *count == blocks[0]), "{blocks:?}");
+        let blocks = run(4, None, 100);
+        assert!(blocks[0] >= 100 && blocks.iter().all(|count| *count == blocks[0]), "{blocks:?}");
     }
 
     #[test]
     fn a_number_of_blocks_is_divided_in_turns() {
-        assert_eq!(run(4, Some(10), Duration::from_secs(1)), [3, 3, 2, 2]);
-        assert_eq!(run(2, Some(1), Duration::from_millis(50)), [1, 0]);
+        assert_eq!(run(4, Some(10), u64::MAX), [3, 3, 2, 2]);
+        assert_eq!(run(2, Some(1), u64::MAX), [1, 0]);
     }
 
     #[test]

@@ -1,0 +1,87 @@
+//! Interrupts copies in a defined state, whatever the speed of the host.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_core::plan::CopyOptions;
+use longhaul_core::units::{Bytes, Rate};
+
+use super::World;
+use crate::copy::CopyProgress;
+use crate::error::EngineError;
+
+/// The first rate of a copy that is to be interrupted: 16 MiB take 1.3 s.
+const RATE: Rate = Rate::from_bps(100_000_000);
+
+/// Runs `copy`, and sets its stop flag once the state of the copy is `reached`.
+pub(super) fn stop_when<T>(
+    reached: impl Fn(&CopyProgress) -> bool + Sync,
+    copy: impl FnOnce((&CopyProgress, &AtomicBool)) -> T,
+) -> T {
+    let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) && !reached(&progress) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let outcome = copy((&progress, &stop));
+        over.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// Fetches `name` slowly, and interrupts the copy once its journal keeps a MiB.
+pub(super) fn interrupt_copy(world: &World, name: &str, options: &CopyOptions) {
+    interrupt_when(world, name, options, |progress| progress.kept() >= Bytes::mib(1));
+}
+
+/// Fetches `name` slowly, and interrupts the copy once its state is `reached`.
+pub(super) fn interrupt_when(
+    world: &World,
+    name: &str,
+    options: &CopyOptions,
+    reached: impl Fn(&CopyProgress) -> bool + Sync,
+) {
+    interrupt_at(world, name, (options, RATE), reached);
+}
+
+/// Fetches `name` at a rate, and interrupts the copy once its state is `reached`. If the copy ends
+/// before, because the host was late, it is removed and repeated at a lower rate.
+pub(super) fn interrupt_at(
+    world: &World,
+    name: &str,
+    (options, rate): (&CopyOptions, Rate),
+    reached: impl Fn(&CopyProgress) -> bool + Sync,
+) {
+    let target = world.near(name.trim_end_matches("/."));
+    let existed = target.exists();
+    for slower in [1, 3, 9] {
+        let rate_bps = Some(Rate::from_bps(rate.bps() / slower));
+        let slow = CopyOptions { rate_bps, ..options.clone() };
+        let copy = |control: (&_, &_)| world.pull_with_progress(&[name], name, &slow, control);
+        match stop_when(&reached, copy) {
+            Err(EngineError::Interrupted) => return,
+            Ok(_) if target.is_dir() => fs::remove_dir_all(&target).unwrap(),
+            Ok(_) => fs::remove_file(&target).unwrap(),
+            Err(other) => panic!("{other:?}"),
+        }
+        if existed {
+            fs::create_dir(&target).unwrap();
+        }
+    }
+    panic!("each of three copies of {name} ended before it was interrupted");
+}
+
+/// Runs `case` on a thread per case: most of their time is spent waiting.
+pub(super) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, case: impl Fn(T) + Sync) {
+    let case = &case;
+    std::thread::scope(|scope| {
+        for one in cases {
+            scope.spawn(move || case(one));
+        }
+    });
+}
