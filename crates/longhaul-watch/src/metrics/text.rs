@@ -10,6 +10,9 @@ use crate::sample::{CoreSample, InterfaceSample, Sample};
 type InterfaceMetric =
     (&'static str, &'static str, &'static str, fn(&InterfaceSample) -> Option<f64>);
 
+/// A metric of each core: its name, its help, and its value.
+type CoreMetric = (&'static str, &'static str, fn(&CoreSample) -> f64);
+
 /// Names follow the conventions of Prometheus: base units, `_total` for counters.
 const INTERFACES: [InterfaceMetric; 13] = [
     ("receive_bytes_total", "counter", "Bytes received.", |one| Some(one.totals.in_bytes as f64)),
@@ -86,7 +89,7 @@ pub fn metrics_text(sample: &Sample) -> String {
 }
 
 fn cores(text: &mut String, cores: &[CoreSample]) {
-    let metrics: [(&str, &str, fn(&CoreSample) -> f64); 3] = [
+    let metrics: [CoreMetric; 3] = [
         ("longhaul_cpu_busy_seconds_total", "Time in which the core was busy.", |core| {
             core.totals.busy.as_secs_f64()
         }),

@@ -136,6 +136,16 @@ impl Recorder {
         Ok(())
     }
 
+    /// Writes all intervals, also those of less than a second.
+    ///
+    /// # Errors
+    /// As for [`commit`](Self::commit).
+    pub fn finish(&mut self) -> Result<(), WatchError> {
+        let rest = self.partial.drain().map(|(name, (speed, interval))| (name, speed, interval));
+        self.pending.extend(rest);
+        if self.pending.is_empty() { Ok(()) } else { self.commit() }
+    }
+
     fn write(&mut self) -> rusqlite::Result<()> {
         let Recorder { connection, series, pending, .. } = self;
         let transaction = connection.transaction()?;
@@ -150,11 +160,12 @@ impl Recorder {
         for series in series.values() {
             series.put_open_bins(&transaction)?;
         }
-        if self.pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE) {
-            if let Some(newest) = pending.iter().map(|(_, _, interval)| interval.end_ms).max() {
-                prune(&transaction, newest.div_euclid(1000))?;
-                self.pruned = Some(Instant::now());
-            }
+        let newest = pending.iter().map(|(_, _, interval)| interval.end_ms).max();
+        if let Some(newest) = newest
+            && self.pruned.is_none_or(|pruned| pruned.elapsed() >= PRUNE)
+        {
+            prune(&transaction, newest.div_euclid(1000))?;
+            self.pruned = Some(Instant::now());
         }
         transaction.commit()
     }
@@ -162,10 +173,8 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        let rest = self.partial.drain().map(|(name, (speed, interval))| (name, speed, interval));
-        self.pending.extend(rest);
-        // A caller that needs the error calls `commit` first.
-        let _ = self.commit();
+        // A caller that needs the error calls `finish` first.
+        let _ = self.finish();
     }
 }
 
