@@ -4,6 +4,7 @@
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 use longhaul_interop::InteropError;
+use longhaul_watch::WatchError;
 
 /// Success.
 pub const OK: u8 = 0;
@@ -143,6 +144,23 @@ impl From<InteropError> for Coded {
             InteropError::KeyFile { .. }
             | InteropError::UserFile { .. }
             | InteropError::Host { .. } => HOST,
+        };
+        Coded::new(code, error)
+    }
+}
+
+impl From<WatchError> for Coded {
+    fn from(error: WatchError) -> Self {
+        let code = match &error {
+            WatchError::NoInterface(_) => USAGE,
+            WatchError::Kernel { .. } | WatchError::Listen { .. } => HOST,
+            WatchError::File { .. }
+            | WatchError::Record { .. }
+            | WatchError::RecordInUse(_)
+            | WatchError::NoRecord(_)
+            | WatchError::NotARecord(_)
+            | WatchError::RecordVersion { .. }
+            | WatchError::ForeignRecord { .. } => FILES,
         };
         Coded::new(code, error)
     }

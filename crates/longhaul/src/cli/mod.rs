@@ -18,6 +18,7 @@ mod report;
 mod serve;
 mod test;
 mod wan;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
+    /// Show, record and serve the traffic of this host's interfaces
+    Watch(watch::Args),
     /// Run with the command line and the output of iperf3
     #[command(disable_help_flag = true)]
     Iperf3 {
@@ -112,6 +115,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
+        Command::Watch(args) => args.run(),
         Command::Iperf3 { args } => iperf3::run(args),
         Command::Nuttcp { args } => nuttcp::run(args),
         Command::Cache(args) => args.run(),

@@ -11,6 +11,7 @@ use longhaul_core::wire::RefusalKind;
 use longhaul_engine::session::{Exposure, Lapse};
 use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
+use longhaul_watch::WatchError;
 
 use super::peer_failure::peer_words;
 
@@ -35,10 +36,12 @@ fn words(error: &(dyn Error + 'static)) -> String {
     let plan = || error.downcast_ref().and_then(plan_words);
     let link = || error.downcast_ref().and_then(link_words);
     let lab = || error.downcast_ref().and_then(lab_words);
+    let watch = || error.downcast_ref().and_then(watch_words);
     peer.or_else(engine)
         .or_else(plan)
         .or_else(link)
         .or_else(lab)
+        .or_else(watch)
         .unwrap_or_else(|| error.to_string())
 }
 
@@ -103,6 +106,25 @@ fn link_words(error: &LinkPlanError) -> Option<String> {
         | LinkPlanError::Mtu { .. }
         | LinkPlanError::Unknown { .. } => None,
     }
+}
+
+/// Returns the words for an error of a monitor that an option or a command avoids.
+fn watch_words(error: &WatchError) -> Option<String> {
+    let hint = match error {
+        WatchError::NoInterface(_) => "'ip -brief link' lists the interfaces",
+        WatchError::RecordInUse(_) => "stop that process, or record into another directory",
+        WatchError::NoRecord(_) => "start one with 'longhaul watch --record DIR'",
+        WatchError::NotARecord(_) => "choose another directory",
+        WatchError::RecordVersion { .. } => "use a later version of longhaul, or another directory",
+        WatchError::ForeignRecord { .. } => {
+            "run this command as that user, or use another directory"
+        }
+        WatchError::Listen { .. } => "choose another port or address with --metrics",
+        WatchError::Kernel { .. } | WatchError::File { .. } | WatchError::Record { .. } => {
+            return None;
+        }
+    };
+    Some(format!("{error}; {hint}"))
 }
 
 /// Returns the words for an error of a matrix that an option avoids.

@@ -14,6 +14,7 @@ mod stamp;
 mod style;
 mod test;
 mod topology;
+mod watch;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
@@ -33,3 +34,5 @@ pub(crate) use stamp::{stamp_failure, stamp_text};
 pub(crate) use style::clear;
 pub(crate) use test::TestText;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};
+
+pub(crate) use watch::{WatchTerminal, WatchView, watch_lines};
