@@ -12,6 +12,7 @@
 //! and is written as it was read, except for a changed bit if the link corrupts it.
 
 mod checksum;
+mod flow;
 mod layout;
 mod split;
 
@@ -22,6 +23,7 @@ mod tests;
 
 use crate::link::{Corruption, Treatment};
 
+pub(crate) use flow::flow_hash;
 pub(crate) use layout::shape;
 pub(crate) use split::cut;
 

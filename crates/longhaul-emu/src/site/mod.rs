@@ -12,6 +12,7 @@
 
 mod names;
 mod network;
+mod routes;
 mod setup;
 mod spec;
 mod tables;
@@ -19,5 +20,5 @@ mod thread;
 mod windows;
 
 pub(crate) use spec::{Host, InterfaceSpec, RouteSpec, SiteSpec};
-pub(crate) use thread::Site;
+pub(crate) use thread::{Router, Site};
 pub(crate) use windows::{PathNeed, Windows, memory_pressure, plan_windows};

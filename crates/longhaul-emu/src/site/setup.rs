@@ -3,6 +3,7 @@
 use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
 
+use super::routes::InstalledRoutes;
 use super::tables::Tables;
 use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
@@ -15,6 +16,7 @@ pub(super) struct SiteParts {
     pub(super) devices: Vec<Device>,
     pub(super) init: Init,
     pub(super) tables: Tables,
+    pub(super) routes: InstalledRoutes,
     pub(super) windows_set: bool,
 }
 
@@ -37,7 +39,7 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
         .iter()
         .map(|interface| maker.make(&interface.name, interface.mtu))
         .collect::<Result<Vec<_>, _>>()?;
-    network::configure(spec).map_err(step("configure the network"))?;
+    let routes = network::configure(spec).map_err(step("configure the network"))?;
     if spec.forwards() {
         network::forward().map_err(step("allow forwarding"))?;
     }
@@ -47,5 +49,5 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
     network::open_ping();
     let windows_set = windows::install(spec.windows).is_ok();
-    Ok(SiteParts { devices, init, tables, windows_set })
+    Ok(SiteParts { devices, init, tables, routes, windows_set })
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_sys::namespace::InitHandle;
 
-use super::SiteSpec;
 use super::setup::{SiteParts, set_up};
+use super::{RouteSpec, SiteSpec};
 use crate::EmuError;
 use crate::device::Device;
 
@@ -24,27 +24,65 @@ pub(crate) struct Site {
     init: InitHandle,
 }
 
+#[derive(Debug)]
 enum Request {
     Spawn(Box<Command>, Sender<io::Result<Child>>),
     DeviceDrops(usize, Sender<io::Result<u64>>),
     HasListener(Sender<bool>),
+    SetRoutes(Vec<RouteSpec>),
 }
 
 /// The parts of the site that its thread returns at the start.
+#[derive(Debug)]
 struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
     init: InitHandle,
 }
 
+/// A site whose thread is setting it up.
+#[derive(Debug)]
+pub(crate) struct StartingSite {
+    spec: SiteSpec,
+    requests: Sender<Request>,
+    thread: JoinHandle<()>,
+    ready: Receiver<Result<Ready, EmuError>>,
+}
+
+/// A handle that changes the routes of a site. It must be dropped before the site.
+#[derive(Debug)]
+pub(crate) struct Router {
+    requests: Option<Sender<Request>>,
+}
+
+impl StartingSite {
+    /// Waits for the site, and returns it with its ends of its links, in their order.
+    pub(crate) fn ready(self) -> Result<(Site, Vec<Device>), EmuError> {
+        let StartingSite { spec, requests, thread, ready } = self;
+        let gone = || EmuError::SiteGone { site: spec.own.name.clone() };
+        let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone())??;
+        let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
+        Ok((site, devices))
+    }
+}
+
+impl Router {
+    /// Replaces the routes of the site. Routes of a site that has ended need no change.
+    pub(crate) fn set_routes(&self, routes: Vec<RouteSpec>) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(Request::SetRoutes(routes));
+        }
+    }
+}
+
 impl Site {
-    /// Starts a site and returns it with its ends of its links, in their order.
-    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Device>), EmuError> {
+    /// Begins to start a site; [`StartingSite::ready`] waits for it. Several sites can start at
+    /// the same time.
+    pub(crate) fn begin(spec: SiteSpec) -> Result<StartingSite, EmuError> {
         let failed = |operation| {
             let site = spec.own.name.clone();
             move |source| EmuError::Site { operation, site, source }
         };
-        let gone = EmuError::SiteGone { site: spec.own.name.clone() };
         let (requests, inbox) = channel();
         let (outcome, ready) = channel();
         let own = spec.clone();
@@ -55,9 +93,12 @@ impl Site {
                 Ok(parts) => live(&own, parts, &outcome, &inbox),
             })
             .map_err(failed("start a thread"))?;
-        let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone)??;
-        let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
-        Ok((site, devices))
+        Ok(StartingSite { spec, requests, thread, ready })
+    }
+
+    /// Returns a handle that changes the routes of the site from another thread.
+    pub(crate) fn router(&self) -> Router {
+        Router { requests: self.requests.clone() }
     }
 
     /// Returns the specification of the site.
@@ -137,7 +178,7 @@ fn live(
     outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let SiteParts { devices, init, tables, windows_set } = parts;
+    let SiteParts { devices, init, tables, mut routes, windows_set } = parts;
     let site = || spec.own.name.clone();
     let ready = init.handle().try_clone().map(|init| Ready { devices, windows_set, init }).map_err(
         |source| EmuError::Site { operation: "hold the first process", site: site(), source },
@@ -155,6 +196,7 @@ fn live(
                     let _ = reply.send(tables.device_drops(name));
                 }
                 Request::HasListener(reply) => drop(reply.send(tables.has_listener())),
+                Request::SetRoutes(wanted) => routes.set(wanted),
             }
         }
     }

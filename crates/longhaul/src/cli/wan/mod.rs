@@ -6,6 +6,7 @@
 mod control;
 mod ends;
 mod exec;
+mod file_values;
 mod holder;
 mod requests;
 mod run;

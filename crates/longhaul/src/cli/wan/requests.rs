@@ -39,7 +39,9 @@ pub(super) fn answer(topology: &mut Topology, stream: &mut UnixStream, request: 
             Ok(()) => return,
             Err(error) => Err(error),
         },
-        Request::Set { link, options, directory } => set(topology, &link, &options, &directory),
+        Request::Set { link, options, directory, down } => {
+            set(topology, &link, (&options, &directory), down)
+        }
         // The caller handles it.
         Request::Down => return,
     };
@@ -64,8 +66,8 @@ fn enter(topology: &Topology, stream: &mut UnixStream, site: &str) -> anyhow::Re
 fn set(
     topology: &mut Topology,
     link: &str,
-    options: &LinkOptions,
-    directory: &Path,
+    (options, directory): (&LinkOptions, &Path),
+    down: Option<bool>,
 ) -> anyhow::Result<Reply> {
     let plan = topology.plan();
     let index = plan.link(link).with_context(|| {
@@ -75,7 +77,10 @@ fn set(
     let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
     let changed = options.change(&plan.links[index].plan, &read)?;
     topology.set(index, changed.clone())?;
-    Ok(Reply::Changed { plan: Box::new(changed) })
+    if let Some(down) = down {
+        topology.set_down(index, down);
+    }
+    Ok(Reply::Changed { plan: Box::new(changed), down: topology.is_down(index) })
 }
 
 /// Returns the name of the user namespace of this process, as in `/proc/self/ns/user`.
