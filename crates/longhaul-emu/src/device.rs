@@ -15,6 +15,7 @@ use longhaul_sys::packet_socket::PacketSocket;
 use longhaul_sys::tun::{self, Tun, TunOffloads};
 
 use crate::EmuError;
+use crate::packet::Framing;
 use crate::privilege::{namespaces_error, tun_error};
 
 /// One end of a link, as a lane uses it. Reads do not block.
@@ -34,6 +35,11 @@ pub(crate) trait PacketDevice: fmt::Debug + Send + Sync {
     /// # Errors
     /// The device rejected the frame.
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Returns the link-layer header of the frames, which is the same at both ends of a link.
+    fn framing(&self) -> Framing {
+        Framing::Ip
+    }
 
     /// Returns the number of frames that the device dropped unread, in addition to those that its
     /// interface counts.

@@ -96,6 +96,15 @@ pub enum EmuError {
         /// The exit status of the process, if the kernel has reported it.
         status: Option<ExitStatus>,
     },
+    /// An interface of this host cannot be used.
+    #[error("cannot use interface {interface}; run as root, and see 'ip link' for its name")]
+    Interface {
+        /// The name of the interface.
+        interface: String,
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
     /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]
     Driver {

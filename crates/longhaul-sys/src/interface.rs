@@ -156,6 +156,14 @@ impl Interface {
         self.set(libc::IFF_UP, libc::IFF_UP, None)
     }
 
+    /// Takes the interface down, which removes its routes.
+    ///
+    /// # Errors
+    /// `CAP_NET_ADMIN` is missing.
+    pub fn down(&self) -> io::Result<()> {
+        self.set(0, libc::IFF_UP, None)
+    }
+
     /// Disables multicast on the interface, so that the kernel sends no membership reports (RFC
     /// 3810).
     ///

@@ -17,12 +17,13 @@ use super::store::Store;
 use super::timeline::{Step, Timeline};
 use crate::device::PacketDevice;
 use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
-use crate::packet;
+use crate::packet::{self, Framing};
 
 /// One direction of a link, from one device to the other.
 #[derive(Debug)]
 pub(crate) struct Lane {
     from: Side,
+    framing: Framing,
     source: Arc<dyn PacketDevice>,
     sink: Arc<dyn PacketDevice>,
     model: LinkModel,
@@ -65,6 +66,7 @@ impl Lane {
         let [source, sink] = devices;
         Ok(Lane {
             from,
+            framing: source.framing(),
             source,
             sink,
             model,
@@ -136,7 +138,7 @@ impl Lane {
     /// Schedules or drops the frame read last. Returns the expected duration of its departure.
     pub(super) fn accept(&mut self, arrival: &Arrival) -> Duration {
         self.entered_at = arrival.at.max(self.entered_at);
-        let shape = packet::shape(self.store.landed(arrival.length));
+        let shape = packet::shape(self.store.landed(arrival.length), self.framing);
         self.entered += traffic(&shape);
         self.pieces.clear();
         self.model.offer(self.entered_at, &shape, &mut self.pieces);
@@ -177,7 +179,7 @@ impl Lane {
         let written = if whole && piece.treatment.is_none() {
             self.sink.write(&[IoSlice::new(frame)])
         } else {
-            let part = packet::cut(frame, &piece.segments, &piece.treatment);
+            let part = packet::cut(frame, self.framing, &piece.segments, &piece.treatment);
             self.sink.write(&part.slices())
         };
         match written {

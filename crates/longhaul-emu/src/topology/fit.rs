@@ -19,7 +19,12 @@ pub(super) fn check_fit(plan: &TopologyPlan) -> Result<(), EmuError> {
     check(plan, Bytes::new(usable_bytes()), memory_pressure())
 }
 
-fn check(plan: &TopologyPlan, memory: Bytes, pressure: Option<Bytes>) -> Result<(), EmuError> {
+/// Returns an error if the links need more memory than this machine has.
+pub(super) fn check_memory(plan: &TopologyPlan) -> Result<(), EmuError> {
+    check_links(plan, Bytes::new(usable_bytes()))
+}
+
+fn check_links(plan: &TopologyPlan, memory: Bytes) -> Result<(), EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
     // Half of the memory is for sockets and programs. One direction may use half of the rest, so
     // that memory remains for the opposite direction.
@@ -40,6 +45,11 @@ fn check(plan: &TopologyPlan, memory: Bytes, pressure: Option<Bytes>) -> Result<
             });
         }
     }
+    Ok(())
+}
+
+fn check(plan: &TopologyPlan, memory: Bytes, pressure: Option<Bytes>) -> Result<(), EmuError> {
+    check_links(plan, memory)?;
     let Some(limit) = pressure else { return Ok(()) };
     let bundles = Bundle::all(plan);
     let routes = Routes::plan(plan, &bundles, 0, |_| true);

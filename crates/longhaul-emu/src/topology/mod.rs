@@ -5,6 +5,7 @@
 //! links are started ([`Topology`]). A thread changes the routes when links go down or come up;
 //! changing a delay later changes no route.
 
+mod bridge;
 mod bundle;
 mod bundles;
 mod draft;
@@ -13,6 +14,7 @@ mod rerouter;
 mod routes;
 mod running;
 
+pub use bridge::Bridge;
 use fit::check_fit;
 use routes::Routes;
 pub use running::Topology;

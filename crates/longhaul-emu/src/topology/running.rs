@@ -244,7 +244,7 @@ fn site_report(spec: &SiteSpec) -> SiteReport {
 }
 
 /// Reserves the resources that all links share.
-fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
+pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (&link.plan, side)));
     let needed =
         lanes.map(|(link, side)| memory_budget(link, side).get()).fold(0, u64::saturating_add);

@@ -1,7 +1,16 @@
 //! The errors of a topology, and the parts of it that they concern.
 
-use super::{Routing, TopologyPlan};
+use super::routing::Routing;
 use crate::plan::LinkPlanError;
+
+/// The most sites of a topology.
+pub(super) const MAX_SITES: usize = 250;
+
+/// The most links of a topology.
+pub(super) const MAX_LINKS: usize = 1000;
+
+/// The longest name in bytes.
+pub(super) const MAX_NAME: usize = 63;
 
 /// A part of a topology, to locate an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +47,13 @@ pub struct TopologyError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TopologyFault {
     /// Too few or too many sites.
-    #[error("a topology has 2 to {} sites, and this one has {sites}", TopologyPlan::MAX_SITES)]
+    #[error("a topology has 2 to {} sites, and this one has {sites}", MAX_SITES)]
     SiteCount {
         /// The number of sites.
         sites: usize,
     },
     /// No link, or too many.
-    #[error("a topology has 1 to {} links, and this one has {links}", TopologyPlan::MAX_LINKS)]
+    #[error("a topology has 1 to {} links, and this one has {links}", MAX_LINKS)]
     LinkCount {
         /// The number of links.
         links: usize,
@@ -53,7 +62,7 @@ pub enum TopologyFault {
     #[error(
         "'{name}' cannot be a name: use 1 to {} letters, digits and hyphens, with a letter or a \
          digit first and last",
-        TopologyPlan::MAX_NAME
+        MAX_NAME
     )]
     Name {
         /// The given name.

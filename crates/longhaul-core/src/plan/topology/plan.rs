@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Routing, TopologyError, TopologyFault, TopologyPart};
+use super::fault::{self, TopologyError, TopologyFault, TopologyPart};
+use super::routing::Routing;
 use crate::plan::{LinkPlan, Side};
 
 /// Sites and the links between them.
@@ -39,11 +40,11 @@ pub struct TopologyLink {
 impl TopologyPlan {
     /// The most sites. Each site is a thread and a process, and has an entry in every site's
     /// tables.
-    pub const MAX_SITES: usize = 250;
-    /// The most links. Each link is a thread.
-    pub const MAX_LINKS: usize = 1000;
+    pub const MAX_SITES: usize = fault::MAX_SITES;
+    /// The most links. Each bundle of parallel links is a thread.
+    pub const MAX_LINKS: usize = fault::MAX_LINKS;
     /// The longest name: that of a label in the domain name system (RFC 1035, section 2.3.4).
-    pub const MAX_NAME: usize = 63;
+    pub const MAX_NAME: usize = fault::MAX_NAME;
 
     /// Creates the topology of one link between the sites `near` and `far`.
     pub fn pair(plan: LinkPlan) -> Self {
