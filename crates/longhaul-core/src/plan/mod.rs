@@ -32,7 +32,7 @@ pub use test::{
     TestPlan, parse_addresses,
 };
 pub use topology::{
-    FlowHash, PlannedRoute, Routing, TopologyError, TopologyFault, TopologyLink, TopologyPart,
-    TopologyPlan,
+    Attachment, FlowHash, PlannedRoute, Routing, TopologyError, TopologyFault, TopologyLink,
+    TopologyPart, TopologyPlan,
 };
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

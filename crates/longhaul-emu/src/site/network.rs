@@ -56,7 +56,9 @@ pub(super) fn speaks_ipv6() -> bool {
 
 /// Assigns addresses and routes to the existing interfaces.
 pub(super) fn configure(spec: &SiteSpec) -> io::Result<InstalledRoutes> {
-    Interface::named("lo")?.up()?;
+    if spec.attachment.is_none() {
+        Interface::named("lo")?.up()?;
+    }
     let ipv6 = spec.own.ipv6.filter(|_| speaks_ipv6());
     let mut interfaces = Vec::new();
     for wanted in &spec.interfaces {

@@ -1,12 +1,14 @@
 //! A running site and the thread that serves it.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use longhaul_sys::namespace::InitHandle;
+use longhaul_sys::poll::readable;
 
 use super::setup::{SiteParts, set_up};
 use super::{RouteSpec, SiteSpec};
@@ -22,6 +24,8 @@ pub(crate) struct Site {
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
     init: InitHandle,
+    /// The process to which an existing network belongs, if the plan names one.
+    process: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,7 @@ struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
     init: InitHandle,
+    process: Option<OwnedFd>,
 }
 
 /// A site whose thread is setting it up.
@@ -60,8 +65,9 @@ impl StartingSite {
     pub(crate) fn ready(self) -> Result<(Site, Vec<Device>), EmuError> {
         let StartingSite { spec, requests, thread, ready } = self;
         let gone = || EmuError::SiteGone { site: spec.own.name.clone() };
-        let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone())??;
-        let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
+        let Ready { devices, windows_set, init, process } = ready.recv().map_err(|_| gone())??;
+        let (requests, thread) = (Some(requests), Some(thread));
+        let site = Site { spec, requests, thread, windows_set, init, process };
         Ok((site, devices))
     }
 }
@@ -111,10 +117,19 @@ impl Site {
         &self.init
     }
 
-    /// Checks that the first process of the site runs.
+    /// Returns descriptors that become readable when the site ends.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.init.liveness()).chain(self.process.iter().map(OwnedFd::as_fd))
+    }
+
+    /// Checks that the first process of the site runs, and the process to which its network
+    /// belongs.
     pub(crate) fn check(&self) -> Result<(), EmuError> {
         /// The time limit for the kernel to end the other processes of the site.
         const LIMIT: Duration = Duration::from_secs(5);
+        if self.process.as_ref().is_some_and(|process| readable(process.as_fd(), Duration::ZERO)) {
+            return Err(EmuError::AttachedEnded { site: self.spec.own.name.clone() });
+        }
         if !self.init.has_ended() {
             return Ok(());
         }
@@ -178,11 +193,17 @@ fn live(
     outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let SiteParts { devices, init, tables, mut routes, windows_set } = parts;
+    let SiteParts { devices, init, process, tables, mut routes, windows_set } = parts;
     let site = || spec.own.name.clone();
-    let ready = init.handle().try_clone().map(|init| Ready { devices, windows_set, init }).map_err(
-        |source| EmuError::Site { operation: "hold the first process", site: site(), source },
-    );
+    let ready = init
+        .handle()
+        .try_clone()
+        .map(|init| Ready { devices, windows_set, init, process })
+        .map_err(|source| EmuError::Site {
+            operation: "hold the first process",
+            site: site(),
+            source,
+        });
     if outcome.send(ready).is_ok() {
         for request in inbox {
             // If the requester no longer exists, the answer is not needed.

@@ -37,6 +37,7 @@ impl Draft {
         let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
         let site = |site: usize| SiteSpec {
             own: hosts[site].clone(),
+            attachment: plan.attachments.get(&plan.sites[site]).cloned(),
             hosts: hosts.clone(),
             interfaces: interfaces(plan, bundles, site),
             windows: windows(plan, bundles, &routes.ipv4, site, pressure),

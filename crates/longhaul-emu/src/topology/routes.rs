@@ -212,6 +212,7 @@ mod tests {
         TopologyPlan {
             name: "test".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
+            attachments: Default::default(),
             links: links.iter().map(link).collect(),
             routing: Routing::default(),
         }

@@ -114,9 +114,10 @@ impl Topology {
         self.sites[site].init().process()
     }
 
-    /// Returns a descriptor per site that becomes readable when the first process of the site ends.
+    /// Returns descriptors that become readable when the first process of a site ends, or the process
+    /// to which the network of a site belongs.
     pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sites.iter().map(|site| site.init().liveness())
+        self.sites.iter().flat_map(Site::lives)
     }
 
     /// Checks that the first process of every site runs. Without it the site has no processes, and

@@ -36,6 +36,7 @@ mod test_options;
 mod topology;
 mod wan;
 mod wan_abuse;
+mod wan_attach;
 mod wan_bridge;
 mod wan_impairments;
 mod wan_parallel;

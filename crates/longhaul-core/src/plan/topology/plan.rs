@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::attachment::Attachment;
 use super::fault::{self, TopologyError, TopologyFault, TopologyPart};
 use super::routing::Routing;
 use crate::plan::{LinkPlan, Side};
@@ -17,6 +18,9 @@ pub struct TopologyPlan {
     pub name: String,
     /// The names of the sites.
     pub sites: Vec<String>,
+    /// The existing networks in which sites are, by the names of the sites.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attachments: BTreeMap<String, Attachment>,
     /// The links.
     pub links: Vec<TopologyLink>,
     /// The choice of routes and of parallel links.
@@ -53,6 +57,7 @@ impl TopologyPlan {
         TopologyPlan {
             name: "pair".into(),
             sites: vec![near, far],
+            attachments: BTreeMap::new(),
             links: vec![link],
             routing: Routing::default(),
         }
@@ -256,6 +261,7 @@ mod tests {
         TopologyPlan {
             name: "mine".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
+            attachments: BTreeMap::new(),
             links: links.iter().map(link).collect(),
             routing: Routing::default(),
         }

@@ -3,13 +3,15 @@
 //! docs/guide/wan.md describes the format. The keys of a link are the names of the link options, as
 //! on the command line.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{
-    FlowHash, LinkOptions, PlannedRoute, Routing, TopologyLink, TopologyPart, TopologyPlan,
+    Attachment, FlowHash, LinkOptions, PlannedRoute, Routing, TopologyLink, TopologyPart,
+    TopologyPlan,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -91,6 +93,7 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     let mut plan = TopologyPlan {
         name: name.to_owned(),
         sites: Vec::new(),
+        attachments: BTreeMap::new(),
         links: Vec::new(),
         routing: Routing::default(),
     };
@@ -100,7 +103,8 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             "seed" => seed = Some(whole("seed", value)?),
             "site" => {
                 for site in tables("site", value)? {
-                    let (name, span) = read_site(site)?;
+                    let (name, span, attachment) = read_site(site)?;
+                    plan.attachments.extend(attachment.map(|to| (name.clone(), to)));
                     plan.sites.push(name);
                     places.sites.push(span);
                 }
@@ -147,15 +151,22 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     Ok(TopologyFile { plan, description })
 }
 
-fn read_site(site: &Spanned<DeValue<'_>>) -> Result<(String, Range<usize>), Fault> {
-    let mut name = None;
+fn read_site(
+    site: &Spanned<DeValue<'_>>,
+) -> Result<(String, Range<usize>, Option<Attachment>), Fault> {
+    let (mut name, mut attachment) = (None, None);
     for (key, value) in table("site", site)? {
         match &**key.get_ref() {
             "name" => name = Some((string("name", value)?.to_owned(), value.span())),
-            other => return Err(unknown(key.span(), other, "name")),
+            "attach" => {
+                let wrong = |wanted| wrong_type("attach", value, wanted);
+                attachment = Some(string("attach", value)?.parse().map_err(wrong)?);
+            }
+            other => return Err(unknown(key.span(), other, "name and attach")),
         }
     }
-    name.ok_or((site.span(), Reason::Missing { key: "name" }))
+    let (name, span) = name.ok_or((site.span(), Reason::Missing { key: "name" }))?;
+    Ok((name, span, attachment))
 }
 
 /// Reads a link, or several with `count`, into the plan.
@@ -305,6 +316,10 @@ mod tests {
             (link("rtt = true"), "my.toml:7:7: 'rtt' must be a number, or a text"),
             (link("loss = 1.5"), "my.toml:7:8: loss cannot be '1.5'"),
             (link("weather = 'rain'"), "my.toml:7:1: there is no link option 'weather'"),
+            (
+                format!("[[site]]\nattach = 'x'\n{}", link("")),
+                "my.toml:2:10: 'attach' must be \"netns:",
+            ),
             (link("count = 0"), "my.toml:7:9: 'count' must be a number of links from 1 to 1000"),
             (link("[[route]]\nfrom = 'a'"), "my.toml:7:1: 'to' is missing here"),
             (link("[[route]]\nfrom = 'a'\nto = 'a'"), "my.toml:7:1: the route visits 'a' twice"),
