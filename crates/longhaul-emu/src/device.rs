@@ -15,6 +15,7 @@ use longhaul_sys::packet_socket::PacketSocket;
 use longhaul_sys::tun::{self, Tun, TunOffloads};
 
 use crate::EmuError;
+use crate::packet::Framing;
 use crate::privilege::{namespaces_error, tun_error};
 
 /// One end of a link, as a lane uses it. Reads do not block.
@@ -34,6 +35,11 @@ pub(crate) trait PacketDevice: fmt::Debug + Send + Sync {
     /// # Errors
     /// The device rejected the frame.
     fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Returns the link-layer header of the frames, which is the same at both ends of a link.
+    fn framing(&self) -> Framing {
+        Framing::Ip
+    }
 
     /// Returns the number of frames that the device dropped unread, in addition to those that its
     /// interface counts.
@@ -113,19 +119,24 @@ impl DeviceMaker {
     /// its frames. The second bit marks it as locally administered (IEEE 802).
     const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-    /// Moves the calling thread into new namespaces for a site, ready to create devices there.
+    /// Moves the calling thread into new namespaces for a site, ready to create devices there. The
+    /// network namespace is `network` if given.
     ///
     /// # Errors
-    /// The user may not create namespaces.
-    pub(crate) fn enter_site() -> Result<Self, EmuError> {
+    /// The user may not create namespaces or enter the given one.
+    pub(crate) fn enter_site(network: Option<&NetworkNamespace>) -> Result<Self, EmuError> {
+        let enter = || match network {
+            None => namespace::enter_site_namespaces(),
+            Some(network) => network.enter().and_then(|()| namespace::enter_local_namespaces()),
+        };
         let method = match tun::open() {
             Ok(_) => {
-                namespace::enter_site_namespaces().map_err(namespaces_error)?;
+                enter().map_err(namespaces_error)?;
                 Method::Tun
             }
             Err(closed) => {
                 let emulator_side = NetworkNamespace::enter_new().map_err(namespaces_error)?;
-                namespace::enter_site_namespaces().map_err(namespaces_error)?;
+                enter().map_err(namespaces_error)?;
                 let site = NetworkNamespace::current().map_err(namespaces_error)?;
                 Method::Pair { emulator_side, site, closed }
             }

@@ -96,6 +96,35 @@ pub enum EmuError {
         /// The exit status of the process, if the kernel has reported it.
         status: Option<ExitStatus>,
     },
+    /// The existing network of a site cannot be used.
+    #[error(
+        "cannot attach site {site} to {attachment}; run as root, and see 'ip netns' or 'ps' for \
+         its name or process"
+    )]
+    Attach {
+        /// The name of the site.
+        site: String,
+        /// The network, as in the plan.
+        attachment: String,
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The process to which the network of a site belongs has ended.
+    #[error("the process to which site {site} is attached ended; start it and the topology again")]
+    AttachedEnded {
+        /// The name of the site.
+        site: String,
+    },
+    /// An interface of this host cannot be used.
+    #[error("cannot use interface {interface}; run as root, and see 'ip link' for its name")]
+    Interface {
+        /// The name of the interface.
+        interface: String,
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
     /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]
     Driver {

@@ -4,6 +4,7 @@
 //!   clock and no operating system, and is tested in virtual time.
 //! - `driver` moves real packets between two devices as the model decides, on one thread.
 //! - `site` is an emulated host: separate network, mount and PID namespaces in which commands run.
+//! - [`Bridge`] is a link between two real Ethernet interfaces.
 //! - [`Topology`] combines many sites and the links between them. [`Wan`] is the smallest topology,
 //!   two sites and a link.
 //!
@@ -49,6 +50,6 @@ pub use longhaul_core::result::{LinkReport, LinkWarning, TopologyReport};
 #[doc(hidden)]
 pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
-pub use topology::Topology;
+pub use topology::{Bridge, Topology};
 pub use verdict::{LinkFault, Validity};
 pub use wan::Wan;

@@ -21,6 +21,7 @@ const GSG: u32 = 0x18;
 const GTSO: u32 = 0x1e;
 const GGSO: u32 = 0x23;
 const GFLAGS: u32 = 0x25;
+const SFLAGS: u32 = 0x26;
 const GGRO: u32 = 0x2b;
 /// `ETH_FLAG_LRO`.
 const FLAG_LRO: u32 = 1 << 15;
@@ -86,6 +87,16 @@ pub fn pause(name: &str) -> io::Result<[u64; 2]> {
     Ok([receive, send].map(u64::from))
 }
 
+/// Lets the driver merge received segments without keeping their sizes (LRO), or not.
+///
+/// # Errors
+/// As for [`offloads`], or the driver rejects the change, or `CAP_NET_ADMIN` is missing.
+pub fn set_merging(name: &str, on: bool) -> io::Result<()> {
+    let flags = value(name, GFLAGS)?;
+    let flags = if on { flags | FLAG_LRO } else { flags & !FLAG_LRO };
+    send(name, SFLAGS, [flags]).map(|_| ())
+}
+
 fn value(name: &str, command: u32) -> io::Result<u32> {
     ask::<1>(name, command).map(|[value]| value)
 }
@@ -98,11 +109,15 @@ struct Question<const N: usize> {
 }
 
 fn ask<const N: usize>(name: &str, command: u32) -> io::Result<[u32; N]> {
+    send(name, command, [0; N])
+}
+
+fn send<const N: usize>(name: &str, command: u32, numbers: [u32; N]) -> io::Result<[u32; N]> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    let mut question = Question { command, numbers: [0; N] };
+    let mut question = Question { command, numbers };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut question).cast();
-    // SAFETY: the kernel reads `request` and writes the structure of `command`, which has the size
+    // SAFETY: the kernel reads `request` and reads or writes the structure of `command`, which has the size
     // of `question` by definition. Both live across the call.
     let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }

@@ -97,13 +97,27 @@ impl Interface {
         self.netlink.request(request)
     }
 
-    /// Adds a route to host `to` through this interface. Its packets have the source address
-    /// `source`, unless the program sets another one.
+    /// Adds a route to host `to` through this interface, or replaces the present one. Its packets
+    /// have the source address `source`, unless the program sets another one.
     ///
     /// # Errors
     /// The interface is down, `source` is not an address of this host, or `CAP_NET_ADMIN` is
     /// missing.
-    pub fn add_host_route(&self, to: IpAddr, source: IpAddr) -> io::Result<()> {
+    pub fn set_host_route(&self, to: IpAddr, source: IpAddr) -> io::Result<()> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let request = self.host_route(libc::RTM_NEWROUTE, flags, to);
+        self.netlink.request(request.with(libc::RTA_PREFSRC, &family_and_octets(source).1))
+    }
+
+    /// Removes the route to host `to` through this interface.
+    ///
+    /// # Errors
+    /// There is no such route, or `CAP_NET_ADMIN` is missing.
+    pub fn remove_host_route(&self, to: IpAddr) -> io::Result<()> {
+        self.netlink.request(self.host_route(libc::RTM_DELROUTE, 0, to))
+    }
+
+    fn host_route(&self, message: u16, flags: libc::c_int, to: IpAddr) -> Request {
         let (family, octets) = family_and_octets(to);
         let scope = if to.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
         let bits = octets.len() as u8 * 8;
@@ -112,12 +126,9 @@ impl Interface {
         let table = libc::RT_TABLE_MAIN;
         let kind = libc::RTN_UNICAST;
         let structure = [family, bits, 0, 0, table, libc::RTPROT_STATIC, scope, kind, 0, 0, 0, 0];
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let request = Request::new(libc::RTM_NEWROUTE, flags, &structure)
+        Request::new(message, flags, &structure)
             .with(libc::RTA_DST, &octets)
             .with(libc::RTA_OIF, &self.index.to_ne_bytes())
-            .with(libc::RTA_PREFSRC, &family_and_octets(source).1);
-        self.netlink.request(request)
     }
 
     /// Sets the MTU in bytes, including the IP header.
@@ -143,6 +154,14 @@ impl Interface {
     /// `CAP_NET_ADMIN` is missing.
     pub fn up(&self) -> io::Result<()> {
         self.set(libc::IFF_UP, libc::IFF_UP, None)
+    }
+
+    /// Takes the interface down, which removes its routes.
+    ///
+    /// # Errors
+    /// `CAP_NET_ADMIN` is missing.
+    pub fn down(&self) -> io::Result<()> {
+        self.set(0, libc::IFF_UP, None)
     }
 
     /// Disables multicast on the interface, so that the kernel sends no membership reports (RFC

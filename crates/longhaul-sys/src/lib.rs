@@ -14,16 +14,19 @@
 //! ```
 #![allow(unsafe_code)]
 
+pub mod arena;
 pub mod clock;
 pub mod confine;
 pub mod cpu;
 pub mod datagram;
 pub mod descriptors;
 pub mod doctor;
+pub mod ethernet_socket;
 pub mod ethtool;
 pub mod file;
 pub mod host;
 pub mod interface;
+pub mod link_facts;
 pub mod memory;
 pub mod namespace;
 pub mod netfilter;

@@ -76,7 +76,7 @@ pub struct Prefault {
 
 /// The address range. The last owner unmaps it on drop.
 #[derive(Debug)]
-struct Region {
+pub(crate) struct Region {
     start: NonNull<u8>,
     length: usize,
 }
@@ -132,11 +132,30 @@ impl Mapping {
 
     /// Returns a handle that can allocate pages in advance.
     pub fn prefault(&self) -> Prefault {
-        Prefault { region: self.region.clone() }
+        Prefault::new(self.region.clone())
+    }
+
+    /// Gives the range to an owner that divides it.
+    pub(crate) fn into_region(self) -> Arc<Region> {
+        self.region
+    }
+}
+
+impl Region {
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 }
 
 impl Prefault {
+    pub(crate) fn new(region: Arc<Region>) -> Self {
+        Prefault { region }
+    }
+
     /// Allocates the pages of `range`, limited to the mapping, without changing their contents
     /// (`MADV_POPULATE_WRITE`, Linux 5.14).
     ///

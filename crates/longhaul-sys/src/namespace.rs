@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -37,9 +38,20 @@ pub fn enter_user_namespace() -> io::Result<()> {
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
 pub fn enter_site_namespaces() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNET)
+}
+
+/// Does the same without a new network namespace.
+///
+/// # Errors
+/// As for [`enter_site_namespaces`].
+pub fn enter_local_namespaces() -> io::Result<()> {
+    unshare(UnshareFlags::empty())
+}
+
+fn unshare(network: UnshareFlags) -> io::Result<()> {
     use rustix::mount::MountPropagationFlags as Propagation;
-    let flags =
-        UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS;
+    let flags = network | UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS;
     // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }?;
     rustix::mount::mount_change("/", Propagation::DOWNSTREAM | Propagation::REC)?;
@@ -61,6 +73,14 @@ impl NetworkNamespace {
         // SAFETY: the file table stays shared: UnshareFlags::FILES is not among the flags.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
         Self::current()
+    }
+
+    /// Opens the network namespace that the file at `path` stands for.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(NetworkNamespace { handle: std::fs::File::open(path)?.into() })
     }
 
     /// Returns the network namespace of the calling thread.

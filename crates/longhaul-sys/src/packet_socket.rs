@@ -66,14 +66,7 @@ impl PacketSocket {
         let _ = set(&socket, libc::PACKET_QDISC_BYPASS, &1);
         let _ = socket.set_send_buffer_size(4 << 20);
         let ring = Ring::map(&socket)?;
-        // SAFETY: all zeroes is a valid sockaddr_ll.
-        let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        to.sll_family = libc::AF_PACKET as u16;
-        to.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        to.sll_ifindex = interface as libc::c_int;
-        let size = size_of_val(&to) as libc::socklen_t;
-        // SAFETY: the address is a sockaddr_ll of this size that lives across the call.
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const to).cast(), size) })?;
+        bind(&socket, interface)?;
         let (next, dropped) = (AtomicUsize::new(0), AtomicU64::new(0));
         Ok(PacketSocket { socket, ring, next, dropped, address })
     }
@@ -132,19 +125,7 @@ impl PacketSocket {
 
     /// Returns the number of frames that the socket dropped because its ring was full.
     pub fn dropped(&self) -> u64 {
-        let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut size = size_of_val(&counts) as libc::socklen_t;
-        // SAFETY: `counts` is valid for writing `size` bytes. Reading resets the kernel's count.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut counts).cast(),
-                &raw mut size,
-            )
-        };
-        let new = if result == 0 { u64::from(counts.tp_drops) } else { 0 };
+        let new = kernel_drops(&self.socket);
         self.dropped.fetch_add(new, Ordering::Relaxed) + new
     }
 }
@@ -157,20 +138,26 @@ impl AsFd for PacketSocket {
 
 /// Returns the virtio-net header for a packet that starts `by` bytes later in the frame.
 fn moved(header: &[u8], by: i16) -> [u8; VNET_HEADER] {
-    const NEEDS_CSUM: u8 = 1;
     let mut moved: [u8; VNET_HEADER] = header.first_chunk().copied().unwrap_or_default();
-    let mut shift = |at: usize| {
-        let value = u16::from_ne_bytes([moved[at], moved[at + 1]]).wrapping_add_signed(by);
-        moved[at..at + 2].copy_from_slice(&value.to_ne_bytes());
-    };
+    shift_offsets(&mut moved, by);
+    moved
+}
+
+/// Changes a frame's virtio-net header for a packet that starts `by` bytes later in the frame.
+pub(crate) fn shift_offsets(header: &mut [u8], by: i16) {
+    const NEEDS_CSUM: u8 = 1;
     // The offsets to move are `hdr_len` and `csum_start`, each if it is set.
-    if header[2..4] != [0, 0] {
+    let (has_length, has_checksum) = (header[2..4] != [0, 0], header[0] & NEEDS_CSUM != 0);
+    let mut shift = |at: usize| {
+        let value = u16::from_ne_bytes([header[at], header[at + 1]]).wrapping_add_signed(by);
+        header[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+    };
+    if has_length {
         shift(2);
     }
-    if header[0] & NEEDS_CSUM != 0 {
+    if has_checksum {
         shift(6);
     }
-    moved
 }
 
 /// The memory into which the kernel writes frames: slots with a `tpacket2_hdr` at their start.
@@ -256,18 +243,53 @@ impl Drop for Ring {
     }
 }
 
+/// Binds a packet socket to all frames of the interface with this index.
+pub(crate) fn bind(socket: &Socket, interface: u32) -> io::Result<()> {
+    // SAFETY: all zeroes is a valid sockaddr_ll.
+    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    to.sll_family = libc::AF_PACKET as u16;
+    to.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    to.sll_ifindex = interface as libc::c_int;
+    let size = size_of_val(&to) as libc::socklen_t;
+    // SAFETY: the address is a sockaddr_ll of this size that lives across the call.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const to).cast(), size) })
+}
+
+/// Returns the number of frames that the kernel dropped since the last call because the socket was
+/// full.
+pub(crate) fn kernel_drops(socket: &Socket) -> u64 {
+    let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut size = size_of_val(&counts) as libc::socklen_t;
+    // SAFETY: `counts` is valid for writing `size` bytes. Reading resets the kernel's count.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut counts).cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 { u64::from(counts.tp_drops) } else { 0 }
+}
+
+/// Sets an option of `SOL_PACKET`.
 fn set<T>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_option(socket, libc::SOL_PACKET, option, value)
+}
+
+/// Sets a socket option whose type is `T`.
+pub(crate) fn set_option<T>(
+    socket: &Socket,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `size` bytes of `value`, which lives across the call; every caller
     // passes the type of the option.
     check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size,
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size)
     })
 }
 

@@ -31,5 +31,8 @@ pub use test::{
     Amount, CpuList, Direction, LinkAddress, Opener, Pacing, Placement, Protocol, TestLink,
     TestPlan, parse_addresses,
 };
-pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
+pub use topology::{
+    Attachment, FlowHash, PlannedRoute, Routing, TopologyError, TopologyFault, TopologyLink,
+    TopologyPart, TopologyPlan,
+};
 pub use tree::{DeleteOptions, OwnerMode, TreeOptions};

@@ -293,6 +293,9 @@ pub struct TopologyLinkReport {
     pub near: String,
     /// The site at the far end in `link`.
     pub far: String,
+    /// True if the link was taken down by request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
     /// The report of the link.
     pub link: LinkReport,
 }

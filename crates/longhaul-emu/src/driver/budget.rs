@@ -22,7 +22,7 @@ pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
 
 /// Returns the largest budget of one direction: a quarter of the memory that this process may use,
 /// so that both directions together leave half of it free.
-pub(super) fn most_memory() -> Bytes {
+pub(crate) fn most_memory() -> Bytes {
     Bytes::new(longhaul_sys::memory::usable_bytes() / 4)
 }
 

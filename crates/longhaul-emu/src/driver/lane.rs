@@ -1,4 +1,4 @@
-//! One direction of a link: reads packets from one device and writes them to the other when they
+//! One direction of a link: takes packets from one device and writes them to the other when they
 //! are due.
 
 use std::io::{self, IoSlice};
@@ -11,19 +11,19 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{DirectionReport, DropCounts, Lateness, LatenessCauses, Traffic};
 use longhaul_core::units::Bytes;
 
-use super::budget::most_memory;
+use super::memory::PacketMemory;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
 use super::timeline::{Step, Timeline};
-use super::warmer::Reserve;
 use crate::device::PacketDevice;
 use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
-use crate::packet;
+use crate::packet::{self, Framing};
 
 /// One direction of a link, from one device to the other.
 #[derive(Debug)]
 pub(crate) struct Lane {
     from: Side,
+    framing: Framing,
     source: Arc<dyn PacketDevice>,
     sink: Arc<dyn PacketDevice>,
     model: LinkModel,
@@ -45,21 +45,32 @@ pub(crate) struct Lane {
     closed: bool,
 }
 
+/// A packet that was read and has not entered a lane.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    length: usize,
+    /// The time at which it entered the link.
+    pub(super) at: LinkTime,
+}
+
 impl Lane {
-    /// Creates the direction that starts at `from` and holds at most `budget` bytes of packets.
+    /// Creates the direction that starts at `from`, from the first of `devices` to the second, and
+    /// holds at most `budget` bytes of packets in `memory`.
     pub(crate) fn new(
         from: Side,
-        source: Arc<dyn PacketDevice>,
-        sink: Arc<dyn PacketDevice>,
+        devices: [Arc<dyn PacketDevice>; 2],
         model: LinkModel,
         budget: Bytes,
+        memory: &Arc<PacketMemory>,
     ) -> io::Result<Self> {
+        let [source, sink] = devices;
         Ok(Lane {
             from,
+            framing: source.framing(),
             source,
             sink,
             model,
-            store: Store::new(budget, most_memory())?,
+            store: Store::new(budget, memory.clone())?,
             schedule: Schedule::default(),
             pieces: Vec::new(),
             entered: Traffic::default(),
@@ -76,11 +87,6 @@ impl Lane {
         })
     }
 
-    /// Returns the record of the memory that this lane needs soon.
-    pub(super) fn reserve(&self) -> Arc<Reserve> {
-        self.store.reserve()
-    }
-
     /// Returns the device to wait on for packets, or `None` if the device no longer exists.
     pub(super) fn source(&self) -> Option<BorrowedFd<'_>> {
         (!self.closed).then(|| self.source.readiness())
@@ -93,16 +99,14 @@ impl Lane {
         self.schedule.next().map(|at| at.before(self.departure_cost / 2))
     }
 
-    /// Reads a waiting packet, if there is one, and schedules or drops it. Returns the expected
-    /// duration of its departure.
-    ///
-    /// The packet is assumed to have entered `waited` ago.
-    pub(super) fn admit(
+    /// Reads a waiting packet, if there is one, for [`Lane::accept`] of this lane or of the lane
+    /// that [`Lane::hand_over`] passes it to. The packet is assumed to have entered `waited` ago.
+    pub(super) fn read(
         &mut self,
         clock: impl Fn() -> LinkTime,
         waited: Duration,
         timeline: &mut Timeline,
-    ) -> Option<Duration> {
+    ) -> Option<Arrival> {
         if self.closed {
             return None;
         }
@@ -118,13 +122,28 @@ impl Lane {
         };
         let read = clock();
         timeline.end_step(Step::Read, begun, read);
-        self.entered_at = read.before(waited).max(self.entered_at);
-        let shape = packet::shape(self.store.landed(length));
+        Some(Arrival { length, at: read.before(waited) })
+    }
+
+    /// Returns the frame read last.
+    pub(super) fn landed(&self, arrival: &Arrival) -> &[u8] {
+        self.store.landed(arrival.length)
+    }
+
+    /// Passes the frame read last to another lane.
+    pub(super) fn hand_over(&mut self, other: &mut Lane) {
+        self.store.swap_landing(&mut other.store);
+    }
+
+    /// Schedules or drops the frame read last. Returns the expected duration of its departure.
+    pub(super) fn accept(&mut self, arrival: &Arrival) -> Duration {
+        self.entered_at = arrival.at.max(self.entered_at);
+        let shape = packet::shape(self.store.landed(arrival.length), self.framing);
         self.entered += traffic(&shape);
         self.pieces.clear();
         self.model.offer(self.entered_at, &shape, &mut self.pieces);
-        self.enter(length, shape);
-        Some(self.departure_cost * self.pieces.len() as u32)
+        self.enter(arrival.length, shape);
+        self.departure_cost * self.pieces.len() as u32
     }
 
     /// Keeps the packet that was read last, and schedules its pieces.
@@ -160,7 +179,7 @@ impl Lane {
         let written = if whole && piece.treatment.is_none() {
             self.sink.write(&[IoSlice::new(frame)])
         } else {
-            let part = packet::cut(frame, &piece.segments, &piece.treatment);
+            let part = packet::cut(frame, self.framing, &piece.segments, &piece.treatment);
             self.sink.write(&part.slices())
         };
         match written {

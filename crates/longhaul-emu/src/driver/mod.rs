@@ -1,11 +1,13 @@
 //! Moves packets between devices as the link model decides.
 //!
-//! A [`Lane`] is one direction. It reads a packet from the sender's device, queries the model,
-//! keeps the packet in its `Store` until the last piece is due, and writes the pieces to the
-//! receiver's device. [`Driver`] runs any number of lanes, usually the two of a link, on one
-//! thread. The thread takes requests from a mailbox: report the counters, or change a lane's model.
-//! A `Warmer` touches memory ahead of the thread. A `Timeline` records the thread's recent long
-//! steps, so that lateness can be attributed to its causes.
+//! A [`Lane`] is one direction of a link. An [`Intake`] reads a packet from the sender's device and
+//! passes it to a lane; between parallel links, [`Steering`] chooses by the packet's flow. The lane
+//! queries the model, keeps the packet in its `Store` until the last piece is due, and writes the
+//! pieces to the receiver's device. [`Driver`] runs any number of lanes, usually the two of a link,
+//! on one thread. The thread takes requests from a mailbox: report the counters, or change a lane's
+//! model. [`PacketMemory`] is the memory of all links of a topology, which a `Warmer` touches ahead
+//! of the threads. A `Timeline` records the thread's recent long steps, so that lateness can be
+//! attributed to its causes.
 //!
 //! Invariants:
 //!
@@ -17,12 +19,16 @@
 //! - Memory stays within the pool's budget.
 
 mod budget;
+mod carrier;
+mod intake;
 mod lane;
 mod mailbox;
+mod memory;
 mod pool;
 mod run;
 mod schedule;
 mod sleeper;
+mod steering;
 mod store;
 mod timeline;
 mod warmer;
@@ -30,6 +36,11 @@ mod warmer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use budget::{UNLIMITED, memory_budget};
+pub(crate) use budget::{UNLIMITED, memory_budget, most_memory};
+pub(crate) use carrier::Carrier;
+pub(crate) use intake::Intake;
 pub(crate) use lane::Lane;
+pub(crate) use memory::PacketMemory;
 pub(crate) use run::{Driver, Snapshot};
+pub(crate) use sleeper::SpinBudget;
+pub(crate) use steering::Steering;

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_core::units::Bytes;
-use longhaul_sys::memory::Mapping;
+use longhaul_sys::arena::ArenaBlock;
 use longhaul_sys::tun::MAX_FRAME;
 
-use super::warmer::Reserve;
+use super::memory::PacketMemory;
 
 /// The slot sizes in bytes: for acknowledgements and small requests, for packets of an MTU of 1500
 /// and of 9000, and for the super-packets of slower flows. The last size fits every frame and is a
@@ -24,60 +24,40 @@ const UNIT: usize = 64;
 /// The bytes carved into slots of one size at a time. A larger slot is carved singly.
 const CARVING: usize = 128 << 10;
 
-/// The bytes touched at the start: two huge pages, so that the first packets do not wait until the
-/// kernel has cleared pages.
-const WARM: usize = 4 << 20;
+/// The smallest budget in bytes: some dozens of frames of the largest size.
+const SMALLEST: usize = 4 << 20;
 
-/// The limits of the memory that is touched ahead of use, which is half as much as the memory in
-/// use. Two pools at the lower limit stay far below 32 MiB, the most that a link without delay may
-/// touch.
-const AHEAD: std::ops::RangeInclusive<usize> = (6 << 20)..=(48 << 20);
-
-/// Memory for packets in flight: slots of a few sizes within a byte budget.
+/// The slots of one direction of a link, within a byte budget.
 ///
 /// The slot freed last is reused first, while it is still in the processor's cache. A ring over the
 /// whole capacity would cause two cache misses per packet. With this order a link with a short
 /// delay touches only the memory that its packets need.
 #[derive(Debug)]
 pub(super) struct Pool {
-    memory: Mapping,
-    reserve: Arc<Reserve>,
+    memory: Arc<PacketMemory>,
     budget: usize,
     carved: usize,
-    free: [Vec<u32>; SLOTS.len()],
+    free: [Vec<Slot>; SLOTS.len()],
 }
 
-/// Space for one frame. It is not `Copy`, so its owner returns it exactly once.
+/// Space for one frame. It has one owner, which returns it to the pool.
 #[derive(Debug)]
 pub(super) struct Slot {
     class: u8,
-    /// The start of the slot in units. 32 bits cover 256 GiB.
-    place: u32,
+    block: ArenaBlock,
 }
 
 impl Pool {
-    /// Creates a pool that touches at most `budget`, which [`Pool::set_budget`] can raise to
-    /// `most`.
-    pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
-        // Under strict overcommit the mapping of `most` bytes may fail. Then the pool maps only
-        // `budget` bytes.
-        let size = |bytes: Bytes| (bytes.get() as usize).clamp(WARM, 1 << 38);
-        let memory = Mapping::reserve(size(most)).or_else(|_| Mapping::reserve(size(budget)))?;
-        let reserve = Reserve::new(memory.prefault(), WARM);
-        let mut pool = Pool { memory, reserve, budget: 0, carved: 0, free: Default::default() };
+    /// Creates a pool that uses at most `budget` bytes of `memory`.
+    pub(super) fn new(budget: Bytes, memory: Arc<PacketMemory>) -> Self {
+        let mut pool = Pool { memory, budget: 0, carved: 0, free: Default::default() };
         pool.set_budget(budget);
-        pool.memory[..WARM].fill(0);
-        Ok(pool)
+        pool
     }
 
-    /// Returns the record of the memory that the pool needs soon.
-    pub(super) fn reserve(&self) -> Arc<Reserve> {
-        self.reserve.clone()
-    }
-
-    /// Changes how much memory may be touched. Memory already touched stays.
+    /// Changes how much memory may be used. Slots that exist stay.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
-        self.budget = (budget.get() as usize).clamp(WARM, self.memory.len());
+        self.budget = (budget.get() as usize).max(SMALLEST);
     }
 
     /// Returns a slot that fits any frame, or `None` if the budget is used up.
@@ -104,31 +84,12 @@ impl Pool {
         if self.free[class].is_empty() {
             self.carve(class);
         }
-        let place = self.free[class].pop()?;
-        Some(Slot { class: class as u8, place })
+        self.free[class].pop()
     }
 
     /// Returns a slot to the pool.
     pub(super) fn give(&mut self, slot: Slot) {
-        self.free[usize::from(slot.class)].push(slot.place);
-    }
-
-    /// Returns the whole slot for writing.
-    pub(super) fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
-        let (start, size) = slot.span();
-        &mut self.memory[start..start + size]
-    }
-
-    /// Returns the first `length` bytes of the slot.
-    pub(super) fn bytes(&self, slot: &Slot, length: usize) -> &[u8] {
-        let (start, _) = slot.span();
-        &self.memory[start..start + length]
-    }
-
-    /// Copies the first `length` bytes of one slot to another.
-    pub(super) fn copy(&mut self, from: &Slot, to: &Slot, length: usize) {
-        let start = from.span().0;
-        self.memory.copy_within(start..start + length, to.span().0);
+        self.free[usize::from(slot.class)].push(slot);
     }
 
     /// Returns the largest amount of memory in use so far.
@@ -140,20 +101,33 @@ impl Pool {
         let size = SLOTS[class];
         let room = self.budget.saturating_sub(self.carved);
         let count = (CARVING / size).max(1).min(room / size);
-        // The slots are pushed in reverse order, so that the first one is used first.
-        let start = self.carved;
-        let places = (0..count).rev().map(|i| ((start + i * size) / UNIT) as u32);
-        self.free[class].extend(places);
+        if count == 0 {
+            return;
+        }
+        let Some(block) = self.memory.take(count * size) else { return };
         self.carved += count * size;
-        let ahead = (self.carved / 2).clamp(*AHEAD.start(), *AHEAD.end());
-        self.reserve.want((self.carved + ahead).min(self.budget));
+        let free = &mut self.free[class];
+        free.extend(block.split(size).map(|block| Slot { class: class as u8, block }));
+        // The first slot is used first.
+        free.reverse();
     }
 }
 
 impl Slot {
-    fn span(&self) -> (usize, usize) {
-        (self.place as usize * UNIT, SLOTS[usize::from(self.class)])
+    /// Returns the whole slot for writing.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.block
     }
+
+    /// Returns the first `length` bytes.
+    pub(super) fn bytes(&self, length: usize) -> &[u8] {
+        &self.block[..length]
+    }
+}
+
+/// Returns the error of a pool that cannot hold a single frame.
+pub(super) fn no_memory() -> io::Error {
+    io::ErrorKind::OutOfMemory.into()
 }
 
 #[cfg(test)]
@@ -161,32 +135,36 @@ mod tests {
     use super::*;
 
     fn pool(budget: Bytes) -> Pool {
-        Pool::new(budget, Bytes::mib(256)).unwrap()
+        Pool::new(budget, PacketMemory::of(Bytes::mib(256)))
+    }
+
+    fn place(slot: &Slot) -> *const u8 {
+        slot.block.as_ptr()
     }
 
     #[test]
     fn the_slot_freed_last_is_used_first() {
         let mut pool = pool(Bytes::mib(64));
         let (a, b) = (pool.take_smaller(100).unwrap(), pool.take_smaller(100).unwrap());
-        let (place_a, place_b) = (a.place, b.place);
+        let (place_a, place_b) = (place(&a), place(&b));
         pool.give(b);
         pool.give(a);
-        assert_eq!(pool.take_smaller(100).unwrap().place, place_a);
-        assert_eq!(pool.take_smaller(100).unwrap().place, place_b);
+        assert_eq!(place(&pool.take_smaller(100).unwrap()), place_a);
+        assert_eq!(place(&pool.take_smaller(100).unwrap()), place_b);
     }
 
     #[test]
     fn slots_do_not_overlap_and_fit_their_frame() {
         let mut pool = pool(Bytes::mib(16));
         let lengths = [60, 256, 2048, 2049, 9010, 16_384, 16_385, MAX_FRAME];
-        let slots: Vec<Slot> = (lengths.iter().cycle().take(160))
+        let mut slots: Vec<Slot> = (lengths.iter().cycle().take(160))
             .map(|l| pool.take_smaller(*l).or_else(|| pool.take_largest()).unwrap())
             .collect();
-        for (mark, slot) in slots.iter().enumerate() {
-            pool.bytes_mut(slot).fill(mark as u8);
+        for (mark, slot) in slots.iter_mut().enumerate() {
+            slot.bytes_mut().fill(mark as u8);
         }
         for (mark, (slot, length)) in slots.iter().zip(lengths.iter().cycle()).enumerate() {
-            assert!(pool.bytes(slot, *length).iter().all(|byte| *byte == mark as u8));
+            assert!(slot.bytes(*length).iter().all(|byte| *byte == mark as u8));
         }
     }
 
@@ -213,7 +191,7 @@ mod tests {
         assert!(pool.take_smaller(20_000).is_none());
         assert!(pool.take_smaller(9010).is_some());
         let half: Vec<Slot> = (0..70).map(|_| pool.take_largest().unwrap()).collect();
-        assert_eq!(pool.take_smaller(20_000).map(|slot| slot.span().1), Some(32 << 10));
+        assert_eq!(pool.take_smaller(20_000).map(|slot| slot.block.len()), Some(32 << 10));
         assert!(pool.take_smaller(60_000).is_none());
         drop(half);
     }

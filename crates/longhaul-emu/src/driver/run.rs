@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
-use super::Lane;
+use super::carrier::Carrier;
+use super::intake::Intake;
+use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
-use super::sleeper::Sleeper;
+use super::sleeper::{Sleeper, SpinBudget};
 use super::timeline::Timeline;
-use super::warmer::Warmer;
 use crate::link::{LinkModel, LinkTime};
 
 /// The number of pieces that leave in one direction before the other direction's turn.
@@ -29,7 +31,6 @@ const PRIORITY: i32 = 1;
 pub(crate) struct Driver {
     requests: Outbox<Request>,
     thread: Option<JoinHandle<()>>,
-    _warmer: Warmer,
 }
 
 /// The counters of a driver's lanes at one time.
@@ -43,26 +44,33 @@ pub(crate) struct Snapshot {
 
 type Change = Box<dyn FnOnce(&mut LinkModel, LinkTime) + Send>;
 
+type CarrierChange = Box<dyn Fn(&mut Carrier, LinkTime) + Send>;
+
 enum Request {
     Tell(Sender<Snapshot>),
     Set { lane: usize, budget: Bytes, change: Change },
+    Steer { link: usize, change: CarrierChange },
     Stop,
 }
 
 impl Driver {
-    /// Starts to move packets.
-    pub(crate) fn start(mut lanes: Vec<Lane>) -> io::Result<Self> {
+    /// Starts to move packets from `intakes` over `lanes`. The thread spins as `spins` permits.
+    pub(crate) fn start(
+        lanes: Vec<Lane>,
+        intakes: Vec<Intake>,
+        spins: Arc<SpinBudget>,
+    ) -> io::Result<Self> {
         let (requests, inbox) = mailbox()?;
-        let warmer = Warmer::start(lanes.iter().map(Lane::reserve).collect())?;
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             // The default timer slack of 50 us would delay every departure by up to 50 us.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // The thread gets real-time priority if permitted: when all processors are busy, as
             // during a fast transfer, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
-            run(&mut lanes, &inbox, realtime);
+            let sleeper = Sleeper::new(spins);
+            Moves { lanes, intakes, sleeper }.run(&inbox, realtime);
         })?;
-        Ok(Driver { requests, thread: Some(thread), _warmer: warmer })
+        Ok(Driver { requests, thread: Some(thread) })
     }
 
     /// Returns the counters so far, all taken at one time between two packets. Returns `None` if
@@ -84,6 +92,15 @@ impl Driver {
         self.requests.send(Request::Set { lane, budget, change: Box::new(change) });
     }
 
+    /// Changes the state of a link (by index among parallel ones) as routers see it.
+    pub(crate) fn steer(
+        &self,
+        link: usize,
+        change: impl Fn(&mut Carrier, LinkTime) + Send + 'static,
+    ) {
+        self.requests.send(Request::Steer { link, change: Box::new(change) });
+    }
+
     fn halt(&mut self) {
         self.requests.send(Request::Stop);
         if let Some(thread) = self.thread.take() {
@@ -98,65 +115,89 @@ impl Drop for Driver {
     }
 }
 
-fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
-    let origin = Instant::now();
-    let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
-    let strain = Strain::begin();
-    let mut timeline = Timeline::begin(clock());
-    // The time at which the next packet may enter. Each entry costs the thread a departure later.
-    // If packets entered at full speed while none is due, they would form a burst that cannot leave
-    // at the same speed. On a link without a rate, packets therefore enter and leave in turns.
-    let mut open_at = LinkTime::default();
-    let mut turn = 0;
-    let mut sleeper = Sleeper::default();
-    // The time that the packet that ended a sleep waited for the thread to wake up.
-    let mut waited = Duration::ZERO;
-    loop {
-        for request in inbox.take() {
-            match request {
-                Request::Tell(reply) => {
-                    let now = clock();
-                    let lanes = lanes.iter().map(|lane| lane.report(now)).collect();
-                    // If the requester no longer exists, the answer is not needed.
-                    let _ = reply.send(Snapshot { lanes, processor: strain.share() });
+/// The packets that a driver's thread moves.
+struct Moves {
+    lanes: Vec<Lane>,
+    intakes: Vec<Intake>,
+    sleeper: Sleeper,
+}
+
+impl Moves {
+    fn run(mut self, inbox: &Inbox<Request>, realtime: bool) {
+        let origin = Instant::now();
+        let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
+        let strain = Strain::begin();
+        let mut timeline = Timeline::begin(clock());
+        // The time at which the next packet may enter. Each entry costs the thread a departure
+        // later. If packets entered at full speed while none is due, they would form a burst that
+        // cannot leave at the same speed. On a link without a rate, packets therefore enter and
+        // leave in turns.
+        let mut open_at = LinkTime::default();
+        let mut turn = 0;
+        // The time that the packet that ended a sleep waited for the thread to wake up.
+        let mut waited = Duration::ZERO;
+        loop {
+            for request in inbox.take() {
+                if !self.answer(request, clock, &strain) {
+                    return;
                 }
-                Request::Set { lane, budget, change } => {
-                    if let Some(lane) = lanes.get_mut(lane) {
-                        lane.set(budget, |model| change(model, clock()));
-                    }
+            }
+            // Departures precede arrivals: they have a due time, while arrivals can wait in their
+            // device.
+            let mut busy = false;
+            for lane in &mut self.lanes {
+                busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
+            }
+            if realtime {
+                self.sleeper.rest(clock, &mut timeline);
+            }
+            if busy || clock() < open_at {
+                continue;
+            }
+            // The thread reads one packet, from the direction that was read less recently: a full
+            // device must not delay the acknowledgements of the other direction.
+            for _ in 0..self.intakes.len() {
+                turn = (turn + 1) % self.intakes.len();
+                let waited = std::mem::take(&mut waited);
+                let intake = &mut self.intakes[turn];
+                if let Some(cost) = intake.admit(&mut self.lanes, clock, waited, &mut timeline) {
+                    open_at = clock() + cost;
+                    busy = true;
+                    break;
                 }
-                Request::Stop => return,
+            }
+            if !busy {
+                let due = self.lanes.iter().filter_map(Lane::next_due).min();
+                let waker = std::iter::once(inbox.waker());
+                let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
+                waited = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
             }
         }
-        // Departures precede arrivals: they have a due time, while arrivals can wait in their
-        // device.
-        let mut busy = false;
-        for lane in &mut *lanes {
-            busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
-        }
-        if realtime {
-            sleeper.rest(clock, &mut timeline);
-        }
-        if busy || clock() < open_at {
-            continue;
-        }
-        // The thread reads one packet, from the direction that was read less recently: a full
-        // device must not delay the acknowledgements of the other direction.
-        for _ in 0..lanes.len() {
-            turn = (turn + 1) % lanes.len();
-            if let Some(cost) = lanes[turn].admit(clock, std::mem::take(&mut waited), &mut timeline)
-            {
-                open_at = clock() + cost;
-                busy = true;
-                break;
+    }
+
+    /// Answers a request. Returns `false` if the thread has to stop.
+    fn answer(&mut self, request: Request, clock: impl Fn() -> LinkTime, strain: &Strain) -> bool {
+        match request {
+            Request::Tell(reply) => {
+                let now = clock();
+                let lanes = self.lanes.iter().map(|lane| lane.report(now)).collect();
+                // If the requester no longer exists, the answer is not needed.
+                let _ = reply.send(Snapshot { lanes, processor: strain.share() });
             }
+            Request::Set { lane, budget, change } => {
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.set(budget, |model| change(model, clock()));
+                }
+            }
+            Request::Steer { link, change } => {
+                let now = clock();
+                for intake in &mut self.intakes {
+                    intake.steer(link, |carrier| change(carrier, now));
+                }
+            }
+            Request::Stop => return false,
         }
-        if !busy {
-            let due = lanes.iter().filter_map(Lane::next_due).min();
-            let waker = std::iter::once(inbox.waker());
-            let sources = lanes.iter().filter_map(Lane::source).chain(waker);
-            waited = sleeper.wait(due, sources, clock, &mut timeline);
-        }
+        true
     }
 }
 

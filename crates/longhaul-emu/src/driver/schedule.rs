@@ -134,6 +134,7 @@ mod tests {
     use longhaul_core::units::Bytes;
     use proptest::prelude::*;
 
+    use super::super::memory::PacketMemory;
     use super::super::store::Store;
     use super::*;
     use crate::link::{PacketShape, Treatment};
@@ -146,7 +147,7 @@ mod tests {
     }
 
     fn some_parcel() -> ParcelId {
-        let mut store = Store::new(Bytes::mib(4), Bytes::mib(4)).unwrap();
+        let mut store = Store::new(Bytes::mib(4), PacketMemory::of(Bytes::mib(4))).unwrap();
         store.keep(60, PacketShape::single(60), 1).unwrap()
     }
 

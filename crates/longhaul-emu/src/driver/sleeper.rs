@@ -1,7 +1,9 @@
 //! Waits precisely for the next departure or packet: a timer for most of the wait, then a spin.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -14,8 +16,9 @@ use crate::link::LinkTime;
 /// processor, 100 us on a virtual processor that was idle. The sleeper learns this delay, requests
 /// an earlier time and spins for the rest. It spins for at most an eighth of a wait, so that a
 /// packet every few microseconds leaves the processor to the programs at the ends of the link.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sleeper {
+    spins: Arc<SpinBudget>,
     /// The timer's delay, as a moving mean.
     overshoot: Duration,
     /// The deviation from that mean, as a moving mean.
@@ -34,7 +37,62 @@ pub(super) struct Sleeper {
 const STINT: Duration = Duration::from_micros(2500);
 const REST: Duration = Duration::from_micros(200);
 
+/// The processor time that the threads of a topology may spend on spins that follow a sleep.
+///
+/// Without a limit, dozens of links with little traffic would keep a processor busy with spins. A
+/// link that may not spin sleeps until the departure, which is then late by the timer's delay.
+#[derive(Debug)]
+pub(crate) struct SpinBudget {
+    /// The share of one processor for all threads, in thousandths; `None` without a limit.
+    share: Option<u64>,
+    began: Instant,
+    /// The time since the start, in nanoseconds, at which the spins so far are within the share.
+    spent_until: AtomicU64,
+}
+
+impl SpinBudget {
+    /// The number of links from which on the budget is limited.
+    const MANY_LINKS: usize = 5;
+    /// The share of one processor that many links may spend, in thousandths.
+    const SHARE: u64 = 20;
+    /// The spins in nanoseconds that may follow each other immediately.
+    const BURST: u64 = 2_000_000;
+
+    /// Creates the budget of a topology with `links` links.
+    pub(crate) fn of(links: usize) -> Arc<Self> {
+        let share = (links >= Self::MANY_LINKS).then_some(Self::SHARE);
+        Arc::new(SpinBudget { share, began: Instant::now(), spent_until: AtomicU64::new(0) })
+    }
+
+    /// Spends `span` if the budget has it.
+    fn spend(&self, span: Duration) -> bool {
+        self.spend_at(self.began.elapsed(), span)
+    }
+
+    fn spend_at(&self, now: Duration, span: Duration) -> bool {
+        let Some(share) = self.share else { return true };
+        let cost = |nanos: u64| nanos * 1000 / share;
+        let now = now.as_nanos() as u64;
+        let spend = |until: u64| {
+            let until = until.max(now) + cost(span.as_nanos() as u64);
+            (until <= now + cost(Self::BURST)).then_some(until)
+        };
+        self.spent_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
+    }
+}
+
 impl Sleeper {
+    /// Creates a sleeper that spins within `spins`.
+    pub(super) fn new(spins: Arc<SpinBudget>) -> Self {
+        Sleeper {
+            spins,
+            overshoot: Duration::ZERO,
+            deviation: Duration::ZERO,
+            slept_for: LinkTime::default(),
+            rested_at: LinkTime::default(),
+        }
+    }
+
     /// Waits until `due`, if given, or until one of `sources` becomes readable, whichever is first.
     /// The wait may end early. Returns the estimated time for which the source that ended the wait
     /// had been readable.
@@ -103,7 +161,8 @@ impl Sleeper {
         const SHORTEST: Duration = Duration::from_micros(5);
         // The margin resembles TCP's timeout (RFC 6298), with half of its factor.
         let usual = self.overshoot + self.deviation * 2;
-        let lead = usual.min(left / 8).max(SHORTEST);
+        let lead = usual.min(left / 8);
+        let lead = if lead > SHORTEST && self.spins.spend(lead) { lead } else { SHORTEST };
         left.checked_sub(lead).filter(|sleep| !sleep.is_zero())
     }
 
@@ -127,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_short_wait_is_spun_and_a_long_one_ends_early_by_what_was_learnt() {
-        let mut sleeper = Sleeper::default();
+        let mut sleeper = Sleeper::new(SpinBudget::of(1));
         assert_eq!(sleeper.sleep_within(US(4)), None);
         assert_eq!(sleeper.sleep_within(US(1000)), Some(US(995)));
         for _ in 0..100 {
@@ -139,8 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn many_links_share_the_time_for_spins() {
+        let few = SpinBudget::of(SpinBudget::MANY_LINKS - 1);
+        assert!((0..1000).all(|_| few.spend_at(US(1), US(100))));
+        let many = SpinBudget::of(SpinBudget::MANY_LINKS);
+        let spent = |now| (0..1000).filter(|_| many.spend_at(now, US(100))).count();
+        assert_eq!(spent(US(0)), 20, "a burst of 2 ms");
+        assert_eq!(spent(US(1_000_000)), 20, "an idle second saves no credit");
+        assert_eq!(spent(US(1_050_000)), 10, "2 % of 50 ms");
+    }
+
+    #[test]
     fn a_stint_ends_with_a_rest() {
-        let mut sleeper = Sleeper::default();
+        let mut sleeper = Sleeper::new(SpinBudget::of(1));
         let time = std::cell::Cell::new(STINT);
         let clock = || LinkTime::default() + time.get();
         let mut timeline = Timeline::begin(clock());
@@ -153,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_interruption_is_not_taken_for_the_timer() {
-        let mut sleeper = Sleeper::default();
+        let mut sleeper = Sleeper::new(SpinBudget::of(1));
         sleeper.learn(Duration::from_millis(50));
         assert!(sleeper.overshoot < US(32) && sleeper.deviation < US(32));
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use longhaul_core::units::Bytes;
 
-use super::pool::{Pool, Slot};
-use super::warmer::Reserve;
+use super::memory::PacketMemory;
+use super::pool::{Pool, Slot, no_memory};
 use crate::link::PacketShape;
 
 /// The packets in flight. Each is stored once, and its memory is freed after its last piece has
@@ -36,21 +36,21 @@ struct Parcel {
 pub(super) struct ParcelId(u32);
 
 impl Store {
-    /// Creates a store that keeps at most `budget` bytes of packets, which can be raised to `most`.
-    pub(super) fn new(budget: Bytes, most: Bytes) -> io::Result<Self> {
-        let mut pool = Pool::new(budget, most)?;
-        let landing = pool.take_largest().ok_or(io::ErrorKind::OutOfMemory)?;
+    /// Creates a store that keeps at most `budget` bytes of packets in `memory`.
+    pub(super) fn new(budget: Bytes, memory: Arc<PacketMemory>) -> io::Result<Self> {
+        let mut pool = Pool::new(budget, memory);
+        let landing = pool.take_largest().ok_or_else(no_memory)?;
         Ok(Store { pool, landing, parcels: Vec::new(), vacant: Vec::new() })
     }
 
     /// Returns a buffer that takes one frame of any length.
     pub(super) fn landing(&mut self) -> &mut [u8] {
-        self.pool.bytes_mut(&self.landing)
+        self.landing.bytes_mut()
     }
 
     /// Returns the first `length` bytes of the frame read last.
     pub(super) fn landed(&self, length: usize) -> &[u8] {
-        self.pool.bytes(&self.landing, length)
+        self.landing.bytes(length)
     }
 
     /// Stores the frame read last until [`Store::leave`] has been called for each of its `pieces`.
@@ -62,8 +62,8 @@ impl Store {
         pieces: u32,
     ) -> Option<ParcelId> {
         let slot = match self.pool.take_smaller(length) {
-            Some(slot) => {
-                self.pool.copy(&self.landing, &slot, length);
+            Some(mut slot) => {
+                slot.bytes_mut()[..length].copy_from_slice(self.landing.bytes(length));
                 slot
             }
             // The frame stays in place, and the next frame is read into another slot.
@@ -85,7 +85,7 @@ impl Store {
     /// Returns the frame of a packet and its shape.
     pub(super) fn packet(&self, id: ParcelId) -> (&[u8], PacketShape) {
         match &self.parcels[id.0 as usize] {
-            Some(parcel) => (self.pool.bytes(&parcel.slot, parcel.length as usize), parcel.shape),
+            Some(parcel) => (parcel.slot.bytes(parcel.length as usize), parcel.shape),
             None => (&[], PacketShape::single(0)),
         }
     }
@@ -109,9 +109,9 @@ impl Store {
         self.pool.set_budget(budget);
     }
 
-    /// Returns the record of the memory that the pool needs soon.
-    pub(super) fn reserve(&self) -> Arc<Reserve> {
-        self.pool.reserve()
+    /// Exchanges the frames read last of two stores in the same memory.
+    pub(super) fn swap_landing(&mut self, other: &mut Store) {
+        std::mem::swap(&mut self.landing, &mut other.landing);
     }
 
     /// Returns the largest amount of memory that packets have used so far.
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_kept_until_its_last_piece_has_left() {
-        let mut store = Store::new(Bytes::mib(8), Bytes::mib(8)).unwrap();
+        let mut store = Store::new(Bytes::mib(8), PacketMemory::of(Bytes::mib(8))).unwrap();
         let shape = PacketShape::single(60_000);
         read(&mut store, 60_000, 1);
         let first = store.keep(60_000, shape, 3).unwrap();
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_and_the_store_goes_on() {
-        let mut store = Store::new(Bytes::mib(4), Bytes::mib(4)).unwrap();
+        let mut store = Store::new(Bytes::mib(4), PacketMemory::of(Bytes::mib(8))).unwrap();
         let shape = PacketShape::single(60_000);
         let kept: Vec<ParcelId> = std::iter::from_fn(|| store.keep(60_000, shape, 1)).collect();
         assert!(kept.len() >= 50);

@@ -11,7 +11,7 @@ use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::result::Traffic;
 use longhaul_core::units::Bytes;
 
-use super::{Driver, Lane};
+use super::{Driver, Intake, Lane, PacketMemory, SpinBudget};
 use crate::device::PacketDevice;
 use crate::link::LinkModel;
 use crate::packet::samples::Sample;
@@ -45,7 +45,15 @@ fn model(from: Side, delay: Duration) -> LinkModel {
 }
 
 fn lane(from: Side, delay: Duration, source: &Arc<OwnedFd>, sink: &Arc<OwnedFd>) -> Lane {
-    Lane::new(from, source.clone(), sink.clone(), model(from, delay), Bytes::mib(64)).unwrap()
+    let devices: [Arc<dyn PacketDevice>; 2] = [source.clone(), sink.clone()];
+    let memory = PacketMemory::of(Bytes::mib(64));
+    Lane::new(from, devices, model(from, delay), Bytes::mib(64), &memory).unwrap()
+}
+
+/// Starts a driver with an intake per lane.
+fn start(lanes: Vec<Lane>) -> Driver {
+    let intakes = (0..lanes.len()).map(Intake::of).collect();
+    Driver::start(lanes, intakes, SpinBudget::of(1)).unwrap()
 }
 
 fn receive(host: &UnixDatagram) -> Vec<u8> {
@@ -62,7 +70,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
         lane(Side::Near, 20 * MS, &near_device, &far_device),
         lane(Side::Far, Duration::ZERO, &far_device, &near_device),
     ];
-    let driver = Driver::start(lanes).unwrap();
+    let driver = start(lanes);
     let frame = Sample { payload: 20_000, segment: 1448, ..Sample::TCP }.frame();
     let sent = Instant::now();
     near.send(&frame).unwrap();
@@ -93,7 +101,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
 fn a_running_lane_takes_a_new_model() {
     let ((near, near_device), (far, far_device)) = (device(), device());
     let lanes = vec![lane(Side::Near, Duration::from_secs(3600), &near_device, &far_device)];
-    let driver = Driver::start(lanes).unwrap();
+    let driver = start(lanes);
     let frame = Sample { payload: 100, ..Sample::TCP }.frame();
     near.send(&frame).unwrap();
     while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
@@ -118,7 +126,7 @@ fn a_lane_whose_device_is_gone_lets_the_others_run() {
         lane(Side::Near, MS, &near_device, &far_device),
         lane(Side::Near, MS, &near_device, &other_device),
     ];
-    let driver = Driver::start(lanes).unwrap();
+    let driver = start(lanes);
     let frame = Sample { payload: 100, ..Sample::TCP }.frame();
     // Either of the two lanes that read this device may read the packet.
     for _ in 0..8 {

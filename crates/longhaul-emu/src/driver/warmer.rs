@@ -1,4 +1,4 @@
-//! Touches the memory of the pools before packets need it.
+//! Touches the memory for packets before packets need it.
 //!
 //! The kernel clears a page at the first access, a huge page of 2 MiB at a time, and the host of a
 //! virtual machine may have to find the memory first. If the link's thread waits for this while it
@@ -16,7 +16,7 @@ use longhaul_sys::memory::Prefault;
 /// The bytes touched at a time: one huge page.
 const STEP: usize = 2 << 20;
 
-/// The amount of memory that a pool needs soon, shared with the thread that touches it.
+/// The amount of memory that packets need soon, shared with the thread that touches it.
 #[derive(Debug)]
 pub(super) struct Reserve {
     memory: Prefault,
@@ -47,6 +47,12 @@ impl Reserve {
         }
     }
 
+    /// Returns the bytes requested so far.
+    #[cfg(test)]
+    pub(super) fn wanted(&self) -> usize {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
     /// Touches one step of the requested memory. Returns `false` if nothing is left to touch.
     fn touch_some(&self) -> bool {
         let touched = self.touched.load(Ordering::Relaxed);
@@ -69,20 +75,14 @@ pub(super) struct Warmer {
 }
 
 impl Warmer {
-    /// Starts a thread that serves `reserves`.
-    pub(super) fn start(reserves: Vec<Arc<Reserve>>) -> io::Result<Self> {
+    /// Starts a thread that serves `reserve`.
+    pub(super) fn start(reserve: Arc<Reserve>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("warmer".into()).spawn(move || {
-            for reserve in &reserves {
-                let _ = reserve.warmer.set(thread::current());
-            }
+            let _ = reserve.warmer.set(thread::current());
             while !stopped.load(Ordering::Relaxed) {
-                let mut idle = true;
-                for reserve in &reserves {
-                    idle &= !reserve.touch_some();
-                }
-                if idle {
+                if !reserve.touch_some() {
                     thread::park();
                 }
             }
@@ -113,7 +113,7 @@ mod tests {
     fn what_is_wanted_is_touched_and_no_more() {
         let memory = Mapping::reserve(64 << 20).unwrap();
         let reserve = Reserve::new(memory.prefault(), 0);
-        let warmer = Warmer::start(vec![reserve.clone()]).unwrap();
+        let warmer = Warmer::start(reserve.clone()).unwrap();
         for wanted in [1, 5 << 20, 3 << 20] {
             reserve.want(wanted);
             let deadline = Instant::now() + Duration::from_secs(20);

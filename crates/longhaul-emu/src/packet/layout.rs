@@ -2,6 +2,7 @@
 
 use longhaul_sys::tun::VNET_HEADER;
 
+use super::framing::Framing;
 use crate::link::PacketShape;
 
 /// The longest IP header with extensions that is parsed. An IPv4 header has at most 60 bytes. An
@@ -53,9 +54,10 @@ pub(super) struct Layout {
 /// Returns the shape of the packet in `frame`.
 ///
 /// A frame that is too short, or inconsistent with a super-packet, counts as one segment.
-pub(crate) fn shape(frame: &[u8]) -> PacketShape {
-    let Some((vnet, packet)) = VnetHeader::split(frame) else { return PacketShape::single(0) };
-    let layout = Layout::of(&vnet, packet);
+pub(crate) fn shape(frame: &[u8], framing: Framing) -> PacketShape {
+    let Some(Parsed { packet, layout, .. }) = Parsed::of(frame, framing) else {
+        return PacketShape::single(0);
+    };
     let ecn_capable = layout.ecn(packet) != 0;
     match layout.segment {
         None => PacketShape { ecn_capable, ..PacketShape::single(packet.len() as u32) },
@@ -68,17 +70,42 @@ pub(crate) fn shape(frame: &[u8]) -> PacketShape {
     }
 }
 
+/// A frame and the layout of its packet.
+pub(super) struct Parsed<'a> {
+    /// The virtio-net header with offsets from the start of the packet.
+    pub(super) vnet: VnetHeader,
+    /// The link-layer header before the packet; empty for [`Framing::Ip`].
+    pub(super) link: &'a [u8],
+    pub(super) packet: &'a [u8],
+    pub(super) layout: Layout,
+}
+
+impl<'a> Parsed<'a> {
+    /// Parses a frame, or returns `None` if it is too short.
+    pub(super) fn of(frame: &'a [u8], framing: Framing) -> Option<Self> {
+        let (vnet, rest) = VnetHeader::split(frame)?;
+        let (link, packet, is_ip) = framing.split(rest);
+        let vnet = vnet.shifted(-(link.len() as i16));
+        let layout = if is_ip { Layout::of(&vnet, packet) } else { Layout::unknown(packet) };
+        Some(Parsed { vnet, link, packet, layout })
+    }
+}
+
 impl Layout {
-    /// Returns the layout of `packet`; `vnet` states whether it is a super-packet.
-    pub(super) fn of(vnet: &VnetHeader, packet: &[u8]) -> Layout {
-        let unknown = Layout {
+    fn unknown(packet: &[u8]) -> Layout {
+        Layout {
             network: Network::Unknown,
             transport: Transport::Opaque,
             transport_at: 0,
             payload_at: 0,
             end: packet.len(),
             segment: None,
-        };
+        }
+    }
+
+    /// Returns the layout of `packet`; `vnet` states whether it is a super-packet.
+    pub(super) fn of(vnet: &VnetHeader, packet: &[u8]) -> Layout {
+        let unknown = Layout::unknown(packet);
         let network = match packet.first().map(|byte| byte >> 4) {
             Some(4) => ipv4(packet),
             Some(6) => ipv6(packet),
@@ -286,6 +313,18 @@ impl VnetHeader {
         let [s0, s1] = self.csum_start.to_ne_bytes();
         let [o0, o1] = self.csum_offset.to_ne_bytes();
         [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+    }
+
+    /// Returns the header for a packet that starts `by` bytes later in the frame.
+    pub(super) fn shifted(mut self, by: i16) -> VnetHeader {
+        // Each offset is moved only if it is set.
+        if self.hdr_len != 0 {
+            self.hdr_len = self.hdr_len.wrapping_add_signed(by);
+        }
+        if self.needs_checksum() {
+            self.csum_start = self.csum_start.wrapping_add_signed(by);
+        }
+        self
     }
 
     pub(super) fn needs_checksum(&self) -> bool {

@@ -2,7 +2,7 @@
 //! segments.
 //!
 //! A frame is a virtio-net header and an IP packet, as a device with segmentation offload provides
-//! it. A *super-packet* stands for many TCP segments or UDP datagrams with one set of headers.
+//! it. On an Ethernet interface, an Ethernet header with VLAN tags precedes the packet. A *super-packet* stands for many TCP segments or UDP datagrams with one set of headers.
 //! [`shape`] computes the segments of a packet for the link model. [`cut`] builds one part of a
 //! packet: adjacent segments with equal treatment, as rebuilt headers and slices of the frame's
 //! payload, which is never copied. The rules are those of the kernel's segmentation
@@ -12,6 +12,8 @@
 //! and is written as it was read, except for a changed bit if the link corrupts it.
 
 mod checksum;
+mod flow;
+mod framing;
 mod layout;
 mod split;
 
@@ -22,6 +24,8 @@ mod tests;
 
 use crate::link::{Corruption, Treatment};
 
+pub(crate) use flow::flow_hash;
+pub(crate) use framing::Framing;
 pub(crate) use layout::shape;
 pub(crate) use split::cut;
 
@@ -32,14 +36,20 @@ pub(crate) use split::cut;
 /// A panic on any frame is a defect.
 #[doc(hidden)]
 pub fn exercise(frame: &[u8]) {
-    let last = shape(frame).segments() - 1;
+    for framing in [Framing::Ip, Framing::Ethernet] {
+        exercise_framing(frame, framing);
+    }
+}
+
+fn exercise_framing(frame: &[u8], framing: Framing) {
+    let last = shape(frame, framing).segments() - 1;
     let bit = frame.iter().rev().fold(0, |bit: u64, byte| bit << 8 | u64::from(*byte));
     let corruptions = [None, Some(Corruption::Detected { bit }), Some(Corruption::Silent { bit })];
     for segments in [0..1, last..last + 1, 0..last + 1, last / 2..last + 1] {
         for corruption in corruptions {
             for mark_ce in [false, true] {
                 let treatment = Treatment { mark_ce, corruption, ..Treatment::default() };
-                let part = cut(frame, &segments, &treatment);
+                let part = cut(frame, framing, &segments, &treatment);
                 let written: usize = part.slices().iter().map(|slice| slice.len()).sum();
                 assert!(written <= frame.len(), "no more than was read");
             }

@@ -9,15 +9,18 @@ use std::ops::Range;
 use longhaul_sys::tun::VNET_HEADER;
 
 use super::checksum;
+use super::framing::{Framing, MAX_LINK};
 use super::layout::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
-use super::layout::{Layout, MAX_HEADERS, Network, Transport};
+use super::layout::{Layout, MAX_HEADERS, Network, Parsed, Transport};
 use crate::link::{Corruption, Treatment};
 
 /// Some segments of a packet, as one frame to write.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
-    /// The virtio-net header and, from [`VNET_HEADER`] on, the packet's headers.
-    headers: [u8; VNET_HEADER + MAX_HEADERS],
+    /// The virtio-net header, the link-layer header and the packet's headers.
+    headers: [u8; VNET_HEADER + MAX_LINK + MAX_HEADERS],
+    /// The start of the packet's headers.
+    packet_at: usize,
     header_length: usize,
     /// The payload, except for at most one changed byte inside it.
     before: &'a [u8],
@@ -27,19 +30,23 @@ pub(crate) struct Part<'a> {
 
 /// Returns the segments `segments` of the packet in `frame` with the given treatment. A packet that
 /// is not a super-packet has exactly one segment.
-pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatment) -> Part<'a> {
-    let Some((mut vnet, packet)) = VnetHeader::split(frame) else {
-        return Part::new(&[], &[], frame);
+pub(crate) fn cut<'a>(
+    frame: &'a [u8],
+    framing: Framing,
+    segments: &Range<u32>,
+    treatment: &Treatment,
+) -> Part<'a> {
+    let Some(Parsed { mut vnet, link, packet, layout }) = Parsed::of(frame, framing) else {
+        return Part::new(None, &[], frame);
     };
-    let layout = Layout::of(&vnet, packet);
     let (headers, payload) = packet.split_at(layout.payload_at);
     let partial = layout.is_partial(&vnet);
     let mut part = match layout.segment {
-        None => Part::new(&vnet.bytes(), headers, payload),
+        None => Part::new(Some(link), headers, payload),
         Some(segment) => {
             let span = |index: u32| (index as usize * segment).min(payload.len());
             let (start, end) = (span(segments.start), span(segments.end));
-            let mut part = Part::new(&vnet.bytes(), headers, &payload[start..end]);
+            let mut part = Part::new(Some(link), headers, &payload[start..end]);
             let run = Run {
                 first: segments.start,
                 offset: start as u32,
@@ -64,27 +71,34 @@ pub(crate) fn cut<'a>(frame: &'a [u8], segments: &Range<u32>, treatment: &Treatm
     if let Some(corruption) = treatment.corruption {
         damage(&mut part, &mut vnet, &layout, partial, corruption);
     }
+    let vnet = vnet.shifted(link.len() as i16);
     part.headers[..VNET_HEADER].copy_from_slice(&vnet.bytes());
     part
 }
 
 impl<'a> Part<'a> {
-    fn new(vnet: &[u8], headers: &[u8], payload: &'a [u8]) -> Self {
+    /// Creates a part with space for a virtio-net header before `link`, or with only a payload if
+    /// `link` is `None`.
+    fn new(link: Option<&[u8]>, headers: &[u8], payload: &'a [u8]) -> Self {
+        let packet_at = link.map_or(0, |link| VNET_HEADER + link.len());
         let mut part = Part {
-            headers: [0; VNET_HEADER + MAX_HEADERS],
-            header_length: vnet.len() + headers.len(),
+            headers: [0; VNET_HEADER + MAX_LINK + MAX_HEADERS],
+            packet_at,
+            header_length: packet_at + headers.len(),
             before: payload,
             changed: None,
             after: &[],
         };
-        part.headers[..vnet.len()].copy_from_slice(vnet);
-        part.headers[vnet.len()..][..headers.len()].copy_from_slice(headers);
+        if let Some(link) = link {
+            part.headers[VNET_HEADER..packet_at].copy_from_slice(link);
+        }
+        part.headers[packet_at..][..headers.len()].copy_from_slice(headers);
         part
     }
 
     /// Returns the packet's headers.
     fn packet_headers(&mut self) -> &mut [u8] {
-        &mut self.headers[VNET_HEADER..self.header_length]
+        &mut self.headers[self.packet_at..self.header_length]
     }
 
     /// Returns the slices to write, whose concatenation is the frame.

@@ -5,13 +5,14 @@ use std::ops::Range;
 use longhaul_sys::tun::VNET_HEADER;
 use proptest::prelude::*;
 
+use super::framing::Framing;
 use super::layout::{GSO_ECN, GSO_NONE, NEEDS_CSUM, VnetHeader};
 use super::samples::{CWR, FIN_PSH_ACK, Sample, pseudo_sum};
 use super::{checksum, cut, exercise, shape};
 use crate::link::{Corruption, Treatment};
 
 fn written(frame: &[u8], segments: Range<u32>, treatment: Treatment) -> Vec<u8> {
-    let part = cut(frame, &segments, &treatment);
+    let part = cut(frame, Framing::Ip, &segments, &treatment);
     part.slices().iter().flat_map(|slice| slice.to_vec()).collect()
 }
 
@@ -105,7 +106,7 @@ fn a_super_packet_of_every_kind_is_cut_anywhere() {
     for kind in kinds() {
         let sample = Sample { payload: 4 * 1000 + 333, segment: 1000, ..kind };
         let frame = sample.frame();
-        let shape = shape(&frame);
+        let shape = shape(&frame, Framing::Ip);
         assert_eq!(shape.segments(), 5, "{sample:?}");
         assert_eq!(shape.header_bytes as usize, sample.payload_at(), "{sample:?}");
         for start in 0..5 {
@@ -137,7 +138,7 @@ fn counts_segments_and_their_headers() {
         ("IPv6", Sample { v6: true, payload: 2500, segment: 1000, ..tcp }, 2500 + 3 * 72, 3),
         ("no more than one segment", Sample { payload: 1448, segment: 1448, ..tcp }, 1500, 1),
     ] {
-        let shape = shape(&sample.frame());
+        let shape = shape(&sample.frame(), Framing::Ip);
         assert_eq!((shape.bytes(), shape.segments()), (bytes, segments), "{what}");
     }
 }
@@ -147,9 +148,9 @@ fn an_ecn_capable_sender_is_recognised() {
     for v6 in [false, true] {
         for (ecn, capable) in [(0, false), (1, true), (2, true), (3, true)] {
             let sample = Sample { v6, ecn, payload: 10, ..Sample::TCP };
-            assert_eq!(shape(&sample.frame()).ecn_capable, capable, "{sample:?}");
+            assert_eq!(shape(&sample.frame(), Framing::Ip).ecn_capable, capable, "{sample:?}");
             let segments = Sample { segment: 4, ..sample };
-            assert_eq!(shape(&segments.frame()).ecn_capable, capable, "{segments:?}");
+            assert_eq!(shape(&segments.frame(), Framing::Ip).ecn_capable, capable, "{segments:?}");
         }
     }
 }
@@ -161,7 +162,7 @@ fn a_mark_changes_its_two_bits_and_the_header_checksum() {
         for segment in [0, 300] {
             let sample = Sample { payload: 1000, segment, ..kind };
             let frame = sample.frame();
-            let whole = 0..shape(&frame).segments();
+            let whole = 0..shape(&frame, Framing::Ip).segments();
             let part = written(&frame, whole, marked);
             let as_if = Sample { ecn: 3, ..sample }.frame();
             assert_eq!(part[VNET_HEADER..], as_if[VNET_HEADER..], "{sample:?}");
@@ -177,7 +178,7 @@ fn damage_is_one_bit_and_the_checksum_tells_only_if_it_is_to() {
             let frame = sample.frame();
             let (_, original) = split(&frame);
             for bit in [0, 9, 8 * 6 + 3, 12_345, u64::MAX] {
-                for run in 0..shape(&frame).segments() {
+                for run in 0..shape(&frame, Framing::Ip).segments() {
                     let segments = run..run + 1;
                     let damaged = |corruption| {
                         let treatment =
@@ -271,7 +272,7 @@ fn what_is_not_understood_is_one_segment_and_written_as_it_was() {
         ("a checksum that is not partial", unsigned),
     ] {
         let packet = frame.len().saturating_sub(VNET_HEADER) as u32;
-        let shape = shape(&frame);
+        let shape = shape(&frame, Framing::Ip);
         assert_eq!(shape.segments(), 1, "{what}");
         assert_eq!(shape.bytes(), u64::from(packet), "{what}");
         assert_eq!(written(&frame, 0..1, Treatment::default()), frame, "{what}");
@@ -282,9 +283,9 @@ fn what_is_not_understood_is_one_segment_and_written_as_it_was() {
 fn extension_headers_have_a_bound() {
     let longest =
         Sample { v6: true, network_options: 216, payload: 100, segment: 40, ..Sample::TCP };
-    assert_eq!(shape(&longest.frame()).segments(), 3);
+    assert_eq!(shape(&longest.frame(), Framing::Ip).segments(), 3);
     let too_long = Sample { network_options: 224, ..longest };
-    assert_eq!(shape(&too_long.frame()).segments(), 1);
+    assert_eq!(shape(&too_long.frame(), Framing::Ip).segments(), 1);
     assert_eq!(written(&too_long.frame(), 0..1, Treatment::default()), too_long.frame());
 }
 
@@ -304,7 +305,7 @@ proptest! {
         let payload = payload.min(segment * 60).max(segment + 1);
         let sample = Sample { payload, segment, ..kinds()[kind] };
         let frame = sample.frame();
-        let segments = shape(&frame).segments();
+        let segments = shape(&frame, Framing::Ip).segments();
         let mut ends: Vec<u32> = cuts.iter().map(|at| at.index(segments as usize) as u32).collect();
         ends.extend([0, segments]);
         ends.sort_unstable();
@@ -344,4 +345,64 @@ proptest! {
         frame.truncate(length);
         exercise(&frame);
     }
+}
+
+/// Returns `frame` with an Ethernet header, and a VLAN tag if `tagged`, before its packet.
+fn on_ethernet(frame: &[u8], tagged: bool) -> Vec<u8> {
+    let (vnet, packet) = VnetHeader::split(frame).unwrap();
+    let mut link = vec![9; 12];
+    if tagged {
+        link.extend([0x81, 0, 0x20, 7]);
+    }
+    link.extend(if packet[0] >> 4 == 4 { [0x08, 0] } else { [0x86, 0xdd] });
+    let vnet = vnet.shifted(link.len() as i16);
+    [&vnet.bytes()[..], &link, packet].concat()
+}
+
+#[test]
+fn an_ethernet_header_changes_nothing_but_the_offsets() {
+    let super_packet = Sample { payload: 5 * 1448 + 7, segment: 1448, ..Sample::TCP };
+    let samples = [
+        super_packet,
+        Sample { v6: true, ..super_packet },
+        Sample { udp: true, ..super_packet },
+        Sample { payload: 100, ..Sample::TCP },
+    ];
+    let damaged = |bit| Treatment {
+        mark_ce: true,
+        corruption: Some(Corruption::Detected { bit }),
+        ..Treatment::default()
+    };
+    for (sample, tagged) in samples.into_iter().flat_map(|sample| [(sample, false), (sample, true)])
+    {
+        let plain = sample.frame();
+        let ethernet = on_ethernet(&plain, tagged);
+        let shape_on = |frame: &[u8], framing| shape(frame, framing);
+        let expected = shape_on(&plain, Framing::Ip);
+        assert_eq!(shape_on(&ethernet, Framing::Ethernet), expected);
+        for (segments, treatment) in
+            [(0..expected.segments(), Treatment::default()), (0..1, damaged(77))]
+        {
+            let cut_as = |frame: &[u8], framing| {
+                cut(frame, framing, &segments, &treatment)
+                    .slices()
+                    .iter()
+                    .flat_map(|slice| slice.to_vec())
+                    .collect::<Vec<u8>>()
+            };
+            let expected = on_ethernet(&cut_as(&plain, Framing::Ip), tagged);
+            assert_eq!(cut_as(&ethernet, Framing::Ethernet), expected, "{sample:?}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_is_not_ip_is_one_opaque_segment() {
+    let mut frame = on_ethernet(&Sample { payload: 100, ..Sample::TCP }.frame(), false);
+    frame[VNET_HEADER + 12..VNET_HEADER + 14].copy_from_slice(&[0x88, 0x47]);
+    let shape = shape(&frame, Framing::Ethernet);
+    assert_eq!((shape.segments(), shape.ecn_capable), (1, false));
+    let part = cut(&frame, Framing::Ethernet, &(0..1), &Treatment::default());
+    let written: Vec<u8> = part.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+    assert_eq!(written, frame);
 }

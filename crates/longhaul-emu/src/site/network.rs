@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 
 use longhaul_sys::interface::Interface;
 
-use super::SiteSpec;
+use super::routes::InstalledRoutes;
+use super::{Host, SiteSpec};
 
 /// The number of super-packets that a device queues for the emulator before it drops packets. The
 /// default of 500 is half a millisecond of acknowledgements; an entry needs eight bytes.
@@ -55,8 +55,10 @@ pub(super) fn speaks_ipv6() -> bool {
 }
 
 /// Assigns addresses and routes to the existing interfaces.
-pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
-    Interface::named("lo")?.up()?;
+pub(super) fn configure(spec: &SiteSpec) -> io::Result<InstalledRoutes> {
+    if spec.attachment.is_none() {
+        Interface::named("lo")?.up()?;
+    }
     let ipv6 = spec.own.ipv6.filter(|_| speaks_ipv6());
     let mut interfaces = Vec::new();
     for wanted in &spec.interfaces {
@@ -71,13 +73,8 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<()> {
         }
         interfaces.push(interface);
     }
-    let speaks = |to: IpAddr| to.is_ipv4() || ipv6.is_some();
-    for route in spec.routes.iter().filter(|route| speaks(route.to)) {
-        if let Some(source) = spec.own.address_like(route.to) {
-            interfaces[route.interface].add_host_route(route.to, source)?;
-        }
-    }
-    Ok(())
+    let own = Host { ipv6, ..spec.own.clone() };
+    InstalledRoutes::install(own, interfaces, &spec.routes)
 }
 
 /// Permits `ping` without privileges. In a user namespace only mapped groups can be named.

@@ -1,8 +1,14 @@
 //! Turns the calling thread into a site.
 
+use std::os::fd::OwnedFd;
+
+use longhaul_core::plan::Attachment;
+use longhaul_sys::interface::Interface;
 use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
 
+use super::foreign::{self, Foreign};
+use super::routes::InstalledRoutes;
 use super::tables::Tables;
 use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
@@ -14,7 +20,10 @@ pub(super) struct SiteParts {
     /// The site's ends of its links, in the order of the specification's interfaces.
     pub(super) devices: Vec<Device>,
     pub(super) init: Init,
+    /// The process to which an existing network belongs, if the plan names one.
+    pub(super) process: Option<OwnedFd>,
     pub(super) tables: Tables,
+    pub(super) routes: InstalledRoutes,
     pub(super) windows_set: bool,
 }
 
@@ -25,19 +34,29 @@ pub(super) struct SiteParts {
 pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     let step =
         |operation| move |source| EmuError::Site { operation, site: spec.own.name.clone(), source };
-    let maker = DeviceMaker::enter_site()?;
+    let foreign = spec.attachment.as_ref().map(|attachment| open(spec, attachment)).transpose()?;
+    let maker = DeviceMaker::enter_site(foreign.as_ref().map(|foreign| &foreign.namespace))?;
     let tables = Tables::open().map_err(step("open the network tables"))?;
     let init = Init::start().map_err(step("start the first process"))?;
     // Best effort, as for /proc: containers may forbid the mount, and few tools read /sys.
     let no_programs = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let _ = rustix::mount::mount("sysfs", "/sys", "sysfs", no_programs, None);
-    network::prepare();
-    let devices = spec
-        .interfaces
-        .iter()
-        .map(|interface| maker.make(&interface.name, interface.mtu))
-        .collect::<Result<Vec<_>, _>>()?;
-    network::configure(spec).map_err(step("configure the network"))?;
+    if foreign.is_none() {
+        network::prepare();
+    }
+    let devices = spec.interfaces.iter().map(|interface| {
+        if foreign.is_some() && Interface::named(&interface.name).is_ok() {
+            let taken = std::io::ErrorKind::AlreadyExists.into();
+            return Err(step("create the interface wan0 or its successors")(taken));
+        }
+        let device = maker.make(&interface.name, interface.mtu)?;
+        if foreign.is_some() {
+            foreign::quieten(&interface.name);
+        }
+        Ok(device)
+    });
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
+    let routes = network::configure(spec).map_err(step("configure the network"))?;
     if spec.forwards() {
         network::forward().map_err(step("allow forwarding"))?;
     }
@@ -45,7 +64,22 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     rustix::system::sethostname(spec.own.name.as_bytes())
         .map_err(|errno| step("set the host's name")(errno.into()))?;
     names::install(&spec.hosts).map_err(step("install /etc/hosts"))?;
-    network::open_ping();
-    let windows_set = windows::install(spec.windows).is_ok();
-    Ok(SiteParts { devices, init, tables, windows_set })
+    let windows_set = match foreign {
+        // The settings of an existing network stay.
+        Some(_) => true,
+        None => {
+            network::open_ping();
+            windows::install(spec.windows).is_ok()
+        }
+    };
+    let process = foreign.and_then(|foreign| foreign.process);
+    Ok(SiteParts { devices, init, process, tables, routes, windows_set })
+}
+
+fn open(spec: &SiteSpec, attachment: &Attachment) -> Result<Foreign, EmuError> {
+    Foreign::open(attachment).map_err(|source| EmuError::Attach {
+        site: spec.own.name.clone(),
+        attachment: attachment.to_string(),
+        source,
+    })
 }

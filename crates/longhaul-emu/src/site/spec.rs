@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use longhaul_core::plan::TopologyPlan;
+use longhaul_core::plan::{Attachment, TopologyPlan};
 
 use super::Windows;
 
@@ -34,6 +34,8 @@ pub(crate) struct RouteSpec {
 #[derive(Debug, Clone)]
 pub(crate) struct SiteSpec {
     pub(crate) own: Host,
+    /// The existing network in which the site is; `None` for a new one.
+    pub(crate) attachment: Option<Attachment>,
     /// All sites of the topology, including this one.
     pub(crate) hosts: Vec<Host>,
     pub(crate) interfaces: Vec<InterfaceSpec>,
@@ -60,9 +62,9 @@ impl SiteSpec {
     /// The smallest MTU of an IPv6 link (RFC 8200, section 5).
     pub(crate) const MIN_MTU_V6: u32 = 1280;
 
-    /// Returns whether the site forwards packets.
+    /// Returns whether the site is to forward packets. An existing network decides itself.
     pub(crate) fn forwards(&self) -> bool {
-        self.interfaces.len() > 1
+        self.interfaces.len() > 1 && self.attachment.is_none()
     }
 
     /// Returns the environment variables with the addresses of this and the other sites.
@@ -91,6 +93,7 @@ mod tests {
         };
         let spec = SiteSpec {
             own: host("near", 1),
+            attachment: None,
             hosts: vec![host("near", 1), host("star-light", 2)],
             interfaces: Vec::new(),
             routes: Vec::new(),

@@ -1,15 +1,17 @@
 //! A running site and the thread that serves it.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use longhaul_sys::namespace::InitHandle;
+use longhaul_sys::poll::readable;
 
-use super::SiteSpec;
 use super::setup::{SiteParts, set_up};
+use super::{RouteSpec, SiteSpec};
 use crate::EmuError;
 use crate::device::Device;
 
@@ -22,29 +24,71 @@ pub(crate) struct Site {
     thread: Option<JoinHandle<()>>,
     windows_set: bool,
     init: InitHandle,
+    /// The process to which an existing network belongs, if the plan names one.
+    process: Option<OwnedFd>,
 }
 
+#[derive(Debug)]
 enum Request {
     Spawn(Box<Command>, Sender<io::Result<Child>>),
     DeviceDrops(usize, Sender<io::Result<u64>>),
     HasListener(Sender<bool>),
+    SetRoutes(Vec<RouteSpec>),
 }
 
 /// The parts of the site that its thread returns at the start.
+#[derive(Debug)]
 struct Ready {
     devices: Vec<Device>,
     windows_set: bool,
     init: InitHandle,
+    process: Option<OwnedFd>,
+}
+
+/// A site whose thread is setting it up.
+#[derive(Debug)]
+pub(crate) struct StartingSite {
+    spec: SiteSpec,
+    requests: Sender<Request>,
+    thread: JoinHandle<()>,
+    ready: Receiver<Result<Ready, EmuError>>,
+}
+
+/// A handle that changes the routes of a site. It must be dropped before the site.
+#[derive(Debug)]
+pub(crate) struct Router {
+    requests: Option<Sender<Request>>,
+}
+
+impl StartingSite {
+    /// Waits for the site, and returns it with its ends of its links, in their order.
+    pub(crate) fn ready(self) -> Result<(Site, Vec<Device>), EmuError> {
+        let StartingSite { spec, requests, thread, ready } = self;
+        let gone = || EmuError::SiteGone { site: spec.own.name.clone() };
+        let Ready { devices, windows_set, init, process } = ready.recv().map_err(|_| gone())??;
+        let (requests, thread) = (Some(requests), Some(thread));
+        let site = Site { spec, requests, thread, windows_set, init, process };
+        Ok((site, devices))
+    }
+}
+
+impl Router {
+    /// Replaces the routes of the site. Routes of a site that has ended need no change.
+    pub(crate) fn set_routes(&self, routes: Vec<RouteSpec>) {
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(Request::SetRoutes(routes));
+        }
+    }
 }
 
 impl Site {
-    /// Starts a site and returns it with its ends of its links, in their order.
-    pub(crate) fn start(spec: SiteSpec) -> Result<(Site, Vec<Device>), EmuError> {
+    /// Begins to start a site; [`StartingSite::ready`] waits for it. Several sites can start at
+    /// the same time.
+    pub(crate) fn begin(spec: SiteSpec) -> Result<StartingSite, EmuError> {
         let failed = |operation| {
             let site = spec.own.name.clone();
             move |source| EmuError::Site { operation, site, source }
         };
-        let gone = EmuError::SiteGone { site: spec.own.name.clone() };
         let (requests, inbox) = channel();
         let (outcome, ready) = channel();
         let own = spec.clone();
@@ -55,9 +99,12 @@ impl Site {
                 Ok(parts) => live(&own, parts, &outcome, &inbox),
             })
             .map_err(failed("start a thread"))?;
-        let Ready { devices, windows_set, init } = ready.recv().map_err(|_| gone)??;
-        let site = Site { spec, requests: Some(requests), thread: Some(thread), windows_set, init };
-        Ok((site, devices))
+        Ok(StartingSite { spec, requests, thread, ready })
+    }
+
+    /// Returns a handle that changes the routes of the site from another thread.
+    pub(crate) fn router(&self) -> Router {
+        Router { requests: self.requests.clone() }
     }
 
     /// Returns the specification of the site.
@@ -70,10 +117,19 @@ impl Site {
         &self.init
     }
 
-    /// Checks that the first process of the site runs.
+    /// Returns descriptors that become readable when the site ends.
+    pub(crate) fn lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.init.liveness()).chain(self.process.iter().map(OwnedFd::as_fd))
+    }
+
+    /// Checks that the first process of the site runs, and the process to which its network
+    /// belongs.
     pub(crate) fn check(&self) -> Result<(), EmuError> {
         /// The time limit for the kernel to end the other processes of the site.
         const LIMIT: Duration = Duration::from_secs(5);
+        if self.process.as_ref().is_some_and(|process| readable(process.as_fd(), Duration::ZERO)) {
+            return Err(EmuError::AttachedEnded { site: self.spec.own.name.clone() });
+        }
         if !self.init.has_ended() {
             return Ok(());
         }
@@ -137,11 +193,17 @@ fn live(
     outcome: &Sender<Result<Ready, EmuError>>,
     inbox: &Receiver<Request>,
 ) {
-    let SiteParts { devices, init, tables, windows_set } = parts;
+    let SiteParts { devices, init, process, tables, mut routes, windows_set } = parts;
     let site = || spec.own.name.clone();
-    let ready = init.handle().try_clone().map(|init| Ready { devices, windows_set, init }).map_err(
-        |source| EmuError::Site { operation: "hold the first process", site: site(), source },
-    );
+    let ready = init
+        .handle()
+        .try_clone()
+        .map(|init| Ready { devices, windows_set, init, process })
+        .map_err(|source| EmuError::Site {
+            operation: "hold the first process",
+            site: site(),
+            source,
+        });
     if outcome.send(ready).is_ok() {
         for request in inbox {
             // If the requester no longer exists, the answer is not needed.
@@ -155,6 +217,7 @@ fn live(
                     let _ = reply.send(tables.device_drops(name));
                 }
                 Request::HasListener(reply) => drop(reply.send(tables.has_listener())),
+                Request::SetRoutes(wanted) => routes.set(wanted),
             }
         }
     }

@@ -9,21 +9,22 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::memory::usable_bytes;
 
 use super::Routes;
+use super::bundles::Bundle;
 use crate::EmuError;
 use crate::site::memory_pressure;
 
 /// Returns an error if the topology needs more memory than this machine has, or more than TCP may
 /// use.
-pub(super) fn check_fit(plan: &TopologyPlan, routes: &Routes) -> Result<(), EmuError> {
-    check(plan, routes, Bytes::new(usable_bytes()), memory_pressure())
+pub(super) fn check_fit(plan: &TopologyPlan) -> Result<(), EmuError> {
+    check(plan, Bytes::new(usable_bytes()), memory_pressure())
 }
 
-fn check(
-    plan: &TopologyPlan,
-    routes: &Routes,
-    memory: Bytes,
-    pressure: Option<Bytes>,
-) -> Result<(), EmuError> {
+/// Returns an error if the links need more memory than this machine has.
+pub(super) fn check_memory(plan: &TopologyPlan) -> Result<(), EmuError> {
+    check_links(plan, Bytes::new(usable_bytes()))
+}
+
+fn check_links(plan: &TopologyPlan, memory: Bytes) -> Result<(), EmuError> {
     let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (link, side)));
     // Half of the memory is for sockets and programs. One direction may use half of the rest, so
     // that memory remains for the opposite direction.
@@ -44,10 +45,17 @@ fn check(
             });
         }
     }
+    Ok(())
+}
+
+fn check(plan: &TopologyPlan, memory: Bytes, pressure: Option<Bytes>) -> Result<(), EmuError> {
+    check_links(plan, memory)?;
     let Some(limit) = pressure else { return Ok(()) };
+    let bundles = Bundle::all(plan);
+    let routes = Routes::plan(plan, &bundles, 0, |_| true);
     for from in 0..plan.sites.len() {
         for to in from + 1..plan.sites.len() {
-            let Some(need) = routes.need(plan, from, to) else { continue };
+            let Some(need) = routes.need(plan, &bundles, [from, to]) else { continue };
             let needed = need.promised();
             if needed > limit {
                 let pages = needed.get().div_ceil(rustix::param::page_size() as u64) * 3;
@@ -77,8 +85,7 @@ mod tests {
         let mut link = LinkPlan::symmetric(Duration::from_millis(800));
         link.up.rate_bps = rate_bps.map(Rate::from_bps);
         let plan = TopologyPlan::pair(link);
-        let routes = Routes::plan(&plan, 0);
-        let error = check(&plan, &routes, memory, Some(pressure)).err()?;
+        let error = check(&plan, memory, Some(pressure)).err()?;
         Some(error.to_string())
     }
 

@@ -1,16 +1,20 @@
 //! Topologies: many sites and the links between them.
 //!
-//! A plan is turned into addresses ([`hosts`]) and routes ([`Routes`]) and checked against the
-//! machine's memory ([`check_fit`]). Then sites and links are started ([`Topology`]). Routes are
-//! fixed when the topology is built; changing a delay later changes no route.
+//! A plan is checked against the machine's memory ([`check_fit`]). Its links are grouped into
+//! bundles of parallel links, and a draft has the addresses and routes of each site. Then sites and
+//! links are started ([`Topology`]). A thread changes the routes when links go down or come up;
+//! changing a delay later changes no route.
 
+mod bridge;
+mod bundle;
+mod bundles;
+mod draft;
 mod fit;
-mod link;
+mod rerouter;
 mod routes;
 mod running;
 
+pub use bridge::Bridge;
 use fit::check_fit;
-use link::RunningLink;
 use routes::Routes;
-use routes::hosts;
 pub use running::Topology;

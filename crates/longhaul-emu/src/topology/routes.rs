@@ -3,102 +3,148 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use longhaul_core::plan::{Side, TopologyPlan};
+use longhaul_core::plan::{PlannedRoute, Side, TopologyPlan};
+use longhaul_core::units::Rate;
 
+use super::bundles::Bundle;
 use crate::site::{Host, PathNeed, SiteSpec};
 
-/// One link of a path.
+/// One bundle of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hop {
-    /// The index of the link.
-    pub(super) link: usize,
-    /// The end at which a packet enters the link.
+    /// The index of the bundle.
+    pub(super) bundle: usize,
+    /// The end at which a packet enters the bundle.
     pub(super) from: Side,
 }
 
-/// A link as its index and the indices of its ends.
+/// A bundle that routes can use.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
-    link: usize,
-    near: usize,
-    far: usize,
+    bundle: usize,
+    /// The sites at the near and the far end.
+    sites: [usize; 2],
+    /// The shortest round trip of the links that are up.
     rtt: Duration,
 }
 
 /// The first hop from every site towards every other site.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Routes {
-    edges: Vec<Edge>,
     /// `towards[to][from]`; `None` for the site itself and for unreachable sites.
     towards: Vec<Vec<Option<Hop>>>,
+    /// The sites at the ends of each bundle.
+    ends: Vec<[usize; 2]>,
 }
 
 impl Edge {
-    /// Returns the hop from `site` over this link, and the site at its other end.
+    /// Returns the hop from `site` over this bundle, and the site at its other end.
     fn leave(&self, site: usize) -> Option<(Hop, usize)> {
-        let hop = |from| Hop { link: self.link, from };
-        match site {
-            site if site == self.near => Some((hop(Side::Near), self.far)),
-            site if site == self.far => Some((hop(Side::Far), self.near)),
+        let hop = |from| Hop { bundle: self.bundle, from };
+        match self.sites {
+            [near, far] if site == near => Some((hop(Side::Near), far)),
+            [near, far] if site == far => Some((hop(Side::Far), near)),
             _ => None,
         }
     }
 }
 
 impl Routes {
-    /// Computes the routes over the links that support packets of `mtu` bytes. The plan must be
-    /// valid.
-    pub(super) fn plan(plan: &TopologyPlan, mtu: u32) -> Self {
-        let edges: Vec<Edge> = plan
-            .links
-            .iter()
-            .enumerate()
-            .filter(|(_, link)| link.plan.mtu >= mtu)
-            .filter_map(|(index, link)| {
-                let (near, far) = (plan.site(&link.near)?, plan.site(&link.far)?);
-                Some(Edge { link: index, near, far, rtt: link.plan.rtt() })
-            })
-            .collect();
+    /// Computes the routes over the links that support packets of `mtu` bytes and that `is_up`
+    /// accepts by index. The plan must be valid, and `bundles` must be those of the plan.
+    pub(super) fn plan(
+        plan: &TopologyPlan,
+        bundles: &[Bundle],
+        mtu: u32,
+        is_up: impl Fn(usize) -> bool,
+    ) -> Self {
+        let edge = |(bundle, links): (usize, &Bundle)| {
+            let up = links.members.iter().filter(|member| is_up(member.link));
+            let rtt = up.map(|member| plan.links[member.link].plan.rtt()).min()?;
+            (links.mtu(plan) >= mtu).then_some(Edge { bundle, sites: links.sites, rtt })
+        };
+        let edges: Vec<Edge> = bundles.iter().enumerate().filter_map(edge).collect();
         let sites = plan.sites.len();
-        let towards = (0..sites).map(|to| hops_towards(to, sites, &edges)).collect();
-        Routes { edges, towards }
+        let direct = !plan.routing.shortest;
+        let mut towards: Vec<_> =
+            (0..sites).map(|to| hops_towards(to, sites, &edges, direct)).collect();
+        for route in &plan.routing.routes {
+            follow(plan, route, &edges, &mut towards);
+        }
+        Routes { towards, ends: bundles.iter().map(|bundle| bundle.sites).collect() }
     }
 
-    /// Returns the first link from `from` to `to`.
+    /// Returns the first hop from `from` to `to`.
     pub(super) fn next(&self, from: usize, to: usize) -> Option<Hop> {
         self.towards[to][from]
     }
 
-    /// Returns the links of a path; `None` if there is no path or the sites are equal.
+    /// Returns the hops of a path; `None` if there is no path or the sites are equal.
     pub(super) fn path(&self, from: usize, to: usize) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut site = from;
         while site != to {
             let hop = self.next(site, to)?;
-            let edge = self.edges.iter().find(|edge| edge.link == hop.link)?;
-            site = edge.leave(site)?.1;
+            let [near, far] = self.ends[hop.bundle];
+            site = if hop.from == Side::Near { far } else { near };
             hops.push(hop);
         }
         (!hops.is_empty()).then_some(hops)
     }
 
-    /// Returns the requirements of TCP between two sites; `None` if there is no path between them.
-    pub(super) fn need(&self, plan: &TopologyPlan, a: usize, b: usize) -> Option<PathNeed> {
+    /// Returns the requirements of TCP between two sites, whose flow uses one link of each bundle;
+    /// `None` if there is no path between them.
+    pub(super) fn need(
+        &self,
+        plan: &TopologyPlan,
+        bundles: &[Bundle],
+        [a, b]: [usize; 2],
+    ) -> Option<PathNeed> {
         let ways = [self.path(a, b)?, self.path(b, a)?];
-        let direction = |hop: &Hop| plan.links[hop.link].plan.from(hop.from);
+        let delay = |hop: &Hop| {
+            let directions = bundles[hop.bundle].directions(plan, hop.from);
+            directions.map(|direction| direction.propagation()).max().unwrap_or_default()
+        };
+        // The highest rate of the parallel links; none if one of them has none.
+        let rate = |hop: &Hop| {
+            let directions = bundles[hop.bundle].directions(plan, hop.from);
+            let rates: Option<Vec<Rate>> = directions.map(|way| way.peak_rate()).collect();
+            rates.and_then(|rates| rates.into_iter().max())
+        };
         Some(PathNeed {
-            rtt: ways.iter().flatten().map(|hop| direction(hop).propagation()).sum(),
-            rates: ways
-                .each_ref()
-                .map(|way| way.iter().filter_map(|hop| direction(hop).peak_rate()).min()),
+            rtt: ways.iter().flatten().map(delay).sum(),
+            rates: ways.each_ref().map(|way| way.iter().filter_map(rate).min()),
         })
     }
 }
 
-/// Returns the first hop of every site towards `to`.
-fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
-    // Dijkstra's algorithm, from the destination. The neighbours of the destination use their
-    // direct link, independent of its delay. A distance is a time and a number of links.
+/// Replaces the hops of the sites of `route` by those of the route, if every bundle of it is up.
+///
+/// Every site of the route up to its destination gets a hop, and routes of a valid plan agree, so
+/// no packet moves in a circle.
+fn follow(
+    plan: &TopologyPlan,
+    route: &PlannedRoute,
+    edges: &[Edge],
+    towards: &mut [Vec<Option<Hop>>],
+) {
+    let sites: Option<Vec<usize>> = route.sites().map(|name| plan.site(name)).collect();
+    let Some(sites) = sites else { return };
+    let Some(to) = sites.last().copied() else { return };
+    let hop = |pair: &[usize]| {
+        let mut leaves = edges.iter().filter_map(|edge| edge.leave(pair[0]));
+        leaves.find(|(_, next)| *next == pair[1]).map(|(hop, _)| (pair[0], hop))
+    };
+    let hops: Option<Vec<(usize, Hop)>> = sites.windows(2).map(hop).collect();
+    for (site, hop) in hops.into_iter().flatten() {
+        towards[to][site] = Some(hop);
+    }
+}
+
+/// Returns the first hop of every site towards `to`. With `direct`, the neighbours of the
+/// destination use their own link, independent of its delay.
+fn hops_towards(to: usize, sites: usize, edges: &[Edge], direct: bool) -> Vec<Option<Hop>> {
+    // Dijkstra's algorithm, from the destination. A distance is a time and a number of links.
     let mut known: Vec<Option<((Duration, u32), Hop)>> = vec![None; sites];
     let mut settled = vec![false; sites];
     settled[to] = true;
@@ -107,7 +153,7 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
             known[neighbour] = edge.leave(neighbour).map(|(hop, _)| ((edge.rtt, 1), hop));
         }
     }
-    let direct: Vec<bool> = known.iter().map(Option::is_some).collect();
+    let fixed: Vec<bool> = known.iter().map(|known| direct && known.is_some()).collect();
     loop {
         let open = (0..sites).filter(|site| !settled[*site]);
         let nearest =
@@ -118,7 +164,7 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge]) -> Vec<Option<Hop>> {
             let Some((_, neighbour)) = edge.leave(site) else { continue };
             let distance = (rtt + edge.rtt, links + 1);
             let better = known[neighbour].is_none_or(|(present, _)| distance < present);
-            if !settled[neighbour] && !direct[neighbour] && better {
+            if !settled[neighbour] && !fixed[neighbour] && better {
                 known[neighbour] = edge.leave(neighbour).map(|(hop, _)| (distance, hop));
             }
         }
@@ -152,8 +198,7 @@ fn takes_ipv6(plan: &TopologyPlan, site: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::plan::{LinkPlan, TopologyLink};
-    use longhaul_core::units::Rate;
+    use longhaul_core::plan::{LinkPlan, Routing, TopologyLink};
 
     use super::*;
 
@@ -167,12 +212,18 @@ mod tests {
         TopologyPlan {
             name: "test".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
+            attachments: Default::default(),
             links: links.iter().map(link).collect(),
+            routing: Routing::default(),
         }
     }
 
+    fn routes(plan: &TopologyPlan, mtu: u32) -> Routes {
+        Routes::plan(plan, &Bundle::all(plan), mtu, |_| true)
+    }
+
     fn links(routes: &Routes, from: usize, to: usize) -> Option<Vec<usize>> {
-        Some(routes.path(from, to)?.iter().map(|hop| hop.link).collect())
+        Some(routes.path(from, to)?.iter().map(|hop| hop.bundle).collect())
     }
 
     #[test]
@@ -181,14 +232,14 @@ mod tests {
             &["a", "b", "c", "d", "island"],
             &[("a", "b", 10), ("b", "c", 10), ("a", "c", 90), ("c", "d", 5), ("a", "d", 200)],
         );
-        let routes = Routes::plan(&plan, 0);
+        let routes = routes(&plan, 0);
         assert_eq!(links(&routes, 0, 2), Some(vec![2]), "direct, although longer");
         assert_eq!(links(&routes, 0, 3), Some(vec![4]));
         assert_eq!(links(&routes, 1, 3), Some(vec![1, 3]));
         assert_eq!(links(&routes, 3, 1), Some(vec![3, 1]));
         assert_eq!(links(&routes, 0, 4), None);
         assert_eq!(links(&routes, 0, 0), None);
-        let hop = Hop { link: 3, from: Side::Far };
+        let hop = Hop { bundle: 3, from: Side::Far };
         assert_eq!(routes.next(3, 1), Some(hop), "a link is passed from either end");
     }
 
@@ -204,7 +255,7 @@ mod tests {
             }
         }
         let plan = plan(&names, &edges);
-        let routes = Routes::plan(&plan, 0);
+        let routes = routes(&plan, 0);
         for from in 0..12 {
             for to in (0..12).filter(|to| *to != from) {
                 assert!(links(&routes, from, to).unwrap().len() < 12, "{from} to {to}");
@@ -217,8 +268,8 @@ mod tests {
         let mut plan = plan(&["a", "b", "c"], &[("a", "b", 10), ("c", "b", 30)]);
         plan.links[0].plan.up.rate_bps = Some(Rate::from_bps(5));
         plan.links[1].plan.down.rate_bps = Some(Rate::from_bps(3));
-        let routes = Routes::plan(&plan, 0);
-        let need = routes.need(&plan, 0, 2).unwrap();
+        let routes = routes(&plan, 0);
+        let need = routes.need(&plan, &Bundle::all(&plan), [0, 2]).unwrap();
         assert_eq!(need.rtt, Duration::from_millis(40));
         assert_eq!(need.rates, [Some(Rate::from_bps(3)), None]);
     }
@@ -227,8 +278,49 @@ mod tests {
     fn links_too_small_for_a_family_are_passed_by() {
         let mut plan = plan(&["a", "b", "c"], &[("a", "b", 1), ("b", "c", 1), ("a", "c", 50)]);
         plan.links[2].plan.mtu = 600;
-        assert_eq!(links(&Routes::plan(&plan, 0), 0, 2), Some(vec![2]));
-        assert_eq!(links(&Routes::plan(&plan, 1280), 0, 2), Some(vec![0, 1]));
+        assert_eq!(links(&routes(&plan, 0), 0, 2), Some(vec![2]));
+        assert_eq!(links(&routes(&plan, 1280), 0, 2), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn the_fewest_milliseconds_decide_if_requested() {
+        let mut plan = plan(&["a", "b", "c"], &[("a", "b", 10), ("b", "c", 10), ("a", "c", 90)]);
+        assert_eq!(links(&routes(&plan, 0), 0, 2), Some(vec![2]));
+        plan.routing.shortest = true;
+        assert_eq!(links(&routes(&plan, 0), 0, 2), Some(vec![0, 1]));
+        assert_eq!(links(&routes(&plan, 0), 2, 0), Some(vec![1, 0]));
+    }
+
+    #[test]
+    fn a_stated_route_holds_for_its_direction_while_its_links_are_up() {
+        let edges = [("a", "b", 10), ("b", "c", 10), ("a", "c", 1), ("c", "d", 1)];
+        let mut plan = plan(&["a", "b", "c", "d"], &edges);
+        let via = vec!["b".to_owned(), "c".to_owned()];
+        plan.routing.routes = vec![PlannedRoute { from: "a".into(), to: "d".into(), via }];
+        let stated = routes(&plan, 0);
+        assert_eq!(links(&stated, 0, 3), Some(vec![0, 1, 3]));
+        assert_eq!(links(&stated, 3, 0), Some(vec![3, 2]), "the way back is computed");
+        assert_eq!(links(&stated, 0, 2), Some(vec![2]), "other destinations too");
+        let down = Routes::plan(&plan, &Bundle::all(&plan), 0, |link| link != 1);
+        assert_eq!(links(&down, 0, 3), Some(vec![2, 3]));
+        assert_eq!(links(&down, 1, 3), Some(vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn a_bundle_is_used_while_one_of_its_links_is_up() {
+        let mut plan = plan(&["a", "b", "c"], &[("a", "b", 10), ("b", "c", 1), ("a", "c", 1)]);
+        let mut second = plan.links[0].clone();
+        (second.near, second.far, second.name) = ("b".into(), "a".into(), "second".into());
+        second.plan = LinkPlan::symmetric(Duration::from_millis(30));
+        second.plan.up.rate_bps = Some(Rate::from_bps(7));
+        plan.links.push(second);
+        let bundles = Bundle::all(&plan);
+        let up = |up: &'static [usize]| Routes::plan(&plan, &bundles, 0, |link| up.contains(&link));
+        assert_eq!(links(&up(&[0, 1, 2, 3]), 0, 1), Some(vec![0]));
+        assert_eq!(links(&up(&[1, 2, 3]), 0, 1), Some(vec![0]));
+        assert_eq!(links(&up(&[1, 2]), 0, 1), Some(vec![2, 1]));
+        let need = up(&[0, 1, 2, 3]).need(&plan, &bundles, [0, 1]).unwrap();
+        assert_eq!((need.rtt, need.rates), (Duration::from_millis(30), [None, None]));
     }
 
     #[test]

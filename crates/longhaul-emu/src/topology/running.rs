@@ -1,20 +1,26 @@
 //! A running topology.
 
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
-use longhaul_core::result::{LinkWarning, SiteReport, TopologyLinkReport, TopologyReport};
+use longhaul_core::result::{
+    LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
+};
 use longhaul_core::units::Bytes;
 
-use super::link::End;
-use super::{Routes, RunningLink, check_fit, hosts};
+use super::bundle::{BundleLink, End, RunningBundle, Shared};
+use super::bundles::Bundle;
+use super::check_fit;
+use super::draft::Draft;
+use super::rerouter::Rerouter;
 use crate::EmuError;
-use crate::device::Device;
+use crate::device::{Device, PacketDevice};
+use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
 use crate::link::random_seed;
-use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
+use crate::site::{Site, SiteSpec};
 
 /// Running sites and links.
 ///
@@ -25,16 +31,13 @@ use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, pla
 pub struct Topology {
     plan: TopologyPlan,
     started: Instant,
+    bundles: Vec<Bundle>,
+    /// The links that are down by request.
+    down: Vec<bool>,
     // Fields drop in this order: first the links stop, then the sites' processes end.
-    links: Vec<RunningLink>,
+    rerouter: Option<Rerouter>,
+    running: Vec<RunningBundle>,
     sites: Vec<Site>,
-}
-
-/// A topology without its devices.
-struct Draft {
-    sites: Vec<SiteSpec>,
-    ends: Vec<[End; 2]>,
-    warnings: Vec<Vec<LinkWarning>>,
 }
 
 impl Topology {
@@ -51,34 +54,40 @@ impl Topology {
         for link in &mut plan.links {
             link.plan.seed.get_or_insert_with(random_seed);
         }
-        let plan = &plan;
-        let routes = Routes::plan(plan, 0);
-        check_fit(plan, &routes)?;
-        let draft = draft(plan, &routes);
-        let mut sites = Vec::new();
-        let mut devices: Vec<Vec<Option<Device>>> = Vec::new();
-        for spec in draft.sites {
-            let (site, tuns) = Site::start(spec)?;
-            sites.push(site);
-            devices.push(tuns.into_iter().map(Some).collect());
-        }
-        let mut links = Vec::new();
-        for ((link, ends), mut warnings) in plan.links.iter().zip(draft.ends).zip(draft.warnings) {
+        check_fit(&plan)?;
+        let bundles = Bundle::all(&plan);
+        let draft = Draft::new(&plan, &bundles);
+        let shared = shared(&plan)?;
+        let (sites, mut devices) = start_sites(draft.sites)?;
+        let mut running = Vec::new();
+        for ((bundle, ends), mut warnings) in bundles.iter().zip(draft.ends).zip(draft.warnings) {
             for (side, end) in Side::BOTH.into_iter().zip(ends) {
                 if !sites[end.site].windows_set() {
                     warnings.push(LinkWarning::WindowsUnset { site: side });
                 }
             }
-            let device = |end: End| {
+            let mut device = |end: End| {
                 let site = || sites[end.site].spec().own.name.clone();
                 devices[end.site][end.interface]
                     .take()
                     .ok_or_else(|| EmuError::SiteGone { site: site() })
             };
-            let [near, far] = ends.map(device);
-            links.push(RunningLink::start(&link.plan, ends, [near?, far?], warnings)?);
+            let [near, far] = [device(ends[0])?, device(ends[1])?];
+            let offloads = near.offloads();
+            let links = bundle.members.iter().map(|member| {
+                let plan = plan.links[member.link].plan.clone();
+                BundleLink { member: *member, plan }
+            });
+            let devices: [Arc<dyn PacketDevice>; 2] = [Arc::new(near), Arc::new(far)];
+            let mut bundle =
+                RunningBundle::start(links.collect(), ends, devices, offloads, &shared)?;
+            bundle.warn(warnings);
+            running.push(bundle);
         }
-        Ok(Topology { plan: plan.clone(), started: Instant::now(), links, sites })
+        let rerouter = Rerouter::start(&plan, &bundles, &sites)?;
+        let down = vec![false; plan.links.len()];
+        let started = Instant::now();
+        Ok(Topology { plan, started, bundles, down, rerouter, running, sites })
     }
 
     /// Returns the plan, with the present state of the links.
@@ -105,9 +114,10 @@ impl Topology {
         self.sites[site].init().process()
     }
 
-    /// Returns a descriptor per site that becomes readable when the first process of the site ends.
+    /// Returns descriptors that become readable when the first process of a site ends, or the process
+    /// to which the network of a site belongs.
     pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sites.iter().map(|site| site.init().liveness())
+        self.sites.iter().flat_map(Site::lives)
     }
 
     /// Checks that the first process of every site runs. Without it the site has no processes, and
@@ -141,7 +151,7 @@ impl Topology {
     }
 
     /// Applies another plan to packets that enter a link (by index) from now on. The MTU and the
-    /// routes do not change.
+    /// seed do not change, and a delay changes no route.
     ///
     /// # Errors
     /// The plan is invalid or needs more memory than the machine has; the link is unchanged.
@@ -150,10 +160,37 @@ impl Topology {
         let seed = changed.links[link].plan.seed;
         changed.links[link].plan = LinkPlan { seed, ..plan };
         changed.validate()?;
-        check_fit(&changed, &Routes::plan(&changed, 0))?;
-        self.links[link].set(&changed.links[link].plan);
+        check_fit(&changed)?;
         self.plan = changed;
+        self.apply(link);
         Ok(())
+    }
+
+    /// Takes a link (by index) down or up. A link that is down loses the packets that enter it;
+    /// packets that entered before arrive. After the failover time, packets use parallel links or
+    /// other routes.
+    pub fn set_down(&mut self, link: usize, down: bool) {
+        self.down[link] = down;
+        self.apply(link);
+    }
+
+    /// Returns whether a link (by index) is down by request.
+    pub fn is_down(&self, link: usize) -> bool {
+        self.down[link]
+    }
+
+    /// Passes the present plan and state of a link on.
+    fn apply(&mut self, link: usize) {
+        let (plan, down) = (&self.plan.links[link].plan, self.down[link]);
+        for (bundle, running) in self.bundles.iter().zip(&mut self.running) {
+            let place = bundle.members.iter().position(|member| member.link == link);
+            if let Some(place) = place {
+                running.set(place, plan, down);
+            }
+        }
+        if let Some(rerouter) = &self.rerouter {
+            rerouter.set(link, plan.clone(), down);
+        }
     }
 
     /// Returns the counters so far.
@@ -162,13 +199,22 @@ impl Topology {
     /// A counter could not be read.
     pub fn report(&self) -> Result<TopologyReport, EmuError> {
         let drops = |end: End| self.sites[end.site].device_drops(end.interface);
-        let links = self.plan.links.iter().zip(&self.links).map(|(planned, link)| {
-            let [near, far] = link.ends.map(drops);
-            Ok(TopologyLinkReport {
+        let mut links: Vec<Option<LinkReport>> = vec![None; self.plan.links.len()];
+        for (bundle, running) in self.bundles.iter().zip(&self.running) {
+            let [near, far] = running.ends.map(drops);
+            let reports = running.report([near?, far?])?;
+            for (member, report) in bundle.members.iter().zip(reports) {
+                links[member.link] = Some(report);
+            }
+        }
+        let links = self.plan.links.iter().zip(&self.down).zip(links);
+        let links = links.filter_map(|((planned, down), report)| {
+            Some(TopologyLinkReport {
                 name: planned.name.clone(),
                 near: planned.near.clone(),
                 far: planned.far.clone(),
-                link: link.report([near?, far?])?,
+                down: *down,
+                link: report?,
             })
         });
         Ok(TopologyReport {
@@ -176,7 +222,7 @@ impl Topology {
             name: self.plan.name.clone(),
             seconds: self.started.elapsed().as_secs_f64(),
             sites: self.sites.iter().map(|site| site_report(site.spec())).collect(),
-            links: links.collect::<Result<_, EmuError>>()?,
+            links: links.collect(),
         })
     }
 
@@ -198,63 +244,30 @@ fn site_report(spec: &SiteSpec) -> SiteReport {
     }
 }
 
-fn draft(plan: &TopologyPlan, routes: &Routes) -> Draft {
-    let hosts = hosts(plan);
-    let routes_v6 = Routes::plan(plan, SiteSpec::MIN_MTU_V6);
-    let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
-    // The links that end at each site, in the order of the plan, which is also the order of the
-    // site's interfaces.
-    let mut own: Vec<Vec<usize>> = vec![Vec::new(); hosts.len()];
-    let mut ends = Vec::new();
-    for (index, link) in plan.links.iter().enumerate() {
-        ends.push([&link.near, &link.far].map(|name| {
-            // The plan is valid, so the name is one of its sites.
-            let site = plan.site(name).unwrap_or_default();
-            own[site].push(index);
-            End { site, interface: own[site].len() - 1 }
-        }));
+/// Reserves the resources that all links share.
+pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
+    let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (&link.plan, side)));
+    let needed =
+        lanes.map(|(link, side)| memory_budget(link, side).get()).fold(0, u64::saturating_add);
+    // Half of the memory is for sockets and programs.
+    let most = most_memory().get() * 2;
+    let memory = PacketMemory::start(Bytes::new(most), Bytes::new(needed.min(most)))
+        .map_err(|source| EmuError::Driver { operation: "reserve memory", source })?;
+    let spins = SpinBudget::of(plan.links.len());
+    Ok(Shared { memory, spins, hash: plan.routing.hash, failover: plan.routing.failover })
+}
+
+type Devices = Vec<Vec<Option<Device>>>;
+
+/// Starts all sites at the same time. Returns them with their ends of the bundles.
+fn start_sites(specs: Vec<SiteSpec>) -> Result<(Vec<Site>, Devices), EmuError> {
+    let starting = specs.into_iter().map(Site::begin).collect::<Result<Vec<_>, _>>()?;
+    let mut sites = Vec::new();
+    let mut devices = Vec::new();
+    for site in starting {
+        let (site, own) = site.ready()?;
+        sites.push(site);
+        devices.push(own.into_iter().map(Some).collect());
     }
-    let sites: Vec<SiteSpec> = own
-        .iter()
-        .enumerate()
-        .map(|(site, own)| {
-            let others = (0..hosts.len()).filter(|other| *other != site);
-            let needs = others.clone().filter_map(|other| routes.need(plan, site, other));
-            let to = |other: usize| {
-                let interface = |routes: &Routes| {
-                    let hop = routes.next(site, other)?;
-                    own.iter().position(|link| *link == hop.link)
-                };
-                route(hosts[other].ipv4.into(), interface(routes))
-                    .into_iter()
-                    .chain(hosts[other].ipv6.and_then(|to| route(to.into(), interface(&routes_v6))))
-            };
-            SiteSpec {
-                own: hosts[site].clone(),
-                hosts: hosts.clone(),
-                interfaces: own
-                    .iter()
-                    .enumerate()
-                    .map(|(n, link)| interface(plan, n, *link))
-                    .collect(),
-                windows: plan_windows(needs, pressure),
-                routes: others.flat_map(to).collect(),
-            }
-        })
-        .collect();
-    let warning = |ends: &[End; 2]| {
-        let [near, far] = ends.map(|end| end.site);
-        let need = routes.need(plan, near, far)?;
-        sites[near].windows.min(sites[far].windows).warning(&need)
-    };
-    let warnings = ends.iter().map(|ends| warning(ends).into_iter().collect()).collect();
-    Draft { sites, ends, warnings }
-}
-
-fn route(to: IpAddr, interface: Option<usize>) -> Option<RouteSpec> {
-    Some(RouteSpec { to, interface: interface? })
-}
-
-fn interface(plan: &TopologyPlan, number: usize, link: usize) -> InterfaceSpec {
-    InterfaceSpec { name: format!("wan{number}"), mtu: plan.links[link].plan.mtu }
+    Ok((sites, devices))
 }

@@ -139,7 +139,7 @@ fn row(link: &TopologyLinkReport, way: &NamedDirection<'_>) -> Vec<String> {
         way.from.to_owned(),
         way.to.to_owned(),
         delay_text(planned),
-        rate_text(planned, "-"),
+        if link.down { "down".to_owned() } else { rate_text(planned, "-") },
         direction.delivered.packets.to_string(),
         direction.delivered.segments.to_string(),
         Bytes::new(direction.delivered.bytes).to_string(),

@@ -36,5 +36,8 @@ mod test_options;
 mod topology;
 mod wan;
 mod wan_abuse;
+mod wan_attach;
+mod wan_bridge;
 mod wan_impairments;
+mod wan_parallel;
 mod wan_selftest;

@@ -42,18 +42,23 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn row(name: &str) -> Self {
+        Self::file(name, ROW)
+    }
+
+    /// Starts the topology in a file with this text.
+    pub(crate) fn file(name: &str, text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("row.toml");
-        fs::write(&file, ROW).unwrap();
+        let file = directory.path().join("file.toml");
+        fs::write(&file, text).unwrap();
         let name = format!("{name}-{}", std::process::id());
         let output = wan(&["up", file.to_str().unwrap(), "--name", &name]);
         assert_code(&output, 0);
-        assert!(stdout(&output).contains("sites left, middle, right"), "{}", stdout(&output));
+        assert!(stdout(&output).contains("is up: sites "), "{}", stdout(&output));
         Up { name, _directory: directory }
     }
 
     /// Runs `longhaul wan COMMAND --name NAME ...`.
-    fn wan(&self, command: &str, rest: &[&str]) -> Output {
+    pub(crate) fn wan(&self, command: &str, rest: &[&str]) -> Output {
         wan(&[&[command, "--name", &self.name], rest].concat())
     }
 
@@ -73,7 +78,7 @@ impl Up {
         child
     }
 
-    fn status(&self) -> TopologyReport {
+    pub(crate) fn status(&self) -> TopologyReport {
         let output = self.wan("status", &["--json"]);
         assert_code(&output, 0);
         serde_json::from_slice(&output.stdout).expect("status prints one document")

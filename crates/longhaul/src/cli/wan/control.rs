@@ -44,6 +44,8 @@ pub(super) enum Request {
         options: LinkOptions,
         /// The directory of the files that the options name.
         directory: PathBuf,
+        /// True to take the link down, false to bring it up.
+        down: Option<bool>,
     },
     /// Take the topology down. The reply is as for [`Request::Status`], when nothing is left.
     Down,
@@ -71,6 +73,8 @@ pub(super) enum Reply {
     Changed {
         /// The new plan of the link.
         plan: Box<LinkPlan>,
+        /// True if the link is down by request.
+        down: bool,
     },
     /// The request is invalid or failed.
     Refused {

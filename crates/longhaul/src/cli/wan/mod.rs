@@ -1,11 +1,14 @@
 //! `longhaul wan`: emulated links and topologies, and commands at their sites.
 //!
-//! `run` emulates a link while its command runs, and with a name answers requests. `up` starts a holder: a background process that
+//! `run` emulates a link while its command runs, and with a name answers requests. `bridge` emulates a
+//! link between two interfaces, and answers requests. `up` starts a holder: a background process that
 //! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
+mod bridge;
 mod control;
 mod ends;
 mod exec;
+mod file_values;
 mod holder;
 mod requests;
 mod run;
@@ -30,6 +33,9 @@ pub(crate) struct WanArgs {
 #[derive(Debug, Subcommand)]
 enum WanCommand {
     Run(run::RunArgs),
+    Bridge(bridge::BridgeArgs),
+    #[command(hide = true)]
+    BridgeGuard(bridge::GuardArgs),
     Up(up::UpArgs),
     Exec(exec::ExecArgs),
     Status(running::StatusArgs),
@@ -46,6 +52,8 @@ enum WanCommand {
 pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
     match args.command {
         WanCommand::Run(args) => run::run(args),
+        WanCommand::Bridge(args) => bridge::run(&args),
+        WanCommand::BridgeGuard(args) => bridge::run_guard(&args),
         WanCommand::Up(args) => up::run(args),
         WanCommand::Exec(args) => exec::run(args),
         WanCommand::Status(args) => running::status(args),

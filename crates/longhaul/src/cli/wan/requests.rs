@@ -1,11 +1,12 @@
 //! Answers requests about a running topology: its report, access to its sites, and changes of its
 //! links.
 
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::Context;
-use longhaul_core::plan::LinkOptions;
+use longhaul_core::plan::{LinkOptions, LinkPlan, TopologyPlan};
 use longhaul_core::result::TopologyReport;
 use longhaul_core::wire::{FrameError, read_frame, write_frame};
 use longhaul_emu::{EmuError, Topology};
@@ -31,15 +32,65 @@ pub(super) fn read(stream: &mut UnixStream) -> Option<Request> {
     }
 }
 
+/// A running link or topology.
+pub(super) trait Emulated {
+    /// Returns the plan, with the present state of the links.
+    fn plan(&self) -> &TopologyPlan;
+
+    /// Returns the counters so far.
+    fn report(&self) -> Result<TopologyReport, EmuError>;
+
+    /// Applies another plan to a link (by index).
+    fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError>;
+
+    /// Takes a link (by index) down or up.
+    fn set_down(&mut self, link: usize, down: bool);
+
+    /// Returns whether a link (by index) is down by request.
+    fn is_down(&self, link: usize) -> bool;
+
+    /// Returns the first process of a site (by index) and the environment variables of its
+    /// commands, if there are sites.
+    fn site(&self, site: usize) -> Option<(BorrowedFd<'_>, Vec<(String, String)>)>;
+}
+
+impl Emulated for Topology {
+    fn plan(&self) -> &TopologyPlan {
+        self.plan()
+    }
+
+    fn report(&self) -> Result<TopologyReport, EmuError> {
+        self.report()
+    }
+
+    fn set(&mut self, link: usize, plan: LinkPlan) -> Result<(), EmuError> {
+        self.set(link, plan)
+    }
+
+    fn set_down(&mut self, link: usize, down: bool) {
+        self.set_down(link, down);
+    }
+
+    fn is_down(&self, link: usize) -> bool {
+        self.is_down(link)
+    }
+
+    fn site(&self, site: usize) -> Option<(BorrowedFd<'_>, Vec<(String, String)>)> {
+        Some((self.site_process(site), self.environment(site)))
+    }
+}
+
 /// Answers a request about `topology`, except [`Request::Down`].
-pub(super) fn answer(topology: &mut Topology, stream: &mut UnixStream, request: Request) {
+pub(super) fn answer(topology: &mut impl Emulated, stream: &mut UnixStream, request: Request) {
     let reply = match request {
         Request::Status => return answer_report(stream, topology.report()),
         Request::Enter { site } => match enter(topology, stream, &site) {
             Ok(()) => return,
             Err(error) => Err(error),
         },
-        Request::Set { link, options, directory } => set(topology, &link, &options, &directory),
+        Request::Set { link, options, directory, down } => {
+            set(topology, &link, (&options, &directory), down)
+        }
         // The caller handles it.
         Request::Down => return,
     };
@@ -48,24 +99,23 @@ pub(super) fn answer(topology: &mut Topology, stream: &mut UnixStream, request: 
     let _ = write_frame(stream, &reply);
 }
 
-fn enter(topology: &Topology, stream: &mut UnixStream, site: &str) -> anyhow::Result<()> {
+fn enter(topology: &impl Emulated, stream: &mut UnixStream, site: &str) -> anyhow::Result<()> {
     let plan = topology.plan();
     let index = plan
         .site(site)
         .with_context(|| format!("no site '{site}'; the sites are {}", plan.sites.join(", ")))?;
-    let reply = Reply::Enter {
-        environment: topology.environment(index),
-        user_namespace: user_namespace()?,
-    };
+    let (process, environment) =
+        topology.site(index).with_context(|| format!("no command can run at '{site}'"))?;
+    let reply = Reply::Enter { environment, user_namespace: user_namespace()? };
     write_frame(stream, &reply)?;
-    Ok(control::send_descriptor(stream, topology.site_process(index))?)
+    Ok(control::send_descriptor(stream, process)?)
 }
 
 fn set(
-    topology: &mut Topology,
+    topology: &mut impl Emulated,
     link: &str,
-    options: &LinkOptions,
-    directory: &Path,
+    (options, directory): (&LinkOptions, &Path),
+    down: Option<bool>,
 ) -> anyhow::Result<Reply> {
     let plan = topology.plan();
     let index = plan.link(link).with_context(|| {
@@ -75,7 +125,10 @@ fn set(
     let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
     let changed = options.change(&plan.links[index].plan, &read)?;
     topology.set(index, changed.clone())?;
-    Ok(Reply::Changed { plan: Box::new(changed) })
+    if let Some(down) = down {
+        topology.set_down(index, down);
+    }
+    Ok(Reply::Changed { plan: Box::new(changed), down: topology.is_down(index) })
 }
 
 /// Returns the name of the user namespace of this process, as in `/proc/self/ns/user`.

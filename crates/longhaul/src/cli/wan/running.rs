@@ -54,7 +54,9 @@ pub(super) fn status(args: StatusArgs) -> Result<u8, Coded> {
 ///
 /// Changes only the given options, for packets that enter the link from now on. 'none' removes an
 /// option. --up-... changes the direction from the first site of the link to the second, and
-/// --down-... the opposite one. The MTU, the seed and the routes cannot be changed.
+/// --down-... the opposite one. --down takes the link down: it loses the packets that enter it, and
+/// after the failover time of the topology packets use parallel links or other routes. --up brings
+/// the link up. The MTU and the seed cannot be changed.
 #[derive(Debug, Args)]
 pub(super) struct SetArgs {
     /// Name of the topology, if several are up
@@ -63,24 +65,33 @@ pub(super) struct SetArgs {
     /// Name of the link, as in 'wan status', or NAME/LINK with the name of the topology
     #[arg(value_name = "LINK")]
     which: String,
+    /// Take the link down
+    #[arg(long, conflicts_with = "up")]
+    down: bool,
+    /// Bring the link up
+    #[arg(long)]
+    up: bool,
     #[command(flatten)]
     link: LinkArgs,
 }
 
 pub(super) fn set(args: SetArgs) -> Result<u8, Coded> {
     let options = args.link.options();
-    if options.is_empty() {
+    let down = (args.down || args.up).then_some(args.down);
+    if options.is_empty() && down.is_none() {
         let error = anyhow::anyhow!("nothing to change; give a link option, such as --rtt");
         return Err(Coded { code: exit::USAGE, error });
     }
     let (name, link) = split_name(args.name.as_deref(), &args.which)?;
     let mut stream = RuntimeFiles::of_running(name)?.connect()?;
     let directory = std::env::current_dir().context("cannot find the current directory")?;
-    let request = Request::Set { link: link.to_owned(), options: options.clone(), directory };
+    let (link, options) = (link.to_owned(), options.clone());
+    let request = Request::Set { link, options, directory, down };
     let usage = |error| Coded { code: exit::USAGE, error };
     match control::ask(&mut stream, &request).map_err(usage)? {
-        Reply::Changed { plan } => {
-            let line = format!("{}: {}\n", args.which, link_text(&plan));
+        Reply::Changed { plan, down } => {
+            let state = if down { ", down" } else { "" };
+            let line = format!("{}: {}{state}\n", args.which, link_text(&plan));
             print_result(&line)?;
         }
         _ => Err(control::unexpected())?,

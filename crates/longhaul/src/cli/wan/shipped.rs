@@ -16,7 +16,7 @@ macro_rules! shipped {
 }
 
 /// All shipped topologies.
-pub(super) const SHIPPED: [Shipped; 10] = shipped![
+pub(super) const SHIPPED: [Shipped; 12] = shipped![
     "lan",
     "man",
     "trans-us",
@@ -27,6 +27,8 @@ pub(super) const SHIPPED: [Shipped; 10] = shipped![
     "arc",
     "sc10",
     "ultrascience",
+    "sc10-4x10g",
+    "sc10-12x10ge",
 ];
 
 /// Returns the shipped topology `name`.

@@ -3,17 +3,23 @@
 //! docs/guide/wan.md describes the format. The keys of a link are the names of the link options, as
 //! on the command line.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{
-    LinkOptions, LinkPlanError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan,
+    Attachment, FlowHash, LinkOptions, PlannedRoute, Routing, TopologyLink, TopologyPart,
+    TopologyPlan,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::file_values::{
+    Fault, FileError, Reason, boolean, names, scalar, span, string, table, tables, two_names,
+    unknown, whole, wrong_type,
+};
 use super::shipped;
 use crate::cli::link::read_trace;
 
@@ -23,44 +29,6 @@ pub(super) struct TopologyFile {
     pub(super) plan: TopologyPlan,
     pub(super) description: Option<String>,
 }
-
-/// An error of a topology file.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FileError {
-    /// The file cannot be read.
-    #[error(
-        "cannot read the topology file {}; 'longhaul wan up --list' lists the shipped topologies",
-        .path.display()
-    )]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    /// The file is invalid at this position.
-    #[error("{file}:{line}:{column}: {reason}")]
-    At { file: String, line: usize, column: usize, reason: Reason },
-}
-
-/// The error at a position of a file.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Reason {
-    #[error("{0}")]
-    Syntax(String),
-    #[error("'{key}' must be {wanted}")]
-    Type { key: String, wanted: &'static str },
-    #[error("unknown key '{key}'; the keys are {known}")]
-    UnknownKey { key: String, known: &'static str },
-    #[error("'{key}' is missing here")]
-    Missing { key: &'static str },
-    #[error(transparent)]
-    Link(LinkPlanError),
-    #[error(transparent)]
-    Topology(TopologyFault),
-}
-
-/// A range of the text and its error.
-type Fault = (Range<usize>, Reason);
 
 impl TopologyFile {
     /// Loads the file at `wanted`, or the shipped topology of that name. `name` overrides the name
@@ -100,14 +68,19 @@ impl TopologyFile {
 struct Places {
     sites: Vec<Range<usize>>,
     links: Vec<LinkPlaces>,
+    routes: Vec<Range<usize>>,
+    failover: Range<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct LinkPlaces {
     whole: Range<usize>,
     name: Range<usize>,
     ends: Range<usize>,
 }
+
+/// The keys of a file.
+const KEYS: &str = "description, seed, site, link, route, hash, failover and shortest";
 
 fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault> {
     let root = DeTable::parse(text).map_err(|error| {
@@ -117,26 +90,46 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     let mut places = Places::default();
     let mut description = None;
     let mut seed = None;
-    let mut plan = TopologyPlan { name: name.to_owned(), sites: Vec::new(), links: Vec::new() };
+    let mut plan = TopologyPlan {
+        name: name.to_owned(),
+        sites: Vec::new(),
+        attachments: BTreeMap::new(),
+        links: Vec::new(),
+        routing: Routing::default(),
+    };
     for (key, value) in root.get_ref() {
         match &**key.get_ref() {
             "description" => description = Some(string("description", value)?.to_owned()),
             "seed" => seed = Some(whole("seed", value)?),
             "site" => {
                 for site in tables("site", value)? {
-                    let (name, span) = read_site(site)?;
+                    let (name, span, attachment) = read_site(site)?;
+                    plan.attachments.extend(attachment.map(|to| (name.clone(), to)));
                     plan.sites.push(name);
                     places.sites.push(span);
                 }
             }
             "link" => {
                 for link in tables("link", value)? {
-                    let (link, files) = read_link(link, directory)?;
-                    plan.links.push(link);
-                    places.links.push(files);
+                    read_link(link, directory, &mut plan, &mut places)?;
                 }
             }
-            other => return Err(unknown(key.span(), other, "description, seed, site and link")),
+            "route" => {
+                for route in tables("route", value)? {
+                    plan.routing.routes.push(read_route(route)?);
+                    places.routes.push(route.span());
+                }
+            }
+            "hash" => {
+                let wrong = |wanted| wrong_type("hash", value, wanted);
+                plan.routing.hash = string("hash", value)?.parse::<FlowHash>().map_err(wrong)?;
+            }
+            "failover" => {
+                plan.routing.failover = span("failover", value)?;
+                places.failover = value.span();
+            }
+            "shortest" => plan.routing.shortest = boolean("shortest", value)?,
+            other => return Err(unknown(key.span(), other, KEYS)),
         }
     }
     // Each link has its own seed; links with the same seed would lose the same packets.
@@ -149,6 +142,8 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             TopologyPart::LinkName(index) => places.links[index].name.clone(),
             TopologyPart::LinkEnds(index) => places.links[index].ends.clone(),
             TopologyPart::LinkPlan(index) => places.links[index].whole.clone(),
+            TopologyPart::Route(index) => places.routes[index].clone(),
+            TopologyPart::Failover => places.failover.clone(),
             TopologyPart::Name | TopologyPart::Whole => 0..0,
         };
         (span, Reason::Topology(error.fault))
@@ -156,106 +151,98 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     Ok(TopologyFile { plan, description })
 }
 
-fn read_site(site: &Spanned<DeValue<'_>>) -> Result<(String, Range<usize>), Fault> {
-    let mut name = None;
+fn read_site(
+    site: &Spanned<DeValue<'_>>,
+) -> Result<(String, Range<usize>, Option<Attachment>), Fault> {
+    let (mut name, mut attachment) = (None, None);
     for (key, value) in table("site", site)? {
         match &**key.get_ref() {
             "name" => name = Some((string("name", value)?.to_owned(), value.span())),
-            other => return Err(unknown(key.span(), other, "name")),
+            "attach" => {
+                let wrong = |wanted| wrong_type("attach", value, wanted);
+                attachment = Some(string("attach", value)?.parse().map_err(wrong)?);
+            }
+            other => return Err(unknown(key.span(), other, "name and attach")),
         }
     }
-    name.ok_or((site.span(), Reason::Missing { key: "name" }))
+    let (name, span) = name.ok_or((site.span(), Reason::Missing { key: "name" }))?;
+    Ok((name, span, attachment))
 }
 
+/// Reads a link, or several with `count`, into the plan.
 fn read_link(
     link: &Spanned<DeValue<'_>>,
     directory: &Path,
-) -> Result<(TopologyLink, LinkPlaces), Fault> {
+    plan: &mut TopologyPlan,
+    places: &mut Places,
+) -> Result<(), Fault> {
     let mut name = None;
     let mut between = None;
+    let mut count = None;
     let mut options = LinkOptions::default();
     let table = table("link", link)?;
     for (key, value) in table {
         match &**key.get_ref() {
             "name" => name = Some((string("name", value)?.to_owned(), value.span())),
             "between" => between = Some((two_names(value)?, value.span())),
+            "count" => count = Some(read_count(value)?),
             option => options
                 .set(option, scalar(option, value)?)
                 .map_err(|error| (key.span(), Reason::Link(error)))?,
         }
     }
     let ([near, far], ends) = between.ok_or((link.span(), Reason::Missing { key: "between" }))?;
-    let (name, name_span) = name.unwrap_or_else(|| (format!("{near}-{far}"), ends.clone()));
     let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
-    let plan = options.plan(&read).map_err(|error| {
+    let link_plan = options.plan(&read).map_err(|error| {
         let at_option = error.option().and_then(|option| table.get(option)).map(Spanned::span);
         (at_option.unwrap_or_else(|| link.span()), Reason::Link(error))
     })?;
-    let places = LinkPlaces { whole: link.span(), name: name_span, ends };
-    Ok((TopologyLink { name, near, far, plan }, places))
-}
-
-fn unknown(span: Range<usize>, key: &str, known: &'static str) -> Fault {
-    (span, Reason::UnknownKey { key: key.to_owned(), known })
-}
-
-fn wrong_type(key: &str, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> Fault {
-    (value.span(), Reason::Type { key: key.to_owned(), wanted })
-}
-
-fn string<'t>(key: &str, value: &'t Spanned<DeValue<'_>>) -> Result<&'t str, Fault> {
-    match value.get_ref() {
-        DeValue::String(text) => Ok(text),
-        _ => Err(wrong_type(key, value, "a text in quotation marks")),
-    }
-}
-
-fn whole(key: &str, value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
-    match value.get_ref() {
-        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
-        _ => None,
-    }
-    .ok_or_else(|| wrong_type(key, value, "a whole number that is not negative"))
-}
-
-/// Returns the value of a link option, as on the command line.
-fn scalar(key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
-    match value.get_ref() {
-        DeValue::String(text) => Ok(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
-        DeValue::Float(number) => Ok(number.as_str().to_owned()),
-        _ => Err(wrong_type(key, value, "a number, or a text such as \"10G\" or \"90ms\"")),
-    }
-}
-
-fn two_names(value: &Spanned<DeValue<'_>>) -> Result<[String; 2], Fault> {
-    let wrong = || wrong_type("between", value, "the names of two sites: [\"here\", \"there\"]");
-    let DeValue::Array(names) = value.get_ref() else { return Err(wrong()) };
-    let name = |index: usize| match names.get(index).map(Spanned::get_ref) {
-        Some(DeValue::String(name)) => Ok(name.to_string()),
-        _ => Err(wrong()),
+    let taken = |name: &String| plan.links.iter().any(|other| other.name == *name);
+    let (name, name_span) = match (name, count) {
+        (Some((name, span)), _) => (name, span),
+        (None, Some(_)) => (format!("{near}-{far}"), ends.clone()),
+        // A parallel link without a name gets a number.
+        (None, None) => {
+            let plain = [format!("{near}-{far}")].into_iter();
+            let numbered = (2..).map(|number| format!("{near}-{far}-{number}"));
+            let free = plain.chain(numbered).find(|name| !taken(name));
+            (free.unwrap_or_default(), ends.clone())
+        }
     };
-    if names.len() != 2 {
-        return Err(wrong());
+    for number in 1..=count.unwrap_or(1) {
+        let name = if count.is_some() { format!("{name}-{number}") } else { name.clone() };
+        let (near, far, plan_of_link) = (near.clone(), far.clone(), link_plan.clone());
+        plan.links.push(TopologyLink { name, near, far, plan: plan_of_link });
+        let (whole, name, ends) = (link.span(), name_span.clone(), ends.clone());
+        places.links.push(LinkPlaces { whole, name, ends });
     }
-    Ok([name(0)?, name(1)?])
+    Ok(())
 }
 
-fn tables<'t, 'i>(
-    key: &str,
-    value: &'t Spanned<DeValue<'i>>,
-) -> Result<impl Iterator<Item = &'t Spanned<DeValue<'i>>>, Fault> {
-    match value.get_ref() {
-        DeValue::Array(tables) => Ok(tables.iter()),
-        _ => Err(wrong_type(key, value, "a list of tables, each under [[site]] or [[link]]")),
+fn read_count(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
+    let count = whole("count", value)?;
+    if (1..=TopologyPlan::MAX_LINKS as u64).contains(&count) {
+        return Ok(count);
     }
+    Err(wrong_type("count", value, "a number of links from 1 to 1000"))
 }
 
-fn table<'t, 'i>(key: &str, value: &'t Spanned<DeValue<'i>>) -> Result<&'t DeTable<'i>, Fault> {
-    match value.get_ref() {
-        DeValue::Table(table) => Ok(table),
-        _ => Err(wrong_type(key, value, "a table")),
+fn read_route(route: &Spanned<DeValue<'_>>) -> Result<PlannedRoute, Fault> {
+    let (mut from, mut to, mut via) = (None, None, Vec::new());
+    for (key, value) in table("route", route)? {
+        match &**key.get_ref() {
+            "from" => from = Some(string("from", value)?.to_owned()),
+            "to" => to = Some(string("to", value)?.to_owned()),
+            "via" => via = names("via", value)?,
+            other => return Err(unknown(key.span(), other, "from, to and via")),
+        }
     }
+    let missing = |key| (route.span(), Reason::Missing { key });
+    Ok(PlannedRoute {
+        from: from.ok_or_else(|| missing("from"))?,
+        to: to.ok_or_else(|| missing("to"))?,
+        via,
+    })
 }
 
 #[cfg(test)]
@@ -290,6 +277,27 @@ mod tests {
     }
 
     #[test]
+    fn parallel_links_and_routes_are_read() {
+        let text = format!(
+            "hash = 'layer3'\nfailover = '100ms'\nshortest = true\n{SITES}\
+             [[link]]\nbetween = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n\
+             [[link]]\nname = 'wave'\nbetween = [\"b\", \"a\"]\ncount = 3\n\
+             [[route]]\nfrom = 'a'\nto = 'b'\n"
+        );
+        let plan = parse(&text).unwrap().plan;
+        let names: Vec<&str> = plan.links.iter().map(|link| &*link.name).collect();
+        assert_eq!(names, ["a-b", "a-b-2", "wave-1", "wave-2", "wave-3"]);
+        let route = PlannedRoute { from: "a".into(), to: "b".into(), via: Vec::new() };
+        let routing = Routing {
+            hash: FlowHash::Addresses,
+            failover: Duration::from_millis(100),
+            shortest: true,
+            routes: vec![route],
+        };
+        assert_eq!(plan.routing, routing);
+    }
+
+    #[test]
     fn an_invalid_file_is_reported_with_line_and_column() {
         let link = |rest: &str| format!("{SITES}[[link]]\nbetween = [\"a\", \"b\"]\n{rest}");
         for (text, expected) in [
@@ -308,6 +316,16 @@ mod tests {
             (link("rtt = true"), "my.toml:7:7: 'rtt' must be a number, or a text"),
             (link("loss = 1.5"), "my.toml:7:8: loss cannot be '1.5'"),
             (link("weather = 'rain'"), "my.toml:7:1: there is no link option 'weather'"),
+            (
+                format!("[[site]]\nattach = 'x'\n{}", link("")),
+                "my.toml:2:10: 'attach' must be \"netns:",
+            ),
+            (link("count = 0"), "my.toml:7:9: 'count' must be a number of links from 1 to 1000"),
+            (link("[[route]]\nfrom = 'a'"), "my.toml:7:1: 'to' is missing here"),
+            (link("[[route]]\nfrom = 'a'\nto = 'a'"), "my.toml:7:1: the route visits 'a' twice"),
+            (link("[[route]]\nfrom='a'\nto='b'\nvia='x'"), "my.toml:10:5: 'via' must be a list"),
+            (format!("failover = '2h'\n{}", link("")), "my.toml:1:12: a failover time is at most"),
+            (format!("hash = 'crc'\n{SITES}"), "my.toml:1:8: 'hash' must be \"layer3+4\""),
             (link("loss-trace = 'none.txt'"), "my.toml:7:14: loss-trace none.txt: the file"),
         ] {
             let error = parse(&text).unwrap_err().to_string();

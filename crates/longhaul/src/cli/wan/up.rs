@@ -12,10 +12,11 @@ use longhaul_core::wire::{read_frame, write_frame};
 use longhaul_emu::EmuError;
 use serde::{Deserialize, Serialize};
 
+use super::file_values::FileError;
 use super::holder::{End, Holder};
 use super::runtime::RuntimeFiles;
 use super::shipped::{SHIPPED, Shipped};
-use super::topology_file::{FileError, TopologyFile};
+use super::topology_file::TopologyFile;
 use crate::exit::{self, Coded};
 use crate::output::{
     print_message, print_notes, print_result, raw_output, topology_end, topology_summary,

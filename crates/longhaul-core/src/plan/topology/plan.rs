@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LinkPlan, LinkPlanError, Side};
+use super::attachment::Attachment;
+use super::fault::{self, TopologyError, TopologyFault, TopologyPart};
+use super::routing::Routing;
+use crate::plan::{LinkPlan, Side};
 
 /// Sites and the links between them.
 ///
@@ -15,8 +18,14 @@ pub struct TopologyPlan {
     pub name: String,
     /// The names of the sites.
     pub sites: Vec<String>,
-    /// The links, at most one between two sites.
+    /// The existing networks in which sites are, by the names of the sites.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attachments: BTreeMap<String, Attachment>,
+    /// The links.
     pub links: Vec<TopologyLink>,
+    /// The choice of routes and of parallel links.
+    #[serde(default)]
+    pub routing: Routing,
 }
 
 /// A link of a topology.
@@ -32,123 +41,26 @@ pub struct TopologyLink {
     pub plan: LinkPlan,
 }
 
-/// A part of a topology, to locate an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TopologyPart {
-    /// The name of the topology.
-    Name,
-    /// The topology as a whole.
-    Whole,
-    /// The name of a site, by index.
-    Site(usize),
-    /// The name of a link, by index.
-    LinkName(usize),
-    /// The sites that a link joins.
-    LinkEnds(usize),
-    /// The properties of a link.
-    LinkPlan(usize),
-}
-
-/// The reason why a topology is invalid, with its place.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{fault}")]
-pub struct TopologyError {
-    /// The invalid part.
-    pub part: TopologyPart,
-    /// The error.
-    pub fault: TopologyFault,
-}
-
-/// The errors of a topology.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum TopologyFault {
-    /// Too few or too many sites.
-    #[error("a topology has 2 to {} sites, and this one has {sites}", TopologyPlan::MAX_SITES)]
-    SiteCount {
-        /// The number of sites.
-        sites: usize,
-    },
-    /// No link, or too many.
-    #[error("a topology has 1 to {} links, and this one has {links}", TopologyPlan::MAX_LINKS)]
-    LinkCount {
-        /// The number of links.
-        links: usize,
-    },
-    /// A name that some programs would reject.
-    #[error(
-        "'{name}' cannot be a name: use 1 to {} letters, digits and hyphens, with a letter or a \
-         digit first and last",
-        TopologyPlan::MAX_NAME
-    )]
-    Name {
-        /// The given name.
-        name: String,
-    },
-    /// A name that is reserved inside of sites.
-    #[error("a site cannot have the reserved name '{name}'")]
-    Reserved {
-        /// The given name.
-        name: String,
-    },
-    /// Two sites or two links with one name, ignoring case.
-    #[error("there is another {what} with the name '{name}'")]
-    Twice {
-        /// `site` or `link`.
-        what: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// Two sites with the same environment variable for their addresses.
-    #[error("'{name}' and '{other}' would share the environment variable {variable}")]
-    Variable {
-        /// The first name.
-        name: String,
-        /// The second name.
-        other: String,
-        /// The common variable.
-        variable: String,
-    },
-    /// A link to an unknown site.
-    #[error("there is no site '{site}'")]
-    UnknownSite {
-        /// The name of the site.
-        site: String,
-    },
-    /// A link whose ends are the same site.
-    #[error("a link must join two different sites, not '{site}' to itself")]
-    Loop {
-        /// The name of the site.
-        site: String,
-    },
-    /// A second link between two sites, which no route would use.
-    #[error("link '{link}' already joins '{near}' and '{far}'")]
-    Parallel {
-        /// The near end.
-        near: String,
-        /// The far end.
-        far: String,
-        /// The first link between them.
-        link: String,
-    },
-    /// The properties of a link are invalid.
-    #[error(transparent)]
-    Link(LinkPlanError),
-}
-
 impl TopologyPlan {
     /// The most sites. Each site is a thread and a process, and has an entry in every site's
     /// tables.
-    pub const MAX_SITES: usize = 250;
-    /// The most links. Each link is a thread.
-    pub const MAX_LINKS: usize = 1000;
+    pub const MAX_SITES: usize = fault::MAX_SITES;
+    /// The most links. Each bundle of parallel links is a thread.
+    pub const MAX_LINKS: usize = fault::MAX_LINKS;
     /// The longest name: that of a label in the domain name system (RFC 1035, section 2.3.4).
-    pub const MAX_NAME: usize = 63;
+    pub const MAX_NAME: usize = fault::MAX_NAME;
 
     /// Creates the topology of one link between the sites `near` and `far`.
     pub fn pair(plan: LinkPlan) -> Self {
         let [near, far] = Side::BOTH.map(|side| side.name().to_owned());
         let link = TopologyLink { name: "link".into(), near: near.clone(), far: far.clone(), plan };
-        TopologyPlan { name: "pair".into(), sites: vec![near, far], links: vec![link] }
+        TopologyPlan {
+            name: "pair".into(),
+            sites: vec![near, far],
+            attachments: BTreeMap::new(),
+            links: vec![link],
+            routing: Routing::default(),
+        }
     }
 
     /// Returns the index of a site.
@@ -193,8 +105,79 @@ impl TopologyPlan {
             self.check_ends(index).map_err(at(TopologyPart::LinkEnds(index)))?;
             let checked = link.plan.validate().map_err(TopologyFault::Link);
             checked.map_err(at(TopologyPart::LinkPlan(index)))?;
+            self.check_parallel(index).map_err(at(TopologyPart::LinkPlan(index)))?;
+        }
+        self.validate_routing()
+    }
+
+    fn validate_routing(&self) -> Result<(), TopologyError> {
+        if self.routing.failover > Routing::MAX_FAILOVER {
+            let fault = TopologyFault::Failover;
+            return Err(TopologyError { part: TopologyPart::Failover, fault });
+        }
+        // The next site by the destination and the site.
+        let mut next = BTreeMap::new();
+        for (index, route) in self.routing.routes.iter().enumerate() {
+            let sites: Vec<&str> = route.sites().collect();
+            let at = |fault| TopologyError { part: TopologyPart::Route(index), fault };
+            let path = self.check_path(&sites).map_err(at)?;
+            let to = path[path.len() - 1];
+            for (hop, names) in path.windows(2).zip(sites.windows(2)) {
+                let earlier = *next.entry((to, hop[0])).or_insert(hop[1]);
+                if earlier != hop[1] {
+                    return Err(at(TopologyFault::RouteConflict {
+                        at: names[0].to_owned(),
+                        to: route.to.clone(),
+                        next: self.sites[earlier].clone(),
+                    }));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns the indices of the sites of a route.
+    fn check_path(&self, names: &[&str]) -> Result<Vec<usize>, TopologyFault> {
+        let mut path = Vec::new();
+        for name in names {
+            let unknown = || TopologyFault::UnknownSite { site: (*name).to_owned() };
+            let site = self.site(name).ok_or_else(unknown)?;
+            if path.contains(&site) {
+                return Err(TopologyFault::RouteLoop { site: (*name).to_owned() });
+            }
+            path.push(site);
+        }
+        for (hop, names) in path.windows(2).zip(names.windows(2)) {
+            if !(0..self.links.len()).any(|link| self.joins(link, [hop[0], hop[1]])) {
+                let [from, to] = [names[0], names[1]].map(str::to_owned);
+                return Err(TopologyFault::NoLink { from, to });
+            }
+        }
+        Ok(path)
+    }
+
+    /// Returns whether a link (by index) joins two sites, in either order.
+    pub fn joins(&self, link: usize, [a, b]: [usize; 2]) -> bool {
+        let ends = self.ends(link);
+        ends == [Some(a), Some(b)] || ends == [Some(b), Some(a)]
+    }
+
+    /// Returns the sites at the near and the far end of a link, by index; `None` for an unknown
+    /// site.
+    pub fn ends(&self, link: usize) -> [Option<usize>; 2] {
+        let link = &self.links[link];
+        [&link.near, &link.far].map(|name| self.site(name))
+    }
+
+    fn check_parallel(&self, index: usize) -> Result<(), TopologyFault> {
+        let [Some(near), Some(far)] = self.ends(index) else { return Ok(()) };
+        let first = (0..index).find(|other| self.joins(*other, [near, far]));
+        match first.map(|other| &self.links[other]) {
+            Some(other) if other.plan.mtu != self.links[index].plan.mtu => {
+                Err(TopologyFault::ParallelMtu { link: other.name.clone(), mtu: other.plan.mtu })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate_sites(&self) -> Result<(), TopologyError> {
@@ -235,9 +218,8 @@ impl TopologyPlan {
     }
 
     fn check_ends(&self, index: usize) -> Result<(), TopologyFault> {
-        let ends = |link: &TopologyLink| [&link.near, &link.far].map(|name| self.site(name));
         let link = &self.links[index];
-        let found = ends(link);
+        let found = self.ends(index);
         for (end, site) in found.iter().zip([&link.near, &link.far]) {
             if end.is_none() {
                 return Err(TopologyFault::UnknownSite { site: site.clone() });
@@ -246,18 +228,7 @@ impl TopologyPlan {
         if found[0] == found[1] {
             return Err(TopologyFault::Loop { site: link.near.clone() });
         }
-        let same = |other: &&TopologyLink| {
-            let other = ends(other);
-            other == found || other == [found[1], found[0]]
-        };
-        match self.links[..index].iter().find(same) {
-            None => Ok(()),
-            Some(other) => Err(TopologyFault::Parallel {
-                near: link.near.clone(),
-                far: link.far.clone(),
-                link: other.name.clone(),
-            }),
-        }
+        Ok(())
     }
 }
 
@@ -278,6 +249,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::plan::PlannedRoute;
 
     fn plan(sites: &[&str], links: &[(&str, &str)]) -> TopologyPlan {
         let link = |(near, far): &(&str, &str)| TopologyLink {
@@ -289,7 +261,9 @@ mod tests {
         TopologyPlan {
             name: "mine".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
+            attachments: BTreeMap::new(),
             links: links.iter().map(link).collect(),
+            routing: Routing::default(),
         }
     }
 
@@ -310,6 +284,8 @@ mod tests {
         twice.links[1].name = "A-B".into();
         let mut tiny = plan(&["a", "b"], &[("a", "b")]);
         tiny.links[0].plan.mtu = 10;
+        let mut uneven = plan(&["a", "b"], &[("a", "b"), ("B", "a")]);
+        (uneven.links[1].name, uneven.links[1].plan.mtu) = ("second".into(), 1500);
         for (plan, part, says) in [
             (plan(&["a"], &[]), Whole, "a topology has 2 to 250 sites, and this one has 1"),
             (plan(&["a", "b"], &[]), Whole, "a topology has 1 to 1000 links"),
@@ -325,12 +301,42 @@ mod tests {
             (twice, LinkName(1), "there is another link with the name 'A-B'"),
             (plan(&["a", "b"], &[("a", "c")]), LinkEnds(0), "there is no site 'c'"),
             (plan(&["a", "b"], &[("b", "B")]), LinkEnds(0), "must join two different sites"),
-            (plan(&["a", "b"], &[("a", "b"), ("b", "a")]), LinkEnds(1), "link 'a-b' already joins"),
+            (uneven, Plan(1), "link 'a-b' joins the same sites with an MTU of 9000"),
             (tiny, Plan(0), "an MTU of 10 is outside"),
         ] {
             let error = plan.validate().unwrap_err();
             assert_eq!(error.part, part, "{error}");
             assert!(error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn parallel_links_and_routes_are_accepted_if_they_agree() {
+        let route = |from: &str, to: &str, via: &[&str]| PlannedRoute {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            via: via.iter().map(|site| (*site).to_owned()).collect(),
+        };
+        let routed = |routes: &[PlannedRoute]| {
+            let links = [("a", "b"), ("b", "a"), ("b", "c"), ("c", "d"), ("a", "c")];
+            let mut plan = plan(&["a", "b", "c", "d"], &links);
+            plan.routing.routes = routes.to_vec();
+            plan.validate().map_err(|error| (error.part, error.to_string()))
+        };
+        assert_eq!(routed(&[route("a", "C", &["b"]), route("c", "a", &[])]), Ok(()));
+        assert_eq!(routed(&[route("a", "d", &["b", "c"]), route("b", "d", &["c"])]), Ok(()));
+        for (routes, says) in [
+            (vec![route("a", "x", &[])], "there is no site 'x'"),
+            (vec![route("a", "d", &[])], "no link joins 'a' and 'd'"),
+            (vec![route("a", "c", &["b", "a"])], "the route visits 'a' twice"),
+            (vec![route("a", "a", &[])], "the route visits 'a' twice"),
+        ] {
+            let (part, text) = routed(&routes).unwrap_err();
+            assert!(part == TopologyPart::Route(0) && text.contains(says), "{text}");
+        }
+        let both = [route("a", "d", &["b", "c"]), route("a", "d", &["c"])];
+        let (part, text) = routed(&both).unwrap_err();
+        assert_eq!(part, TopologyPart::Route(1));
+        assert!(text.contains("leads packets for 'd' from 'a' to 'b'"), "{text}");
     }
 }

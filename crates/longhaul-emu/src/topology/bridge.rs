@@ -1,0 +1,176 @@
+//! A bridge: an emulated link between two Ethernet interfaces of this host.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use longhaul_core::plan::{LinkPlan, TopologyPlan};
+use longhaul_core::result::{LinkReport, TopologyLinkReport, TopologyReport};
+use longhaul_sys::ethernet_socket::EthernetSocket;
+use longhaul_sys::interface;
+use longhaul_sys::tun::TunOffloads;
+
+use super::bundle::{BundleLink, End, RunningBundle};
+use super::bundles::Bundle;
+use super::fit::check_memory;
+use super::running::shared;
+use crate::EmuError;
+use crate::device::PacketDevice;
+use crate::link::random_seed;
+use crate::packet::Framing;
+
+/// An emulated link between two Ethernet interfaces of this host. It forwards every frame, like a
+/// cable between the two, with the properties of the link.
+///
+/// Dropping the value ends the link. The interfaces receive frames for all addresses while it
+/// exists, and have no other changes.
+#[derive(Debug)]
+pub struct Bridge {
+    plan: TopologyPlan,
+    /// The names and indices of the interfaces.
+    interfaces: [(String, u32); 2],
+    started: Instant,
+    running: RunningBundle,
+    down: bool,
+}
+
+impl Bridge {
+    /// Starts to forward between two interfaces of the calling thread's network namespace, the near
+    /// and the far end of the only link of `plan`.
+    ///
+    /// # Errors
+    /// The plan is invalid or needs more memory than the machine has, or an interface cannot be
+    /// opened.
+    pub fn start(plan: &TopologyPlan, interfaces: [&str; 2]) -> Result<Bridge, EmuError> {
+        plan.validate()?;
+        check_memory(plan)?;
+        let mut plan = plan.clone();
+        for link in &mut plan.links {
+            link.plan.seed.get_or_insert_with(random_seed);
+        }
+        let open = |name: &str| {
+            let opened = interface::index(name)
+                .and_then(|index| Ok((index, Arc::new(EthernetSocket::open(index)?))));
+            opened.map_err(|source| EmuError::Interface { interface: name.to_owned(), source })
+        };
+        let [(near_index, near), (far_index, far)] = [open(interfaces[0])?, open(interfaces[1])?];
+        let devices: [Arc<dyn PacketDevice>; 2] = [near, far];
+        let bundles = Bundle::all(&plan);
+        let links = bundles.iter().flat_map(|bundle| &bundle.members).map(|member| BundleLink {
+            member: *member,
+            plan: plan.links[member.link].plan.clone(),
+        });
+        let ends = [0, 1].map(|site| End { site, interface: 0 });
+        // The kernel passes super-packets on whenever an interface merges segments.
+        let offloads = TunOffloads { tcp: true, udp: true };
+        let running =
+            RunningBundle::start(links.collect(), ends, devices, offloads, &shared(&plan)?)?;
+        let interfaces =
+            [(interfaces[0].to_owned(), near_index), (interfaces[1].to_owned(), far_index)];
+        Ok(Bridge { plan, interfaces, started: Instant::now(), running, down: false })
+    }
+
+    /// Returns the plan, with the present state of the link.
+    pub fn plan(&self) -> &TopologyPlan {
+        &self.plan
+    }
+
+    /// Applies another plan to frames that enter from now on.
+    ///
+    /// # Errors
+    /// The plan is invalid or needs more memory than the machine has; the link is unchanged.
+    pub fn set(&mut self, plan: LinkPlan) -> Result<(), EmuError> {
+        let mut changed = self.plan.clone();
+        for link in &mut changed.links {
+            link.plan = LinkPlan { seed: link.plan.seed, ..plan.clone() };
+        }
+        changed.validate()?;
+        check_memory(&changed)?;
+        self.plan = changed;
+        self.apply();
+        Ok(())
+    }
+
+    /// Takes the link down or up. A link that is down loses the frames that enter it.
+    pub fn set_down(&mut self, down: bool) {
+        self.down = down;
+        self.apply();
+    }
+
+    /// Returns whether the link is down by request.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    fn apply(&mut self) {
+        for (place, link) in self.plan.links.iter().enumerate() {
+            self.running.set(place, &link.plan, self.down);
+        }
+    }
+
+    /// Returns the name of an interface that no longer exists, or that another one has replaced.
+    /// The calling thread must be in the network namespace of the interfaces.
+    pub fn lost_interface(&self) -> Option<&str> {
+        let is_lost =
+            |name: &str, index: u32| !interface::index(name).is_ok_and(|now| now == index);
+        let mut lost = self.interfaces.iter().filter(|(name, index)| is_lost(name, *index));
+        lost.next().map(|(name, _)| name.as_str())
+    }
+
+    /// Returns the counters so far.
+    ///
+    /// # Errors
+    /// The thread of the link has ended.
+    pub fn report(&self) -> Result<TopologyReport, EmuError> {
+        let reports = self.running.report([0; 2])?;
+        let links = self.plan.links.iter().zip(reports).map(|(planned, link)| TopologyLinkReport {
+            name: planned.name.clone(),
+            near: planned.near.clone(),
+            far: planned.far.clone(),
+            down: self.down,
+            link,
+        });
+        Ok(TopologyReport {
+            schema: TopologyReport::SCHEMA.to_owned(),
+            name: self.plan.name.clone(),
+            seconds: self.started.elapsed().as_secs_f64(),
+            sites: Vec::new(),
+            links: links.collect(),
+        })
+    }
+
+    /// Ends the link and returns the last counters.
+    ///
+    /// # Errors
+    /// The thread of the link has ended.
+    pub fn finish(self) -> Result<LinkReport, EmuError> {
+        let mut reports = self.running.report([0; 2])?;
+        reports.pop().ok_or_else(|| EmuError::Driver {
+            operation: "count packets",
+            source: io::ErrorKind::NotFound.into(),
+        })
+    }
+}
+
+impl PacketDevice for EthernetSocket {
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        EthernetSocket::read(self, buffer)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        EthernetSocket::write(self, slices)
+    }
+
+    fn framing(&self) -> Framing {
+        Framing::Ethernet
+    }
+
+    fn dropped(&self) -> u64 {
+        EthernetSocket::dropped(self)
+    }
+}

@@ -1,0 +1,183 @@
+//! Packet sockets that receive and send all Ethernet frames of an interface, with a virtio-net
+//! header.
+//!
+//! Constants and layouts: `include/uapi/linux/if_packet.h`. A frame is [`VNET_HEADER`] bytes of
+//! `virtio_net_hdr`, the Ethernet header with its VLAN tags, and the packet, which may stand for
+//! many segments. The kernel removes the outer VLAN tag of a received frame and reports it beside
+//! the frame; the socket inserts it again. The socket needs `CAP_NET_RAW`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::packet_socket::{bind, kernel_drops, set_option as set, shift_offsets};
+use crate::tun::{MAX_FRAME, VNET_HEADER};
+
+/// The longest Ethernet header that a frame of the largest size has: two addresses, four VLAN tags
+/// and a type.
+const LONGEST_LINK: usize = 30;
+
+/// The largest frame in bytes.
+pub const MAX_ETHERNET_FRAME: usize = MAX_FRAME + LONGEST_LINK;
+
+/// The size of a VLAN tag.
+const TAG: usize = 4;
+
+/// The offset of a VLAN tag in a frame: behind the virtio-net header and two addresses.
+const TAG_AT: usize = VNET_HEADER + 12;
+
+/// `PACKET_IGNORE_OUTGOING`: the socket does not receive its own frames.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// The bytes that can wait in the socket for the reader, and for the interface: some milliseconds
+/// at 100 Gb/s.
+const BUFFER: libc::c_int = 64 << 20;
+
+/// A non-blocking socket that receives and sends the Ethernet frames of one interface, which
+/// receives the frames for every address while the socket exists.
+#[derive(Debug)]
+pub struct EthernetSocket {
+    socket: Socket,
+    dropped: AtomicU64,
+}
+
+/// `struct tpacket_auxdata`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct AuxData {
+    status: u32,
+    length: u32,
+    captured: u32,
+    mac: u16,
+    net: u16,
+    vlan_tci: u16,
+    vlan_protocol: u16,
+}
+
+impl EthernetSocket {
+    /// Opens a socket on the interface with this index in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_NET_RAW` over the namespace; the interface does not exist.
+    pub fn open(interface: u32) -> io::Result<Self> {
+        // With protocol 0 the socket receives no frames before it is bound.
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+        socket.set_nonblocking(true)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
+        set(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
+        // Root of the initial user namespace may exceed the host's limits.
+        for (force, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            set(&socket, libc::SOL_SOCKET, force, &BUFFER)
+                .or_else(|_| set(&socket, libc::SOL_SOCKET, plain, &BUFFER))?;
+        }
+        let all = libc::packet_mreq {
+            mr_ifindex: interface as libc::c_int,
+            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)?;
+        bind(&socket, interface)?;
+        Ok(EthernetSocket { socket, dropped: AtomicU64::new(0) })
+    }
+
+    /// Reads one frame into `buffer`, which must have space for [`MAX_ETHERNET_FRAME`], and returns
+    /// its length.
+    ///
+    /// # Errors
+    /// `WouldBlock` if no frame waits; `Interrupted` if the kernel could not pass a frame on, which
+    /// counts as dropped, or if the interface is down; any other error if the interface no longer
+    /// exists.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len().saturating_sub(TAG);
+        let (length, aux) = match receive(&self.socket, &mut buffer[..room]) {
+            Ok(received) => received,
+            Err(error) => return Err(self.explain(error)),
+        };
+        let Some(aux) = aux.filter(|aux| aux.status & libc::TP_STATUS_VLAN_VALID != 0) else {
+            return Ok(length);
+        };
+        if length < TAG_AT {
+            return Ok(length);
+        }
+        const VLAN: u16 = 0x8100;
+        let has_protocol = aux.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        let protocol = if has_protocol { aux.vlan_protocol } else { VLAN };
+        buffer.copy_within(TAG_AT..length, TAG_AT + TAG);
+        buffer[TAG_AT..TAG_AT + 2].copy_from_slice(&protocol.to_be_bytes());
+        buffer[TAG_AT + 2..TAG_AT + TAG].copy_from_slice(&aux.vlan_tci.to_be_bytes());
+        shift_offsets(buffer, TAG as i16);
+        Ok(length + TAG)
+    }
+
+    /// Returns the error of a read as [`EthernetSocket::read`] documents it.
+    fn explain(&self, error: io::Error) -> io::Error {
+        match error.raw_os_error() {
+            // A super-packet of a kind that the header cannot describe, such as a tunnel's.
+            Some(libc::EINVAL) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                io::ErrorKind::Interrupted.into()
+            }
+            // Reported once when the interface goes down; it may come up again.
+            Some(libc::ENETDOWN) => io::ErrorKind::Interrupted.into(),
+            _ => error,
+        }
+    }
+
+    /// Sends one frame, the concatenation of `slices`.
+    ///
+    /// # Errors
+    /// The frame is malformed or longer than the interface's MTU, the interface is down, or the
+    /// socket's buffer is full.
+    pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        Ok(rustix::io::writev(&self.socket, slices)?)
+    }
+
+    /// Returns the number of frames that the socket dropped because its buffer was full, or because
+    /// the kernel could not pass them on.
+    pub fn dropped(&self) -> u64 {
+        let new = kernel_drops(&self.socket);
+        self.dropped.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
+
+impl AsFd for EthernetSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Receives a frame and the kernel's record about it.
+fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<AuxData>)> {
+    // The space for one record, aligned as the kernel requires.
+    let mut control = [0u64; 8];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the message describes `buffer` and `control`, which live across the call.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    if length < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled the control buffer of the message.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    // SAFETY: a header that is not null lies within the control buffer.
+    let Some(header) = (unsafe { first.as_ref() }) else { return Ok((length as usize, None)) };
+    // SAFETY: CMSG_LEN only computes a number.
+    let wanted = unsafe { libc::CMSG_LEN(size_of::<AuxData>() as libc::c_uint) } as usize;
+    let is_aux = header.cmsg_level == libc::SOL_PACKET
+        && header.cmsg_type == libc::PACKET_AUXDATA
+        && header.cmsg_len as usize >= wanted;
+    // SAFETY: the record has the size of AuxData, which is plain data.
+    let aux = is_aux.then(|| unsafe { libc::CMSG_DATA(first).cast::<AuxData>().read_unaligned() });
+    Ok((length as usize, aux))
+}

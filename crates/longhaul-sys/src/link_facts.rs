@@ -1,0 +1,184 @@
+//! The state of a network interface, and its addresses and routes as messages that can be replayed.
+//!
+//! Layouts: `include/uapi/linux/if_link.h`, `if_addr.h` and `rtnetlink.h`.
+
+use std::io;
+
+use crate::interface;
+use crate::netlink::{Netlink, Request, attribute};
+
+/// The sizes of `struct ifinfomsg`, `ifaddrmsg` and `rtmsg` in bytes.
+const IFINFOMSG: usize = 16;
+const RTMSG: usize = 12;
+
+/// The state of a network interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// The kernel's index of the interface.
+    pub index: u32,
+    /// The MTU in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// True if the interface is administratively up.
+    pub is_up: bool,
+    /// True if its frames have an Ethernet header.
+    pub is_ethernet: bool,
+    /// The index of the bridge, bond or other device to which the interface belongs.
+    pub master: Option<u32>,
+    /// The index of the interface beneath (of a VLAN) or at the other end (of a veth pair) in the
+    /// same network namespace.
+    pub peer: Option<u32>,
+}
+
+/// An address or a route of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedEntry {
+    kind: SavedKind,
+    body: Vec<u8>,
+}
+
+/// The kinds of [`SavedEntry`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SavedKind {
+    /// An address.
+    Address,
+    /// A route that a user or a program has added.
+    Route,
+    /// A default route.
+    DefaultRoute,
+}
+
+/// Returns the state of interface `name` of the calling thread's network namespace.
+///
+/// # Errors
+/// The interface does not exist.
+pub fn link_facts(name: &str) -> io::Result<LinkFacts> {
+    let index = interface::index(name)?;
+    let mut structure = vec![0; 4];
+    structure.extend(index.to_ne_bytes());
+    structure.resize(IFINFOMSG, 0);
+    let request = Request::new(libc::RTM_GETLINK, 0, &structure);
+    let answers = Netlink::open(libc::NETLINK_ROUTE)?.answers(request)?;
+    let message = answers.first().filter(|message| message.len() >= IFINFOMSG);
+    let message = message.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let kind = u16::from_ne_bytes([message[2], message[3]]);
+    let flags = number(&message[8..]).unwrap_or_default();
+    let attributes = &message[IFINFOMSG..];
+    let field = |kind| attribute(attributes, kind).and_then(number).filter(|value| *value != 0);
+    let is_elsewhere = attribute(attributes, libc::IFLA_LINK_NETNSID).is_some();
+    Ok(LinkFacts {
+        index,
+        mtu: field(libc::IFLA_MTU).unwrap_or_default(),
+        is_up: flags & libc::IFF_UP as u32 != 0,
+        is_ethernet: kind == libc::ARPHRD_ETHER,
+        master: field(libc::IFLA_MASTER),
+        peer: field(libc::IFLA_LINK).filter(|_| !is_elsewhere),
+    })
+}
+
+/// Returns the addresses and routes of the interface with this index, in an order in which they can
+/// be restored.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn entries(index: u32) -> io::Result<Vec<SavedEntry>> {
+    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    let dump = |kind, length: usize| {
+        netlink.answers(Request::new(kind, libc::NLM_F_DUMP, &vec![0; length]))
+    };
+    let mut entries = Vec::new();
+    for body in dump(libc::RTM_GETADDR, 8)? {
+        if body.get(4..).and_then(number) == Some(index) {
+            entries.push(SavedEntry { kind: SavedKind::Address, body });
+        }
+    }
+    for body in dump(libc::RTM_GETROUTE, RTMSG)? {
+        if let Some(kind) = route_kind(&body, index) {
+            entries.push(SavedEntry { kind, body });
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns the kind of a route, or `None` if it leads elsewhere or the kernel maintains it.
+fn route_kind(body: &[u8], index: u32) -> Option<SavedKind> {
+    /// `RTM_F_CLONED`: an entry of a cache.
+    const CLONED: u32 = 0x200;
+    let [_, bits, _, _, table, protocol, _, kind] = *body.first_chunk::<8>()?;
+    let flags = number(body.get(8..)?)?;
+    let through = attribute(body.get(RTMSG..)?, libc::RTA_OIF).and_then(number);
+    let is_kept = table != libc::RT_TABLE_LOCAL
+        && protocol != libc::RTPROT_KERNEL
+        && kind == libc::RTN_UNICAST
+        && flags & CLONED == 0;
+    let kind = if bits == 0 { SavedKind::DefaultRoute } else { SavedKind::Route };
+    (through == Some(index) && is_kept).then_some(kind)
+}
+
+impl SavedEntry {
+    /// Returns the kind.
+    pub fn kind(&self) -> SavedKind {
+        self.kind
+    }
+
+    /// Removes the entry from its interface.
+    ///
+    /// # Errors
+    /// The entry no longer exists, or `CAP_NET_ADMIN` is missing.
+    pub fn remove(&self) -> io::Result<()> {
+        let message = match self.kind {
+            SavedKind::Address => libc::RTM_DELADDR,
+            SavedKind::Route | SavedKind::DefaultRoute => libc::RTM_DELROUTE,
+        };
+        Netlink::open(libc::NETLINK_ROUTE)?.request(Request::new(message, 0, &self.body))
+    }
+
+    /// Adds the entry again.
+    ///
+    /// # Errors
+    /// The interface no longer exists, or `CAP_NET_ADMIN` is missing.
+    pub fn restore(&self) -> io::Result<()> {
+        let message = match self.kind {
+            SavedKind::Address => libc::RTM_NEWADDR,
+            SavedKind::Route | SavedKind::DefaultRoute => libc::RTM_NEWROUTE,
+        };
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        Netlink::open(libc::NETLINK_ROUTE)?.request(Request::new(message, flags, &self.body))
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_up_and_no_ethernet_bridge_port() {
+        let facts = link_facts("lo").unwrap();
+        assert!(facts.is_up && facts.mtu >= 1500 && !facts.is_ethernet);
+        assert_eq!((facts.master, facts.peer), (None, None));
+        let entries = entries(facts.index).unwrap();
+        assert!(entries.iter().any(|entry| entry.kind() == SavedKind::Address));
+        assert!(link_facts("no-such-if").is_err());
+    }
+
+    #[test]
+    fn a_route_is_kept_if_a_user_added_it() {
+        let route = |bits: u8, table: u8, protocol: u8, interface: u32| {
+            let mut body = vec![2, bits, 0, 0, table, protocol, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+            body.extend([8, 0]);
+            body.extend(libc::RTA_OIF.to_ne_bytes());
+            body.extend(interface.to_ne_bytes());
+            route_kind(&body, 7)
+        };
+        let (main, by_user) = (libc::RT_TABLE_MAIN, libc::RTPROT_STATIC);
+        assert_eq!(route(24, main, by_user, 7), Some(SavedKind::Route));
+        assert_eq!(route(0, main, by_user, 7), Some(SavedKind::DefaultRoute));
+        assert_eq!(route(24, main, by_user, 8), None);
+        assert_eq!(route(24, main, libc::RTPROT_KERNEL, 7), None);
+        assert_eq!(route(32, libc::RT_TABLE_LOCAL, by_user, 7), None);
+        assert_eq!(route_kind(&[2, 0], 7), None);
+    }
+}
