@@ -19,6 +19,7 @@
 mod budget;
 mod lane;
 mod mailbox;
+mod parking;
 mod pool;
 mod run;
 mod schedule;

@@ -16,6 +16,7 @@ use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::Sleeper;
 use super::timeline::Timeline;
 use super::warmer::Warmer;
+use crate::capture::Tap;
 use crate::link::{LinkModel, LinkTime};
 
 /// The number of pieces that leave in one direction before the other direction's turn.
@@ -46,6 +47,7 @@ type Change = Box<dyn FnOnce(&mut LinkModel, LinkTime) + Send>;
 enum Request {
     Tell(Sender<Snapshot>),
     Set { lane: usize, budget: Bytes, change: Change },
+    Capture { lane: usize, tap: Tap },
     Stop,
 }
 
@@ -82,6 +84,11 @@ impl Driver {
         change: impl FnOnce(&mut LinkModel, LinkTime) + Send + 'static,
     ) {
         self.requests.send(Request::Set { lane, budget, change: Box::new(change) });
+    }
+
+    /// Captures the packets of a lane from now on.
+    pub(crate) fn capture(&self, lane: usize, tap: Tap) {
+        self.requests.send(Request::Capture { lane, tap });
     }
 
     fn halt(&mut self) {
@@ -123,6 +130,11 @@ fn run(lanes: &mut [Lane], inbox: &Inbox<Request>, realtime: bool) {
                 Request::Set { lane, budget, change } => {
                     if let Some(lane) = lanes.get_mut(lane) {
                         lane.set(budget, |model| change(model, clock()));
+                    }
+                }
+                Request::Capture { lane, tap } => {
+                    if let Some(lane) = lanes.get_mut(lane) {
+                        lane.capture(clock(), tap);
                     }
                 }
                 Request::Stop => return,

@@ -22,7 +22,7 @@ mod tests;
 
 use crate::link::{Corruption, Treatment};
 
-pub(crate) use layout::shape;
+pub(crate) use layout::{headers, shape};
 pub(crate) use split::cut;
 
 /// Reads `frame` and writes segments of it with every treatment. It gives tests and the fuzz target
@@ -33,6 +33,7 @@ pub(crate) use split::cut;
 #[doc(hidden)]
 pub fn exercise(frame: &[u8]) {
     let last = shape(frame).segments() - 1;
+    headers(frame);
     let bit = frame.iter().rev().fold(0, |bit: u64, byte| bit << 8 | u64::from(*byte));
     let corruptions = [None, Some(Corruption::Detected { bit }), Some(Corruption::Silent { bit })];
     for segments in [0..1, last..last + 1, 0..last + 1, last / 2..last + 1] {

@@ -9,6 +9,7 @@ use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning};
 use longhaul_sys::tun::TunOffloads;
 
 use crate::EmuError;
+use crate::capture::Tap;
 use crate::device::Device;
 use crate::driver::{Driver, Lane, Snapshot, memory_budget};
 use crate::link::LinkModel;
@@ -62,6 +63,13 @@ impl RunningLink {
             self.driver.set(lane, budget, move |model, now| model.set(now, &changed));
         }
         self.plan = plan.clone();
+    }
+
+    /// Captures the packets of both directions from now on.
+    pub(super) fn capture(&self, taps: [Tap; 2]) {
+        for (lane, tap) in taps.into_iter().enumerate() {
+            self.driver.capture(lane, tap);
+        }
     }
 
     /// Returns the counters so far, given the drops of the interfaces at its ends.

@@ -12,6 +12,7 @@ use longhaul_core::units::Bytes;
 use super::link::End;
 use super::{Routes, RunningLink, check_fit, hosts};
 use crate::EmuError;
+use crate::capture::Capture;
 use crate::device::Device;
 use crate::link::random_seed;
 use crate::site::{InterfaceSpec, RouteSpec, Site, SiteSpec, memory_pressure, plan_windows};
@@ -154,6 +155,11 @@ impl Topology {
         self.links[link].set(&changed.links[link].plan);
         self.plan = changed;
         Ok(())
+    }
+
+    /// Captures the packets of a link (by index) from now on.
+    pub fn capture(&self, link: usize, capture: &Capture) {
+        self.links[link].capture(Side::BOTH.map(|from| capture.tap(from)));
     }
 
     /// Returns the counters so far.
