@@ -8,8 +8,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::LinkDirection;
-
 /// The header fields by which packets are classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Headers {
@@ -25,26 +23,6 @@ pub struct Headers {
     pub destination: IpAddr,
     /// The source and destination port; `None` for fragments and protocols without ports.
     pub ports: Option<(u16, u16)>,
-}
-
-/// A class of traffic with its own properties of a link.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LinkClass {
-    /// The packets of the class.
-    pub matches: ClassMatch,
-    /// The options that differ from those of the direction.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub options: BTreeMap<String, String>,
-    /// The properties of the class: those of the direction, changed by `options`.
-    pub link: LinkDirection,
-}
-
-impl LinkClass {
-    /// Returns whether the class has a rate and a queue of its own. Otherwise it shares those of
-    /// the direction.
-    pub fn has_own_queue(&self) -> bool {
-        ["rate", "rate-trace"].iter().any(|name| self.options.contains_key(*name))
-    }
 }
 
 /// A condition on packets: all of its terms must hold.
@@ -209,9 +187,12 @@ impl From<ClassMatch> for String {
     }
 }
 
+/// The condition of a class, and its options by name.
+type ClassText = (ClassMatch, BTreeMap<String, String>);
+
 /// Parses classes as text: `MATCH: OPTION VALUE; OPTION VALUE | MATCH: ...`.
-pub(super) fn parse_classes(text: &str) -> Result<Vec<LinkClass>, &'static str> {
-    let class = |text: &str| -> Result<LinkClass, &'static str> {
+pub(super) fn parse_classes(text: &str) -> Result<Vec<ClassText>, &'static str> {
+    let class = |text: &str| -> Result<ClassText, &'static str> {
         let text = text.trim();
         let (matches, options) = text.split_once(": ").unwrap_or((text, ""));
         let option = |text: &str| {
@@ -219,13 +200,10 @@ pub(super) fn parse_classes(text: &str) -> Result<Vec<LinkClass>, &'static str> 
             Some((name.to_owned(), value.trim().to_owned()))
         };
         let options = options.split(';').filter(|option| !option.trim().is_empty());
-        Ok(LinkClass {
-            matches: matches.trim_end_matches(':').parse()?,
-            options: options.map(option).collect::<Option<_>>().ok_or(ClassMatch::FORM)?,
-            link: LinkDirection::default(),
-        })
+        let options = options.map(option).collect::<Option<_>>().ok_or(ClassMatch::FORM)?;
+        Ok((matches.trim_end_matches(':').parse()?, options))
     };
-    let classes: Vec<LinkClass> =
+    let classes: Vec<ClassText> =
         text.split('|').map(class).collect::<Result<_, &'static str>>()?;
     if classes.len() > MOST_CLASSES { Err(TOO_MANY) } else { Ok(classes) }
 }
@@ -299,10 +277,10 @@ mod tests {
     fn classes_have_options() {
         let classes =
             parse_classes("dscp 46: delay 5ms; loss 0.1 | to 2001:db8::/32: rate 1M").unwrap();
-        assert_eq!(classes[0].options["loss"], "0.1");
-        assert_eq!((classes.len(), classes[0].has_own_queue()), (2, false));
-        assert!(classes[1].has_own_queue());
-        let text = serde_json::to_string(&classes).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<LinkClass>>(&text).unwrap(), classes);
+        assert_eq!(classes[0].1["loss"], "0.1");
+        assert_eq!((classes.len(), classes[1].1.len()), (2, 1));
+        assert_eq!(classes[1].0.to_string(), "to 2001:db8::/32");
+        let text = serde_json::to_string(&classes[0].0).unwrap();
+        assert_eq!(serde_json::from_str::<ClassMatch>(&text).unwrap(), classes[0].0);
     }
 }

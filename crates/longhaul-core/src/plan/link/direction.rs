@@ -1,5 +1,6 @@
 //! The plan of one direction of a link.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use super::error::{MAX_DELAY, MIN_RATE};
 use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
-    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkClass, LinkPlanError, Loss, Outage,
+    Aqm, ClassMatch, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage,
     Policer, Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
 };
 use crate::units::Rate;
@@ -87,6 +88,26 @@ pub struct LinkDirection {
     /// applies. A class has no classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<LinkClass>,
+}
+
+/// A class of traffic with its own properties of a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkClass {
+    /// The packets of the class.
+    pub matches: ClassMatch,
+    /// The options that differ from those of the direction.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// The properties of the class: those of the direction, changed by `options`.
+    pub link: LinkDirection,
+}
+
+impl LinkClass {
+    /// Returns whether the class has a rate and a queue of its own. Otherwise it shares those of
+    /// the direction.
+    pub fn has_own_queue(&self) -> bool {
+        ["rate", "rate-trace"].iter().any(|name| self.options.contains_key(*name))
+    }
 }
 
 impl LinkDirection {

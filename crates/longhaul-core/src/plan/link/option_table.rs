@@ -7,7 +7,7 @@ use super::class::parse_classes;
 use super::error::OptionFault;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
-    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Policer, Preset,
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkClass, LinkDirection, Loss, Outage, Policer, Preset,
     Probability, QueueLimit, Reorder, SegmentSet, Slots, Trace, TraceFile, fibre_delay, netem,
 };
 use crate::units::parse_span;
@@ -329,7 +329,10 @@ pub static LINK_OPTIONS: [LinkOption; 33] = [
         "MATCH",
         "Packets to treat differently, such as 'dscp 46'; the link options after it are those of the class",
         |link, text| {
-            link.classes = optional(text, parse_classes)?.unwrap_or_default();
+            let classes = optional(text, parse_classes)?.unwrap_or_default();
+            let class =
+                |(matches, options)| LinkClass { matches, options, link: LinkDirection::default() };
+            link.classes = classes.into_iter().map(class).collect();
             Ok(())
         },
     ),
