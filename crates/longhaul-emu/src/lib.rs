@@ -3,6 +3,7 @@
 //! - [`link`] is the model: a pure function from a time and a packet to pieces of it. It knows no
 //!   clock and no operating system, and is tested in virtual time.
 //! - `driver` moves real packets between two devices as the model decides, on one thread.
+//! - `capture` writes the packets of a link and their fates to a pcapng file.
 //! - `site` is an emulated host: separate network, mount and PID namespaces in which commands run.
 //! - [`Bridge`] is a link between two real Ethernet interfaces.
 //! - [`Topology`] combines many sites and the links between them. [`Wan`] is the smallest topology,
@@ -31,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod capture;
 mod device;
 mod driver;
 mod error;
@@ -43,6 +45,7 @@ mod topology;
 mod verdict;
 mod wan;
 
+pub use capture::{Capture, Captured};
 pub use error::EmuError;
 pub use longhaul_core::plan::link::LinkOptions;
 pub use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyLink, TopologyPlan};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkReport, TopologyReport};
 
-use crate::{EmuError, Topology};
+use crate::{Capture, EmuError, Topology};
 
 /// Two sites and the emulated link between them: the smallest [`Topology`].
 ///
@@ -64,6 +64,11 @@ impl Wan {
     /// As for [`Topology::spawn`].
     pub fn spawn(&self, side: Side, command: Command) -> Result<Child, EmuError> {
         self.topology.spawn(site(side), command)
+    }
+
+    /// Captures the packets of the link from now on.
+    pub fn capture(&self, capture: &Capture) {
+        self.topology.capture(0, capture);
     }
 
     /// Waits until a program at `side` listens for connections or datagrams, for at most

@@ -16,8 +16,17 @@ pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
     let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
     let waiting = plan.queue(side).unwrap_or_default();
-    let wanted = under_way.get().saturating_add(waiting.get()).saturating_add(SPARE.get());
-    Bytes::new(wanted.min(most_memory().get()))
+    let classes = 0..direction.classes.len();
+    let own = classes.filter_map(|index| own_queue(&plan.of_class(side, index)?, side));
+    let wanted = own.fold(under_way.get().saturating_add(waiting.get()), u64::saturating_add);
+    Bytes::new(wanted.saturating_add(SPARE.get()).min(most_memory().get()))
+}
+
+/// Returns the bytes in flight and in the queue of a class that has its own queue.
+fn own_queue(class: &LinkPlan, side: Side) -> Option<u64> {
+    let direction = class.from(side);
+    let under_way = direction.peak_rate()?.bdp(direction.longest_flight());
+    Some(under_way.get().saturating_add(class.queue(side)?.get()))
 }
 
 /// Returns the largest budget of one direction: a quarter of the memory that this process may use,

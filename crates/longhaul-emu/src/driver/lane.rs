@@ -12,11 +12,13 @@ use longhaul_core::result::{DirectionReport, DropCounts, Lateness, LatenessCause
 use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
+use super::parking::Parking;
 use super::schedule::{Departure, Schedule};
 use super::store::Store;
 use super::timeline::{Step, Timeline};
+use crate::capture::{Cause, Seen, Tap};
 use crate::device::PacketDevice;
-use crate::link::{LinkModel, LinkTime, PacketShape, Piece};
+use crate::link::{Dropped, LinkModel, LinkTime, PacketShape, Piece, Served};
 use crate::packet::{self, Framing};
 
 /// One direction of a link, from one device to the other.
@@ -29,6 +31,9 @@ pub(crate) struct Lane {
     model: LinkModel,
     store: Store,
     schedule: Schedule,
+    parking: Parking,
+    served: Vec<Served>,
+    tap: Option<Tap>,
     /// The pieces of the packet read last, as the model returned them.
     pieces: Vec<Piece>,
     entered: Traffic,
@@ -72,6 +77,9 @@ impl Lane {
             model,
             store: Store::new(budget, memory.clone())?,
             schedule: Schedule::default(),
+            parking: Parking::default(),
+            served: Vec::new(),
+            tap: None,
             pieces: Vec::new(),
             entered: Traffic::default(),
             delivered: Traffic::default(),
@@ -96,7 +104,8 @@ impl Lane {
     /// write, which takes 5 us, or 50 us if the processor was idle. The departure time is therefore
     /// the middle of the write.
     pub(super) fn next_due(&self) -> Option<LinkTime> {
-        self.schedule.next().map(|at| at.before(self.departure_cost / 2))
+        let leaves = self.schedule.next().map(|at| at.before(self.departure_cost / 2));
+        [leaves, self.model.next_turn()].into_iter().flatten().min()
     }
 
     /// Reads a waiting packet, if there is one, for [`Lane::accept`] of this lane or of the lane
@@ -138,30 +147,111 @@ impl Lane {
     /// Schedules or drops the frame read last. Returns the expected duration of its departure.
     pub(super) fn accept(&mut self, arrival: &Arrival) -> Duration {
         self.entered_at = arrival.at.max(self.entered_at);
-        let shape = packet::shape(self.store.landed(arrival.length), self.framing);
+        let frame = self.store.landed(arrival.length);
+        let shape = packet::shape(frame, self.framing);
+        let ticket = self.entered.segments;
         self.entered += traffic(&shape);
+        if let Some(tap) = &mut self.tap {
+            tap.arrived(&Seen { number: ticket, at: self.entered_at, frame });
+        }
+        let headers =
+            self.model.needs_headers().then(|| packet::headers(frame, self.framing)).flatten();
         self.pieces.clear();
-        self.model.offer(self.entered_at, &shape, &mut self.pieces);
-        self.enter(arrival.length, shape);
+        self.model.offer_with(self.entered_at, &shape, headers.as_ref(), &mut self.pieces);
+        self.enter(ticket, arrival.length, shape);
         self.departure_cost * self.pieces.len() as u32
     }
 
     /// Keeps the packet that was read last, and schedules its pieces.
-    fn enter(&mut self, length: usize, shape: PacketShape) {
+    fn enter(&mut self, ticket: u64, length: usize, shape: PacketShape) {
+        self.report_dropped(Some((ticket, length)));
         if self.pieces.is_empty() {
             return;
         }
-        let own = self.pieces.iter().filter(|piece| !piece.is_release()).count() as u32;
+        let places = |piece: &Piece| match piece.treatment.parked {
+            true => piece.count(),
+            false => u32::from(!piece.is_release()),
+        };
+        let own = self.pieces.iter().map(places).sum();
         let parcel = if own > 0 { self.store.keep(length, shape, own) } else { None };
+        if let Some(parcel) = parcel {
+            self.store.set_number(parcel, ticket);
+        }
         for piece in &self.pieces {
             if piece.is_release() {
                 self.schedule.release(piece.at);
             } else if let Some(parcel) = parcel {
-                self.schedule.add(Departure { parcel, piece: piece.clone() });
+                if piece.treatment.parked {
+                    self.parking.add(ticket, parcel, piece.segments.clone());
+                } else {
+                    self.schedule.add(Departure { parcel, piece: piece.clone() });
+                }
             } else {
                 self.dropped.memory_full += part(&shape, piece);
+                if let Some(tap) = &mut self.tap {
+                    let frame = self.store.landed(length);
+                    let seen = Seen { number: ticket, at: self.entered_at, frame };
+                    tap.dropped(&seen, &piece.segments, Cause::Memory);
+                }
             }
         }
+        self.serve(self.entered_at);
+    }
+
+    /// Schedules the waiting segments whose turn has come by `now`.
+    fn serve(&mut self, now: LinkTime) {
+        if !self.model.needs_headers() {
+            return;
+        }
+        let mut served = std::mem::take(&mut self.served);
+        self.model.serve(now, &mut served);
+        self.report_dropped(None);
+        for Served { ticket, pieces } in served.drain(..) {
+            let place = self.parking.take(ticket);
+            for mut piece in pieces {
+                if piece.is_release() {
+                    self.schedule.release(piece.at);
+                } else if let Some((parcel, segment)) = place {
+                    piece.segments = segment..segment + 1;
+                    self.store.share(parcel);
+                    self.schedule.add(Departure { parcel, piece });
+                }
+            }
+            if let Some((parcel, _)) = place {
+                self.store.leave(parcel);
+            }
+        }
+        self.served = served;
+    }
+
+    /// Captures the segments that the model has dropped. `landed` is the ticket and the length of
+    /// the packet that was read last, if it is not stored yet.
+    fn report_dropped(&mut self, landed: Option<(u64, usize)>) {
+        let Some(tap) = &mut self.tap else { return };
+        for Dropped { ticket, segments, reason } in self.model.take_dropped() {
+            let cause = Cause::Link(reason);
+            match (landed, self.parking.get(ticket)) {
+                (Some((first, length)), _) if ticket >= first => {
+                    let start = (ticket - first) as u32;
+                    let frame = self.store.landed(length);
+                    let seen = Seen { number: first, at: self.entered_at, frame };
+                    tap.dropped(&seen, &(start..start + segments), cause);
+                }
+                (_, Some((parcel, segment))) => {
+                    let (frame, _) = self.store.packet(parcel);
+                    let number = self.store.number(parcel);
+                    let segments = segment..segment + segments;
+                    tap.dropped(&Seen { number, at: self.entered_at, frame }, &segments, cause);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Captures the packets of this lane from `now` on.
+    pub(super) fn capture(&mut self, now: LinkTime, tap: Tap) {
+        self.model.report_dropped();
+        self.tap = Some(tap.beginning(now));
     }
 
     /// Writes a piece that is due, if there is one.
@@ -172,6 +262,7 @@ impl Lane {
     ) -> bool {
         let begun = clock();
         timeline.begin_step(begun);
+        self.serve(begun);
         let due = self.schedule.take_due(begun + self.departure_cost / 2);
         let Some(Departure { parcel, piece }) = due else { return false };
         let (frame, shape) = self.store.packet(parcel);
@@ -186,8 +277,17 @@ impl Lane {
             Ok(_) => self.delivered += part(&shape, &piece),
             Err(_) => self.dropped.refused += part(&shape, &piece),
         }
-        self.store.leave(parcel);
         let ended = clock();
+        if let Some(tap) = &mut self.tap {
+            let number = self.store.number(parcel);
+            let at = begun + ended.since(begun) / 2;
+            if written.is_ok() {
+                tap.left(&Seen { number, at, frame }, &piece);
+            } else {
+                tap.dropped(&Seen { number, at, frame }, &piece.segments, Cause::Refused);
+            }
+        }
+        self.store.leave(parcel);
         timeline.end_step(Step::Write, begun, ended);
         let took = ended.since(begun);
         let left = begun + took / 2;
@@ -217,6 +317,9 @@ impl Lane {
         let mut queued = Traffic::default();
         for departure in self.schedule.iter() {
             queued += part(&self.store.packet(departure.parcel).1, &departure.piece);
+        }
+        for (parcel, segment) in self.parking.iter() {
+            queued += part(&self.store.packet(parcel).1, &Piece::of(segment..segment + 1, now));
         }
         DirectionReport {
             from: self.from,

@@ -24,6 +24,7 @@ mod intake;
 mod lane;
 mod mailbox;
 mod memory;
+mod parking;
 mod pool;
 mod run;
 mod schedule;

@@ -18,6 +18,7 @@ use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::{Sleeper, SpinBudget};
 use super::timeline::Timeline;
+use crate::capture::Tap;
 use crate::link::{LinkModel, LinkTime};
 
 /// The number of pieces that leave in one direction before the other direction's turn.
@@ -50,6 +51,7 @@ enum Request {
     Tell(Sender<Snapshot>),
     Set { lane: usize, budget: Bytes, change: Change },
     Steer { link: usize, change: CarrierChange },
+    Capture { lane: usize, tap: Tap },
     Stop,
 }
 
@@ -99,6 +101,11 @@ impl Driver {
         change: impl Fn(&mut Carrier, LinkTime) + Send + 'static,
     ) {
         self.requests.send(Request::Steer { link, change: Box::new(change) });
+    }
+
+    /// Captures the packets of a lane from now on.
+    pub(crate) fn capture(&self, lane: usize, tap: Tap) {
+        self.requests.send(Request::Capture { lane, tap });
     }
 
     fn halt(&mut self) {
@@ -193,6 +200,11 @@ impl Moves {
                 let now = clock();
                 for intake in &mut self.intakes {
                     intake.steer(link, |carrier| change(carrier, now));
+                }
+            }
+            Request::Capture { lane, tap } => {
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.capture(clock(), tap);
                 }
             }
             Request::Stop => return false,

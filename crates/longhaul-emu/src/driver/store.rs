@@ -29,6 +29,7 @@ struct Parcel {
     shape: PacketShape,
     /// The number of pieces that have yet to leave.
     left: u32,
+    number: u64,
 }
 
 /// The id of a stored packet while pieces of it are in flight.
@@ -69,7 +70,7 @@ impl Store {
             // The frame stays in place, and the next frame is read into another slot.
             None => std::mem::replace(&mut self.landing, self.pool.take_largest()?),
         };
-        let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces });
+        let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces, number: 0 });
         Some(match self.vacant.pop() {
             Some(at) => {
                 self.parcels[at as usize] = parcel;
@@ -88,6 +89,25 @@ impl Store {
             Some(parcel) => (parcel.slot.bytes(parcel.length as usize), parcel.shape),
             None => (&[], PacketShape::single(0)),
         }
+    }
+
+    /// Records that another piece of the packet has yet to leave.
+    pub(super) fn share(&mut self, id: ParcelId) {
+        if let Some(parcel) = &mut self.parcels[id.0 as usize] {
+            parcel.left += 1;
+        }
+    }
+
+    /// Sets the number by which a capture refers to the packet.
+    pub(super) fn set_number(&mut self, id: ParcelId, number: u64) {
+        if let Some(parcel) = &mut self.parcels[id.0 as usize] {
+            parcel.number = number;
+        }
+    }
+
+    /// Returns the number that [`Store::set_number`] has set.
+    pub(super) fn number(&self, id: ParcelId) -> u64 {
+        self.parcels[id.0 as usize].as_ref().map_or(0, |parcel| parcel.number)
     }
 
     /// Records that one piece of the packet has left.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use longhaul_core::result::Impairments;
 
-use super::{LinkTime, PacketShape, Piece, Treatment};
+use super::{DropReason, Dropped, LinkTime, PacketShape, Piece, Treatment};
 
 /// A packet between two stages.
 #[derive(Debug)]
@@ -21,6 +21,23 @@ pub(super) struct Batch<'a> {
     pub(super) spare: &'a mut Vec<Piece>,
     pub(super) counts: &'a mut Impairments,
     pub(super) carrier: Carrier,
+    pub(super) origin: Origin,
+    /// The dropped segments with their reasons, if the link reports them.
+    pub(super) dropped: Option<&'a mut Vec<Dropped>>,
+}
+
+/// The properties of a packet by which a queue shared by classes distinguishes it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Origin {
+    /// The number of the first segment among all segments offered to the link.
+    pub(super) ticket: u64,
+    /// The class, from 1; 0 for a packet of no class.
+    pub(super) class: usize,
+    pub(super) priority: u8,
+    /// A hash of the addresses, the protocol and the ports.
+    pub(super) flow: u32,
+    /// True for a packet of an L4S sender (RFC 9331): ECT(1) or CE.
+    pub(super) l4s: bool,
 }
 
 /// The state of the sender's interface, as the outage stage reports it to the queue.
@@ -38,6 +55,25 @@ impl Batch<'_> {
     pub(super) fn enter(&mut self) {
         let segments = 0..self.segment(self.numbers.end);
         self.pieces.push(Piece { segments, at: self.now, treatment: Treatment::default() });
+    }
+
+    /// Counts and reports dropped segments.
+    pub(super) fn lose(&mut self, reason: DropReason, segments: Range<u32>) {
+        *reason.counter(self.counts) += self.packet.count_of(segments.clone());
+        if let Some(dropped) = &mut self.dropped {
+            let ticket = self.origin.ticket + u64::from(segments.start);
+            dropped.push(Dropped { ticket, segments: segments.end - segments.start, reason });
+        }
+    }
+
+    /// Returns the index of the random numbers of a segment in a stage that classes share.
+    pub(super) fn shared_index(&self, segment: u32) -> u64 {
+        (self.origin.class as u64) << 48 | self.number(segment)
+    }
+
+    /// Returns whether the segments wait in a queue.
+    pub(super) fn is_parked(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.treatment.parked)
     }
 
     /// Returns the number of a segment of the packet.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use longhaul_core::plan::{LinkPlan, Side};
 
+use super::DropReason;
 use super::batch::Batch;
 use super::random::{Purpose, Stream};
 
@@ -44,7 +45,7 @@ impl BitErrors {
             let one = segment..segment + 1;
             let is_correct = self.pass(self.bits(batch, one.clone()));
             if !is_correct {
-                batch.counts.bit_errors += batch.packet.count_of(one);
+                batch.lose(DropReason::BitError, one);
                 // Further errors in this segment have no effect.
                 self.correct = self.stream.failures(batch.number(segment) + 1, self.rate);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
 
+use super::DropReason;
 use super::batch::Batch;
 use super::chain::{Chain, ChainStreams, Correlated};
 use super::random::{Chance, Purpose, Stream};
@@ -76,7 +77,7 @@ impl Losses {
             rest.start = lost.end;
             let segments = batch.segment(lost.start)..batch.segment(lost.end);
             batch.remove_last(&segments);
-            batch.counts.lost += batch.packet.count_of(segments);
+            batch.lose(DropReason::Lost, segments);
         }
     }
 

@@ -21,10 +21,12 @@ mod loss;
 mod model;
 mod outages;
 mod piece;
+mod pipe;
 mod policer;
 mod queue;
 mod random;
 mod reorder;
+mod scheduler;
 mod slots;
 mod stages;
 
@@ -32,5 +34,5 @@ mod stages;
 mod tests;
 
 pub use model::LinkModel;
-pub use piece::{Corruption, LinkTime, PacketShape, Piece, Treatment};
+pub use piece::{Corruption, DropReason, Dropped, LinkTime, PacketShape, Piece, Served, Treatment};
 pub use random::random_seed;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_core::plan::link::Outage;
 
-use super::LinkTime;
 use super::batch::{Batch, Carrier};
+use super::{DropReason, LinkTime};
 
 /// The times at which the link is down.
 #[derive(Debug, Clone)]
@@ -30,21 +30,17 @@ impl Outages {
         batch.carrier = self.carrier(batch.now);
         if batch.carrier.is_down {
             batch.pieces.clear();
-            batch.counts.outage += batch.packet.count_of(0..batch.segment(batch.numbers.end));
+            batch.lose(DropReason::Outage, 0..batch.segment(batch.numbers.end));
         }
     }
 
     /// Drops the segments that would be sent after the link has gone down: they are still queued
     /// then.
     pub(super) fn cut_waiting(&self, batch: &mut Batch) {
-        let (packet, counts) = (batch.packet, &mut *batch.counts);
-        batch.pieces.retain(|piece| {
-            let is_cut = self.begins_by(piece.at);
-            if is_cut {
-                counts.outage += packet.count_of(piece.segments.clone());
-            }
-            !is_cut
-        });
+        // The pieces leave in order.
+        while let Some(piece) = batch.pieces.pop_if(|piece| self.begins_by(piece.at)) {
+            batch.lose(DropReason::Outage, piece.segments);
+        }
     }
 
     /// Returns the state of the interface at `now`, and the changes since the previous call.

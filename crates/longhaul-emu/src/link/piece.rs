@@ -3,7 +3,7 @@
 use std::ops::{Add, Range};
 use std::time::Duration;
 
-use longhaul_core::result::Segments;
+use longhaul_core::result::{Impairments, Segments};
 
 /// A point in time: nanoseconds since the link's origin. The range is 584 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -86,6 +86,12 @@ impl PacketShape {
         count * u64::from(self.header_bytes) + payload
     }
 
+    /// Returns the shape of one segment.
+    pub(super) fn single_of(&self, segment: u32) -> PacketShape {
+        let payload_bytes = (self.bytes_of(segment..segment + 1) as u32) - self.header_bytes;
+        PacketShape { payload_bytes, segment_bytes: payload_bytes, ..*self }
+    }
+
     /// Returns the number and the IP bytes of some segments, for counters.
     pub(super) fn count_of(&self, segments: Range<u32>) -> Segments {
         let count = u64::from(segments.end - segments.start);
@@ -114,6 +120,11 @@ impl Piece {
         Piece { segments: 0..0, at, treatment: Treatment::default() }
     }
 
+    /// Creates a piece with some segments and no treatment.
+    pub fn of(segments: Range<u32>, at: LinkTime) -> Self {
+        Piece { segments, at, treatment: Treatment::default() }
+    }
+
     /// Returns whether this is the marker of [`Piece::release`].
     pub fn is_release(&self) -> bool {
         self.segments.is_empty()
@@ -137,6 +148,71 @@ pub struct Treatment {
     /// True for a segment that is held until enough later segments have left. Later offers release
     /// held segments with [`Piece::release`], in the order of their arrival.
     pub held: bool,
+    /// True for segments that wait in a queue whose order depends on later arrivals.
+    /// [`LinkModel::serve`](super::LinkModel::serve) returns their departures.
+    pub parked: bool,
+}
+
+/// The reason why the link dropped segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// Lost at random, by pattern or by trace.
+    Lost,
+    /// The link was down.
+    Outage,
+    /// The policer had no tokens.
+    Policed,
+    /// A bit was wrong on the wire.
+    BitError,
+    /// The queue was full.
+    QueueFull,
+    /// The queue management dropped the segment.
+    Managed,
+}
+
+impl DropReason {
+    /// All reasons.
+    pub const ALL: [DropReason; 6] = [
+        DropReason::Lost,
+        DropReason::Outage,
+        DropReason::Policed,
+        DropReason::BitError,
+        DropReason::QueueFull,
+        DropReason::Managed,
+    ];
+
+    /// Returns the counter of the reason.
+    pub(super) fn counter(self, counts: &mut Impairments) -> &mut Segments {
+        match self {
+            DropReason::Lost => &mut counts.lost,
+            DropReason::Outage => &mut counts.outage,
+            DropReason::Policed => &mut counts.policed,
+            DropReason::BitError => &mut counts.bit_errors,
+            DropReason::QueueFull => &mut counts.queue_full,
+            DropReason::Managed => &mut counts.aqm_dropped,
+        }
+    }
+}
+
+/// Adjacent segments that the link dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dropped {
+    /// The number of the first one among all segments offered to the link, from 0.
+    pub ticket: u64,
+    /// The number of segments.
+    pub segments: u32,
+    /// The reason.
+    pub reason: DropReason,
+}
+
+/// The outcome for a segment that [`Treatment::parked`] marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The number of the segment among all segments offered to the link, from 0.
+    pub ticket: u64,
+    /// The pieces that leave, each with segment 0, and markers of [`Piece::release`]; empty if the
+    /// link dropped the segment.
+    pub pieces: Vec<Piece>,
 }
 
 impl Treatment {

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use longhaul_core::plan::LinkDirection;
 
-use super::LinkTime;
 use super::batch::Batch;
 use super::capacity::units_of;
+use super::{DropReason, LinkTime};
 
 /// A token bucket. The units of tokens are those of [`units_of`], in which a rate in bit/s is the
 /// number of units per nanosecond, so no token is lost to rounding.
@@ -45,7 +45,7 @@ impl TokenBucket {
         batch.retain_segments(|batch, segment| {
             let conforms = self.take(batch, segment..segment + 1);
             if !conforms {
-                batch.counts.policed += batch.packet.count_of(segment..segment + 1);
+                batch.lose(DropReason::Policed, segment..segment + 1);
             }
             conforms
         });

@@ -18,7 +18,7 @@ use super::batch::{Batch, Carrier};
 use super::capacity::{Capacity, Progress, bytes_of, units_of};
 use super::cross::Cross;
 use super::random::{Purpose, Stream};
-use super::{LinkTime, PacketShape, Piece, Treatment};
+use super::{DropReason, LinkTime, PacketShape, Piece, Treatment};
 
 /// A queue with its bottleneck.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub(super) struct Queue {
     plan: (Option<Aqm>, Option<CrossTraffic>),
     random: Stream,
     random_cross: Stream,
+    /// The end of the last outage. The classes that share the queue report it in turn.
+    emptied_at: LinkTime,
 }
 
 /// An arriving segment, with its bytes in the layer of the rate.
@@ -62,7 +64,7 @@ impl Queue {
     /// Creates the empty queue of `plan` in the direction from `from` at `now`, if it has a rate.
     pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime) -> Option<Self> {
         let direction = plan.from(from);
-        let capacity = Capacity::of(direction)?;
+        let capacity = Capacity::of(direction).filter(|_| !direction.is_scheduled())?;
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
         let cross = direction.cross.map(|cross| {
             let packet = plan.mtu + direction.overhead_bytes;
@@ -74,7 +76,8 @@ impl Queue {
             limit: plan.queue_limit(from)?,
             overhead: direction.overhead_bytes,
             mtu: plan.mtu,
-            manager: direction.aqm.map(|aqm| Manager::new(aqm, now)),
+            manager: direction.aqm.and_then(|aqm| Manager::new(aqm, now)),
+            emptied_at: now,
             cross,
             plan: (direction.aqm, direction.cross),
             random: stream(Purpose::Pie),
@@ -134,7 +137,8 @@ impl Queue {
 
     /// Discards the bytes lost in an outage, and adds the cross traffic that arrived until `now`.
     pub(super) fn advance(&mut self, now: LinkTime, carrier: Carrier, counts: &mut Impairments) {
-        if let Some(up_at) = carrier.up_at {
+        if let Some(up_at) = carrier.up_at.filter(|up_at| *up_at > self.emptied_at) {
+            self.emptied_at = up_at;
             self.flush(up_at);
         }
         if !carrier.is_down {
@@ -154,15 +158,14 @@ impl Queue {
                 now: batch.now,
                 bytes: self.bytes(batch.packet, one.clone()),
                 ecn_capable: batch.packet.ecn_capable,
-                random: (self.random, batch.number(segment)),
+                random: (self.random, batch.shared_index(segment)),
             };
-            let size = || batch.packet.count_of(one);
             match self.pass(&arriving) {
-                Fate::Full => batch.counts.queue_full += size(),
-                Fate::Managed => batch.counts.aqm_dropped += size(),
+                Fate::Full => batch.lose(DropReason::QueueFull, one),
+                Fate::Managed => batch.lose(DropReason::Managed, one),
                 Fate::Sent { at, mark } => {
                     if mark {
-                        batch.counts.marked_ce += size();
+                        batch.counts.marked_ce += batch.packet.count_of(one);
                     }
                     append(batch.pieces, segment, at, mark);
                 }

@@ -35,6 +35,7 @@ pub(super) enum Purpose {
     LossCorrelated = 16,
     BitError = 17,
     Slot = 18,
+    DualPi2 = 19,
 }
 
 /// The random numbers of one purpose in one direction.

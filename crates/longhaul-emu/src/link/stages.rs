@@ -18,6 +18,7 @@ use super::policer::TokenBucket;
 use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
+use super::scheduler::{Gone, Scheduler};
 use super::slots::SlotGate;
 
 /// The stages of a direction except the delay. Segments pass them in this order: outage, loss,
@@ -30,6 +31,7 @@ pub(super) struct Stages {
     losses: Option<Losses>,
     policer: Option<TokenBucket>,
     queue: Option<Queue>,
+    scheduler: Option<Scheduler>,
     bit_errors: Option<BitErrors>,
     accidents: Option<Accidents>,
     slots: Option<SlotGate>,
@@ -40,8 +42,13 @@ pub(super) struct Stages {
 
 impl Stages {
     /// Creates the stages of `plan` for the direction from `from`, starting at `now` with segment
-    /// `number`.
-    pub(super) fn new(plan: &LinkPlan, from: Side, now: LinkTime, number: u64) -> Self {
+    /// `number`; behind the queue, `left` is the number of the next segment.
+    pub(super) fn new(
+        plan: &LinkPlan,
+        from: Side,
+        now: LinkTime,
+        [number, left]: [u64; 2],
+    ) -> Self {
         let direction = plan.from(from);
         let stream = |purpose| Stream::new(plan.seed.unwrap_or(0), from, purpose);
         let losses = direction.loss.as_ref().and_then(|loss| Losses::new(loss, stream, number));
@@ -51,11 +58,12 @@ impl Stages {
             losses,
             policer: TokenBucket::new(direction, now),
             queue: Queue::new(plan, from, now),
-            bit_errors: BitErrors::new(plan, from, number),
-            accidents: Accidents::new(plan, from, number),
+            scheduler: Scheduler::new(plan, from, now),
+            bit_errors: BitErrors::new(plan, from, left),
+            accidents: Accidents::new(plan, from, left),
             slots: SlotGate::new(plan, from, now),
             reordering: reorder
-                .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), number)),
+                .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), left)),
             plan: direction.clone(),
             carrier: Carrier::default(),
         }
@@ -67,6 +75,7 @@ impl Stages {
             && self.losses.is_none()
             && self.policer.is_none()
             && self.queue.is_none()
+            && self.scheduler.is_none()
             && self.bit_errors.is_none()
             && self.accidents.is_none()
             && self.slots.is_none()
@@ -75,6 +84,30 @@ impl Stages {
 
     /// Passes a packet through all stages. The stage `delay` is the last but two.
     pub(super) fn apply(&mut self, batch: &mut Batch, delay: &mut Delay) {
+        self.enter(batch);
+        self.wait(batch);
+        self.cut_waiting(batch);
+        self.leave(batch, delay);
+    }
+
+    /// Passes a packet of a class through the stages of the class, and between them through the
+    /// queue of `shared`.
+    pub(super) fn apply_sharing(
+        &mut self,
+        shared: Option<&mut Stages>,
+        batch: &mut Batch,
+        delay: &mut Delay,
+    ) {
+        self.enter(batch);
+        if let Some(shared) = shared {
+            shared.wait(batch);
+        }
+        self.cut_waiting(batch);
+        self.leave(batch, delay);
+    }
+
+    /// Passes a packet through the stages before the queue.
+    fn enter(&mut self, batch: &mut Batch) {
         if let Some(outages) = &mut self.outages {
             outages.apply(batch);
         }
@@ -84,11 +117,29 @@ impl Stages {
         if let Some(policer) = self.policer.as_mut().filter(|_| !batch.carrier.is_down) {
             policer.apply(batch);
         }
+    }
+
+    /// Passes a packet through the queue.
+    pub(super) fn wait(&mut self, batch: &mut Batch) {
         if let Some(queue) = &mut self.queue {
             queue.apply(batch);
         }
-        if let Some(outages) = &self.outages {
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.apply(batch);
+        }
+    }
+
+    /// Drops the segments that wait when the link goes down.
+    fn cut_waiting(&mut self, batch: &mut Batch) {
+        if let Some(outages) = self.outages.as_ref().filter(|_| !batch.is_parked()) {
             outages.cut_waiting(batch);
+        }
+    }
+
+    /// Passes segments that have been sent through the stages behind the queue.
+    pub(super) fn leave(&mut self, batch: &mut Batch, delay: &mut Delay) {
+        if batch.pieces.is_empty() || batch.is_parked() {
+            return;
         }
         if let Some(bit_errors) = &mut self.bit_errors {
             bit_errors.apply(batch);
@@ -110,6 +161,10 @@ impl Stages {
     pub(super) fn end(&mut self, now: LinkTime, counts: &mut Impairments) -> Option<Backlog> {
         if let Some(outages) = &mut self.outages {
             self.carrier = outages.carrier(now);
+        }
+        if let Some(scheduler) = &mut self.scheduler {
+            let cut_at = self.outages.as_ref().and_then(Outages::next_start);
+            return Some(scheduler.end(now, cut_at));
         }
         let queue = self.queue.as_mut()?;
         queue.advance(now, self.carrier, counts);
@@ -142,6 +197,9 @@ impl Stages {
         if self.plan.reorder == before.plan.reorder {
             self.reordering = before.reordering;
         }
+        if Scheduler::is_same(&self.plan, &before.plan) {
+            self.scheduler = before.scheduler;
+        }
         let same_outages = self.plan.outages == before.plan.outages && !before.carrier.is_down;
         if let (Some(queue), Some(before)) = (&mut self.queue, before.queue) {
             queue.follow(before, same_outages);
@@ -155,7 +213,9 @@ impl Stages {
 
     /// Makes the queue send after the bytes that earlier plans have accepted.
     pub(super) fn wait_for(&mut self, earlier: Backlog, now: LinkTime) {
-        if let Some(queue) = &mut self.queue {
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.wait_for(earlier, now);
+        } else if let Some(queue) = &mut self.queue {
             queue.wait_for(earlier, now);
         }
     }
@@ -164,6 +224,38 @@ impl Stages {
     /// leaves the queue; `None` without a rate.
     pub(super) fn depth(&self, now: LinkTime) -> Option<(Bytes, Duration)> {
         let down_at = self.outages.as_ref().and_then(Outages::next_start);
+        if let Some(scheduler) = &self.scheduler {
+            return Some(scheduler.depth(now, down_at));
+        }
         self.queue.as_ref().map(|queue| queue.depth(now, down_at))
+    }
+
+    /// Returns whether the queue can change the order of segments.
+    pub(super) fn is_scheduled(&self) -> bool {
+        self.scheduler.is_some()
+    }
+
+    /// Returns whether segments that wait under `plan` too keep their places.
+    pub(super) fn keeps_waiting(&self, plan: &LinkDirection) -> bool {
+        Scheduler::is_same(&self.plan, plan)
+    }
+
+    /// Takes the waiting segments whose turn comes by `now`.
+    pub(super) fn advance(&mut self, now: LinkTime) {
+        let down_at = self.outages.as_ref().and_then(Outages::next_start);
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.advance(now, down_at);
+        }
+    }
+
+    /// Returns and removes the segments that wait no more.
+    pub(super) fn take_gone(&mut self) -> Vec<Gone> {
+        self.scheduler.as_mut().map_or_else(Vec::new, Scheduler::take_gone)
+    }
+
+    /// Returns the time at which the queue takes the next segment, if one waits.
+    pub(super) fn next_turn(&self) -> Option<LinkTime> {
+        let down_at = self.outages.as_ref().and_then(Outages::next_start);
+        self.scheduler.as_ref().and_then(|scheduler| scheduler.next(down_at))
     }
 }

@@ -1,5 +1,8 @@
 //! The headers of a frame: the virtio-net header, and the layout of the IP packet behind it.
 
+use std::net::IpAddr;
+
+use longhaul_core::plan::link::Headers;
 use longhaul_sys::tun::VNET_HEADER;
 
 use super::framing::Framing;
@@ -47,6 +50,8 @@ pub(super) struct Layout {
     pub(super) payload_at: usize,
     /// The end of the payload.
     pub(super) end: usize,
+    /// The number of the transport protocol; 0 if it is unknown.
+    pub(super) protocol: u8,
     /// The payload bytes per segment of a super-packet; `None` for every other packet.
     pub(super) segment: Option<usize>,
 }
@@ -91,6 +96,37 @@ impl<'a> Parsed<'a> {
     }
 }
 
+/// Returns the header fields by which the packet in `frame` is classified; `None` if it is not an
+/// IP packet.
+pub(crate) fn headers(frame: &[u8], framing: Framing) -> Option<Headers> {
+    let Parsed { packet, layout, .. } = Parsed::of(frame, framing)?;
+    let (dscp, protocol, source, destination) = match layout.network {
+        Network::Unknown => return None,
+        Network::V4 => {
+            let address = |at: usize| {
+                let bytes: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
+                Some(IpAddr::from(bytes))
+            };
+            (packet[1] >> 2, packet[9], address(12)?, address(16)?)
+        }
+        Network::V6 => {
+            let address = |at: usize| {
+                let bytes: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
+                Some(IpAddr::from(bytes))
+            };
+            let class = packet[0] << 4 | packet[1] >> 4;
+            (class >> 2, layout.protocol, address(8)?, address(24)?)
+        }
+    };
+    let ports = match layout.transport {
+        Transport::Tcp | Transport::Udp => {
+            u16_at(packet, layout.transport_at).zip(u16_at(packet, layout.transport_at + 2))
+        }
+        Transport::Opaque | Transport::Icmp => None,
+    };
+    Some(Headers { dscp, ecn: layout.ecn(packet), protocol, source, destination, ports })
+}
+
 impl Layout {
     fn unknown(packet: &[u8]) -> Layout {
         Layout {
@@ -99,6 +135,7 @@ impl Layout {
             transport_at: 0,
             payload_at: 0,
             end: packet.len(),
+            protocol: 0,
             segment: None,
         }
     }
@@ -117,6 +154,7 @@ impl Layout {
             transport_at: found.transport_at,
             payload_at: found.transport_at,
             end: found.end,
+            protocol: found.protocol.unwrap_or_default(),
             ..unknown
         };
         let Some(protocol) = found.protocol else { return opaque };

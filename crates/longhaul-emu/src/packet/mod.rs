@@ -26,7 +26,7 @@ use crate::link::{Corruption, Treatment};
 
 pub(crate) use flow::flow_hash;
 pub(crate) use framing::Framing;
-pub(crate) use layout::shape;
+pub(crate) use layout::{headers, shape};
 pub(crate) use split::cut;
 
 /// Reads `frame` and writes segments of it with every treatment. It gives tests and the fuzz target
@@ -43,6 +43,7 @@ pub fn exercise(frame: &[u8]) {
 
 fn exercise_framing(frame: &[u8], framing: Framing) {
     let last = shape(frame, framing).segments() - 1;
+    headers(frame, framing);
     let bit = frame.iter().rev().fold(0, |bit: u64, byte| bit << 8 | u64::from(*byte));
     let corruptions = [None, Some(Corruption::Detected { bit }), Some(Corruption::Silent { bit })];
     for segments in [0..1, last..last + 1, 0..last + 1, last / 2..last + 1] {

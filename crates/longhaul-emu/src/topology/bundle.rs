@@ -11,6 +11,7 @@ use longhaul_sys::tun::TunOffloads;
 
 use super::bundles::Member;
 use crate::EmuError;
+use crate::capture::Tap;
 use crate::device::PacketDevice;
 use crate::driver::{
     Carrier, Driver, Intake, Lane, PacketMemory, Snapshot, SpinBudget, Steering, memory_budget,
@@ -117,6 +118,15 @@ impl RunningBundle {
             carrier.set_plan(&plan);
             carrier.force(now, down);
         });
+    }
+
+    /// Captures the packets of a link (by index in the bundle) from now on; `tap` captures those from
+    /// a side of the link.
+    pub(super) fn capture(&self, link: usize, tap: impl Fn(Side) -> Tap) {
+        let Some(BundleLink { member, .. }) = self.links.get(link) else { return };
+        for (way, side) in Side::BOTH.into_iter().enumerate() {
+            self.driver.capture(way * self.links.len() + link, tap(member.side(side)));
+        }
     }
 
     /// Returns the counters of the links so far, given the drops of the interfaces at both ends,

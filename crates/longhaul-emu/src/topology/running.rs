@@ -17,6 +17,7 @@ use super::check_fit;
 use super::draft::Draft;
 use super::rerouter::Rerouter;
 use crate::EmuError;
+use crate::capture::Capture;
 use crate::device::{Device, PacketDevice};
 use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
 use crate::link::random_seed;
@@ -190,6 +191,16 @@ impl Topology {
         }
         if let Some(rerouter) = &self.rerouter {
             rerouter.set(link, plan.clone(), down);
+        }
+    }
+
+    /// Captures the packets of a link (by index) from now on.
+    pub fn capture(&self, link: usize, capture: &Capture) {
+        let place = |bundle: &Bundle| bundle.members.iter().position(|member| member.link == link);
+        for (bundle, running) in self.bundles.iter().zip(&self.running) {
+            if let Some(place) = place(bundle) {
+                running.capture(place, |from| capture.tap(from));
+            }
         }
     }
 

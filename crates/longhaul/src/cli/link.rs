@@ -4,9 +4,11 @@
 //! direction. The plan parses and checks the values, so that topology files and changes of a
 //! running link agree with the command line.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use longhaul_core::plan::link::{LINK_OPTIONS, LinkOption};
 use longhaul_core::plan::{LinkOptions, LinkPlan, LinkPlanError};
 
@@ -57,6 +59,8 @@ impl Args for LinkArgs {
                 let name: &'static str = name.leak();
                 Arg::new(name)
                     .long(name)
+                    // The options of classes repeat those of the link.
+                    .action(ArgAction::Append)
                     .value_name(option.value)
                     .help(option.help)
                     .help_heading(HEADING)
@@ -79,14 +83,73 @@ impl FromArgMatches for LinkArgs {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let mut given = Vec::new();
         for name in LINK_OPTIONS.iter().flat_map(names) {
-            if let Some(value) = matches.get_one::<String>(&name) {
-                self.options.set(&name, value).map_err(|error| {
-                    clap::Error::raw(clap::error::ErrorKind::UnknownArgument, error)
-                })?;
+            let values = matches.get_many::<String>(&name).into_iter().flatten();
+            let places = matches.indices_of(&name).into_iter().flatten();
+            given.extend(places.zip(values).map(|(place, value)| (place, name.clone(), value)));
+        }
+        given.sort();
+        let mut set = |name: &str, value: &str| {
+            self.options
+                .set(name, value)
+                .map_err(|error| clap::Error::raw(ErrorKind::UnknownArgument, error))
+        };
+        let mut classes = Classes::default();
+        let mut own = BTreeSet::new();
+        for (_, name, value) in &given {
+            let section = classes.take(name, value);
+            if !own.insert((section, name)) && !is_class(name) {
+                let text = format!("--{name} cannot be used several times for the same traffic\n");
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+            }
+            if section == 0 {
+                set(name, value)?;
             }
         }
-        Ok(())
+        classes.texts.iter().try_for_each(|(name, text)| set(name, text))
+    }
+}
+
+fn is_class(name: &str) -> bool {
+    matches!(name, "class" | "up-class" | "down-class")
+}
+
+/// The classes of a command line: the options after `--class MATCH` belong to the class.
+#[derive(Debug, Default)]
+struct Classes {
+    /// The values of the options `class`, `up-class` and `down-class`.
+    texts: BTreeMap<String, String>,
+    /// The name of the last class option, and the number of classes.
+    last: Option<String>,
+    count: usize,
+}
+
+impl Classes {
+    /// Adds an option of the command line, and returns the number of its class; 0 for an option of
+    /// the link.
+    fn take(&mut self, name: &str, value: &str) -> usize {
+        if is_class(name) {
+            let text = self.texts.entry(name.to_owned()).or_default();
+            if !text.is_empty() {
+                text.push_str(" | ");
+            }
+            text.push_str(value.trim());
+            (self.last, self.count) = (Some(name.to_owned()), self.count + 1);
+            return self.count;
+        }
+        let of_link = matches!(name, "mtu" | "seed") || name.starts_with("up-");
+        let Some(class) = self.last.as_ref().filter(|_| !of_link && !name.starts_with("down-"))
+        else {
+            return 0;
+        };
+        if let Some(text) = self.texts.get_mut(class) {
+            // The match ends with a colon; options are separated by semicolons.
+            let has_options = text.rsplit(" | ").next().is_some_and(|own| own.contains(": "));
+            text.push_str(if has_options { "; " } else { ": " });
+            text.push_str(&format!("{name} {value}"));
+        }
+        self.count
     }
 }
 
@@ -124,6 +187,43 @@ mod tests {
         assert_eq!(uneven.up.rate_bps, Some(Rate::from_bps(10_000_000)));
         assert_eq!(uneven.down.rate_bps, Some(Rate::from_bps(1_000_000_000)));
         assert_eq!(uneven.mtu, 1500);
+    }
+
+    #[test]
+    fn options_after_a_class_belong_to_it() {
+        let words = [
+            "link",
+            "--rtt",
+            "90ms",
+            "--class",
+            "dscp 46",
+            "--delay",
+            "5ms",
+            "--loss=0.1",
+            "--class",
+            "udp port 9",
+            "--rate",
+            "1M",
+            "--mtu",
+            "1500",
+            "--down-class",
+            "tcp",
+            "--delay",
+            "1ms",
+        ];
+        let plan = Line::try_parse_from(words).unwrap().link.plan().unwrap();
+        let ms = Duration::from_millis;
+        let delays = |link: &longhaul_core::plan::LinkDirection| {
+            link.classes.iter().map(|class| class.link.delay).collect::<Vec<_>>()
+        };
+        assert_eq!((plan.up.delay, plan.mtu), (ms(45), 1500));
+        assert_eq!(delays(&plan.up), [ms(5), ms(45)]);
+        assert_eq!(delays(&plan.down), [ms(1)], "that of one direction replaces those of both");
+        assert!(plan.up.rate_bps.is_none() && plan.up.classes[1].has_own_queue());
+        for options in ["--rtt 1ms --rtt 2ms", "--class tcp --loss 1 --loss 0"] {
+            assert!(self::plan(options).unwrap_err().contains("several times"), "{options}");
+        }
+        assert!(self::plan("--class vlan").unwrap_err().contains("--class cannot be 'vlan'"));
     }
 
     #[test]

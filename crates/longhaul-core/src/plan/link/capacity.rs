@@ -112,11 +112,28 @@ pub enum Aqm {
         /// The probability of a drop at `max`.
         probability: Probability,
     },
+    /// FQ-CoDel (RFC 8290): a queue with CoDel per flow, served in turn.
+    FqCodel {
+        /// The accepted queueing delay.
+        #[serde(rename = "target_seconds", with = "seconds")]
+        target: Duration,
+        /// The time for which a longer queueing delay must last.
+        #[serde(rename = "interval_seconds", with = "seconds")]
+        interval: Duration,
+    },
+    /// DualPI2 (RFC 9332): a queue for L4S traffic and a queue for other traffic.
+    #[serde(rename = "dualpi2")]
+    DualPi2 {
+        /// The target queueing delay of the other traffic.
+        #[serde(rename = "target_seconds", with = "seconds")]
+        target: Duration,
+    },
 }
 
 impl Aqm {
     /// The form of a valid text, for error messages.
-    pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], pie[:TARGET], red:MIN:MAX[:P] or none, with \
+    pub const FORM: &str = "queue management is codel[:TARGET[:INTERVAL]], fq-codel[:TARGET[:INTERVAL]], pie[:TARGET], \
+                            dualpi2[:TARGET], red:MIN:MAX[:P] or none, with \
                             times from 1us to 10s, and MIN below MAX, both as times or as sizes";
     /// The default of RED's `max_p` in ns-2 and Linux's documentation.
     const RED_PROBABILITY: f64 = 0.1;
@@ -126,11 +143,15 @@ impl Aqm {
     const CODEL_INTERVAL: Duration = Duration::from_millis(100);
     /// `QDELAY_REF` of RFC 8033, section 4.2.
     const PIE_TARGET: Duration = Duration::from_millis(15);
+    /// `target` of RFC 9332, appendix A.1.
+    const DUALPI2_TARGET: Duration = Duration::from_millis(15);
 
     pub(super) fn validate(self) -> Result<(), LinkPlanError> {
         let (name, times) = match self {
             Aqm::Codel { target, interval } => ("codel", [target, interval]),
+            Aqm::FqCodel { target, interval } => ("fq-codel", [target, interval]),
             Aqm::Pie { target } => ("pie", [target; 2]),
+            Aqm::DualPi2 { target } => ("dualpi2", [target; 2]),
             Aqm::Red { min, max, .. } => return validate_red(min, max),
         };
         let range = Duration::from_micros(1)..=Duration::from_secs(10);
@@ -184,7 +205,12 @@ impl FromStr for Aqm {
                 target: time(Self::CODEL_TARGET)?,
                 interval: time(Self::CODEL_INTERVAL)?,
             },
+            "fq-codel" | "fq_codel" => Aqm::FqCodel {
+                target: time(Self::CODEL_TARGET)?,
+                interval: time(Self::CODEL_INTERVAL)?,
+            },
             "pie" => Aqm::Pie { target: time(Self::PIE_TARGET)? },
+            "dualpi2" => Aqm::DualPi2 { target: time(Self::DUALPI2_TARGET)? },
             "red" => Aqm::parse_red(&mut parts)?,
             _ => return Err(Self::FORM),
         };

@@ -1,5 +1,6 @@
 //! The plan of one direction of a link.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,8 +10,8 @@ use super::error::{MAX_DELAY, MIN_RATE};
 use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
-    Aqm, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage, Policer,
-    Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
+    Aqm, ClassMatch, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage,
+    Policer, Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
 };
 use crate::units::Rate;
 use crate::units::seconds;
@@ -80,6 +81,33 @@ pub struct LinkDirection {
     /// The outages of the link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// The precedence of the segments in the queue, from 0 (the default, last) to 7 (first).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub priority: u8,
+    /// The classes of traffic with other properties. The first class that contains a packet
+    /// applies. A class has no classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<LinkClass>,
+}
+
+/// A class of traffic with its own properties of a link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkClass {
+    /// The packets of the class.
+    pub matches: ClassMatch,
+    /// The options that differ from those of the direction.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// The properties of the class: those of the direction, changed by `options`.
+    pub link: LinkDirection,
+}
+
+impl LinkClass {
+    /// Returns whether the class has a rate and a queue of its own. Otherwise it shares those of
+    /// the direction.
+    pub fn has_own_queue(&self) -> bool {
+        ["rate", "rate-trace"].iter().any(|name| self.options.contains_key(*name))
+    }
 }
 
 impl LinkDirection {
@@ -103,10 +131,23 @@ impl LinkDirection {
             _ => Duration::ZERO,
         };
         let slot = self.slots.map_or(Duration::ZERO, |slots| slots.most);
-        self.propagation()
+        let own = self.propagation()
             + held
             + slot
-            + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest)
+            + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::longest);
+        self.classes.iter().map(|class| class.link.longest_flight()).fold(own, Duration::max)
+    }
+
+    /// Returns whether the queue serves segments in an order that depends on later arrivals.
+    pub fn is_scheduled(&self) -> bool {
+        let managed = matches!(self.aqm, Some(Aqm::FqCodel { .. } | Aqm::DualPi2 { .. }));
+        managed || self.has_priorities()
+    }
+
+    /// Returns whether segments of the shared queue differ in priority.
+    fn has_priorities(&self) -> bool {
+        let shared = self.classes.iter().filter(|class| !class.has_own_queue());
+        shared.into_iter().any(|class| class.link.priority != self.priority)
     }
 
     /// Returns the highest rate; `None` means as fast as the machine forwards.
@@ -130,7 +171,8 @@ impl LinkDirection {
             || self.jitter.is_some()
             || self.reorder.is_some()
             || self.cross.is_some()
-            || matches!(self.aqm, Some(Aqm::Pie { .. } | Aqm::Red { .. }))
+            || matches!(self.aqm, Some(Aqm::Pie { .. } | Aqm::Red { .. } | Aqm::DualPi2 { .. }))
+            || self.classes.iter().any(|class| class.link.is_random())
     }
 
     /// Reads the files that the plan names and that are not loaded yet.
@@ -150,7 +192,7 @@ impl LinkDirection {
         if let Some(Loss::Trace(file)) = &mut self.loss {
             TraceFile::<LossTrace>::load(file, "loss-trace", read)?;
         }
-        Ok(())
+        self.classes.iter_mut().try_for_each(|class| class.link.load(read))
     }
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
@@ -177,7 +219,36 @@ impl LinkDirection {
         self.loss.as_ref().map_or(Ok(()), Loss::validate)?;
         self.slots.map_or(Ok(()), Slots::validate)?;
         self.outages.iter().try_for_each(Outage::validate)?;
-        self.validate_capacity()
+        self.validate_capacity()?;
+        self.validate_classes()
+    }
+
+    fn validate_classes(&self) -> Result<(), LinkPlanError> {
+        const PRIORITY: &str = "a priority is from 0 to 7, and the highest is served first";
+        if self.priority > 7 {
+            return Err(LinkPlanError::value("priority", self.priority, PRIORITY));
+        }
+        if self.has_priorities() {
+            if !self.has_rate() {
+                return Err(LinkPlanError::Needs { option: "priority", needs: "rate" });
+            }
+            if self.aqm.is_some() {
+                return Err(LinkPlanError::contradiction("priority", "aqm"));
+            }
+        }
+        if self.is_scheduled() && self.cross.is_some() {
+            let other = if self.aqm.is_some() { "aqm" } else { "priority" };
+            return Err(LinkPlanError::contradiction("cross", other));
+        }
+        for class in &self.classes {
+            let queue = ["queue", "aqm", "cross"];
+            let given = |name: &&str| class.options.contains_key(*name);
+            match queue.into_iter().find(given).filter(|_| !class.has_own_queue()) {
+                Some(option) => return Err(LinkPlanError::Needs { option, needs: "rate" }),
+                None => class.link.validate()?,
+            }
+        }
+        Ok(())
     }
 
     fn validate_capacity(&self) -> Result<(), LinkPlanError> {
@@ -212,5 +283,9 @@ impl LinkDirection {
 }
 
 fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn is_default(number: &u8) -> bool {
     *number == 0
 }

@@ -8,6 +8,7 @@
 //! the kernel delivers a super-packet of many segments.
 
 mod capacity;
+mod class;
 mod delay;
 mod direction;
 mod error;
@@ -26,8 +27,9 @@ mod trace;
 mod values;
 
 pub use capacity::{Aqm, CrossTraffic, ETHERNET_OVERHEAD, QueueLimit};
+pub use class::{ClassMatch, Headers};
 pub use delay::{DelaySamples, Extent, Jitter, Reorder, Spread};
-pub use direction::LinkDirection;
+pub use direction::{LinkClass, LinkDirection};
 pub use error::{LinkPlanError, TraceError};
 pub use loss::{Loss, LossTrace};
 pub use option_table::{LINK_OPTIONS, LinkOption};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::capacity::RATE_LAYER_FORM;
+use super::class::parse_classes;
 use super::error::OptionFault;
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
-    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkDirection, Loss, Outage, Policer, Preset,
+    Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkClass, LinkDirection, Loss, Outage, Policer, Preset,
     Probability, QueueLimit, Reorder, SegmentSet, Slots, Trace, TraceFile, fibre_delay, netem,
 };
 use crate::units::parse_span;
@@ -42,7 +43,7 @@ const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
 
 /// All link options. An option that depends on another one, such as the burst length on the loss
 /// rate, follows it. Options that set a whole path come first.
-pub static LINK_OPTIONS: [LinkOption; 31] = [
+pub static LINK_OPTIONS: [LinkOption; 33] = [
     direction(
         "netem",
         "LINE",
@@ -150,7 +151,7 @@ pub static LINK_OPTIONS: [LinkOption; 31] = [
     direction(
         "aqm",
         "KIND",
-        "Manage the queue by codel[:TARGET[:INTERVAL]], pie[:TARGET] or red:MIN:MAX[:P]; marks where ECN allows",
+        "Manage the queue by codel, fq-codel, pie, dualpi2 (each with :TARGET) or red:MIN:MAX[:P]; marks where ECN allows",
         |link, text| {
             link.aqm = optional(text, |text| text.parse::<Aqm>())?;
             Ok(())
@@ -310,6 +311,28 @@ pub static LINK_OPTIONS: [LinkOption; 31] = [
         "Take the link down once or periodically: 10s+2s, 10s+500ms/30s, several with commas",
         |link, text| {
             link.outages = optional(text, Outage::parse_list)?.unwrap_or_default();
+            Ok(())
+        },
+    ),
+    direction(
+        "priority",
+        "N",
+        "Precedence in the queue, from 0 (default, last) to 7 (first); for a class",
+        |link, text| {
+            const FORM: &str = "a priority is from 0 to 7, and the highest is served first";
+            link.priority = optional(text, |text| text.parse().map_err(|_| FORM))?.unwrap_or(0);
+            Ok(())
+        },
+    ),
+    direction(
+        "class",
+        "MATCH",
+        "Packets to treat differently, such as 'dscp 46'; the link options after it are those of the class",
+        |link, text| {
+            let classes = optional(text, parse_classes)?.unwrap_or_default();
+            let class =
+                |(matches, options)| LinkClass { matches, options, link: LinkDirection::default() };
+            link.classes = classes.into_iter().map(class).collect();
             Ok(())
         },
     ),

@@ -78,7 +78,10 @@ impl LinkOptions {
     /// # Errors
     /// The first option that is invalid or cannot be changed.
     pub fn change(&self, plan: &LinkPlan, read: ReadFile) -> Result<LinkPlan, LinkPlanError> {
-        match ["mtu", "seed"].into_iter().find(|option| self.both.contains_key(option)) {
+        let given = |option: &&'static str| {
+            [&self.both, &self.up, &self.down].iter().any(|options| options.contains_key(*option))
+        };
+        match ["mtu", "seed", "class"].into_iter().find(given) {
             Some(option) => Err(LinkPlanError::Fixed { option }),
             None => self.change_directions(plan.clone(), read),
         }
@@ -110,6 +113,8 @@ impl LinkOptions {
             };
             self.forget_queue(link, own);
         }
+        resolve_classes(&mut plan.up)?;
+        resolve_classes(&mut plan.down)?;
         plan.load(read)?;
         plan.validate()?;
         Ok(plan)
@@ -131,19 +136,8 @@ impl LinkOptions {
             let general = self.both.get(known.name).filter(|_| !replaced).map(|text| ("", text));
             let special = own.get(known.name).map(|text| (prefix, text));
             for (prefix, text) in general.into_iter().chain(special) {
-                apply(link, text.trim()).map_err(|fault| match fault {
-                    OptionFault::Value(accepted) => {
-                        LinkPlanError::value(&format!("{prefix}{}", known.name), text, accepted)
-                    }
-                    OptionFault::Word(word, accepted) => {
-                        LinkPlanError::value(&format!("{prefix}{}", known.name), word, accepted)
-                    }
-                    OptionFault::NoUnit => LinkPlanError::NoUnit {
-                        option: format!("{prefix}{}", known.name),
-                        value: text.clone(),
-                    },
-                    OptionFault::Needs(needs) => LinkPlanError::Needs { option: known.name, needs },
-                })?;
+                apply(link, text.trim())
+                    .map_err(|fault| refused(fault, prefix, known.name, text))?;
             }
         }
         Ok(())
@@ -172,6 +166,43 @@ impl LinkOptions {
             },
         )
     }
+}
+
+/// Returns the error of an option that cannot be applied.
+fn refused(fault: OptionFault, prefix: &str, name: &'static str, text: &str) -> LinkPlanError {
+    let option = format!("{prefix}{name}");
+    match fault {
+        OptionFault::Value(accepted) => LinkPlanError::value(&option, text, accepted),
+        OptionFault::Word(word, accepted) => LinkPlanError::value(&option, word, accepted),
+        OptionFault::NoUnit => LinkPlanError::NoUnit { option, value: text.to_owned() },
+        OptionFault::Needs(needs) => LinkPlanError::Needs { option: name, needs },
+    }
+}
+
+/// Sets the properties of the classes of `link`: those of `link`, changed by their own options.
+fn resolve_classes(link: &mut LinkDirection) -> Result<(), LinkPlanError> {
+    let mut classes = std::mem::take(&mut link.classes);
+    for class in &mut classes {
+        class.link = link.clone();
+        if class.has_own_queue() {
+            (class.link.queue, class.link.aqm, class.link.cross) = (None, None, None);
+        }
+        let known = |name: &String| {
+            let options = LINK_OPTIONS.iter().filter(|known| known.per_direction);
+            options.into_iter().any(|known| known.name == name && name != "class")
+        };
+        if let Some(option) = class.options.keys().find(|name| !known(name)) {
+            return Err(LinkPlanError::Unknown { option: option.clone() });
+        }
+        for known in &LINK_OPTIONS {
+            let Apply::Direction(apply) = known.apply else { continue };
+            let Some(text) = class.options.get(known.name) else { continue };
+            apply(&mut class.link, text.trim())
+                .map_err(|fault| refused(fault, "", known.name, text))?;
+        }
+    }
+    link.classes = classes;
+    Ok(())
 }
 
 impl Serialize for LinkOptions {
@@ -308,6 +339,18 @@ mod tests {
             (&[("outage", "5s+0s")], "outage cannot be '5s+0ms'"),
             (&[("loss-trace", "gone.txt")], "loss-trace gone.txt: the file cannot be read"),
             (&[("rate-trace", "empty.txt")], "rate-trace empty.txt: the file has no entries"),
+            (&[("class", "vlan 3")], "class cannot be 'vlan 3'"),
+            (&[("class", "tcp: gravity 3")], "there is no link option 'gravity'"),
+            (&[("class", "tcp: delay 3")], "delay = 3 has no unit"),
+            (&[("class", "tcp: queue 3ms")], "queue needs rate"),
+            (&[("class", "tcp: priority 3")], "priority needs rate"),
+            (&[("rate", "1G"), ("class", "tcp: priority 9")], "priority cannot be '9'"),
+            (
+                &[("rate", "1G"), ("aqm", "fq-codel"), ("class", "tcp: priority 3")],
+                "priority and aqm contradict",
+            ),
+            (&[("rate", "1G"), ("aqm", "fq-codel"), ("cross", "1M")], "cross and aqm contradict"),
+            (&[("rate", "1G"), ("aqm", "dualpi2:0s")], "aqm cannot be 'dualpi2:0ms'"),
             (&[("seed", "-1")], "seed cannot be '-1'"),
             (&[("up-seed", "1")], "there is no link option 'up-seed'"),
             (&[("gravity", "1")], "there is no link option 'gravity'"),

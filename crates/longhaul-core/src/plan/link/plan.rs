@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::trace::ReadFile;
-use super::{LinkDirection, LinkPlanError, QueueLimit, Side, error};
+use super::{LinkDirection, LinkPlanError, QueueLimit, Side, derive_seed, error};
 use crate::units::{Bytes, Rate};
 
 /// An emulated link between two sites.
@@ -74,6 +74,19 @@ impl LinkPlan {
     pub fn queue(&self, side: Side) -> Option<Bytes> {
         let rate = self.from(side).peak_rate()?;
         self.queue_limit(side).map(|limit| limit.bytes(rate, self.largest_packet(side)))
+    }
+
+    /// Returns the plan of the class `index` of the direction from `side`, as that of both
+    /// directions. Its seed follows from the seed of the link.
+    pub fn of_class(&self, side: Side, index: usize) -> Option<LinkPlan> {
+        let class = self.from(side).classes.get(index)?;
+        let mut link = class.link.clone();
+        if !class.has_own_queue() {
+            (link.rate_bps, link.rate_trace) = (None, None);
+            (link.queue, link.aqm, link.cross) = (None, None, None);
+        }
+        let seed = self.seed.map(|seed| derive_seed(seed, &["class", &index.to_string()]));
+        Some(LinkPlan { up: link.clone(), down: link, mtu: self.mtu, seed })
     }
 
     /// Returns the bytes of the largest packet from `side`, as the rate counts them.

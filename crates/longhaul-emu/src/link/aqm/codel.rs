@@ -27,7 +27,7 @@ pub(in super::super) struct Codel {
 }
 
 impl Codel {
-    pub(super) fn new(target: Duration, interval: Duration) -> Self {
+    pub(in super::super) fn new(target: Duration, interval: Duration) -> Self {
         Codel {
             target,
             interval,
@@ -41,7 +41,7 @@ impl Codel {
     }
 
     /// Decides on a segment that leaves the queue at `head` after waiting for `sojourn`.
-    pub(super) fn decide(
+    pub(in super::super) fn decide(
         &mut self,
         head: LinkTime,
         sojourn: Duration,

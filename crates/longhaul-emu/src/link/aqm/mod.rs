@@ -1,6 +1,6 @@
 //! Active queue management: CoDel, PIE and RED drop or mark segments before the queue is full.
 
-mod codel;
+pub(super) mod codel;
 mod pie;
 mod red;
 
@@ -49,11 +49,15 @@ pub(super) struct Arriving {
 }
 
 impl Manager {
-    pub(super) fn new(plan: Aqm, now: LinkTime) -> Self {
+    /// Creates the queue management of `plan` at `now`; `None` for a plan with several queues.
+    pub(super) fn new(plan: Aqm, now: LinkTime) -> Option<Self> {
         match plan {
-            Aqm::Codel { target, interval } => Manager::Codel(Codel::new(target, interval)),
-            Aqm::Pie { target } => Manager::Pie(Pie::new(target, now)),
-            Aqm::Red { min, max, probability } => Manager::Red(Red::new(min, max, probability)),
+            Aqm::Codel { target, interval } => Some(Manager::Codel(Codel::new(target, interval))),
+            Aqm::Pie { target } => Some(Manager::Pie(Pie::new(target, now))),
+            Aqm::Red { min, max, probability } => {
+                Some(Manager::Red(Red::new(min, max, probability)))
+            }
+            Aqm::FqCodel { .. } | Aqm::DualPi2 { .. } => None,
         }
     }
 

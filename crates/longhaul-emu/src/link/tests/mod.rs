@@ -3,19 +3,22 @@
 
 mod capacity;
 mod changes;
+mod classes;
+mod coverage;
 mod loss_chains;
 mod order;
 mod policing;
 mod properties;
 mod random;
+mod scheduling;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use longhaul_core::plan::link::LinkOptions;
+use longhaul_core::plan::link::{Headers, LinkOptions};
 use longhaul_core::plan::{LinkPlan, Side};
 
-use super::{LinkModel, LinkTime, PacketShape, Piece, Treatment};
+use super::{LinkModel, LinkTime, PacketShape, Piece, Served, Treatment};
 
 /// Returns the plan of command-line options; every file that they name has the same text.
 fn plan_with_file(options: &str, file: &str) -> LinkPlan {
@@ -76,9 +79,38 @@ impl Run {
     }
 
     fn offer(&mut self, now: LinkTime, packet: &PacketShape) {
+        self.offer_with(now, packet, None);
+    }
+
+    fn offer_with(&mut self, now: LinkTime, packet: &PacketShape, headers: Option<&Headers>) {
         self.pieces.clear();
-        self.model.offer(now, packet, &mut self.pieces);
-        for piece in &self.pieces {
+        self.model.offer_with(now, packet, headers, &mut self.pieces);
+        let pieces: Vec<Piece> =
+            self.pieces.iter().filter(|piece| !piece.treatment.parked).cloned().collect();
+        self.schedule(self.offered, &pieces);
+        self.offered += u64::from(packet.segments());
+        self.serve(now);
+    }
+
+    /// Takes the segments whose turn comes by `now`.
+    fn serve(&mut self, now: LinkTime) {
+        let mut served = Vec::new();
+        self.model.serve(now, &mut served);
+        for Served { ticket, pieces } in served {
+            self.schedule(ticket, &pieces);
+        }
+    }
+
+    /// Takes all waiting segments.
+    fn serve_all(&mut self) {
+        while let Some(turn) = self.model.next_turn() {
+            self.serve(turn);
+        }
+    }
+
+    /// Schedules the pieces of a packet, of which `first` is the number of the first segment.
+    fn schedule(&mut self, first: u64, pieces: &[Piece]) {
+        for piece in pieces {
             if piece.is_release() {
                 while self.held.front().is_some_and(|held| held.at <= piece.at) {
                     self.arrivals.extend(self.held.pop_front());
@@ -87,7 +119,7 @@ impl Run {
                 self.arrivals.push(Arrival { at: piece.at, ..released });
             }
             for segment in piece.segments.clone() {
-                let number = self.offered + u64::from(segment);
+                let number = first + u64::from(segment);
                 let arrival = Arrival { number, at: piece.at, treatment: piece.treatment };
                 if piece.treatment.held {
                     self.held.push_back(arrival);
@@ -96,7 +128,6 @@ impl Run {
                 }
             }
         }
-        self.offered += u64::from(packet.segments());
     }
 
     /// Offers `count` packets at a fixed interval.
