@@ -57,6 +57,11 @@ impl Figure {
         Figure { table: Some(table), ..self }
     }
 
+    fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
     fn with_note(mut self, note: &str) -> Self {
         self.notes.push(note.to_owned());
         self
