@@ -120,7 +120,9 @@ impl Table {
     /// Aggregates an archive's contents.
     pub fn fold(contents: &Contents) -> Self {
         let plan = &contents.header.plan;
-        let conditions = plan.conditions();
+        let mut conditions = plan.conditions();
+        // In the order of distance, whatever the order of the plan.
+        conditions.sort_by_key(|condition| condition.rtt);
         let intervals = Intervals::of(plan);
         let mut notes = Notes::default();
         let mut rows = Vec::new();

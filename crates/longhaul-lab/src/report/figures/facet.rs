@@ -7,6 +7,7 @@ use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::units::Bytes;
 
 use super::Dimension;
+use super::look::looks;
 use crate::archive::Contents;
 use crate::interval::Intervals;
 use crate::table::usual_volume;
@@ -122,6 +123,11 @@ impl<'a> Facets<'a> {
     /// Returns the names of the lines in a figure with dimensions `along` on its axes.
     pub(super) fn names(&self, along: &[Dimension]) -> Vec<String> {
         self.lines(along).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the looks of the lines of [`Facets::names`].
+    pub(super) fn looks(&self, along: &[Dimension]) -> Vec<usize> {
+        looks(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
     }
 
     /// Returns the driver of a line.

@@ -9,6 +9,7 @@ mod cpu;
 mod dimension;
 mod distance;
 mod facet;
+mod look;
 mod profile;
 mod scaling;
 mod stability;

@@ -53,6 +53,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
         names: facets.names(&[dimension]),
+        looks: facets.looks(&[dimension]),
     };
     let figure = Figure::new(dimension.id(), Chart::Lines(chart));
     Some(figure.with_notes(facets.size_note()))
@@ -94,7 +95,10 @@ fn panel(
     });
     let lines: Vec<Line> = lines.collect();
     let title = if titled { common.title() } else { String::new() };
-    Panel { title, lines, references: references(facets, dimension, common, points) }
+    // Memory and disk differ by a factor that would flatten one of them on a common scale.
+    let ys = points.values().flat_map(BTreeMap::values).flatten().copied();
+    let y = titled.then(|| Axis::new("Gb/s", Scale::for_values(&ys.collect::<Vec<f64>>())));
+    Panel { title, lines, references: references(facets, dimension, common, points), y }
 }
 
 fn point(

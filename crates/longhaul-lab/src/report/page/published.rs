@@ -8,6 +8,10 @@ use crate::reference::{Figure, published};
 use crate::report::text::gbps;
 use crate::table::{Table, TableRow};
 
+/// The number of visible lines of a table; longer tables are collapsed.
+const SHOWN: usize = 24;
+const NEAREST: &str = "Beside the nearest published condition";
+
 /// A row and a column with a measured figure, and the published ones beside it.
 type Pair<'a> = (&'a TableRow, usize, Vec<&'a Figure>);
 
@@ -36,21 +40,32 @@ fn nearest(table: &Table) -> Markup {
     });
     let pairs: Vec<Pair<'_>> = pairs.collect();
     markup! {
-        @if !pairs.is_empty() {
-            h3 { "Beside the nearest published condition" }
-            div.scroll {
-                table.small {
-                    thead { tr {
-                        th { "Tool" }
-                        th { "Type" }
-                        th.figure { "Path" }
-                        th.figure { "Here, Gb/s" }
-                        th.figure { "Published, Gb/s" }
-                        th.figure { "At" }
-                        th { "By" }
-                    } }
-                    tbody { @for pair in &pairs { (line(table, pair)) } }
-                }
+        @if pairs.len() > SHOWN {
+            details.more {
+                summary { (NEAREST) ": " (pairs.len()) " lines" }
+                (beside(table, &pairs))
+            }
+        } @else if !pairs.is_empty() {
+            h3 { (NEAREST) }
+            (beside(table, &pairs))
+        }
+    }
+}
+
+fn beside(table: &Table, pairs: &[Pair<'_>]) -> Markup {
+    markup! {
+        div.scroll {
+            table.small {
+                thead { tr {
+                    th { "Tool" }
+                    th { "Type" }
+                    th.figure { "Path" }
+                    th.figure { "Here, Gb/s" }
+                    th.figure { "Published, Gb/s" }
+                    th.figure { "At" }
+                    th { "By" }
+                } }
+                tbody { @for pair in pairs { (line(table, pair)) } }
             }
         }
     }
