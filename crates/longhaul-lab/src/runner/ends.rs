@@ -73,10 +73,11 @@ type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
     fn server(&mut self, server: Server, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
-        let Server { command, port, made } = server;
+        let awaited = ready::Awaited::of(&server);
+        let Server { command, port, made, .. } = server;
         self.record.far_command = Some(script::words(&command));
         let done = self.start(Side::Far, command).and_then(|server| {
-            let done = match ready::wait(&server, port, self.path, self.run.stop) {
+            let done = match ready::wait(&server, &awaited, self.path, self.run.stop) {
                 Readiness::Listening => self.clients(jobs),
                 Readiness::Stopped => Err(Trouble::Stopped),
                 Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),

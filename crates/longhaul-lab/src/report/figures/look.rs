@@ -4,7 +4,7 @@
 const KNOWN: [&str; 8] =
     ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "globus-url-copy", "iperf", "curl"];
 /// The tools that share these colours with another marker and dash pattern.
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 30] = [
     "xrdcp",
     "lftp",
     "rclone",
@@ -29,6 +29,12 @@ const OTHERS: [&str; 24] = [
     "nfs",
     "perftest",
     "aspera",
+    "sshfs",
+    "sshfs read",
+    "nfs-ganesha",
+    "nfs-ganesha read",
+    "webdav",
+    "webdav read",
 ];
 /// The distance of the looks of one tool's entries: it keeps the colour and the dash pattern of the
 /// palette, and changes the marker.
