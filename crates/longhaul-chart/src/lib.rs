@@ -22,7 +22,7 @@ pub mod traffic;
 pub use bars::{Bar, BarChart};
 pub use heat::HeatMap;
 pub use lines::{Line, LineChart, LineKind, Panel, Point};
-pub use page::{PAGE_STYLE, document};
+pub use page::{PAGE_STYLE, document, sealed_document};
 pub use scale::{Axis, Scale, plain};
 pub use steps::{StepBar, StepChart};
 pub use style::STYLE;

@@ -21,6 +21,9 @@ pub struct LineChart {
     pub panels: Vec<Panel>,
     /// The names of the series; a series looks the same in every panel.
     pub names: Vec<String>,
+    /// The look of each series: the index of its colour, marker and dash pattern. A series without
+    /// an entry has its own index.
+    pub looks: Vec<usize>,
 }
 
 /// One pair of axes.
@@ -32,6 +35,8 @@ pub struct Panel {
     pub lines: Vec<Line>,
     /// Published figures, drawn as crosses.
     pub references: Vec<Point>,
+    /// The vertical axis of this panel, if it differs from that of the chart.
+    pub y: Option<Axis>,
 }
 
 /// One line of a panel.
@@ -102,6 +107,8 @@ impl LineChart {
         y += 6.0;
         if !at_ends {
             let names = self.drawn();
+            let names: Vec<(usize, &str)> =
+                names.into_iter().map(|(series, name)| (self.look(series), name)).collect();
             y = legend(&mut svg, &names, 16.0, y + 4.0, total - 32.0);
         }
         let columns = if self.panels.len() > 1 && width == Width::Page { 2 } else { 1 };
@@ -122,6 +129,10 @@ impl LineChart {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, bottom + 4.0)
     }
 
+    fn look(&self, series: usize) -> usize {
+        self.looks.get(series).copied().unwrap_or(series)
+    }
+
     /// Returns the index and name of every series with a line in a panel.
     fn drawn(&self) -> Vec<(usize, &str)> {
         let has = |series: usize| {
@@ -139,8 +150,9 @@ impl LineChart {
             let title = shorten(&panel.title, (width / 7.4) as usize);
             svg.text("head", (left, top - 10.0), &title);
         }
-        for (value, text) in &self.y.ticks {
-            let y = base - self.y.scale.place(*value) * height;
+        let axis = panel.y.as_ref().unwrap_or(&self.y);
+        for (value, text) in &axis.ticks {
+            let y = base - axis.scale.place(*value) * height;
             svg.line("grid", (left, y), (left + width, y));
             svg.text("soft end", (left - 8.0, y + 4.0), text);
         }
@@ -156,8 +168,8 @@ impl LineChart {
             }
         }
         svg.text("soft middle", (left + width / 2.0, base + 38.0), &self.x.label);
-        svg.text("soft up", (left - 42.0, top + height / 2.0), &self.y.label);
-        let at = |point: &Point| self.at(point, place);
+        svg.text("soft up", (left - 42.0, top + height / 2.0), &axis.label);
+        let at = |point: &Point| self.at(point, axis, place);
         let ends: Vec<f64> = panel
             .lines
             .iter()
@@ -165,10 +177,10 @@ impl LineChart {
             .collect();
         let names = spread(&ends, NAME, height);
         for (line, name_y) in panel.lines.iter().zip(names) {
-            svg.begin_series(line.series);
-            self.line(svg, line, place);
+            svg.begin_series(self.look(line.series));
+            self.line(svg, line, axis, place);
             if at_ends {
-                self.name(svg, line, place, name_y + top);
+                self.name(svg, line, (axis, place), name_y + top);
             }
             svg.end_series();
         }
@@ -177,15 +189,15 @@ impl LineChart {
         }
     }
 
-    fn at(&self, point: &Point, place: &Frame) -> At {
+    fn at(&self, point: &Point, axis: &Axis, place: &Frame) -> At {
         (
             place.left + self.x.scale.place(point.x) * place.width,
-            place.top + place.height * (1.0 - self.y.scale.place(point.y).clamp(0.0, 1.0)),
+            place.top + place.height * (1.0 - axis.scale.place(point.y).clamp(0.0, 1.0)),
         )
     }
 
-    fn line(&self, svg: &mut Svg, line: &Line, place: &Frame) {
-        let places: Vec<At> = line.points.iter().map(|point| self.at(point, place)).collect();
+    fn line(&self, svg: &mut Svg, line: &Line, axis: &Axis, place: &Frame) {
+        let places: Vec<At> = line.points.iter().map(|point| self.at(point, axis, place)).collect();
         if line.kind == LineKind::Trace {
             svg.path("line trace", &places);
         } else {
@@ -197,21 +209,21 @@ impl LineChart {
         }
         for (point, &(x, y)) in line.points.iter().zip(&places) {
             if let Some((low, high)) = point.range {
-                let end = |y| self.at(&Point { x: point.x, y, ..Point::default() }, place);
+                let end = |y| self.at(&Point { x: point.x, y, ..Point::default() }, axis, place);
                 svg.line("range", end(low), end(high));
             }
             if line.kind == LineKind::Points || !point.title.is_empty() {
-                svg.mark(line.series, (x, y), &point.title);
+                svg.mark(self.look(line.series), (x, y), &point.title);
             }
         }
     }
 
     /// Draws the name and the last figure of a line at its end.
-    fn name(&self, svg: &mut Svg, line: &Line, place: &Frame, y: f64) {
+    fn name(&self, svg: &mut Svg, line: &Line, (axis, place): (&Axis, &Frame), y: f64) {
         let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
             return;
         };
-        let (x, end_y) = self.at(point, place);
+        let (x, end_y) = self.at(point, axis, place);
         let start = place.left + place.width + 18.0;
         svg.line("leader", (x + 7.0, end_y), (start - 4.0, y));
         let mut text = shorten(name, 21);
@@ -285,6 +297,7 @@ mod tests {
             title: if panels > 1 { format!("panel {index}") } else { String::new() },
             lines: vec![line(0, 9.0), line(1, 5.0)],
             references: vec![point(90.0, 7.0)],
+            y: None,
         };
         let x = Scale::from_zero(&[180.0]);
         LineChart {
@@ -297,12 +310,23 @@ mod tests {
             y: Axis::new("Gb/s", Scale::for_values(&[9.0, 3.0])),
             panels: (0..panels).map(panel).collect(),
             names: vec!["one".into(), "two".into()],
+            looks: Vec::new(),
         }
     }
 
     #[test]
     fn one_panel_names_its_lines_at_their_ends() {
         insta::assert_snapshot!(chart(1).draw(Width::Page).document());
+    }
+
+    #[test]
+    fn a_panel_may_have_its_own_scale_and_a_series_another_look() {
+        let mut chart = chart(2);
+        chart.panels[1].y = Some(Axis::new("Mb/s", Scale::from_zero(&[9000.0])));
+        chart.looks = vec![3, 1];
+        let text = chart.draw(Width::Page).embedded("");
+        assert!(text.contains(">Mb/s<") && text.contains(">8000<"), "{text}");
+        assert!(text.contains("class=\"s3 d3\"") && !text.contains("class=\"s0 d0\""), "{text}");
     }
 
     #[test]

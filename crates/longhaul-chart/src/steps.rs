@@ -3,7 +3,8 @@
 use crate::svg::{Drawing, Svg, shorten};
 use crate::{Axis, Scale, Width};
 
-/// A chart of horizontal bars from zero with one marked bar.
+/// A chart of horizontal bars with one marked bar. The bars start at zero, or at the start of a
+/// logarithmic axis if the longest is more than twenty times as long as the shortest.
 #[derive(Debug, Clone)]
 pub struct StepChart {
     /// The title.
@@ -56,7 +57,7 @@ impl StepChart {
                 Some(step.range.map_or(*value, |(_, high)| high.max(*value)))
             })
             .collect();
-        let axis = Axis::new(&self.label, Scale::from_zero(&values));
+        let axis = Axis::new(&self.label, Scale::for_values(&values));
         let place = |value: f64| left + axis.scale.place(value).clamp(0.0, 1.0) * length;
         let (top, mut body) = (y + 4.0, Svg::default());
         y = top + 8.0;
@@ -93,6 +94,25 @@ impl StepChart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn very_different_steps_have_a_logarithmic_axis() {
+        let step = |value: f64| StepBar {
+            name: "step".into(),
+            value: Some((value, format!("{value}"))),
+            range: None,
+            mark: None,
+        };
+        let chart = |values: &[f64]| StepChart {
+            title: "t".into(),
+            subtitle: String::new(),
+            label: "Gb/s".into(),
+            steps: values.iter().map(|value| step(*value)).collect(),
+        };
+        let drawn = |values: &[f64]| chart(values).draw(Width::Page).document();
+        assert!(drawn(&[0.02, 30.0]).contains("Gb/s (logarithmic)"));
+        assert!(!drawn(&[2.0, 30.0]).contains("logarithmic"));
+    }
 
     #[test]
     fn the_step_that_limits_is_marked_and_the_unmeasured_said() {

@@ -24,6 +24,7 @@ pub mod doctor;
 pub mod path;
 pub mod plan;
 pub mod result;
+pub mod sequential;
 pub mod stats;
 pub mod text;
 pub mod units;

@@ -71,7 +71,7 @@ pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, f64)> {
 
 /// Returns the probability that the median lies between the `k`-th smallest and the `k`-th largest
 /// of `n`.
-fn coverage(n: usize, k: usize) -> f64 {
+pub(crate) fn coverage(n: usize, k: usize) -> f64 {
     // The first k - 1 terms of the binomial distribution with probability 1/2, computed with
     // logarithms, because 2^-n underflows for n > 1074.
     let mut term = -(n as f64) * std::f64::consts::LN_2;
@@ -96,6 +96,14 @@ pub fn proportion_interval(hits: u64, trials: u64, confidence: f64) -> (f64, f64
     let low = if hits == 0 { 0.0 } else { beta_quantile(k, n - k + 1.0, tail) };
     let high = if hits >= trials { 1.0 } else { beta_quantile(k + 1.0, n - k, 1.0 - tail) };
     (low, high)
+}
+
+/// Returns the interval of [`proportion_interval`] for a sample whose effective size is a
+/// fraction: `hits` in `trials`, 0 < `hits` < `trials`.
+pub(crate) fn fraction_interval(hits: f64, trials: f64, confidence: f64) -> (f64, f64) {
+    let tail = (1.0 - confidence) / 2.0;
+    let low = beta_quantile(hits, trials - hits + 1.0, tail);
+    (low, beta_quantile(hits + 1.0, trials - hits, 1.0 - tail))
 }
 
 /// Returns the value at which the distribution function reaches `p`, by bisection. Bisection

@@ -50,6 +50,12 @@ pub trait NetPath {
         None
     }
 
+    /// Returns whether this process forwards the packets of the path, so that its CPU time is that
+    /// of the emulator.
+    fn is_emulated_here(&self) -> bool {
+        false
+    }
+
     /// Checks that both ends can still run commands.
     ///
     /// # Errors

@@ -5,11 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use longhaul_core::plan::{Condition, Content, MatrixPlan, Row as PlanRow, Workload};
 use longhaul_core::result::{Guarantees, Outcome, RunRecord};
-use longhaul_core::stats::{median, median_interval};
+use longhaul_core::stats::median;
 use longhaul_core::units::{Bytes, Rate};
 use serde::Serialize;
 
 use crate::archive::Contents;
+use crate::interval::Intervals;
+use crate::repeats::Subject;
+pub use crate::repeats::{RepeatedCell, RepeatedRow, Repeats, Reversal};
 
 /// The aggregated results of all rows under all conditions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +23,8 @@ pub struct Table {
     pub rows: Vec<TableRow>,
     /// The notes to which cells refer by number, from 1.
     pub notes: Vec<String>,
+    /// The invalid runs that were repeated, and their effect.
+    pub repeats: Repeats,
 }
 
 /// One row of the plan.
@@ -33,11 +38,14 @@ pub struct TableRow {
     pub workload: Workload,
     /// The plan's name of the work; rows with different names moved different data.
     pub work: String,
+    /// The size of the data that each client copies, if the plan states it.
+    pub bytes: Option<Bytes>,
     /// The guarantees of its transfers; `None` without a run.
     pub guarantees: Option<Guarantees>,
     /// The median time in seconds from the tool's end until its copies were on stable storage.
     pub sync_seconds: Option<f64>,
-    /// The row to which the ratios of the cells refer; `None` for the reference row.
+    /// The row to which the ratios of the cells refer: the first with the same work, size and
+    /// setting; `None` for that row.
     pub compared_with: Option<String>,
     /// One cell per condition.
     pub cells: Vec<CellFigure>,
@@ -56,10 +64,11 @@ pub struct CellFigure {
     pub min_bps: Option<Rate>,
     /// The largest valid figure.
     pub max_bps: Option<Rate>,
-    /// The distribution-free 95 % confidence interval of the median; it needs six runs.
+    /// The distribution-free 95 % confidence interval of the median; it needs six runs. If the
+    /// plan ends passes by a precision, it allows for the repeated looks.
     pub interval_bps: Option<(Rate, Rate)>,
-    /// The median of the ratios to the first row of its workload in the same pass, and its 95 %
-    /// confidence interval. Slow changes of the host affect both rows equally.
+    /// The median of the ratios to the row of [`TableRow::compared_with`] in the same pass, and its
+    /// 95 % confidence interval. Slow changes of the host affect both rows equally.
     pub ratio: Option<Ratio>,
     /// The number of valid runs.
     pub runs: usize,
@@ -111,7 +120,10 @@ impl Table {
     /// Aggregates an archive's contents.
     pub fn fold(contents: &Contents) -> Self {
         let plan = &contents.header.plan;
-        let conditions = plan.conditions();
+        let mut conditions = plan.conditions();
+        // In the order of distance, whatever the order of the plan.
+        conditions.sort_by_key(|condition| condition.rtt);
+        let intervals = Intervals::of(plan);
         let mut notes = Notes::default();
         let mut rows = Vec::new();
         let planned = plan.rows();
@@ -120,11 +132,13 @@ impl Table {
             let label = row.label.clone();
             let runs: Vec<&RunRecord> =
                 contents.runs.iter().filter(|run| run.label == label).collect();
-            // A row is compared with the first row of the same work and setting.
-            let same = |other: &&PlanRow| {
-                (&other.work.name, other.streams, other.window, other.clients)
-                    == (&row.work.name, row.streams, row.window, row.clients)
+            // A row is compared with the first row of the same work, size and setting: a small
+            // copy spends a larger part of its time in slow start.
+            let key = |row: &PlanRow| {
+                let size = volume(&row.work.content);
+                (row.work.name.clone(), size, row.streams, row.window, row.clients)
             };
+            let same = |other: &&PlanRow| key(other) == key(row);
             let first = planned.iter().find(same);
             let first = first.map(|first| first.label.clone()).filter(|first| *first != label);
             let missing = contents
@@ -140,9 +154,10 @@ impl Table {
                     let ratio = first.as_ref().and_then(|first| {
                         let is_first =
                             |run: &&RunRecord| run.label == *first && run.condition == *condition;
-                        ratio(&here, contents.runs.iter().filter(is_first))
+                        ratio(&here, contents.runs.iter().filter(is_first), &intervals)
                     });
-                    CellFigure { ratio, ..figure(&here, missing.is_some(), &mut notes) }
+                    let found = figure(&here, missing.is_some(), &intervals, &mut notes);
+                    CellFigure { ratio, ..found }
                 })
                 .collect();
             let absent = missing
@@ -155,18 +170,52 @@ impl Table {
                 sync_seconds: sync_seconds(&runs),
                 workload: row.work.workload(),
                 work: row.work.name.clone(),
+                bytes: volume(&row.work.content),
                 tool: entry.tool.clone(),
                 label,
                 compared_with: first,
                 cells,
             });
         }
-        Table { conditions, rows, notes: notes.texts }
+        let subjects: Vec<Subject<'_>> = rows.iter().map(TableRow::subject).collect();
+        let repeats = Repeats::of(&contents.runs, &subjects, &conditions);
+        Table { conditions, rows, notes: notes.texts, repeats }
+    }
+
+    /// Returns the ratio of two rows under a condition within passes, for rows of this table and
+    /// the contents that it was made from; `None` if they share no pass.
+    pub(crate) fn ratio(
+        contents: &Contents,
+        (row, to): (&TableRow, &TableRow),
+        condition: &Condition,
+    ) -> Option<Ratio> {
+        let of = |label: &str| {
+            let label = label.to_owned();
+            let runs = contents.runs.iter();
+            runs.filter(move |run| run.label == label && run.condition == *condition)
+        };
+        let own: Vec<&RunRecord> = of(&row.label).collect();
+        ratio(&own, of(&to.label), &Intervals::of(&contents.header.plan))
     }
 
     /// Returns the rows of one workload.
     pub fn rows_of(&self, workload: Workload) -> impl Iterator<Item = &TableRow> {
         self.rows.iter().filter(move |row| row.workload == workload)
+    }
+}
+
+impl TableRow {
+    /// Returns whether another row moved the same data, so that the two can be compared.
+    pub(crate) fn is_like(&self, other: &TableRow) -> bool {
+        (self.workload, &self.work, self.bytes) == (other.workload, &other.work, other.bytes)
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            label: &self.label,
+            work: (self.workload, &self.work, self.bytes),
+            medians: self.cells.iter().map(|cell| cell.median_bps).collect(),
+        }
     }
 }
 
@@ -186,7 +235,12 @@ impl Notes {
     }
 }
 
-fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
+fn figure(
+    runs: &[&RunRecord],
+    missing: bool,
+    intervals: &Intervals,
+    notes: &mut Notes,
+) -> CellFigure {
     let mut numbers = BTreeSet::new();
     let (mut failed, mut invalid) = (false, false);
     let made_good = |run: &RunRecord| {
@@ -231,7 +285,7 @@ fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
         median_bps: median(&counted).map(rate),
         min_bps: counted.iter().copied().reduce(f64::min).map(rate),
         max_bps: counted.iter().copied().reduce(f64::max).map(rate),
-        interval_bps: median_interval(&counted, 0.95).map(|(low, high)| (rate(low), rate(high))),
+        interval_bps: intervals.median(&counted).map(|(low, high)| (rate(low), rate(high))),
         ratio: None,
         runs: counted.len(),
         notes: numbers.into_iter().collect(),
@@ -239,7 +293,11 @@ fn figure(runs: &[&RunRecord], missing: bool, notes: &mut Notes) -> CellFigure {
 }
 
 /// Returns the ratio of two rows' figures within passes.
-fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) -> Option<Ratio> {
+fn ratio<'a>(
+    runs: &[&RunRecord],
+    first: impl Iterator<Item = &'a RunRecord>,
+    intervals: &Intervals,
+) -> Option<Ratio> {
     let counted = |run: &RunRecord| {
         let rate = run.throughput_bps.filter(|_| run.outcome == Outcome::Ok)?;
         Some((run.repeat, rate.bps() as f64))
@@ -247,19 +305,28 @@ fn ratio<'a>(runs: &[&RunRecord], first: impl Iterator<Item = &'a RunRecord>) ->
     let first: HashMap<u32, f64> = first.filter_map(counted).collect();
     let pairs = runs.iter().filter_map(|run| counted(run));
     let ratios: Vec<f64> = pairs.filter_map(|(pass, bps)| Some(bps / first.get(&pass)?)).collect();
-    let interval = median_interval(&ratios, 0.95);
+    let interval = intervals.median(&ratios);
     Some(Ratio { median: median(&ratios)?, interval, passes: ratios.len() })
 }
 
 /// Returns a note if a row copies less data than other rows with the same workload.
 fn smaller_size(plan: &MatrixPlan, row: &PlanRow) -> Option<String> {
-    let bytes = |content: &Content| match content {
-        Content::Files { files, size } => Some(Bytes::new(files * size.get())),
-        _ => None,
-    };
-    let usual = bytes(&plan.work(&row.work.name)?.scaled(plan.scale).content)?;
-    let own = bytes(&row.work.content)?;
+    let usual = usual_volume(plan, row)?;
+    let own = volume(&row.work.content)?;
     (own < usual).then(|| format!("copied {own} instead of {usual}"))
+}
+
+/// Returns the size of the data of a row's workload, which the row's entry may reduce.
+pub(crate) fn usual_volume(plan: &MatrixPlan, row: &PlanRow) -> Option<Bytes> {
+    volume(&plan.work(&row.work.name)?.scaled(plan.scale).content)
+}
+
+/// Returns the size of the data of a copy, if the plan states it.
+fn volume(content: &Content) -> Option<Bytes> {
+    match content {
+        Content::Files { files, size } => Some(Bytes::new(files.saturating_mul(size.get()))),
+        _ => None,
+    }
 }
 
 fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {

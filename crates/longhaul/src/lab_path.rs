@@ -57,6 +57,10 @@ impl NetPath for EmulatedPath {
         Some(carried(&report.up).max(carried(&report.down)))
     }
 
+    fn is_emulated_here(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), NetworkError> {
         Ok(self.wan.check_sites()?)
     }

@@ -106,18 +106,21 @@ pub struct WorkDone {
 }
 
 /// The CPU seconds, user and system, of the commands at the two ends and of the children that they
-/// waited for. Kernel work that belongs to no process, and the emulator's CPU time, are not
-/// included.
+/// waited for. Kernel work that belongs to no process is not included. Over an emulated path, the
+/// kernel's receiving TCP work runs when the emulator writes a packet, and belongs to the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CpuSeconds {
     /// The command at the near end.
     pub near_seconds: f64,
-    /// The server; `None` if the tool needs none.
+    /// The server; `None` if the tool needs none, or if the far end is another host.
     pub far_seconds: Option<f64>,
+    /// The program that emulates the path, while the clients ran; `None` over other paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator_seconds: Option<f64>,
 }
 
 impl CpuSeconds {
-    /// Returns the sum of both ends.
+    /// Returns the sum of the commands at both ends, without the emulator.
     pub fn total_seconds(&self) -> f64 {
         self.near_seconds + self.far_seconds.unwrap_or_default()
     }

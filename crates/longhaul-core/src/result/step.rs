@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CopyLimit, CopyPathReport, EndReport, Reason, StageTimes, TransferEnd};
+use crate::stats::median;
 use crate::units::{Bytes, Rate};
 
 /// One step of a diagnosis: one part of a copy, measured separately.
@@ -74,11 +75,29 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Returns the round whose rate is the median or the next above it.
+    /// Returns the round that represents the step: the one with the median rate, or, of an even
+    /// number of rounds, the faster of the middle two. The step's rate is
+    /// [`StepReport::median_rate`].
     pub fn median(&self) -> Option<&StepRound> {
         let mut rounds: Vec<_> = self.rounds.iter().collect();
         rounds.sort_by_key(|round| round.throughput_bps);
         rounds.get(rounds.len() / 2).copied()
+    }
+
+    /// Returns the median rate of the rounds: of an even number the mean of the middle two.
+    pub fn median_rate(&self) -> Option<Rate> {
+        let rates = self.rounds.iter().map(|round| round.throughput_bps.bps() as f64);
+        median(&rates.collect::<Vec<f64>>()).map(|bps| Rate::from_bps(bps.round() as u64))
+    }
+
+    /// Returns the median number of files per second of the rounds that moved several files.
+    pub fn median_files_per_second(&self) -> Option<f64> {
+        let several = self.rounds.iter().filter(|round| round.files > 1);
+        let per_second = several.map(|round| {
+            let mean = round.bytes.get() as f64 / round.files as f64;
+            round.throughput_bps.bps() as f64 / 8.0 / mean.max(1.0)
+        });
+        median(&per_second.collect::<Vec<f64>>())
     }
 }
 
@@ -166,4 +185,34 @@ pub struct HostUse {
     pub interrupts: f64,
     /// The share of time in which the CPU quota of its control group throttled the process.
     pub throttled: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_an_even_number_of_rounds_is_between_the_middle_two() {
+        let round = |mbps: u64, files| StepRound {
+            throughput_bps: Rate::from_bps(mbps * 1_000_000),
+            bytes: Bytes::new(1_000_000),
+            files,
+            ..StepRound::default()
+        };
+        let mut report = StepReport {
+            step: DiagnosisStep::Read,
+            title: String::new(),
+            throughput_bps: None,
+            files_per_second: None,
+            rounds: vec![round(100, 10), round(300, 10)],
+            note: String::new(),
+        };
+        assert_eq!(report.median_rate(), Some(Rate::from_bps(200_000_000)));
+        assert_eq!(report.median_files_per_second(), Some(250.0));
+        report.rounds.push(round(900, 1));
+        assert_eq!(report.median_rate(), Some(Rate::from_bps(300_000_000)));
+        assert_eq!(report.median().map(|round| round.throughput_bps.bps()), Some(300_000_000));
+        report.rounds.clear();
+        assert_eq!(report.median_rate(), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! The counters of a stream of probes.
 
-use longhaul_core::path::{Delays, Reordering};
+use longhaul_core::path::{Bursts, Delays, Reordering};
 use longhaul_core::result::{ProbeFigures, Proportion};
 
 use crate::test::SequenceTracker;
@@ -10,6 +10,7 @@ use crate::test::SequenceTracker;
 pub(super) struct ProbeTally {
     account: SequenceTracker,
     reordering: Reordering,
+    bursts: Bursts,
     delays: Delays,
 }
 
@@ -21,6 +22,7 @@ impl ProbeTally {
         ProbeTally {
             account: SequenceTracker::new(),
             reordering: Reordering::default(),
+            bursts: Bursts::default(),
             delays: Delays::default(),
         }
     }
@@ -30,6 +32,7 @@ impl ProbeTally {
         if number < NUMBERS && self.account.take(number) {
             self.account.arrival(sent_ns, received_ns);
             self.reordering.take(number, received_ns);
+            self.bursts.take(number);
             self.delays.take(number, sent_ns, received_ns);
         }
     }
@@ -53,6 +56,10 @@ impl ProbeTally {
             sent: counts.expected,
             received: counts.datagrams,
             lost: count(missing - receiver_dropped),
+            // Gaps do not show whether the path or a host lost a packet.
+            loss_bursts: (sender_dropped == 0 && receiver_dropped == 0)
+                .then(|| self.bursts.count(counts.expected))
+                .flatten(),
             duplicated: count(counts.duplicated),
             reordered: count(self.reordering.reordered()),
             reordering_extent,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::path::{Arrival, Dispersion, Train, capacity};
 use longhaul_core::plan::TrainSpec;
 use longhaul_core::result::CapacityFigures;
+use longhaul_core::stats::median;
 use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
 use longhaul_sys::probe::{now_nanos, send_train};
 use socket2::SockRef;
@@ -124,10 +125,9 @@ pub(super) fn estimate(
         gap_ns: (LEAST_REST * 2e9) as u64,
     };
     let (mut sent, mut arrived) = round(way, &first)?;
-    let mut rates: Vec<f64> = arrived.iter().map(|train| train.rate_bps).collect();
-    rates.sort_by(f64::total_cmp);
-    let spec = match rates.get(rates.len() / 2) {
-        Some(rate) => suited(*rate, packet_bytes, most_packets(packet_bytes)),
+    let rates: Vec<f64> = arrived.iter().map(|train| train.rate_bps).collect();
+    let spec = match median(&rates) {
+        Some(rate) => suited(rate, packet_bytes, most_packets(packet_bytes)),
         // If many packets are lost, a short train may still arrive complete.
         None => TrainSpec { trains: MOST_TRAINS as u8, packets: FIRST.1 / 2, ..first },
     };

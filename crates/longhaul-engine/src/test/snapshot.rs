@@ -17,7 +17,7 @@ pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) streams: Vec<StreamSnapshot>,
     /// The CPU time of the thread that takes snapshots.
-    own_cpu: Duration,
+    pub(super) own_cpu: Duration,
 }
 
 /// The state of one stream at one time.

@@ -71,6 +71,11 @@ pub trait Driver {
         self.detect()
     }
 
+    /// Returns the reason why this driver has never run with the real tool; `None` if it has.
+    fn untried(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the path of the program; by default the program on PATH named by the first word of
     /// the tool's name.
     fn program(&self) -> Option<PathBuf> {
@@ -209,8 +214,13 @@ impl<'a> Job<'a> {
 pub struct Server {
     /// The command, which stays in the foreground.
     pub command: Command,
-    /// The TCP port on which the ready server listens.
+    /// The port on which the ready server listens: of TCP, or of UDP if `udp` is set.
     pub port: u16,
+    /// True for a server of UDP.
+    pub udp: bool,
+    /// A file in the job's private directory that the command creates when the server is ready, for
+    /// example after a cache was filled; `None` if a listening server is ready.
+    pub ready: Option<PathBuf>,
     /// An empty directory that was created for the server outside the job's private directory and
     /// must be removed.
     pub made: Option<PathBuf>,
@@ -219,7 +229,7 @@ pub struct Server {
 impl Server {
     /// Creates a server without an additional directory.
     pub fn new(command: Command, port: u16) -> Self {
-        Server { command, port, made: None }
+        Server { command, port, udp: false, ready: None, made: None }
     }
 }
 

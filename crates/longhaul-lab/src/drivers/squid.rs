@@ -53,25 +53,39 @@ impl Driver for WgetSquid {
         };
         let mut squid = Command::new(detect::program("squid"));
         squid.args(["-N", "-f"]).arg(file);
+        // The first request fills the cache before the clients start: the published measurements
+        // had all data in memory.
+        let mut fill = Command::new(detect::program("wget"));
+        fill.args(["--no-config", "--no-proxy", "--quiet", "-O", "/dev/null"]);
+        fill.arg(url(job, "127.0.0.1")?);
+        let ready = job.private.join("cache-is-full");
         let script = format!(
-            "{} & origin=$!; {} & cache=$!; trap 'kill $origin $cache; wait' TERM; wait $cache",
+            "{} & origin=$!; {} & cache=$!; trap 'kill $origin $cache; wait' TERM\n\
+             until {}; do sleep 0.1; done\ntouch {}\nwait $cache",
             words(&origin.command),
-            words(&squid)
+            words(&squid),
+            words(&fill),
+            quote(&ready.to_string_lossy())
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(Server { ready: Some(ready), ..Server::new(command, PORT) }))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let task = job.single_file(NAME)?;
-        let name = Path::new(task.source.file_name().unwrap_or_default());
-        let url = format!("http://{}:{PORT}/{}", job.far, super::globus::url_path(name));
         let mut command = Command::new(detect::program("wget"));
         command.args(["--no-config", "--no-proxy", "--quiet"]).args(job.options);
-        command.arg("-O").arg(task.destination).arg(url);
+        command.arg("-O").arg(task.destination).arg(url(job, job.far)?);
         Ok(command)
     }
+}
+
+/// Returns the URL of the source through the cache on `host`.
+fn url(job: &Job<'_>, host: &str) -> Result<String, LabError> {
+    let task = job.single_file(NAME)?;
+    let name = Path::new(task.source.file_name().unwrap_or_default());
+    Ok(format!("http://{host}:{PORT}/{}", super::globus::url_path(name)))
 }
 
 /// Returns the configuration of a cache that keeps everything in memory and writes no log.
@@ -88,4 +102,21 @@ fn configuration() -> String {
          pid_filename none\nvisible_hostname far\nshutdown_lifetime 0 seconds\n{user}",
         http::PORT
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::driver::tests::disk_job;
+
+    #[test]
+    fn client_and_filler_use_one_url_of_the_cache() {
+        let client = disk_job(&[], |job| WgetSquid.client(job)).unwrap();
+        let last = client.get_args().last().unwrap().to_string_lossy().into_owned();
+        assert_eq!(last, "http://far:3128/a%20b");
+        let filled = disk_job(&[], |job| url(job, "127.0.0.1")).unwrap();
+        assert_eq!(filled, "http://127.0.0.1:3128/a%20b");
+        // Without virtual hosts the two names are one object.
+        assert!(configuration().contains("no-vhost"));
+    }
 }

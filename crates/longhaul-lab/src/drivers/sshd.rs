@@ -46,7 +46,7 @@ pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     // sshd must be started by its full path because it executes itself again.
     let mut command = Command::new(detect::program("sshd"));
     command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
-    Ok(Server { command, port: PORT, made })
+    Ok(Server { made, ..Server::new(command, PORT) })
 }
 
 /// Options of every ssh command: a prompt would wait forever.

@@ -2,7 +2,9 @@
 
 use longhaul_core::plan::Condition;
 
-use super::text::{cell, guarantees, headline, join, legend, references, sync};
+use super::text::{
+    cell, guarantees, headline, join, legend, references, repeat_warnings, repeats, sync,
+};
 use crate::archive::Contents;
 use crate::table::Table;
 
@@ -28,6 +30,10 @@ pub fn markdown(contents: &Contents, table: &Table) -> String {
     lines.extend([String::new(), legend(table).replace('\n', " ")]);
     for (number, note) in (1..).zip(&table.notes) {
         lines.extend([String::new(), format!("[{number}] {}", escape(note))]);
+    }
+    let repeats = repeats(table).into_iter();
+    for sentence in repeats.chain(repeat_warnings(table)) {
+        lines.extend([String::new(), escape(&sentence)]);
     }
     lines.push(String::new());
     join(&lines)

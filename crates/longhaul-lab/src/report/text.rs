@@ -6,7 +6,7 @@ use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 
 use crate::archive::Contents;
-use crate::table::{CellFigure, Table, TableRow};
+use crate::table::{CellFigure, RepeatedRow, Table, TableRow};
 
 /// Renders the table as text: tool, type, one column per condition, medians in Gb/s.
 pub fn text(contents: &Contents, table: &Table) -> String {
@@ -16,10 +16,13 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     lines.extend(legend(table).lines().map(str::to_owned));
     if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
         lines.push("(low-high): 95 % confidence interval of the median.".to_owned());
+        lines.extend(looks(contents));
     }
     for (number, note) in (1..).zip(&table.notes) {
         lines.push(format!("[{number}] {note}"));
     }
+    lines.extend(repeats(table));
+    lines.extend(repeat_warnings(table));
     lines.push(String::new());
     join(&lines)
 }
@@ -60,6 +63,17 @@ pub(super) fn passes(plan: &MatrixPlan) -> String {
         (None, 1) => "one run per cell".to_owned(),
         (None, repeats) => format!("medians of {repeats}"),
     }
+}
+
+/// Returns the remark about the intervals of a plan whose number of passes depends on the results.
+pub(super) fn looks(contents: &Contents) -> Option<String> {
+    let looks = contents.header.plan.looks()?;
+    let counts: Vec<String> = looks.counts().iter().map(usize::to_string).collect();
+    Some(format!(
+        "Passes ended when the interval was narrow, after {} valid runs at the earliest; the \
+         intervals are wider by as much as these looks require.",
+        counts.join(", ")
+    ))
 }
 
 fn cells(table: &Table) -> Vec<Vec<String>> {
@@ -133,6 +147,46 @@ pub(super) fn legend(table: &Table) -> &'static str {
     "Disk: bytes over the command's wall-clock time. E encrypted, V verified end to\n\
      end by the tool, S on stable storage when the tool ends; Sync: time from the end\n\
      of the tool until then."
+}
+
+/// Returns a sentence per row with repeated runs.
+pub(super) fn repeats(table: &Table) -> Vec<String> {
+    table.repeats.rows.iter().map(|row| repeat(row, table)).collect()
+}
+
+/// Returns a warning per order of two rows that the repeated runs changed.
+pub(super) fn repeat_warnings(table: &Table) -> Vec<String> {
+    let all = table.repeats.reversals.iter().map(|reversal| {
+        format!(
+            "Warning: over {}, {} is faster than {} by the valid runs, and slower if the repeated \
+             runs count.",
+            path_of(table, reversal.condition),
+            reversal.faster,
+            reversal.slower
+        )
+    });
+    all.collect()
+}
+
+fn path_of(table: &Table, condition: usize) -> String {
+    table.conditions.get(condition).map_or_else(String::new, Condition::label)
+}
+
+fn repeat(row: &RepeatedRow, table: &Table) -> String {
+    let cells = row.cells.iter().filter_map(|cell| {
+        let (without, with) = (cell.median_bps?, cell.median_of_all_bps?);
+        let (without, with) = (gbps(without), gbps(with));
+        let path = path_of(table, cell.condition);
+        Some(format!("{path}: {without}, with the repeated runs {with}"))
+    });
+    let cells: Vec<String> = cells.collect();
+    format!(
+        "{}: {} of {} runs were invalid and repeated. Medians in Gb/s at {}.",
+        row.label,
+        row.repeated,
+        row.runs,
+        cells.join("; ")
+    )
 }
 
 /// Pads the columns: names left-aligned, figures right-aligned, a rule below the head.

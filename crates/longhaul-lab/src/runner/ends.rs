@@ -10,7 +10,7 @@ use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::load::CpuTimes;
-use super::process::{Finished, Process, Waited};
+use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
 use super::script;
 use super::work::{Landing, Run, Trouble, Work};
@@ -73,10 +73,11 @@ type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
     fn server(&mut self, server: Server, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
-        let Server { command, port, made } = server;
+        let awaited = ready::Awaited::of(&server);
+        let Server { command, port, made, .. } = server;
         self.record.far_command = Some(script::words(&command));
         let done = self.start(Side::Far, command).and_then(|server| {
-            let done = match ready::wait(&server, port, self.path, self.run.stop) {
+            let done = match ready::wait(&server, &awaited, self.path, self.run.stop) {
                 Readiness::Listening => self.clients(jobs),
                 Readiness::Stopped => Err(Trouble::Stopped),
                 Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),
@@ -86,7 +87,10 @@ impl Ends<'_> {
             };
             let Finished { output, cpu_seconds, left } = server.finish();
             self.note_left("the server", &left);
-            if let Some(cpu) = &mut self.record.cpu {
+            // On a real path this process is the local ssh client, not the server.
+            if let Some(cpu) = &mut self.record.cpu
+                && self.path.far_host().is_none()
+            {
                 cpu.far_seconds = cpu_seconds;
             }
             self.record.far_output = Some(output);
@@ -108,6 +112,7 @@ impl Ends<'_> {
         }
         self.record.near_command = commands.first().map(script::words).unwrap_or_default();
         let before = CpuTimes::now();
+        let own = own_cpu_seconds().filter(|_| self.path.is_emulated_here());
         let begun = Instant::now();
         let mut clients = Vec::new();
         for command in commands {
@@ -126,11 +131,12 @@ impl Ends<'_> {
         let took = begun.elapsed();
         self.record.samples = watch.samples;
         self.record.host = before.and_then(CpuTimes::until_now);
+        let emulator = own.zip(own_cpu_seconds()).map(|(before, after)| after - before);
         let settled = match (&waited, self.landing) {
             (Ok(Waited::Ended(_)), Some(landing)) => landing.settle(self.path, self.run.stop),
             _ => None,
         };
-        let outputs = self.finish(clients);
+        let outputs = self.finish(clients, emulator);
         match waited.map_err(|error| Trouble::of(&error))? {
             Waited::Stopped => Err(Trouble::Stopped),
             Waited::GivenUp => Err(Trouble::Failed("the path broke".into())),
@@ -150,14 +156,17 @@ impl Ends<'_> {
 
     /// Stops the clients and returns their output. The record keeps the output of the first client
     /// that failed, or else of the first client.
-    fn finish(&mut self, clients: Vec<Process>) -> Vec<ToolOutput> {
+    fn finish(&mut self, clients: Vec<Process>, emulator_seconds: Option<f64>) -> Vec<ToolOutput> {
         let finished: Vec<Finished> = clients.into_iter().map(Process::finish).collect();
         for one in &finished {
             self.note_left(&self.run.entry.tool, &one.left);
         }
         let cpu: Option<Vec<f64>> = finished.iter().map(|one| one.cpu_seconds).collect();
-        let near = cpu.map(|all| all.iter().sum());
-        self.record.cpu = near.map(|near_seconds| CpuSeconds { near_seconds, far_seconds: None });
+        self.record.cpu = cpu.map(|all| CpuSeconds {
+            near_seconds: all.iter().sum(),
+            far_seconds: None,
+            emulator_seconds,
+        });
         let outputs: Vec<ToolOutput> = finished.into_iter().map(|one| one.output).collect();
         let failed = outputs.iter().find(|output| output.exit_code != Some(0));
         self.record.near_output = failed.or(outputs.first()).cloned().unwrap_or_default();

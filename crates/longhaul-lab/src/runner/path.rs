@@ -9,7 +9,7 @@ use longhaul_core::plan::{Condition, Side};
 use longhaul_core::result::PathResult;
 
 use super::process::{Process, Waited};
-use super::ready::{self, Readiness};
+use super::ready::{self, Awaited, Readiness};
 use super::work::{Trouble, chain};
 use crate::archive::PathRecord;
 use crate::network::{NetPath, Network};
@@ -58,7 +58,7 @@ fn with_server(
     let mut serve = Command::new(program);
     serve.args(["serve", "--port", &PORT.to_string()]);
     let server = start(path, Side::Far, serve)?;
-    let found = match ready::wait(&server, PORT, path, stop) {
+    let found = match ready::wait(&server, &Awaited::port(PORT), path, stop) {
         Readiness::Listening => client(program, path, stop),
         Readiness::Stopped => Err(Trouble::Stopped),
         Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),

@@ -158,12 +158,22 @@ impl Process {
 /// Returns the CPU seconds of a process and the children that it waited for: utime, stime, cutime
 /// and cstime of proc_pid_stat(5).
 fn cpu_seconds(id: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    ticks(&id.to_string(), 4)
+}
+
+/// Returns the CPU seconds of this process without its children: utime and stime.
+pub(super) fn own_cpu_seconds() -> Option<f64> {
+    ticks("self", 2)
+}
+
+/// Returns the sum of the first `count` times of a process's stat file, in seconds.
+fn ticks(process: &str, count: usize) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may contain any character; state is the third field.
     let fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let ticks: Vec<u64> = fields.skip(11).take(4).filter_map(|t| t.parse().ok()).collect();
+    let ticks: Vec<u64> = fields.skip(11).take(count).filter_map(|t| t.parse().ok()).collect();
     let of_second = rustix::param::clock_ticks_per_second() as f64;
-    (ticks.len() == 4).then(|| ticks.iter().sum::<u64>() as f64 / of_second)
+    (ticks.len() == count).then(|| ticks.iter().sum::<u64>() as f64 / of_second)
 }
 
 /// Reads a stream to its end on a separate thread.

@@ -131,6 +131,7 @@ fn fill(run: RunRecord, row: &Row, noise: f64) -> RunRecord {
         cpu: Some(CpuSeconds {
             near_seconds: bytes / 1e9 * cost * noise * 0.4,
             far_seconds: Some(bytes / 1e9 * cost * 0.6),
+            emulator_seconds: Some(bytes / 1e9 * 0.5),
         }),
         samples: samples.collect(),
         work: Some(WorkDone { name: row.work.name.clone(), files, file_bytes: size }),

@@ -13,10 +13,11 @@ use std::{env, fs};
 
 use anyhow::Context;
 use longhaul_core::result::Outcome;
+use longhaul_core::text::escape;
 use longhaul_emu::acquire_privileges;
 use longhaul_lab::archive::Contents;
 use longhaul_lab::data::sources;
-use longhaul_lab::drivers::{self, Driver};
+use longhaul_lab::drivers::{self, Detected, Driver};
 use longhaul_lab::plan::{SHIPPED, Shipped};
 use longhaul_lab::report;
 use longhaul_lab::runner::{Cost, Ended, Matrix, Setup};
@@ -36,6 +37,10 @@ use crate::signals::Interrupt;
 pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
     let program = env::current_exe().context("cannot find the file of this program")?;
     let drivers = drivers::all(&program);
+    if args.list_tools {
+        print_result(&list_tools(&drivers))?;
+        return Ok(exit::OK);
+    }
     if args.list_plans || args.show_plan {
         let text =
             if args.list_plans { list_plans(&drivers)? } else { show_plan(&args, &drivers)? };
@@ -105,6 +110,23 @@ fn code(contents: &Contents) -> u8 {
     let counted = contents.runs.iter().filter(|run| run.outcome == Outcome::Ok);
     let counted: HashSet<u32> = counted.map(|run| run.sequence).collect();
     if counted == places { exit::OK } else { exit::PARTIAL }
+}
+
+/// Returns a line per tool: its name, the version on this host or the missing program, and the
+/// reason why its driver is untried.
+fn list_tools(drivers: &[Box<dyn Driver>]) -> String {
+    let mut text = String::new();
+    for driver in drivers {
+        let found = match driver.detect() {
+            Detected::Installed { version } => version,
+            Detected::Missing { program } => format!("not installed: {program} not found"),
+        };
+        let untried = driver.untried().map_or(String::new(), |why| format!("; untried: {why}"));
+        let line = format!("{:<20} {found}{untried}", driver.name());
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", escape(&line));
+    }
+    text
 }
 
 /// Returns a paragraph per shipped plan: its name, purpose and cost on this host.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Condition, Conditions, Constraint, Content, PlanEntry, PlannedWork, Store, Workload};
+use crate::sequential::Looks;
 use crate::units::{Bytes, span_text};
 
 /// An experiment: every row over every condition, `repeats` times.
@@ -66,8 +67,9 @@ pub struct MatrixPlan {
 /// The precision at which a cell is complete, beyond the plan's `repeats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Precision {
-    /// A cell is complete when the 95 % interval of its median is narrower than this share of the
-    /// median; above 0, at most 1. The interval needs at least six valid runs.
+    /// A cell is complete when the 95 % interval of its median is at most this share of the median
+    /// wide; above 0, at most 1. The interval is examined at the few numbers of valid runs of
+    /// [`MatrixPlan::looks`].
     pub share: f64,
     /// The most passes; up to 1000.
     #[serde(default = "Precision::default_passes")]
@@ -235,6 +237,12 @@ impl MatrixPlan {
     /// Returns the largest number of passes.
     pub fn passes(&self) -> u32 {
         self.precision.as_ref().map_or(self.repeats, |target| target.at_most.max(self.repeats))
+    }
+
+    /// Returns the numbers of valid runs at which a cell may be complete; `None` without a
+    /// [`Precision`].
+    pub fn looks(&self) -> Option<Looks> {
+        self.precision.as_ref().map(|target| Looks::new(self.repeats, target.at_most))
     }
 
     /// Returns the pause before each run.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::proportion_interval;
+use crate::stats::{fraction_interval, proportion_interval};
 use crate::units::Rate;
 
 /// A count with its total, and the confidence interval of the probability.
@@ -29,6 +29,29 @@ impl Proportion {
         let confidence = if count == 0 || count == of { 0.9 } else { 0.95 };
         let (low, high) = proportion_interval(count, of, confidence);
         Proportion { count, of, ratio: count as f64 / of.max(1) as f64, low, high }
+    }
+
+    /// Computes the figures for `count` of `of` packets that were lost in this many bursts.
+    ///
+    /// The interval of Clopper and Pearson assumes that losses are independent. Losses in bursts
+    /// carry less information, so the interval is that of a sample smaller by the factor (1 + r) /
+    /// (1 - r), in which r is the correlation of consecutive losses: the variance of the mean of a
+    /// two-state Markov chain (Gilbert's model). It is never narrower than that of independent
+    /// losses.
+    pub fn of_bursts(count: u64, of: u64, bursts: u64) -> Self {
+        let independent = Proportion::of(count, of);
+        let Proportion { count, of, .. } = independent;
+        let bursts = bursts.min(count);
+        if bursts == 0 || count == of {
+            return independent;
+        }
+        let stays = 1.0 - bursts as f64 / count as f64;
+        let begins = (bursts as f64 / (of - count) as f64).min(1.0);
+        let correlation = (stays - begins).clamp(0.0, 0.999_999);
+        let factor = (1.0 + correlation) / (1.0 - correlation);
+        let (low, high) = fraction_interval(count as f64 / factor, of as f64 / factor, 0.95);
+        let (low, high) = (low.min(independent.low), high.max(independent.high));
+        Proportion { low, high, ..independent }
     }
 }
 
@@ -69,6 +92,10 @@ pub struct ProbeFigures {
     pub received: u64,
     /// The share of probes lost between the hosts, of those that left the sender's host.
     pub lost: Proportion,
+    /// The number of bursts in which the probes were lost, which widen the interval of `lost`;
+    /// `None` if it is unknown or a host dropped probes. Losses are then assumed to be independent.
+    #[serde(default)]
+    pub loss_bursts: Option<u64>,
     /// The share of duplicates, of the probes that left the sender's host.
     pub duplicated: Proportion,
     /// The share of probes that arrived after one with a higher number (RFC 4737), of those
@@ -98,7 +125,10 @@ impl ProbeFigures {
     pub fn checked(self) -> Self {
         let left = self.sent.saturating_sub(self.sender_dropped);
         ProbeFigures {
-            lost: Proportion::of(self.lost.count, left),
+            lost: match self.loss_bursts {
+                Some(bursts) => Proportion::of_bursts(self.lost.count, left, bursts),
+                None => Proportion::of(self.lost.count, left),
+            },
             // One packet may arrive many times.
             duplicated: Proportion::of(self.duplicated.count, left.max(self.duplicated.count)),
             reordered: Proportion::of(self.reordered.count, self.received),
@@ -162,5 +192,22 @@ mod tests {
         assert!((some.low - 0.032_071).abs() < 1e-5 && (some.high - 0.378_927).abs() < 1e-5);
         assert_eq!(Proportion::of(9, 3).count, 3);
         assert_eq!(Proportion::of(0, 0).high, 1.0);
+    }
+
+    #[test]
+    fn bursts_widen_the_interval() {
+        let width = |found: Proportion| found.high - found.low;
+        let independent = Proportion::of(100, 10_000);
+        let single = Proportion::of_bursts(100, 10_000, 100);
+        assert!((width(single) / width(independent) - 1.0).abs() < 0.02, "{single:?}");
+        // In bursts of ten the correlation is 0.9 and the variance 19 times as large.
+        let bursts = Proportion::of_bursts(100, 10_000, 10);
+        let ratio = width(bursts) / width(independent);
+        assert!((3.5..6.0).contains(&ratio), "{ratio}");
+        assert_eq!(bursts.ratio, independent.ratio);
+        for (count, of, bursts) in [(0, 10, 0), (0, 0, 5), (10, 10, 1), (5, 10, 99), (1, 2, 1)] {
+            let found = Proportion::of_bursts(count, of, bursts);
+            assert!(found.low <= found.ratio && found.ratio <= found.high, "{found:?}");
+        }
     }
 }

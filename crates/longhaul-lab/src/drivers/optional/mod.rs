@@ -2,8 +2,10 @@
 //!
 //! Their commands are similar, so each tool is a row of a table: its programs, its guarantees and
 //! its two commands. The commands follow each tool's documentation; the tests use stand-ins that
-//! accept the same arguments.
+//! accept the same arguments. A row that has never run with the real tool has the reason in
+//! `untried`.
 
+mod file_access;
 mod over_ssh;
 mod own_server;
 mod rdma;
@@ -44,9 +46,14 @@ pub(super) struct Tool {
     client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
     /// Reads the figure that the tool prints; `None` if only the wall-clock time counts.
     read: Option<ReadFigure>,
+    /// The reason why the row has never run with the real tool; `None` if it has.
+    untried: Option<&'static str>,
     /// The directories to search for programs.
     found_in: Programs,
 }
+
+/// The reason of tools that Debian does not package.
+const NOT_PACKAGED: Option<&str> = Some("Debian has no package");
 
 /// The directories to search for programs.
 #[derive(Debug, Clone, Default)]
@@ -89,10 +96,15 @@ fn in_kernel(file_system: &str) -> Option<PathBuf> {
     there.then(|| PathBuf::from(KNOWN))
 }
 
+/// Returns all rows of the table.
+fn tools() -> impl Iterator<Item = &'static Tool> {
+    let all = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
+    all.chain(file_access::TOOLS)
+}
+
 /// Returns the drivers of all tools of the table.
 pub(super) fn all() -> Vec<Box<dyn Driver>> {
-    let tools = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
-    tools.map(|tool| Box::new(tool.clone()) as Box<dyn Driver>).collect()
+    tools().map(|tool| Box::new(tool.clone()) as Box<dyn Driver>).collect()
 }
 
 impl Driver for Tool {
@@ -126,6 +138,10 @@ impl Driver for Tool {
 
     fn guarantees(&self, options: &[String]) -> Guarantees {
         (self.guarantees)(options)
+    }
+
+    fn untried(&self) -> Option<&'static str> {
+        self.untried
     }
 
     fn detect(&self) -> Detected {

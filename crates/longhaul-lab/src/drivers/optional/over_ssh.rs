@@ -9,7 +9,7 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Job, sshd};
-use super::{Programs, Tool, encrypted, has, path_with, plain};
+use super::{NOT_PACKAGED, Programs, Tool, encrypted, has, path_with, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -25,6 +25,7 @@ const BASE: Tool = Tool {
     server: |job, _| sshd::private_server(job).map(Some),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
+    untried: NOT_PACKAGED,
     found_in: Programs { only: None },
 };
 

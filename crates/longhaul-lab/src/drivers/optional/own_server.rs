@@ -8,7 +8,7 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Server, sshd};
-use super::{Programs, Tool, has, link_to_source, plain};
+use super::{NOT_PACKAGED, Programs, Tool, has, link_to_source, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -24,6 +24,7 @@ const BASE: Tool = Tool {
     server: |_, _| Ok(None),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
+    untried: NOT_PACKAGED,
     found_in: Programs { only: None },
 };
 
@@ -152,6 +153,7 @@ pub(super) const TOOLS: &[Tool] = &[
             "the kernel's nfsd",
         ],
         version: "-V",
+        untried: Some("the kernel of the hosts used so far has no NFS server"),
         // close waits until the server has the data on stable storage (RFC 8881, section 18.3:
         // COMMIT).
         guarantees: |options| Guarantees { synced: true, ..plain(options) },

@@ -29,6 +29,7 @@ pub(super) const TOOLS: &[Tool] = &[Tool {
         Ok(command)
     },
     read: Some(read),
+    untried: Some("no RDMA device on the hosts used so far"),
     found_in: Programs { only: None },
 }];
 

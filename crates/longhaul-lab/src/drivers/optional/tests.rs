@@ -11,7 +11,7 @@ use super::*;
 /// Writes a script for every program of the table, which prints its version or records its
 /// arguments.
 fn stand_ins(dir: &Path) {
-    for tool in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
+    for tool in tools() {
         for program in tool.programs {
             let path = dir.join(program);
             fs::write(&path, format!("#!/bin/sh\necho \"{program} 1.2 $@\"\n")).unwrap();
@@ -21,7 +21,7 @@ fn stand_ins(dir: &Path) {
 }
 
 fn tool(name: &str, found_in: &Path) -> Tool {
-    let mut all = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
+    let mut all = tools();
     let found_in = Programs { only: Some(found_in.to_owned()) };
     Tool { found_in, ..all.find(|tool| tool.name == name).unwrap().clone() }
 }
@@ -29,7 +29,7 @@ fn tool(name: &str, found_in: &Path) -> Tool {
 #[test]
 fn an_absent_tool_names_the_missing_program() {
     let nowhere = tempfile::tempdir().unwrap();
-    for one in over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS) {
+    for one in tools() {
         let absent = tool(one.name, nowhere.path());
         assert_eq!(absent.detect(), Detected::Missing { program: one.programs[0] });
     }
@@ -64,6 +64,7 @@ fn commands_are_those_of_each_tools_documentation() {
         ),
         ("irods", "-f -N 8 -p /scratch/copy /data/file copy"),
         ("perftest", "-p 18515 -D 5 --report_gbits -q 8 far"),
+        ("uftp", "-p 1044 -M far -P far -R -1 -q -D copy /data/file"),
     ] {
         let tool = tool(name, programs.path());
         let Detected::Installed { version } = tool.detect() else { panic!("{name}") };

@@ -29,6 +29,8 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
     let figures = works.into_iter().map(|(name, (work, costs))| {
         let left_out: usize =
             costs.values().map(|paths| paths.len().saturating_sub(MOST_BARS)).sum();
+        let all = facets.looks(&[]);
+        let looks = costs.keys().map(|series| all[*series]).collect();
         let groups = costs.into_iter().map(|(series, paths)| {
             let bars = paths.into_iter().take(MOST_BARS).filter_map(|(common, values)| {
                 let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -44,8 +46,12 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
         let chart = BarChart {
             title: format!("CPU seconds per GB: {}", work.label()),
             subtitle: format!(
-                "User and system time of the commands at both ends, without the emulator; \
-                 median, and range of the runs{}",
+                "User and system time of the commands at {}; median, and range of the runs{}",
+                if facets.is_real {
+                    "the near end only"
+                } else {
+                    "both ends, without the emulator"
+                },
                 match left_out {
                     0 => String::new(),
                     1 => "; 1 more bar omitted".to_owned(),
@@ -54,17 +60,36 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
             ),
             label: "CPU seconds per GB (10^9 bytes)".into(),
             groups: groups.collect(),
+            looks,
         };
-        Figure::new(&format!("cpu-{name}"), Chart::Bars(chart))
+        let figure = Figure::new(&format!("cpu-{name}"), Chart::Bars(chart));
+        figure.with_notes(emulator_note(facets, work))
     });
     figures.collect()
+}
+
+/// Returns the remark about the CPU time of the emulator, with its median per GB.
+fn emulator_note(facets: &Facets<'_>, work: Workload) -> Option<String> {
+    let runs = facets.all.iter().map(|facet| facet.run).filter(|run| run.workload == work);
+    let costs = runs.filter_map(|run| per_gigabyte(run, run.cpu?.emulator_seconds?));
+    let costs: Vec<f64> = costs.collect();
+    let middle = median(&costs)?;
+    Some(format!(
+        "The emulator used {middle:.2} CPU seconds per GB (median of {} runs). This includes the \
+         kernel's receiving TCP work of both ends, which runs when the emulator writes a packet and \
+         is in no bar.",
+        costs.len()
+    ))
 }
 
 /// Returns CPU seconds per GB. For a copy the GB are those copied; for a memory test those that
 /// crossed the path, because the tool's figure excludes the omitted seconds, which also need CPU
 /// time.
 fn seconds_a_gigabyte(run: &RunRecord) -> Option<f64> {
-    let seconds = run.cpu?.total_seconds();
+    per_gigabyte(run, run.cpu?.total_seconds())
+}
+
+fn per_gigabyte(run: &RunRecord, seconds: f64) -> Option<f64> {
     let stated = run.bytes.map(|bytes| bytes.get() as f64);
     let bytes = if run.workload.copies() { stated } else { crossed(&run.samples).or(stated) }?;
     (bytes > 0.0).then(|| seconds / (bytes / 1e9))

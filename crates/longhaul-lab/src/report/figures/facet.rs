@@ -4,9 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use longhaul_core::plan::{Content, Row, Workload};
 use longhaul_core::result::{Outcome, RunRecord};
+use longhaul_core::units::Bytes;
 
 use super::Dimension;
+use super::look::looks;
 use crate::archive::Contents;
+use crate::interval::Intervals;
+use crate::table::usual_volume;
 
 /// The most combinations of entries and settings that a panel shows as lines.
 const MOST_VARIANTS: usize = 12;
@@ -18,6 +22,12 @@ pub(super) struct Facets<'a> {
     entries: Vec<(String, String)>,
     /// The combinations of entries and settings, with their drivers.
     variants: Vec<(String, String)>,
+    /// The entries that copied less data than their workload, with that size.
+    smaller: Vec<(String, Bytes)>,
+    /// True if the runs went over a real path.
+    pub(super) is_real: bool,
+    /// The intervals of medians.
+    pub(super) intervals: Intervals,
     /// The dimensions with more than one value.
     pub(super) varying: Vec<Dimension>,
 }
@@ -48,13 +58,21 @@ impl<'a> Facets<'a> {
         let rows: HashMap<String, Row> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
         let (mut all, mut variants) = (Vec::new(), Vec::<(String, String)>::new());
+        let mut smaller = Vec::new();
         for run in contents.runs.iter().filter(|run| run.outcome == Outcome::Ok) {
             let (Some(rate), Some(row)) = (run.throughput_bps, rows.get(&run.label)) else {
                 continue;
             };
             let gbps = rate.bps() as f64 / 1e9;
-            let (values, rest) = values(run, row);
             let entry = &plan.entries[row.entry];
+            let usual = usual_volume(plan, row);
+            if let Some(own) = smaller_volume(row, usual) {
+                let known = (entry.label(), own);
+                if !smaller.contains(&known) {
+                    smaller.push(known);
+                }
+            }
+            let (values, rest) = values(run, row, usual);
             let name = variant(&entry.label(), row);
             let known = variants.iter().position(|(known, _)| *known == name);
             let variant = known.unwrap_or(variants.len());
@@ -69,7 +87,22 @@ impl<'a> Facets<'a> {
         };
         let varying = Dimension::ALL.into_iter().filter(several).collect();
         let entries = plan.entries.iter().map(|entry| (entry.label(), entry.tool.clone()));
-        Facets { all, entries: entries.collect(), variants, varying }
+        let (intervals, is_real) = (Intervals::of(plan), plan.real.is_some());
+        Facets { all, entries: entries.collect(), variants, smaller, is_real, intervals, varying }
+    }
+
+    /// Returns the footnote about entries that copied less data than the others; `None` if there
+    /// are none.
+    pub(super) fn size_note(&self) -> Option<String> {
+        let each = self.smaller.iter().map(|(name, bytes)| format!("{name}: {bytes}"));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| {
+            format!(
+                "Copied less data than the other tools, which lowers the rate where TCP's slow start \
+                 is a large part of the copy: {}.",
+                each.join("; ")
+            )
+        })
     }
 
     pub(super) fn varies(&self, dimension: Dimension) -> bool {
@@ -90,6 +123,11 @@ impl<'a> Facets<'a> {
     /// Returns the names of the lines in a figure with dimensions `along` on its axes.
     pub(super) fn names(&self, along: &[Dimension]) -> Vec<String> {
         self.lines(along).iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the looks of the lines of [`Facets::names`].
+    pub(super) fn looks(&self, along: &[Dimension]) -> Vec<usize> {
+        looks(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
     }
 
     /// Returns the driver of a line.
@@ -147,7 +185,20 @@ impl Common {
     }
 }
 
-fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], String) {
+/// Returns the size of the data of a row that copies less than its workload.
+fn smaller_volume(row: &Row, usual: Option<Bytes>) -> Option<Bytes> {
+    let Content::Files { files, size } = &row.work.content else { return None };
+    let own = Bytes::new(files.saturating_mul(size.get()));
+    usual.is_some_and(|usual| own < usual).then_some(own)
+}
+
+/// Returns the dimensions of a run. Rows of one workload share its usual size, even if an entry
+/// copies less, so that a figure compares all of them.
+fn values(
+    run: &RunRecord,
+    row: &Row,
+    usual: Option<Bytes>,
+) -> ([Option<f64>; Dimension::COUNT], String) {
     let path = &run.condition;
     let mut values = [None; Dimension::COUNT];
     let mut set = |dimension: Dimension, value: Option<f64>| values[dimension as usize] = value;
@@ -165,7 +216,9 @@ fn values(run: &RunRecord, row: &Row) -> ([Option<f64>; Dimension::COUNT], Strin
     let others = path.options.iter().filter(|(name, _)| !drawn.contains(&name.as_str()));
     let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
     match &row.work.content {
-        Content::Files { files: 1, size } => set(Dimension::Size, Some(size.get() as f64)),
+        Content::Files { files: 1, size } => {
+            set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64))
+        }
         Content::Files { files, size } => {
             set(Dimension::Size, Some(size.get() as f64));
             // A plan may vary the file size at a constant volume, so runs are grouped by their

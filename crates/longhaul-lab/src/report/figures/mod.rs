@@ -9,6 +9,7 @@ mod cpu;
 mod dimension;
 mod distance;
 mod facet;
+mod look;
 mod profile;
 mod scaling;
 mod stability;
@@ -56,6 +57,11 @@ impl Figure {
 
     fn with_table(self, table: Columns) -> Self {
         Figure { table: Some(table), ..self }
+    }
+
+    fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
     }
 
     fn with_note(mut self, note: &str) -> Self {

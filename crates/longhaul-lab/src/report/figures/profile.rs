@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
-use longhaul_core::stats::{median, median_interval};
+use longhaul_core::stats::median;
 
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
@@ -41,7 +41,9 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         .collect();
     let mut subtitle = subtitle(&drawn);
     if panels.iter().any(|panel| !panel.references.is_empty()) {
-        subtitle.push_str(". Crosses: published figures for the same tool and round-trip time");
+        subtitle.push_str(
+            ". Crosses: published figures of the same tool or its predecessor, from other machines",
+        );
     }
     subtitle.push_str(&shown(left_out));
     let chart = LineChart {
@@ -51,8 +53,10 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
         names: facets.names(&[dimension]),
+        looks: facets.looks(&[dimension]),
     };
-    Some(Figure::new(dimension.id(), Chart::Lines(chart)))
+    let figure = Figure::new(dimension.id(), Chart::Lines(chart));
+    Some(figure.with_notes(facets.size_note()))
 }
 
 fn subtitle(drawn: &[(Common, Points)]) -> String {
@@ -84,17 +88,25 @@ fn panel(
         let points = line.iter().filter_map(|(&x, values)| {
             let gap = before.is_some_and(|from| xs.range(from + 1..x).next().is_some());
             before = Some(x);
-            let point = point(dimension, name, f64::from_bits(x), values)?;
+            let point = point(facets, (dimension, name), f64::from_bits(x), values)?;
             Some(Point { after_gap: gap, ..point })
         });
         Line { series: *series, kind: LineKind::Points, points: points.collect() }
     });
     let lines: Vec<Line> = lines.collect();
     let title = if titled { common.title() } else { String::new() };
-    Panel { title, lines, references: references(facets, dimension, common, points) }
+    // Memory and disk differ by a factor that would flatten one of them on a common scale.
+    let ys = points.values().flat_map(BTreeMap::values).flatten().copied();
+    let y = titled.then(|| Axis::new("Gb/s", Scale::for_values(&ys.collect::<Vec<f64>>())));
+    Panel { title, lines, references: references(facets, dimension, common, points), y }
 }
 
-fn point(dimension: Dimension, name: &str, x: f64, values: &[f64]) -> Option<Point> {
+fn point(
+    facets: &Facets<'_>,
+    (dimension, name): (Dimension, &str),
+    x: f64,
+    values: &[f64],
+) -> Option<Point> {
     let y = median(values)?;
     let whole = || {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -103,11 +115,12 @@ fn point(dimension: Dimension, name: &str, x: f64, values: &[f64]) -> Option<Poi
     };
     let runs = if values.len() == 1 { "1 run".into() } else { format!("{} runs", values.len()) };
     let title = format!("{name}, {}: {y:.3} Gb/s ({runs})", dimension.named(x));
-    let range = median_interval(values, 0.95).or_else(whole);
+    let range = facets.intervals.median(values).or_else(whole);
     Some(Point { x, y, range, title, after_gap: false })
 }
 
-/// Returns the published figures of the tools in a panel, at the panel's round-trip times.
+/// Returns the published figures of the tools in a panel, at their own round-trip times up to the
+/// longest of the panel.
 fn references(
     facets: &Facets<'_>,
     dimension: Dimension,
@@ -117,21 +130,17 @@ fn references(
     if dimension != Dimension::Rtt {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    for (series, line) in points {
-        for x in line.keys().map(|bits| f64::from_bits(*bits)) {
-            let rtt = Duration::from_secs_f64(x / 1e3);
-            let tool = facets.tool(&[dimension], *series);
-            for figure in published().beside(tool, common.workload(), rtt) {
-                found.push(Point {
-                    x,
-                    y: figure.gbps,
-                    title: format!(
-                        "published: {}, {} ({})",
-                        figure.tool, figure.published, figure.under
-                    ),
-                    ..Point::default()
-                });
+    let xs = points.values().flat_map(BTreeMap::keys).map(|bits| f64::from_bits(*bits));
+    let most = Duration::from_secs_f64(xs.fold(0.0, f64::max) / 1e3);
+    let mut found: Vec<Point> = Vec::new();
+    for series in points.keys() {
+        let tool = facets.tool(&[dimension], *series);
+        for figure in published().within(tool, common.workload(), most) {
+            let Some(x) = figure.rtt_ms else { continue };
+            let (tool, value, under) = (&figure.tool, &figure.published, &figure.under);
+            let title = format!("published: {tool}, {value} at {x} ms ({under})");
+            if !found.iter().any(|known| known.title == title) {
+                found.push(Point { x, y: figure.gbps, title, ..Point::default() });
             }
         }
     }

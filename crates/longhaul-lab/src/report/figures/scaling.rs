@@ -88,6 +88,7 @@ fn chart(
         title: if several { title } else { String::new() },
         lines,
         references: Vec::new(),
+        y: None,
     });
     let panels: Vec<Panel> = panels.collect();
     let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
@@ -105,5 +106,6 @@ fn chart(
         y: Axis::new("Scale factor", Scale::from_zero(&ys)),
         panels,
         names: facets.names(&[dimension]),
+        looks: facets.looks(&[dimension]),
     }
 }

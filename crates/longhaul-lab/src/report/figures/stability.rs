@@ -61,7 +61,7 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let only = panels.keys().next().filter(|_| !several).map(|common| common.title() + ". ");
     let panels = panels.into_iter().take(MOST_PANELS).map(|(common, lines)| {
         let title = if several { common.title() } else { String::new() };
-        Panel { title, lines, references: Vec::new() }
+        Panel { title, lines, references: Vec::new(), y: None }
     });
     let panels: Vec<Panel> = panels.collect();
     let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
@@ -79,6 +79,7 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
         names: facets.names(&[]),
+        looks: facets.looks(&[]),
     };
     Some(Figure::new("stability", Chart::Lines(chart)).with_table(table))
 }

@@ -27,8 +27,10 @@ pub(super) fn time(facets: &Facets<'_>) -> Vec<Figure> {
 
 fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
-    let sampled = |facet: &&Facet<'_>| facet.run.workload == work && !facet.run.samples.is_empty();
-    for facet in facets.all.iter().filter(sampled) {
+    // A path without counters has no samples, and no figure.
+    let is_counted = facets.all.iter().any(|facet| !facet.run.samples.is_empty());
+    let of_work = |facet: &&Facet<'_>| is_counted && facet.run.workload == work;
+    for facet in facets.all.iter().filter(of_work) {
         cells
             .entry((facets.common(facet, &[]), facets.series(facet, &[])))
             .or_default()
@@ -36,10 +38,12 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     }
     let names = facets.names(&[]);
     let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
+    let mut short = Vec::new();
     for ((common, series), runs) in cells {
         let Some(typical) = typical(&runs) else { continue };
         let rates = rates(&typical.run.samples);
         if rates.len() < 3 {
+            short.push(format!("{}, {}", names[series], common.title()));
             continue;
         }
         let ramped = ramp_up(&rates);
@@ -72,6 +76,8 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         &format!("time-{}", work.name()),
         Chart::Lines(chart(facets, work, panels, left_out)),
     );
+    let short = (!short.is_empty()).then(|| format!("Too short to sample: {}.", short.join("; ")));
+    let figure = figure.with_notes(short);
     Some(figure.with_table(table).with_note(
         "Measured by the path's counters, including headers and retransmissions, not by the tool; \
          the run nearest the median of its cell. Steady: median of the second half. Ramp-up: \
@@ -95,6 +101,7 @@ fn chart(
             title: if several { common.title() } else { String::new() },
             lines,
             references: Vec::new(),
+            y: None,
         })
         .collect();
     let lines = || panels.iter().flat_map(|panel| &panel.lines);
@@ -124,6 +131,7 @@ fn chart(
         y: Axis::new("Gb/s", Scale::from_zero(&ys)),
         panels,
         names: facets.names(&[]),
+        looks: facets.looks(&[]),
     }
 }
 

@@ -1,9 +1,8 @@
-//! The sections that compare: ratios within passes, and published figures.
+//! The section of ratios within passes.
 
 use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
-use crate::reference::{Figure, published};
 use crate::table::{CellFigure, Table, TableRow};
 
 /// Returns the ratio of each row to the first row with the same work and setting, within passes.
@@ -40,8 +39,10 @@ pub(super) fn ratios(table: &Table) -> Markup {
                 }
             }
             p.soft {
-                "Median of the ratios to the first row of the same work and setting in the same "
-                "pass, so that drift affects both rows; below it the 95 % interval, from six passes."
+                "Median of the ratios to the first row of the same work, size and setting in the same "
+                "pass, so that drift affects both rows; below it the 95 % interval, from six passes. "
+                "An interval that includes 1 shows no difference. Rows that copied different sizes "
+                "are not compared."
             }
         }
     }
@@ -55,55 +56,5 @@ fn ratio(cell: &CellFigure) -> Markup {
                 span.range { (format!("{low:.2} - {high:.2}")) }
             }
         }
-    }
-}
-
-/// Returns the published figures, grouped by source.
-pub(super) fn published_figures() -> Markup {
-    let all = published();
-    markup! {
-        p.soft {
-            "Figures that others measured on other machines and paths, for comparison. "
-            "Published figures are excluded from medians and ratios."
-        }
-        @for (number, source) in (1..).zip(&all.sources) {
-            details.more {
-                summary {
-                    b { "P" (number) } " " (source.title) ". " (source.by) "; " (source.place) "."
-                }
-                div.scroll {
-                    table.small {
-                        thead { tr {
-                            th { "Tool" }
-                            th { "Type" }
-                            th.figure { "Path" }
-                            th.figure { "Published" }
-                            th.figure { "Gb/s" }
-                            th { "Under" }
-                        } }
-                        tbody {
-                            @for figure in all.figures.iter().filter(|f| f.source == source.id) {
-                                tr {
-                                    th scope="row" { (figure.tool) }
-                                    td { (figure.workload.label()) }
-                                    td.figure { (path(figure)) }
-                                    td.figure { (figure.published) }
-                                    td.figure { (format!("{:.3}", figure.gbps)) }
-                                    td.wrap { (figure.under) }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn path(figure: &Figure) -> String {
-    match (figure.rtt_ms, figure.miles) {
-        (Some(ms), _) => format!("{ms} ms"),
-        (None, Some(miles)) => format!("{miles} mi"),
-        (None, None) => "not stated".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! The page of a diagnosis: the answer, a chart of the measurements, the limits and their remedies.
 
-use longhaul_chart::{StepBar, StepChart, Width, document};
+use longhaul_chart::{StepBar, StepChart, Width, sealed_document};
 use longhaul_core::result::{
     Bottleneck, BusyThread, Cure, Diagnosis, DiagnosisStep, StepReport, StepRound,
 };
@@ -52,7 +52,7 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
             "before you run them."
         }
     };
-    document(&format!("longhaul diagnose: {title}"), &main)
+    sealed_document(&format!("longhaul diagnose: {title}"), &main, None)
 }
 
 fn about(diagnosis: &Diagnosis) -> String {

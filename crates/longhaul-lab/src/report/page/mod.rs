@@ -6,6 +6,7 @@ mod diagnosis;
 mod document;
 mod figure;
 mod network;
+mod published;
 mod repeat;
 mod runs;
 mod summary;

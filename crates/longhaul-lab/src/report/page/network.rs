@@ -25,10 +25,22 @@ pub(super) fn paths(contents: &Contents) -> Option<Markup> {
                     th.figure { "MTU reverse" }
                     th.figure { "Lost" }
                 } }
-                tbody { @for record in &contents.path_records { (path(record)) } }
+                tbody { @for record in by_distance(contents) { (path(record)) } }
             }
         }
     })
+}
+
+/// Returns the measurements in the order of the paths' round-trip times.
+fn by_distance(contents: &Contents) -> Vec<&PathRecord> {
+    let conditions = contents.header.plan.conditions();
+    let rtt = |record: &&PathRecord| {
+        let own = conditions.iter().find(|condition| condition.label() == record.path);
+        own.map(|condition| condition.rtt)
+    };
+    let mut records: Vec<&PathRecord> = contents.path_records.iter().collect();
+    records.sort_by_key(rtt);
+    records
 }
 
 fn path(record: &PathRecord) -> Markup {

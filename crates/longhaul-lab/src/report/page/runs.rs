@@ -19,7 +19,7 @@ pub(super) fn section(contents: &Contents) -> Markup {
     }
     markup! {
         p.soft {
-            "By row and path. Steal: share of processor time that the hypervisor took. Late: lateness that 1 in "
+            "By row and path. CPU: of the commands, without the emulator. Steal: share of processor time that the hypervisor took. Late: lateness that 1 in "
             "1000 packets exceeded in the emulator, in the worse direction."
         }
         div.scroll.cells { @for runs in cells.values() { (cell(runs)) } }
@@ -46,8 +46,12 @@ fn cell(runs: &[&RunRecord]) -> Markup {
     let Some(first) = runs.first() else { return markup! {} };
     let good = runs.iter().filter(|run| run.outcome == Outcome::Ok).count();
     let bad = runs.len() - good;
+    let valid = runs.iter().filter(|run| run.outcome == Outcome::Ok);
+    let best = valid.filter_map(|run| run.throughput_bps).max();
     markup! {
-        details {
+        details data-tool=(first.tool) data-rtt=(first.condition.rtt.as_millis())
+            data-rate=(best.map_or(0, |rate| rate.bps())) data-bad=(bad)
+        {
             summary {
                 span { (first.label) }
                 span { (first.condition.label()) }

@@ -5,8 +5,7 @@ use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
 use crate::archive::Contents;
-use crate::reference::{Figure, published};
-use crate::report::text::{gbps, guarantees_in_words};
+use crate::report::text::{gbps, guarantees_in_words, looks, repeat_warnings, repeats};
 use crate::table::{CellFigure, CellState, Table, TableRow};
 
 /// The columns of one table: paths that differ only in their RTT or length.
@@ -33,10 +32,12 @@ pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
             "of fewer runs. The best figure of each column and workload is marked. Guarantees: "
             "encrypted in transit; verified end to end by the tool's checksum; synced to stable "
             "storage when the tool ends. Sync after: the time from the end of the tool until then. Every "
-            "copy was compared with its source byte by byte. P: published for the same tool and "
-            "round-trip time, on other machines; see " a href="#published" { "published figures" } "."
+            "copy was compared with its source byte by byte. Figures of others are in " a href="#published" { "published figures" } "."
         }
+        @if let Some(remark) = looks(contents) { p.soft { (remark) } }
         (notes(table))
+        @for sentence in repeats(table) { p.soft { (sentence) } }
+        @for warning in repeat_warnings(table) { p.bad { (warning) } }
         @if contents.runs.is_empty() { p.bad { "The archive has no runs." } }
     }
 }
@@ -120,8 +121,6 @@ fn cell(table: &Table, row: &TableRow, column: usize) -> Markup {
         (CellState::Invalid | CellState::Failed, _) => "figure bad",
         _ => "figure none",
     };
-    let rtt = table.conditions[column].rtt;
-    let beside: Vec<&Figure> = published().beside(&row.tool, row.workload, rtt).collect();
     markup! {
         td class=(class) {
             @match cell.median_bps {
@@ -130,7 +129,6 @@ fn cell(table: &Table, row: &TableRow, column: usize) -> Markup {
             }
             (references(&cell.notes))
             @if let Some(range) = range(cell) { span.range { (range) } }
-            @if let Some(text) = reference(&beside) { span.range.published { (text) } }
         }
     }
 }
@@ -142,23 +140,6 @@ fn range(cell: &CellFigure) -> Option<String> {
         (None, Some(min), Some(max)) if cell.runs > 1 => Some(span(min, max)),
         _ => None,
     }
-}
-
-/// Returns the source and figure in Gb/s, as `P1 7.36`, or the smallest and the largest of several
-/// figures.
-fn reference(figures: &[&Figure]) -> Option<String> {
-    let figure = |figure: &Figure| gbps(Rate::from_bps((figure.gbps * 1e9).round() as u64));
-    let least = figures.iter().min_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
-    let most = figures.iter().max_by(|a, b| a.gbps.total_cmp(&b.gbps))?;
-    let mut numbers: Vec<String> =
-        figures.iter().map(|one| format!("P{}", published().number(one))).collect();
-    numbers.dedup();
-    let from_to = if figure(least) == figure(most) {
-        figure(least)
-    } else {
-        format!("{} - {}", figure(least), figure(most))
-    };
-    Some(format!("{} {from_to}", numbers.join(" ")))
 }
 
 fn is_best(table: &Table, row: &TableRow, column: usize) -> bool {
@@ -205,15 +186,5 @@ mod tests {
         assert_eq!(groups[1].all, [(2, "0 ms"), (3, "90 ms")]);
         let lone = labels(&["90 ms, loss 0", "90 ms, loss 1e-4"]);
         assert_eq!(grouped(&lone)[0].all.len(), 2, "one table of two columns");
-    }
-
-    #[test]
-    fn published_figures_are_a_span() {
-        let figures: Vec<&Figure> = published()
-            .beside("nuttcp", Workload::Memory, std::time::Duration::from_millis(80))
-            .collect();
-        assert_eq!(reference(&figures).unwrap(), "P2 P3 5.56 - 9.66");
-        assert_eq!(reference(&figures[..1]).unwrap(), "P2 9.66");
-        assert_eq!(reference(&[]), None);
     }
 }

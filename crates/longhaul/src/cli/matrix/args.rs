@@ -27,6 +27,10 @@ pub(in crate::cli) struct MatrixArgs {
     /// List the shipped plans with their time and space, and exit
     #[arg(long)]
     pub(super) list_plans: bool,
+    /// List the tools with their versions on this host, and the drivers that have never run with
+    /// the real tool ('untried'), and exit
+    #[arg(long)]
+    pub(super) list_tools: bool,
     /// Print the text of the plan with its time and space, and exit; use it as a template
     #[arg(long)]
     pub(super) show_plan: bool,

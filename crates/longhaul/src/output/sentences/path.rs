@@ -171,6 +171,16 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
 
 fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     let mut sentences = vec![share("lost", "no loss", way, &probes.lost)];
+    if let Some(bursts) = probes.loss_bursts.filter(|_| probes.lost.count > 1) {
+        let count = probes.lost.count;
+        sentences.push(match bursts {
+            1 => format!("All {} were one burst, which makes the interval wide.", thousands(count)),
+            _ => format!(
+                "They were lost in {} bursts; the interval allows for that.",
+                thousands(bursts)
+            ),
+        });
+    }
     if probes.duplicated.count > 0 {
         sentences.push(share("duplicated", "", way, &probes.duplicated));
     }

@@ -1,0 +1,312 @@
+//! File systems over distance in user space, and uftp: the far end's files are mounted at the near
+//! end, or accessed by an NFS client in user space, and one file is written or read.
+//!
+//! A row that writes copies from the near end to the mounted directory; a row that reads copies from
+//! the mounted directory of the far end to the near end. The option `record=SIZE` sets the size of
+//! each read and write call, 1 MiB by default.
+
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_core::plan::Workload;
+use longhaul_core::result::Guarantees;
+
+use super::super::sshd::{self, quote};
+use super::super::{DiskTask, Job, Server};
+use super::{Programs, Tool, encrypted, plain};
+use crate::LabError;
+
+const BASE: Tool = Tool {
+    name: "",
+    programs: &[],
+    version: "--version",
+    workload: Workload::Disk,
+    trees: false,
+    many_clients: false,
+    guarantees: plain,
+    streams: None,
+    window: None,
+    server: |_, _| Ok(None),
+    client: |_, _| Err(LabError::Task { tool: "" }),
+    read: None,
+    untried: None,
+    found_in: Programs { only: None },
+};
+
+const SSHFS: &[&str] = &["sshfs", "fusermount3", "ssh", "sshd", "ssh-keygen"];
+const GANESHA: &[&str] = &["nfs-cp", "ganesha.nfsd", "rpcbind", "unshare"];
+const WEBDAV: &[&str] = &["rclone", "fusermount3"];
+const NFS_PORT: u16 = 2049;
+const MOUNT_PORT: u16 = 20048;
+const WEBDAV_PORT: u16 = 8081;
+const UFTP_PORT: u16 = 1044;
+
+/// Which end has the source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Write,
+    Read,
+}
+
+pub(super) const TOOLS: &[Tool] = &[
+    Tool {
+        name: "sshfs",
+        programs: SSHFS,
+        // dd syncs at the end, which sshfs passes on (fsync@openssh.com).
+        guarantees: |_| Guarantees { encrypted: true, verified: false, synced: true },
+        server: |job, _| sshd::private_server(job).map(Some),
+        client: |job, programs| sshfs(job, programs, Way::Write),
+        ..BASE
+    },
+    Tool {
+        name: "sshfs read",
+        programs: SSHFS,
+        guarantees: encrypted,
+        server: |job, _| sshd::private_server(job).map(Some),
+        client: |job, programs| sshfs(job, programs, Way::Read),
+        ..BASE
+    },
+    Tool {
+        name: "nfs-ganesha",
+        programs: GANESHA,
+        version: "-h",
+        server: |job, programs| ganesha(job, programs, Way::Write).map(Some),
+        client: |job, programs| nfs_cp(job, programs, Way::Write),
+        ..BASE
+    },
+    Tool {
+        name: "nfs-ganesha read",
+        programs: GANESHA,
+        version: "-h",
+        server: |job, programs| ganesha(job, programs, Way::Read).map(Some),
+        client: |job, programs| nfs_cp(job, programs, Way::Read),
+        ..BASE
+    },
+    Tool {
+        name: "webdav",
+        programs: WEBDAV,
+        server: |job, programs| webdav(job, programs, Way::Write).map(Some),
+        client: |job, programs| rclone_mount(job, programs, Way::Write),
+        ..BASE
+    },
+    Tool {
+        name: "webdav read",
+        programs: WEBDAV,
+        server: |job, programs| webdav(job, programs, Way::Read).map(Some),
+        client: |job, programs| rclone_mount(job, programs, Way::Read),
+        ..BASE
+    },
+    // https://uftp-multicast.sourceforge.net: UDP with negative acknowledgements, here to one
+    // receiver. -R -1 sends as fast as the interface allows.
+    Tool {
+        name: "uftp",
+        programs: &["uftp", "uftpd"],
+        version: "-?",
+        server: |job, programs| {
+            let task = job.single_file("uftp")?;
+            let mut command = Command::new(programs.get("uftpd"));
+            command.args(["-d", "-p", &UFTP_PORT.to_string(), "-D"]).arg(parent(task.destination));
+            Ok(Some(Server { udp: true, ..Server::new(command, UFTP_PORT) }))
+        },
+        client: |job, programs| {
+            let task = job.single_file("uftp")?;
+            let mut command = Command::new(programs.get("uftp"));
+            command.args(["-p", &UFTP_PORT.to_string(), "-M", job.far, "-P", job.far]);
+            if !job.options.iter().any(|option| option == "-R" || option == "-C") {
+                command.args(["-R", "-1"]);
+            }
+            command.args(job.options).arg("-q");
+            command.arg("-D").arg(task.destination.file_name().unwrap_or_default());
+            command.arg(task.source);
+            Ok(command)
+        },
+        ..BASE
+    },
+];
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+fn word(path: &Path) -> String {
+    quote(&path.to_string_lossy())
+}
+
+/// Returns the directory that the far end serves.
+fn served<'a>(task: &DiskTask<'a>, way: Way) -> &'a Path {
+    parent(if way == Way::Write { task.destination } else { task.source })
+}
+
+/// Returns the far end's path of the file, for a client that sees the whole file system.
+fn far_file<'a>(task: &DiskTask<'a>, way: Way) -> &'a Path {
+    if way == Way::Write { task.destination } else { task.source }
+}
+
+/// Returns the size of each call and the other options of a job.
+fn record(job: &Job<'_>) -> (String, Vec<String>) {
+    let (records, others): (Vec<&String>, Vec<&String>) =
+        job.options.iter().partition(|option| option.starts_with("record="));
+    let size = records.last().and_then(|option| option.strip_prefix("record=")).unwrap_or("1M");
+    // dd takes KiB and MiB as K and M.
+    (size.replace("iB", ""), others.into_iter().cloned().collect())
+}
+
+/// Returns the command that mounts the served directory with `mount`, copies the file with dd, and
+/// unmounts. The copy ends with the unmount, which waits for the last write.
+fn through_mount(
+    job: &Job<'_>,
+    programs: &Programs,
+    way: Way,
+    mount: &str,
+) -> Result<Command, LabError> {
+    let task = job.single_file("file access")?;
+    let point = job.private.join("mount");
+    let name = far_file(&task, way).file_name().unwrap_or_default();
+    let there = point.join(name);
+    let (from, to, sync) = match way {
+        Way::Write => (task.source, there.as_path(), " conv=fsync"),
+        Way::Read => (there.as_path(), task.destination, ""),
+    };
+    let script = format!(
+        "set -e\nmkdir -p {point}\n{mount}\ntrap '{end} -uz {point}' EXIT\n\
+         dd if={from} of={to} bs={bs}{sync} status=none\n\
+         trap - EXIT\n{end} -u {point}\n",
+        point = word(&point),
+        end = word(&programs.get("fusermount3")),
+        from = word(from),
+        to = word(to),
+        bs = quote(&record(job).0),
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]);
+    Ok(command)
+}
+
+fn sshfs(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+    let task = job.single_file("sshfs")?;
+    let ssh: Vec<String> = std::iter::once(word(&programs.get("ssh")))
+        .chain(sshd::client_options(job).iter().map(|option| quote(option)))
+        .collect();
+    let helper = job.private.join("ssh.sh");
+    sshd::write(&helper, &format!("#!/bin/sh\nexec {} \"$@\"\n", ssh.join(" ")))?;
+    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let mount = format!(
+        "{} {} {}/mount -o ssh_command={} {}",
+        word(&programs.get("sshfs")),
+        quote(&format!("{}:{}", sshd::destination_files(job)?, served(&task, way).display())),
+        word(job.private),
+        quote(&format!("sh {}", helper.display())),
+        options.join(" ")
+    );
+    through_mount(job, programs, way, &mount)
+}
+
+/// Returns the server of NFS version 3 in user space. It needs a portmapper, which gets a private
+/// /run.
+fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Server, LabError> {
+    let task = job.single_file("nfs-ganesha")?;
+    let state = job.private.join("ganesha");
+    let text = format!(
+        "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; \
+         Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+         NFSv4 {{ Graceless = true; RecoveryRoot = \"{state}\"; }}\n\
+         EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = /files; Access_Type = RW; \
+         Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; \
+         FSAL {{ Name = VFS; }} }}\n",
+        state = state.display(),
+        path = served(&task, way).display(),
+    );
+    let (conf, ready) = (job.private.join("ganesha.conf"), job.private.join("portmapper"));
+    sshd::write(&conf, &text)?;
+    let script = format!(
+        "set -e\nmkdir -p {state}\nmount -t tmpfs none /run\nmkdir -p /run/rpcbind /run/ganesha\n\
+         {rpcbind} -f & portmapper=$!\n\
+         until [ -S /run/rpcbind.sock ]; do sleep 0.05; done\n\
+         {nfsd} -F -f {conf} -L {log} -p {state}/pid -N NIV_EVENT & server=$!\n\
+         trap 'kill $server $portmapper; wait' TERM\ntouch {ready}\nwait $server\n",
+        state = word(&state),
+        rpcbind = word(&programs.get("rpcbind")),
+        nfsd = word(&programs.get("ganesha.nfsd")),
+        conf = word(&conf),
+        log = word(&job.private.join("ganesha.log")),
+        ready = word(&ready),
+    );
+    let mut command = Command::new(programs.get("unshare"));
+    command.args(["--mount", "sh", "-c", &script]);
+    Ok(Server { ready: Some(ready), ..Server::new(command, NFS_PORT) })
+}
+
+fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+    let task = job.single_file("nfs-ganesha")?;
+    let there = far_file(&task, way).display();
+    let url =
+        format!("nfs://{}{there}?version=3&nfsport={NFS_PORT}&mountport={MOUNT_PORT}", job.far);
+    let mut command = Command::new(programs.get("nfs-cp"));
+    match way {
+        Way::Write => command.arg(task.source).arg(url),
+        Way::Read => command.arg(url).arg(task.destination),
+    };
+    Ok(command)
+}
+
+fn webdav(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Server, LabError> {
+    let task = job.single_file("webdav")?;
+    let mut command = Command::new(programs.get("rclone"));
+    command.env("RCLONE_CONFIG", "/dev/null");
+    command.args(["serve", "webdav", "--addr", &format!(":{WEBDAV_PORT}")]);
+    command.arg(served(&task, way));
+    Ok(Server::new(command, WEBDAV_PORT))
+}
+
+fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let mount = format!(
+        "{} mount --daemon {} {} {}/mount",
+        word(&programs.get("rclone")),
+        options.join(" "),
+        quote(&format!(":webdav,url='http://{}:{WEBDAV_PORT}':", job.far)),
+        word(job.private),
+    );
+    let mut command = through_mount(job, programs, way, &mount)?;
+    command.env("RCLONE_CONFIG", "/dev/null");
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::driver::tests::disk_job;
+
+    #[test]
+    fn a_record_size_is_an_option_of_the_copy_and_not_of_the_mount() {
+        let options = ["record=64KiB".to_owned(), "-C".to_owned()];
+        let found = disk_job(&options, record);
+        assert_eq!(found, ("64K".to_owned(), vec!["-C".to_owned()]));
+        assert_eq!(disk_job(&[], record).0, "1M");
+    }
+
+    #[test]
+    fn a_read_fetches_the_source_and_a_write_sends_it() {
+        let programs = Programs::default();
+        let arguments = |way| {
+            let command = disk_job(&[], |job| nfs_cp(job, &programs, way)).unwrap();
+            let all = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
+            all.collect::<Vec<String>>()
+        };
+        let write = arguments(Way::Write);
+        assert!(write[0] == "/data/a b" && write[1].starts_with("nfs://far/scratch/copy?"));
+        let read = arguments(Way::Read);
+        assert!(read[0].starts_with("nfs://far/data/a b?") && read[1] == "/scratch/copy");
+    }
+
+    #[test]
+    fn a_mount_ends_with_the_copy_even_if_it_fails() {
+        let mount = "mount";
+        let programs = Programs::default();
+        let command =
+            disk_job(&[], |job| through_mount(job, &programs, Way::Write, mount)).unwrap();
+        let script = command.get_args().last().unwrap().to_string_lossy().into_owned();
+        assert!(script.contains("conv=fsync") && script.contains("trap '"), "{script}");
+        assert!(script.trim_end().ends_with("-u '/private/mount'"), "{script}");
+    }
+}

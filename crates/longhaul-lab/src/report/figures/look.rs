@@ -1,0 +1,86 @@
+//! The look of a tool: the same colour in every figure of every report.
+
+/// The tools with a fixed colour, in the order of the palette. All commands of longhaul share one.
+const KNOWN: [&str; 8] =
+    ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "globus-url-copy", "iperf", "curl"];
+/// The tools that share these colours with another marker and dash pattern.
+const OTHERS: [&str; 30] = [
+    "xrdcp",
+    "lftp",
+    "rclone",
+    "sftp",
+    "rsync daemon",
+    "tar over ssh",
+    "aria2c",
+    "wget",
+    "wget through squid",
+    "bbcp",
+    "bbftp",
+    "fdt",
+    "hpn-ssh",
+    "mscp",
+    "escp",
+    "qcp",
+    "udr",
+    "uftp",
+    "wdt",
+    "tsunami",
+    "irods",
+    "nfs",
+    "perftest",
+    "aspera",
+    "sshfs",
+    "sshfs read",
+    "nfs-ganesha",
+    "nfs-ganesha read",
+    "webdav",
+    "webdav read",
+];
+/// The distance of the looks of one tool's entries: it keeps the colour and the dash pattern of the
+/// palette, and changes the marker.
+const VARIANT: usize = 40;
+
+/// Returns the looks of series by their drivers, in the order of the table. Several series of one
+/// tool share its colour and differ in their markers.
+pub(super) fn looks<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
+    let mut taken: Vec<usize> = Vec::new();
+    for driver in drivers {
+        let mut look = slot(driver);
+        while taken.contains(&look) {
+            look += VARIANT;
+        }
+        taken.push(look);
+    }
+    taken
+}
+
+fn slot(driver: &str) -> usize {
+    let program = if driver.starts_with("longhaul ") { "longhaul" } else { driver };
+    let all = KNOWN.iter().chain(&OTHERS);
+    all.clone().position(|known| *known == program).unwrap_or(KNOWN.len() + OTHERS.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_has_one_colour_wherever_it_stands() {
+        let first = looks(["scp", "longhaul cp", "longhaul cp"].into_iter());
+        let second = looks(["longhaul test", "scp"].into_iter());
+        assert_eq!((first[0], first[1]), (second[1], second[0]));
+        // The palette has eight colours.
+        assert_eq!(first[1] % 8, first[2] % 8);
+        assert_ne!(first[1], first[2]);
+    }
+
+    #[test]
+    fn every_driver_has_a_place() {
+        let last = KNOWN.len() + OTHERS.len();
+        for driver in crate::drivers::all(Path::new("longhaul")) {
+            assert!(slot(driver.name()) < last, "{} has no colour", driver.name());
+        }
+    }
+}
