@@ -359,15 +359,13 @@ impl Runner<'_> {
             report.title = format!("memory to memory, {} streams", reason.facts.streams);
         }
         report.rounds.push(round);
-        let per_second = |round: &StepRound| {
-            let mean = round.bytes.get() as f64 / round.files as f64;
-            round.throughput_bps.bps() as f64 / 8.0 / mean.max(1.0)
-        };
-        let median = report
-            .median()
-            .map(|round| (round.throughput_bps, (round.files > 1).then(|| per_second(round))));
-        report.throughput_bps = median.map(|(rate, _)| rate);
-        report.files_per_second = median.and_then(|(_, files)| files);
+        let median = report.median_rate();
+        report.throughput_bps = median;
+        report.files_per_second =
+            report.median().filter(|round| round.files > 1).and_then(|round| {
+                let mean = round.bytes.get() as f64 / round.files as f64;
+                Some(median?.bps() as f64 / 8.0 / mean.max(1.0))
+            });
         (self.on)(DiagnoseProgress::Ended(report));
     }
 

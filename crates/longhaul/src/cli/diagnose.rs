@@ -55,6 +55,9 @@ pub(super) struct Args {
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
+    /// Accepted because 'cp' has it: directories are always diagnosed with their contents
+    #[arg(short = 'r', long = "recursive", hide = true)]
+    _recursive: bool,
     /// Do not encrypt the data, as 'cp --cleartext'
     #[arg(long)]
     cleartext: bool,
