@@ -16,7 +16,7 @@ mod tree;
 
 pub use copy::{
     CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
-    Verify,
+    Verify, ssh_destination,
 };
 pub use error::{PlanError, TestOption};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
@@ -32,4 +32,4 @@ pub use test::{
     TestPlan, parse_addresses,
 };
 pub use topology::{TopologyError, TopologyFault, TopologyLink, TopologyPart, TopologyPlan};
-pub use tree::{DeleteOptions, OwnerMode, TreeOptions};
+pub use tree::{DeleteOptions, OwnerMode, SyncLevel, TreeOptions};

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod copy;
+mod copy_stats;
 mod diagnosis;
 mod doctor;
 mod failure;
@@ -17,6 +18,7 @@ mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
+pub(crate) use copy_stats::copy_stats;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};

@@ -220,6 +220,8 @@ mod tests {
             | EngineError::File { .. }
             | EngineError::NoSpace { .. }
             | EngineError::Spawn { .. }
+            | EngineError::FarProgram { .. }
+            | EngineError::Login { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
             // These have no text of a peer except its name, which is escaped as above.
@@ -275,6 +277,8 @@ mod tests {
             EngineError::Data { stream: 0, source: source() },
             EngineError::File { operation: "read", path: path(), source: source() },
             EngineError::Spawn { program: words(), source: source() },
+            EngineError::FarProgram { host: words(), program: words() },
+            EngineError::Login { host: words() },
             EngineError::Failed { peer: words(), reason: words(), again: false },
             EngineError::System { operation: "x", source: source() },
         ];
