@@ -8,11 +8,12 @@ use longhaul_core::result::{Bottleneck, Cure, Diagnosis, DiagnosisStep, StepRepo
 use longhaul_core::units::Rate;
 use longhaul_engine::diagnose::DiagnoseProgress;
 
+use super::style::{Style, styled};
 use super::test::words::wrap;
-use super::{error_is_terminal, print_message, with_escaped_text};
+use super::{
+    error_is_terminal, output_is_coloured, print_message, text_columns, with_escaped_text,
+};
 
-/// The assumed width of a terminal.
-const COLUMNS: usize = 80;
 /// The width of the name of a step.
 const NAME: usize = 28;
 /// The width of its bar.
@@ -118,9 +119,9 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     match diagnosis.limits.split_first() {
         None => {}
         Some((first, rest)) => {
-            limit(&mut text, "LIMIT", first);
+            limit(&mut text, &heading(Style::Problems, "LIMIT"), first);
             for next in rest.iter().take(2) {
-                limit(&mut text, "NEXT", next);
+                limit(&mut text, &heading(Style::Advice, "NEXT"), next);
             }
         }
     }
@@ -131,8 +132,12 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", wrap(&format!("{}.", diagnosis.sentence), COLUMNS));
+    let _ = writeln!(text, "{}", wrap(&format!("{}.", diagnosis.sentence), text_columns()));
     text
+}
+
+fn heading(style: Style, name: &str) -> String {
+    styled(style, name, output_is_coloured())
 }
 
 fn steps(text: &mut String, diagnosis: &Diagnosis) {
@@ -201,7 +206,7 @@ fn show_cure(text: &mut String, cure: &Cure) {
 }
 
 fn indented(text: &mut String, what: &str) {
-    for line in wrap(what, COLUMNS - 2).lines() {
+    for line in wrap(what, text_columns() - 2).lines() {
         let _ = writeln!(text, "  {line}");
     }
 }
