@@ -10,7 +10,7 @@ and the byte counts of both ends agree: over TCP to the 4 digits of a megabyte t
 over UDP within 2 %, which also bounds the loss. With --parser, pScheduler's own parser (fetched by
 the user, no part of this tree) has to read the same fields from the output of `longhaul nuttcp` and
 of NUTTCP. LONGHAUL names the binary (default: target/debug/longhaul). The exit status is 1 if a
-test fails. The last lines are a table in Markdown.
+test fails. With --attempts, a failed test is repeated. The last lines are a table in Markdown.
 """
 
 import argparse
@@ -102,6 +102,15 @@ def verbose_client(client, server, theirs, host, udp):
     return None if agree(sent, received, udp) else f"{sent} bytes sent, {received} received"
 
 
+def first_pass(attempts, test, *arguments):
+    """Runs a test until it passes, `attempts` times at most; returns the last reason of a failure."""
+    for _ in range(attempts):
+        wrong = test(*arguments)
+        if not wrong:
+            return None
+    return wrong
+
+
 def load_parser(path):
     """Loads pScheduler's parser with the two functions of its library that it uses."""
     units = {"K": 1e3, "M": 1e6, "G": 1e9}
@@ -136,6 +145,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--parser")
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--attempts", type=int, default=1, help="for a host that others load")
     parser.add_argument("nuttcp", nargs="+")
     given = parser.parse_args()
     failures, table = [], []
@@ -144,11 +154,12 @@ def main():
         for name, ours, theirs, host, udp in cases(given.short):
             family = ["-6"] if ":" in host else ["-4"]
             stock = [*family, *theirs]
-            checks["our client"].append((name, our_client(nuttcp, ours, host, udp)))
-            checks["our server"].append(
-                (name, verbose_client([nuttcp], DROP_IN, stock, host, udp)))
-            checks["our `nuttcp`"].append(
-                (name, verbose_client(DROP_IN, [nuttcp], stock, host, udp)))
+            tests = {"our client": (our_client, nuttcp, ours),
+                     "our server": (verbose_client, [nuttcp], DROP_IN, stock),
+                     "our `nuttcp`": (verbose_client, DROP_IN, [nuttcp], stock)}
+            for check, (test, *arguments) in tests.items():
+                wrong = first_pass(given.attempts, test, *arguments, host, udp)
+                checks[check].append((name, wrong))
         # Before 8 nuttcp prints no window, without which the parser fails.
         if given.parser and version(nuttcp) >= "8":
             parse = load_parser(given.parser)

@@ -125,6 +125,14 @@ pub enum InteropError {
         /// The error.
         source: io::Error,
     },
+    /// The private key or the file of the users of a server cannot be used.
+    #[error("cannot use {path}: {source}")]
+    UserFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),

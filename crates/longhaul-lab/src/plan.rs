@@ -249,7 +249,7 @@ pub struct Shipped {
 }
 
 /// All plans that ship.
-pub static SHIPPED: [Shipped; 11] = [
+pub static SHIPPED: [Shipped; 12] = [
     Shipped { name: "quick", text: include_str!("plan/shipped/quick.toml") },
     Shipped { name: "default", text: include_str!("plan/shipped/default.toml") },
     Shipped { name: "sc10", text: include_str!("plan/shipped/sc10.toml") },
@@ -260,6 +260,7 @@ pub static SHIPPED: [Shipped; 11] = [
     Shipped { name: "streams-windows", text: include_str!("plan/shipped/streams-windows.toml") },
     Shipped { name: "cross-traffic", text: include_str!("plan/shipped/cross-traffic.toml") },
     Shipped { name: "scaling", text: include_str!("plan/shipped/scaling.toml") },
+    Shipped { name: "peers", text: include_str!("plan/shipped/peers.toml") },
     Shipped { name: "real", text: include_str!("plan/shipped/real.toml") },
 ];
 

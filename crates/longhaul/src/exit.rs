@@ -142,7 +142,9 @@ impl From<InteropError> for Coded {
             | InteropError::Denied { .. }
             | InteropError::Refused { .. }
             | InteropError::Reported { .. } => REFUSED,
-            InteropError::KeyFile { .. } | InteropError::Host { .. } => HOST,
+            InteropError::KeyFile { .. }
+            | InteropError::UserFile { .. }
+            | InteropError::Host { .. } => HOST,
         };
         Coded::new(code, error)
     }

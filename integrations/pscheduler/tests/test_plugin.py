@@ -11,6 +11,7 @@ PLUGIN = pathlib.Path(__file__).parent.parent / "longhaul"
 sys.path.insert(0, str(PLUGIN))
 
 import longhaul_tool  # noqa: E402
+import path_tests  # noqa: E402
 
 
 def call(name, document=None):
@@ -20,9 +21,9 @@ def call(name, document=None):
 
 
 class Plugin(unittest.TestCase):
-    def test_enumerate_names_the_throughput_test_and_wins(self):
+    def test_enumerate_names_the_tests_and_wins(self):
         described = call("enumerate")
-        self.assertEqual(described["tests"], ["throughput"])
+        self.assertEqual(described["tests"], ["latency", "rtt", "throughput", "trace"])
         self.assertGreater(described["preference"], 10)
 
     def test_can_run_accepts_known_options_and_names_others(self):
@@ -38,7 +39,7 @@ class Plugin(unittest.TestCase):
                                                                 "schema": 8}})
         self.assertEqual(other["reasons"], ["Option 'flow-label' is not supported.",
                                             "Schema 8 is newer than 7."])
-        self.assertFalse(call("can-run", {"type": "rtt", "spec": {}})["can-run"])
+        self.assertFalse(call("can-run", {"type": "clock", "spec": {}})["can-run"])
         self.assertFalse(call("can-run", {"type": "throughput"})["can-run"])
 
     def test_duration_includes_the_setup(self):
@@ -91,6 +92,73 @@ class Plugin(unittest.TestCase):
         self.assertTrue(merged["succeeded"])
         self.assertEqual(merged["diags"], "Participant 0:\na\nParticipant 1:\n")
         self.assertFalse(call("merged-results", {"results": [None]})["succeeded"])
+
+
+class PathTests(unittest.TestCase):
+    def test_can_run_names_options_of_paths(self):
+        trace = {"type": "trace", "spec": {"dest": "h", "hops": 20, "ip-version": 4}}
+        self.assertEqual(call("can-run", trace), {"can-run": True})
+        trace["spec"] |= {"algorithm": "paris-traceroute", "queries": 1, "schema": 3}
+        self.assertEqual(call("can-run", trace)["reasons"], [
+            "Option 'algorithm' is not supported.", "Schema 3 is newer than 2.",
+            "A trace begins at the first hop and has 3 queries per hop."])
+        rtt = {"type": "rtt", "spec": {"schema": 2, "dest": "h", "protocol": "twamp"}}
+        self.assertFalse(call("can-run", rtt)["can-run"])
+        latency = {"type": "latency", "spec": {"schema": 1, "dest": "h", "packet-count": 600}}
+        self.assertEqual(call("can-run", latency), {"can-run": True})
+        latency["spec"]["flip"] = True
+        self.assertFalse(call("can-run", latency)["can-run"])
+
+    def test_durations_of_paths(self):
+        rtt = {"type": "rtt", "spec": {"dest": "h", "count": 10}}
+        self.assertEqual(call("duration", rtt), {"duration": "PT15S"})
+        latency = {"type": "latency", "spec": {"packet-count": 600, "packet-interval": 0.1}}
+        self.assertEqual(call("duration", latency), {"duration": "PT71S"})
+
+    def test_commands_of_paths(self):
+        self.assertEqual(path_tests.path_command("trace", {"dest": "h", "hops": 9})[2:], [
+            "h", "--alone", "--json", "--skip", "rtt", "--skip", "mtu", "--skip", "loss", "--skip",
+            "capacity", "--max-hops", "9"])
+        spec = {"dest": "2001:db8::1", "packet-count": 100, "packet-interval": 0.01, "ip-tos": 184}
+        self.assertEqual(path_tests.latency_command(spec, 7411)[2:], [
+            "--stamp", "[2001:db8::1]:7412", "--continuous", "--record-time", "1s", "-i", "10ms",
+            "--dscp", "46"])
+
+    def test_a_path_becomes_a_trace(self):
+        hops = [{"distance": 1, "addresses": ["192.0.2.1"], "min_ms": 0.25, "says_mtu_bytes": None},
+                {"distance": 2, "addresses": [], "min_ms": None, "says_mtu_bytes": None},
+                {"distance": 3, "addresses": ["192.0.2.9"], "min_ms": 90.5,
+                 "says_mtu_bytes": 1400}]
+        document = {"forward": {"hops": {"list": hops}}, "unmeasured": []}
+        result = path_tests.trace_result(document, {"hostnames": False}, [])
+        self.assertEqual(result["paths"], [[
+            {"ip": "192.0.2.1", "rtt": "PT0.000250S"}, {},
+            {"ip": "192.0.2.9", "rtt": "PT0.090500S", "mtu": 1400}]])
+        lost = path_tests.trace_result(
+            {"forward": None, "unmeasured": [{"why": "no route"}]}, {}, [])
+        self.assertEqual((lost["succeeded"], lost["error"]), (False, "no route"))
+
+    def test_echoes_become_round_trips(self):
+        echoes = {"asked": 5, "answered": 4, "min_ms": 1.0, "max_ms": 3.5}
+        result = path_tests.rtt_result({"rtt": {"small": echoes}}, [])
+        self.assertEqual((result["sent"], result["lost"], result["loss"]), (5, 1, 0.2))
+        self.assertEqual((result["min"], result["max"]), ("PT0.001000S", "PT0.003500S"))
+        none = path_tests.rtt_result({"rtt": {"small": {"asked": 5, "answered": 0}}}, [])
+        self.assertEqual((none["succeeded"], none["loss"]), (False, 1.0))
+
+    def test_a_record_becomes_a_latency(self):
+        counts = {name: {"count": count} for name, count in
+                  (("lost", 2), ("duplicated", 1), ("reordered", 3))}
+        record = {"sent": 100, "clocks": {"error_ms": 0.5},
+                  "forward": {**counts, "delay": {"min_ms": 45.0}},
+                  "histograms": {"forward_variation": [[0.001, 60], [0.5, 30], [0.504, 8]]}}
+        result = path_tests.latency_result(record, {"bucket-width": 0.001}, [])
+        self.assertEqual(result["histogram-latency"], {"45.00": 60, "45.50": 38})
+        self.assertEqual((result["packets-received"], result["packets-lost"]), (98, 2))
+        self.assertEqual((result["packets-duplicated"], result["packets-reordered"]), (1, 3))
+        self.assertEqual(result["max-clock-error"], 0.5)
+        record["forward"]["delay"] = None
+        self.assertNotIn("histogram-latency", path_tests.latency_result(record, {}, []))
 
 
 if __name__ == "__main__":

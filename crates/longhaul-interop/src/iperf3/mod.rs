@@ -18,6 +18,7 @@ mod report;
 mod results;
 mod server;
 mod state;
+mod users;
 
 pub use auth::{Credentials, Padding};
 pub use client::{ClientOptions, ClientResult, Progress, run};
@@ -27,3 +28,4 @@ pub use parameters::{MOST_PARAMETERS, Parameters};
 pub use results::{MOST_RESULTS, Results, StreamResults};
 pub use server::{Observer, Server};
 pub use state::{COOKIE_BYTES, State, stream_id};
+pub use users::{DEFAULT_SKEW, Users};

@@ -10,7 +10,7 @@ use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf3";
-const PORT: u16 = 5201;
+pub(super) const PORT: u16 = 5201;
 
 /// iperf3, measured by its JSON output.
 pub(super) struct Iperf3;

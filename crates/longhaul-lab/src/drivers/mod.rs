@@ -17,6 +17,7 @@ mod iperf3;
 mod lftp;
 mod longhaul_cp;
 mod longhaul_test;
+mod mixed;
 mod nuttcp;
 mod optional;
 mod rclone;
@@ -52,5 +53,6 @@ pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {
         Box::new(http::ARIA2C),
         Box::new(squid::WgetSquid),
     ];
-    streams.into_iter().chain(over_ssh).chain(copies).chain(optional::all()).collect()
+    let pairs = mixed::pairs(program);
+    streams.into_iter().chain(pairs).chain(over_ssh).chain(copies).chain(optional::all()).collect()
 }

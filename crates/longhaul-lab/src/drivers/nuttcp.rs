@@ -11,7 +11,7 @@ use crate::LabError;
 
 const NAME: &str = "nuttcp";
 /// nuttcp's control port; its data use the next port.
-const PORT: u16 = 5000;
+pub(super) const PORT: u16 = 5000;
 
 /// nuttcp, measured by its interval lines: it has no option to omit slow start, so the driver omits
 /// the first intervals.

@@ -50,6 +50,9 @@ pub(super) fn peer_words(error: &InteropError) -> String {
         InteropError::KeyFile { path, .. } => {
             format!("cannot use {} as an RSA public key in PEM format", path.display())
         }
+        InteropError::UserFile { path, source } => {
+            format!("cannot use {} for the users of iperf3 clients: {source}", path.display())
+        }
         // These sentences need no names of options.
         InteropError::Resolve { .. }
         | InteropError::Silent { .. }

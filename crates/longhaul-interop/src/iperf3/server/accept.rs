@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::registry::{Cookie, Observer, Registry};
 use super::session::Session;
 use crate::iperf3::state::COOKIE_BYTES;
+use crate::iperf3::users::Users;
 use crate::peer::Program;
 
 /// The interval at which the loops check whether the server ends.
@@ -32,6 +33,7 @@ pub struct Server {
     limits: TestLimits,
     address: SocketAddr,
     observer: Option<Observer>,
+    users: Option<Users>,
 }
 
 impl Server {
@@ -51,13 +53,21 @@ impl Server {
         socket.set_nonblocking(true)?;
         let listener = TcpListener::from(socket);
         let address = listener.local_addr()?;
-        Ok(Server { listener, flows: FlowPort::bind(address)?, limits, address, observer: None })
+        let flows = FlowPort::bind(address)?;
+        Ok(Server { listener, flows, limits, address, observer: None, users: None })
     }
 
     /// Passes every finished test to `observer`, on the thread of its client.
     #[must_use]
     pub fn with_observer(mut self, observer: Observer) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Requires the credentials of one of `users` for a test.
+    #[must_use]
+    pub fn with_users(mut self, users: Option<Users>) -> Self {
+        self.users = users;
         self
     }
 
@@ -99,7 +109,8 @@ impl Server {
         let Ok(stream) = arrival.socket.try_clone() else { return };
         if let Some(stream) = registry.pass(&cookie, number, stream) {
             let (limits, observer) = (&self.limits, self.observer.as_ref());
-            Session { gate, registry, limits, cookie, observer }.run(arrival, stream);
+            let users = self.users.as_ref();
+            Session { gate, registry, limits, cookie, observer, users }.run(arrival, stream);
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::iperf3::parameters::Parameters;
 use crate::iperf3::report;
 use crate::iperf3::results::Results;
 use crate::iperf3::state::{COOKIE_BYTES, State, code};
+use crate::iperf3::users::Users;
 use crate::peer::Program;
 
 /// The longest wait for a place: iperf3 clients show nothing meanwhile.
@@ -47,6 +48,7 @@ pub(super) struct Session<'a> {
     pub(super) limits: &'a TestLimits,
     pub(super) cookie: Cookie,
     pub(super) observer: Option<&'a Observer>,
+    pub(super) users: Option<&'a Users>,
 }
 
 /// The facts about a test for the log.
@@ -158,6 +160,7 @@ impl Session<'_> {
         };
         record.version.clone_from(&parameters.client_version);
         record.work.operation = Some(Operation::Test);
+        self.authenticate(&parameters, &peer)?;
         let plan = self.plan(&parameters, &peer)?;
         let limit = |reason| Failure::Reported(code::STREAM, refused(&peer, reason));
         let memory = TestMemory::reserve(&plan, self.limits).map_err(limit)?;
@@ -190,6 +193,21 @@ impl Session<'_> {
         record.reasons = reasons(&peer, &plan, &theirs, measured)
             .map_err(|fault| Failure::from(control.fault(fault, Step::Results)))?;
         Ok(())
+    }
+
+    /// Checks the credentials of a client, if the server has users.
+    fn authenticate(&self, parameters: &Parameters, peer: &PeerName) -> Result<(), Failure> {
+        let Some(users) = self.users else { return Ok(()) };
+        match users.check(parameters.authtoken.as_deref(), SystemTime::now()) {
+            Some(_) => Ok(()),
+            None => {
+                let reason =
+                    "the user name or the password is wrong, or the clocks differ".to_owned();
+                let (peer, kind) = (peer.address.clone(), RefusalKind::NotAuthorised);
+                let error = EngineError::Refused { peer, kind, reason };
+                Err(Failure::Reported(code::AUTHENTICATION, error))
+            }
+        }
     }
 
     /// Returns the test before its data, as iperf3 describes it.

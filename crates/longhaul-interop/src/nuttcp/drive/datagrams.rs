@@ -11,8 +11,13 @@ use longhaul_engine::test::{DatagramFormat, ReceivedDatagram, SentDatagram};
 use super::channel::{Deadline, LOOK, STEP_LIMIT};
 use crate::nuttcp::Spread;
 use crate::nuttcp::datagram::{
-    BEGIN_SPACING, END_SPACING, LEAST_COUNTED, Mark, read_time, write_count, write_time,
+    BEGIN_SPACING, LEAST_COUNTED, Mark, read_time, write_count, write_time,
 };
+
+/// The time between the marks of the end that longhaul sends, less than `END_SPACING`: a receiver of
+/// nuttcp 6.1.2 with `-i0.5` fails if an interval passes without a datagram, and its intervals begin a
+/// few milliseconds after the first mark.
+const SENT_END_SPACING: Duration = Duration::from_millis(400);
 
 /// The format of the datagrams of a test.
 #[derive(Debug)]
@@ -153,7 +158,7 @@ pub(super) fn end(sockets: &[UdpSocket], over: impl Fn() -> bool) {
         for socket in sockets {
             let _ = socket.send(&Mark::End(number).bytes());
         }
-        let until = Instant::now() + END_SPACING;
+        let until = Instant::now() + SENT_END_SPACING;
         while number < 4 && Instant::now() < until && !over() {
             thread::sleep(LOOK);
         }

@@ -224,15 +224,15 @@ pub(super) struct Args {
     /// Not available
     #[arg(long, num_args = 0..=1, require_equals = true)]
     timestamps: Option<Option<String>>,
-    /// Not available
-    #[arg(long)]
-    rsa_private_key_path: Option<PathBuf>,
-    /// Not available
-    #[arg(long)]
-    authorized_users_path: Option<PathBuf>,
-    /// Not available
-    #[arg(long)]
-    time_skew_threshold: Option<String>,
+    /// Private key of the server, for users
+    #[arg(long, value_name = "FILE")]
+    pub(super) rsa_private_key_path: Option<PathBuf>,
+    /// Users of the server, with digests of their passwords
+    #[arg(long, value_name = "FILE")]
+    pub(super) authorized_users_path: Option<PathBuf>,
+    /// Tolerated difference of a client's clock
+    #[arg(long, value_name = "SECS", value_parser = parse_seconds)]
+    pub(super) time_skew_threshold: Option<Duration>,
 }
 
 impl Args {
@@ -250,9 +250,6 @@ impl Args {
             (self.bind_dev.is_some(), "--bind-dev"),
             (self.dont_fragment, "--dont-fragment"),
             (self.timestamps.is_some(), "--timestamps"),
-            (self.rsa_private_key_path.is_some(), "--rsa-private-key-path"),
-            (self.authorized_users_path.is_some(), "--authorized-users-path"),
-            (self.time_skew_threshold.is_some(), "--time-skew-threshold"),
             (self.bind.is_some() && self.client.is_some(), "--bind of a client"),
         ]
         .into_iter()

@@ -14,10 +14,10 @@ use longhaul_engine::serve::{
 use longhaul_engine::session::ServedSession;
 use longhaul_engine::test::TestLimits;
 use longhaul_engine::{EngineError, Result as EngineResult};
-use longhaul_interop::iperf3::Server;
 use longhaul_interop::iperf3::output::{
     Finished, TextOutput, end_document, interval_document, start_document, whole_document,
 };
+use longhaul_interop::iperf3::{DEFAULT_SKEW, Padding, Server, Users};
 use serde_json::json;
 
 use super::args::Args;
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, output: Output) -> Result<u8, Coded> {
         time: args.server_max_duration.unwrap_or(Duration::from_secs(90_000)),
         ..TestLimits::default()
     };
-    let server = listen(args, limits)?;
+    let server = listen(args, limits)?.with_users(users(args)?);
     let documents = args.json || args.json_stream;
     if !documents {
         let port = server.address().port();
@@ -116,6 +116,23 @@ fn watch_idle(only: &Only, limit: Duration, stop: &AtomicBool, over: &AtomicBool
         }
         thread::sleep(IDLE_CHECK);
     }
+}
+
+/// Returns the users of the server, if it has any.
+fn users(args: &Args) -> Result<Option<Users>, Coded> {
+    let (key, users) = match (&args.rsa_private_key_path, &args.authorized_users_path) {
+        (None, None) => return Ok(None),
+        (Some(key), Some(users)) => (key, users),
+        _ => {
+            let reason =
+                anyhow!("--rsa-private-key-path and --authorized-users-path belong together");
+            return Err(Coded::new(FAILED, reason));
+        }
+    };
+    let padding = if args.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+    let skew = args.time_skew_threshold.unwrap_or(DEFAULT_SKEW);
+    let users = Users::read(key, users, padding, skew);
+    users.map(Some).map_err(|error| Coded::new(FAILED, error))
 }
 
 fn listen(args: &Args, limits: TestLimits) -> Result<Server, Coded> {

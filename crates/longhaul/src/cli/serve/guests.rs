@@ -3,12 +3,13 @@
 mod stamp;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_engine::EngineError;
 use longhaul_engine::serve::Guest;
 use longhaul_engine::test::TestLimits;
-use longhaul_interop::iperf3;
+use longhaul_interop::iperf3::{self, DEFAULT_SKEW, Padding, Users};
 use longhaul_interop::nuttcp::NuttcpServer;
 
 use self::stamp::StampArgs;
@@ -23,6 +24,15 @@ pub(super) struct GuestArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5201", conflicts_with_all = ["keys_only", "stdio"])]
     iperf3: Option<u16>,
+    /// Require users of iperf3 clients: the private key (PEM, mode 600) that decrypts their passwords
+    #[arg(long, value_name = "FILE", requires_all = ["iperf3", "authorized_users_path"])]
+    rsa_private_key_path: Option<PathBuf>,
+    /// The users of iperf3 clients: lines 'USER,SHA256 of {USER}PASSWORD'
+    #[arg(long, value_name = "FILE", requires = "rsa_private_key_path")]
+    authorized_users_path: Option<PathBuf>,
+    /// Decrypt the passwords of iperf3 clients before 3.17
+    #[arg(long, requires = "rsa_private_key_path")]
+    use_pkcs1_padding: bool,
     /// Serve nuttcp clients, too, on this control port [default port: 5000]
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5000", conflicts_with_all = ["keys_only", "stdio"])]
@@ -45,6 +55,7 @@ impl GuestArgs {
         let mut guests: Vec<Arc<dyn Guest>> = Vec::new();
         if let Some(port) = self.iperf3 {
             let server = listen(bind, port, |at| iperf3::Server::bind(at, limits.clone()))?;
+            let server = server.with_users(self.users()?);
             print_message(format_args!("serving iperf3 clients on {}", server.address()));
             guests.push(Arc::new(server));
         }
@@ -55,6 +66,18 @@ impl GuestArgs {
         }
         guests.extend(self.stamp.bind(bind)?);
         Ok(guests)
+    }
+}
+
+impl GuestArgs {
+    /// Reads the users of iperf3 clients.
+    fn users(&self) -> Result<Option<Users>, Coded> {
+        let (Some(key), Some(users)) = (&self.rsa_private_key_path, &self.authorized_users_path)
+        else {
+            return Ok(None);
+        };
+        let padding = if self.use_pkcs1_padding { Padding::Pkcs1 } else { Padding::Oaep };
+        Ok(Some(Users::read(key, users, padding, DEFAULT_SKEW)?))
     }
 }
 

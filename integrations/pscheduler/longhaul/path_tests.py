@@ -1,0 +1,244 @@
+"""The tests of a path that the plugin runs with `longhaul path`: trace, rtt and latency."""
+
+import json
+import select
+import socket
+import subprocess
+import time
+
+from longhaul_tool import END_SECONDS, PORT, PROGRAM, SERVER_SECONDS, failed
+
+# The options of each test that the plugin accepts, and the newest schema.
+OPTIONS = {
+    "trace": (2, {"schema", "dest", "source-node", "hops", "hostnames", "ip-version", "queries",
+                  "first-ttl"}),
+    "rtt": (3, {"schema", "dest", "source-node", "count", "hostnames", "ip-version", "protocol"}),
+    "latency": (3, {"schema", "source", "source-node", "dest", "dest-node", "packet-count",
+                    "packet-interval", "bucket-width", "ip-tos", "ip-version"}),
+}
+# The parts of `longhaul path` that no test needs.
+PARTS = ("rtt", "hops", "mtu", "loss", "capacity")
+# The probes of a hop.
+QUERIES = 3
+TRACE_SECONDS = 60
+DEFAULT_COUNT = 5
+# longhaul sends echoes 10 ms apart, or after the previous one's answer; this is the limit of one.
+ECHO_SECONDS = 1
+DEFAULT_PACKETS = 100
+DEFAULT_PACKET_SECONDS = 0.1
+# A record follows this long after its last packet.
+RECORD_SECONDS = 4
+
+
+def reasons(kind, spec):
+    """Returns the reasons why the plugin cannot run a test."""
+    newest, known = OPTIONS[kind]
+    found = [f"Option '{name}' is not supported." for name in sorted(set(spec) - known)]
+    if spec.get("schema", 1) > newest:
+        found.append(f"Schema {spec['schema']} is newer than {newest}.")
+    if spec.get("protocol", "icmp") != "icmp":
+        found.append("Only the protocol icmp is supported.")
+    if spec.get("first-ttl", 1) != 1 or spec.get("queries", QUERIES) != QUERIES:
+        found.append(f"A trace begins at the first hop and has {QUERIES} queries per hop.")
+    if spec.get("ip-tos", 0) % 4:
+        found.append("The two lowest bits of ip-tos are those of ECN, which the network sets.")
+    return found
+
+
+def duration(kind, spec):
+    """Returns the time that a run takes, in seconds."""
+    if kind == "trace":
+        return TRACE_SECONDS
+    if kind == "rtt":
+        return spec.get("count", DEFAULT_COUNT) * ECHO_SECONDS + END_SECONDS
+    return record_seconds(spec) + SERVER_SECONDS + RECORD_SECONDS + END_SECONDS
+
+
+def record_seconds(spec):
+    """Returns the time in which the packets of a latency test are sent."""
+    count = spec.get("packet-count", DEFAULT_PACKETS)
+    return count * spec.get("packet-interval", DEFAULT_PACKET_SECONDS)
+
+
+def family(spec):
+    """Returns the option for the IP version."""
+    return [f"-{spec['ip-version']}"] if spec.get("ip-version") else []
+
+
+def path_command(kind, spec):
+    """Returns the command of a trace or rtt test."""
+    part = "hops" if kind == "trace" else "rtt"
+    command = [PROGRAM, "path", spec["dest"], "--alone", "--json"]
+    for other in PARTS:
+        command += ["--skip", other] if other != part else []
+    if kind == "trace":
+        command += ["--max-hops", str(spec["hops"])] if spec.get("hops") else []
+    else:
+        command += ["-c", str(spec.get("count", DEFAULT_COUNT))]
+    return command + family(spec)
+
+
+def iso(milliseconds):
+    """Returns milliseconds as an ISO 8601 duration."""
+    return f"PT{milliseconds / 1000:.6f}S"
+
+
+def host_name(address):
+    """Returns the fields with the name of an address, if it has one."""
+    try:
+        return {"hostname": socket.gethostbyaddr(address)[0]}
+    except OSError:
+        return {}
+
+
+def trace_result(document, spec, diags):
+    """Returns the result of the trace test for a document of `longhaul path --json`."""
+    hops = ((document.get("forward") or {}).get("hops") or {}).get("list")
+    if hops is None:
+        return failed("; ".join(one["why"] for one in document["unmeasured"]), diags)
+    listed, path = {hop["distance"]: hop for hop in hops}, []
+    for distance in range(1, max(listed, default=0) + 1):
+        hop = listed.get(distance) or {"addresses": []}
+        if not hop["addresses"]:
+            path.append({})
+            continue
+        fields = {"ip": hop["addresses"][0]}
+        if hop.get("min_ms") is not None:
+            fields["rtt"] = iso(hop["min_ms"])
+        if hop.get("says_mtu_bytes"):
+            fields["mtu"] = hop["says_mtu_bytes"]
+        path.append({**fields, **(host_name(fields["ip"]) if spec.get("hostnames", True) else {})})
+    return {"schema": 1, "succeeded": True, "diags": "\n".join(diags), "paths": [path]}
+
+
+def rtt_result(document, diags):
+    """Returns the result of the rtt test for a document of `longhaul path --json`.
+
+    longhaul keeps no times of single packets, so the list of round trips is empty."""
+    echoes = (document.get("rtt") or {}).get("small")
+    if echoes is None:
+        return failed("; ".join(one["why"] for one in document["unmeasured"]), diags)
+    sent, received = echoes["asked"], echoes["answered"]
+    fields = {"schema": 1, "succeeded": received > 0, "diags": "\n".join(diags), "roundtrips": [],
+              "sent": sent, "received": received, "lost": sent - received,
+              "loss": (sent - received) / sent}
+    if received:
+        fields |= {"min": iso(echoes["min_ms"]), "max": iso(echoes["max_ms"])}
+    return fields
+
+
+def run_path(kind, spec):
+    """Runs a trace or rtt test and returns the result."""
+    command = path_command(kind, spec)
+    diags = [" ".join(command)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False,
+                             timeout=duration(kind, spec) + 60)
+        # Exit code 7: other parts than the requested one were not measured.
+        if ran.returncode not in (0, 7):
+            return failed(ran.stderr.strip() or f"{PROGRAM} ended with {ran.returncode}", diags)
+        document = json.loads(ran.stdout)
+        diags.append(ran.stdout)
+        return (trace_result(document, spec, diags) if kind == "trace"
+                else rtt_result(document, diags))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return failed(f"Cannot run {PROGRAM}: {error}", diags)
+    except (ValueError, KeyError, TypeError) as error:
+        return failed(f"Cannot read the result: {error!r}", diags)
+
+
+def latency_command(spec, port):
+    """Returns the command of the sender of a latency test."""
+    host, port = spec["dest"], port + 1
+    command = [PROGRAM, "path", "--stamp", f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+               "--continuous", "--record-time", f"{record_seconds(spec):g}s",
+               "-i", f"{spec.get('packet-interval', DEFAULT_PACKET_SECONDS) * 1000:g}ms"]
+    if spec.get("ip-tos"):
+        command += ["--dscp", str(spec["ip-tos"] // 4)]
+    return command + family(spec)
+
+
+def reflector_command(port):
+    """Returns the command of the reflector of a latency test; `serve` itself uses the port."""
+    return [PROGRAM, "serve", "--port", str(port), f"--stamp={port + 1}"]
+
+
+def latency_result(record, spec, diags):
+    """Returns the result of the latency test for a record of `longhaul path --continuous`."""
+    way, width = record["forward"], spec.get("bucket-width", 0.001)
+    histogram = {}
+    # Without a common clock, longhaul states only delays above the lowest.
+    if way.get("delay"):
+        for above, count in record["histograms"]["forward_variation"]:
+            key = f"{(way['delay']['min_ms'] + above) / 1000 / width:.2f}"
+            histogram[key] = histogram.get(key, 0) + count
+    fields = {"schema": 1, "succeeded": True, "diags": "\n".join([*diags, json.dumps(record)]),
+              "packets-sent": record["sent"]}
+    if way.get("lost"):
+        fields |= {"packets-lost": way["lost"]["count"],
+                   "packets-received": record["sent"] - way["lost"]["count"]}
+    for name, key in (("packets-duplicated", "duplicated"), ("packets-reordered", "reordered")):
+        if way.get(key):
+            fields[name] = way[key]["count"]
+    if record["clocks"].get("error_ms") is not None:
+        fields["max-clock-error"] = record["clocks"]["error_ms"]
+    if histogram:
+        fields["histogram-latency"] = histogram
+    return fields
+
+
+def run_latency(spec, port):
+    """Runs the sender until its first record and returns the result."""
+    command = latency_command(spec, port)
+    diags = [" ".join(command)]
+    limit = record_seconds(spec) + RECORD_SECONDS + END_SECONDS + 30
+    try:
+        sender = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except OSError as error:
+        return failed(f"Cannot run {PROGRAM}: {error}", diags)
+    try:
+        line, deadline = b"", time.monotonic() + limit
+        while not line.endswith(b"\n"):
+            left = max(0, deadline - time.monotonic())
+            if not select.select([sender.stdout], [], [], left)[0]:
+                return failed(f"{PROGRAM} printed no record within {limit:g} s", diags)
+            part = sender.stdout.read1(65536)
+            if not part:
+                message = sender.stderr.read().decode(errors="replace").strip()
+                return failed(message or f"{PROGRAM} printed no record", diags)
+            line += part
+        return latency_result(json.loads(line.splitlines()[0]), spec, diags)
+    except (ValueError, KeyError, TypeError) as error:
+        return failed(f"Cannot read the record: {error!r}", diags)
+    finally:
+        sender.kill()
+        sender.wait()
+
+
+def run_reflector(spec, port):
+    """Runs the reflector until the sender has ended."""
+    command = reflector_command(port)
+    diags = [" ".join(command)]
+    try:
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True)
+    except OSError as error:
+        return failed(f"Cannot run {PROGRAM}: {error}", diags)
+    try:
+        _, message = server.communicate(timeout=duration("latency", spec))
+        return failed(message.strip() or "The reflector ended", diags)
+    except subprocess.TimeoutExpired:
+        return {"succeeded": True, "diags": "\n".join(diags)}
+    finally:
+        server.kill()
+        server.wait()
+
+
+def run(kind, spec, participant, port=PORT):
+    """Runs one participant of a test."""
+    if kind != "latency":
+        return run_path(kind, spec)
+    if participant == 1:
+        return run_reflector(spec, port)
+    time.sleep(SERVER_SECONDS)
+    return run_latency(spec, port)
