@@ -234,6 +234,20 @@ pub enum EngineError {
         /// The error of the system.
         source: io::Error,
     },
+    /// ssh reached the host, and longhaul is not there or cannot run.
+    #[error("cannot run {program} on {host}")]
+    FarProgram {
+        /// `[user@]host`.
+        host: String,
+        /// The path of longhaul on that host.
+        program: String,
+    },
+    /// ssh, which prints its own reason, did not reach the host.
+    #[error("ssh did not reach {host}")]
+    Login {
+        /// `[user@]host`.
+        host: String,
+    },
     /// A requested socket option does not work on this host.
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),

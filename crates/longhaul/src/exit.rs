@@ -96,6 +96,8 @@ impl From<EngineError> for Coded {
             | EngineError::InvalidEntry { .. }
             | EngineError::Failed { .. }
             | EngineError::Stalled { .. }
+            | EngineError::FarProgram { .. }
+            | EngineError::Login { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,

@@ -35,6 +35,7 @@ fn rules(resource: Resource, end: End) -> (End, &'static [&'static str]) {
         Resource::Loss
         | Resource::CongestionWindow
         | Resource::LinkRate
+        | Resource::ShallowQueue
         | Resource::Encryption
         | Resource::MemoryBandwidth
         | Resource::SmallFiles
@@ -67,6 +68,11 @@ fn others(diagnosis: &Diagnosis, cause: &Cause, end: End) -> Vec<Cure> {
         }
         Resource::CongestionWindow => vec![safe(End::Sender, Remedy::LongerCopy), streams()],
         Resource::LinkRate => vec![hardware(End::Receiver, Remedy::FasterLink)],
+        Resource::ShallowQueue => vec![
+            safe(End::Sender, Remedy::LowerRate),
+            safe(End::Sender, Remedy::FewerStreams),
+            hardware(End::Receiver, Remedy::DeeperQueue),
+        ],
         Resource::TcpMemory => vec![safe(end, Remedy::FreeTcpMemory)],
         Resource::SenderCpu | Resource::ReceiverCpu => {
             let mut cures = vec![safe(end, Remedy::FreeCores), streams()];

@@ -2,7 +2,7 @@
 
 use super::cause::{Cause, THROTTLED, are_small, cpu_of, is_bound, round, throttled};
 use crate::result::{Diagnosis, DiagnosisStep, End, Evidence, Resource, StepRound};
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 /// The least ratio of the rates of overwriting and of writing new files that shows a limit by the
 /// allocation of space.
@@ -19,17 +19,16 @@ pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {
     let allows = diagnosis.rate(step).filter(|rate| rate.bps() > 0)?;
     let measured = round(diagnosis, step)?;
     let by_quota = throttled(measured, end) >= THROTTLED;
-    let (resource, evidence) = resource(diagnosis, measured, end, disk);
+    let (resource, evidence) = resource(diagnosis, (measured, allows), end, disk);
     Some(Cause { resource, end: Some(end), step, allows, by_quota, evidence })
 }
 
 fn resource(
     diagnosis: &Diagnosis,
-    round: &StepRound,
+    (round, rate_bps): (&StepRound, Rate),
     end: End,
     disk: Resource,
 ) -> (Resource, Evidence) {
-    let rate_bps = round.throughput_bps;
     let quota = throttled(round, end);
     if quota >= THROTTLED {
         let throttled_percent = 100.0 * quota;
@@ -48,10 +47,10 @@ fn resource(
     }
     let overwrite = round.alone.as_ref().and_then(|alone| alone.overwrite_bps);
     if let Some(overwrite_bps) = overwrite.filter(|_| end == End::Receiver)
-        && overwrite_bps.bps() as f64 >= ALLOCATION * rate_bps.bps() as f64
+        && overwrite_bps.bps() as f64 >= ALLOCATION * round.throughput_bps.bps() as f64
     {
         let file_system = diagnosis.ends.sink.as_ref().and_then(|sink| sink.file_system.clone());
-        let new_bps = rate_bps;
+        let new_bps = round.throughput_bps;
         let evidence = Evidence::Allocation { file_system, new_bps, overwrite_bps };
         return (Resource::FileAllocation, evidence);
     }

@@ -13,6 +13,7 @@ mod cures;
 mod disks;
 mod judge;
 mod path;
+mod shallow;
 mod whole;
 
 pub use judge::goal;

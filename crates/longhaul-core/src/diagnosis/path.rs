@@ -82,6 +82,13 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let steps = [DiagnosisStep::Memory, DiagnosisStep::MemoryOne];
     let (step, allows) = steps.into_iter().find_map(|step| Some((step, diagnosis.rate(step)?)))?;
     let found = found.or_else(|| by_the_copy(diagnosis))?;
+    let of_the_path =
+        matches!(found.resource, Resource::Loss | Resource::LinkRate | Resource::CongestionWindow);
+    let rounds = tests.iter().map(|test| (test.round, test.reason));
+    if let Some(evidence) = super::shallow::evidence(rounds).filter(|_| of_the_path) {
+        let resource = Resource::ShallowQueue;
+        return Some(Cause { resource, end: None, allows, step, by_quota: false, evidence });
+    }
     Some(Cause { allows, step, ..found })
 }
 
@@ -232,6 +239,7 @@ fn sealing(diagnosis: &Diagnosis, plain: Option<&Cause>) -> Option<Cause> {
         Resource::ReceiverWindow,
         Resource::SenderWindow,
         Resource::Loss,
+        Resource::ShallowQueue,
         Resource::HostDrops,
     ];
     if plain.is_some_and(|plain| other.contains(&plain.resource)) {

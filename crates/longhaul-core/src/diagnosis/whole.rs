@@ -40,9 +40,10 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         Some(CopyLimit::Sealing) => &[Resource::Encryption],
         Some(CopyLimit::SendWindow) => &[Resource::SenderWindow],
         Some(CopyLimit::ReceiveWindow) => &[Resource::ReceiverWindow],
-        Some(CopyLimit::Loss) => &[Resource::Loss],
+        Some(CopyLimit::Loss) => &[Resource::Loss, Resource::ShallowQueue],
         Some(CopyLimit::Path | CopyLimit::RampUp) => &[
             Resource::LinkRate,
+            Resource::ShallowQueue,
             Resource::Loss,
             Resource::ReceiverWindow,
             Resource::SenderWindow,
@@ -60,6 +61,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         Resource::ReceiverWindow,
         Resource::SenderWindow,
         Resource::Loss,
+        Resource::ShallowQueue,
         Resource::CongestionWindow,
         Resource::TcpMemory,
     ];

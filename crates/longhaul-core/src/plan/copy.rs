@@ -51,7 +51,7 @@ pub enum LocationError {
     #[error("'{0}' is incomplete: expected lh://host[:port]/PATH")]
     Incomplete(String),
     /// A host name that ssh would interpret as an option.
-    #[error("'{0}' has a host name that begins with '-'")]
+    #[error("'{0}' has a host name that is empty or begins with '-'")]
     OptionHost(String),
 }
 
@@ -119,23 +119,39 @@ impl FromStr for Location {
             };
             return Ok(Location::Server { address: address.to_owned(), path: path.into() });
         }
-        let colon = match text.strip_prefix('[').and_then(|rest| rest.find("]:")) {
-            Some(end) => Some(end + 2),
+        // The brackets of an IPv6 address, alone or after 'user@'.
+        let bracket = text.find('[').filter(|at| !text[..*at].contains([':', '/']));
+        let colon = match bracket.and_then(|at| Some(at + text[at..].find("]:")?)) {
+            Some(end) => Some(end + 1),
             None => text.find(':'),
         };
         match colon {
             Some(colon) if !text[..colon].contains('/') && colon > 0 => {
-                let destination = text[..colon].trim_start_matches('[').trim_end_matches(']');
-                if destination.starts_with('-') {
-                    return Err(LocationError::OptionHost(text.to_owned()));
-                }
-                let path = &text[colon + 1..];
+                let destination = ssh_destination(&text[..colon])?;
+                // A remote path begins at the home directory, as '~/' does.
+                let path = match &text[colon + 1..] {
+                    "~" => ".",
+                    path => path.strip_prefix("~/").unwrap_or(path),
+                };
                 let path = if path.is_empty() { "." } else { path };
-                Ok(Location::Ssh { destination: destination.to_owned(), path: path.into() })
+                Ok(Location::Ssh { destination, path: path.into() })
             }
             _ => Ok(Location::Local(text.into())),
         }
     }
+}
+
+/// Returns `[user@]host` as ssh accepts it: without the brackets of an IPv6 address.
+///
+/// # Errors
+/// ssh would interpret the user or the host as an option.
+pub fn ssh_destination(text: &str) -> Result<String, LocationError> {
+    let destination = text.replace(['[', ']'], "");
+    let host = destination.rsplit_once('@').map_or(&*destination, |(_, host)| host);
+    if destination.starts_with('-') || host.starts_with('-') || host.is_empty() {
+        return Err(LocationError::OptionHost(text.to_owned()));
+    }
+    Ok(destination)
 }
 
 /// The protection of the bytes of a copy in transit.
@@ -346,6 +362,18 @@ mod tests {
             Location::Ssh { destination: "me@far".into(), path: "data/x".into() }
         );
         assert_eq!(read("far:"), Location::Ssh { destination: "far".into(), path: ".".into() });
+        for (text, destination, path) in [
+            ("root@[::1]:/x", "root@::1", "/x"),
+            ("[me@fd00::1]:x", "me@fd00::1", "x"),
+            ("far:~/x", "far", "x"),
+            ("far:~", "far", "."),
+            ("far:~me/x", "far", "~me/x"),
+            ("far:a[0-9]:b", "far", "a[0-9]:b"),
+        ] {
+            let (destination, path) = (destination.to_owned(), path.into());
+            assert_eq!(read(text), Location::Ssh { destination, path }, "{text}");
+        }
+        assert!("me@-oProxyCommand=x:y".parse::<Location>().is_err());
         assert_eq!(
             read("[fd00::1]:x"),
             Location::Ssh { destination: "fd00::1".into(), path: "x".into() }

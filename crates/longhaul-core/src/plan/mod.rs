@@ -16,7 +16,7 @@ mod tree;
 
 pub use copy::{
     CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
-    Verify,
+    Verify, ssh_destination,
 };
 pub use error::{PlanError, TestOption};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
@@ -35,4 +35,4 @@ pub use topology::{
     Attachment, FlowHash, PlannedRoute, Routing, TopologyError, TopologyFault, TopologyLink,
     TopologyPart, TopologyPlan,
 };
-pub use tree::{DeleteOptions, OwnerMode, TreeOptions};
+pub use tree::{DeleteOptions, OwnerMode, SyncLevel, TreeOptions};

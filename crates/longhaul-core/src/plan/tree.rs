@@ -1,5 +1,7 @@
 //! Options for copying trees.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::filter::FilterRule;
@@ -24,6 +26,10 @@ pub struct TreeOptions {
     pub specials: bool,
     /// True to skip files that are as new or newer at the target (`--update`).
     pub update: bool,
+    /// The comparison that decides whether an existing file is copied; `None` copies all files.
+    pub sync_level: Option<SyncLevel>,
+    /// True to report every file and directory that is created or replaced (`-v`).
+    pub list: bool,
     /// True to change nothing and only report the changes (`--dry-run`).
     pub dry_run: bool,
     /// Delete entries of a copied directory at the target that the source lacks.
@@ -37,6 +43,34 @@ pub struct TreeOptions {
     pub ordered: bool,
     /// The name of a manifest that the sink writes beside the copied files.
     pub manifest: Option<FilePath>,
+}
+
+/// A comparison of a file with the existing one. A file that is equal by it is not copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncLevel {
+    /// The target has a file of this name.
+    Exists,
+    /// The file at the target has the same size.
+    Size,
+    /// The file at the target has the same size, and is not older.
+    Mtime,
+    /// The file at the target has the same size and the same BLAKE3 digest.
+    Checksum,
+}
+
+impl FromStr for SyncLevel {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "exists" => SyncLevel::Exists,
+            "size" => SyncLevel::Size,
+            "mtime" => SyncLevel::Mtime,
+            "checksum" => SyncLevel::Checksum,
+            _ => return Err("expected exists, size, mtime or checksum"),
+        })
+    }
 }
 
 /// The treatment of owner and group.
@@ -76,6 +110,6 @@ impl TreeOptions {
     /// Returns whether the source waits for the sink's decision on each file before it reads the
     /// file.
     pub fn asks_first(&self) -> bool {
-        self.update || self.dry_run
+        self.update || self.dry_run || self.sync_level.is_some()
     }
 }

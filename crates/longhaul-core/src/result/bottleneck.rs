@@ -39,6 +39,9 @@ pub enum Resource {
     CongestionWindow,
     /// The slowest link of the path.
     LinkRate,
+    /// A place of the path that drops bursts instead of queueing them: a policer, or a switch with
+    /// few buffers.
+    ShallowQueue,
     /// The kernel's memory for TCP.
     TcpMemory,
     /// Packets dropped by a host.
@@ -64,6 +67,7 @@ impl fmt::Display for Resource {
             Resource::Loss => "loss",
             Resource::CongestionWindow => "congestion window",
             Resource::LinkRate => "link rate",
+            Resource::ShallowQueue => "shallow queue",
             Resource::TcpMemory => "kernel TCP memory",
             Resource::HostDrops => "packets dropped by a host",
             Resource::Contention => "contention",
@@ -158,6 +162,17 @@ pub enum Evidence {
         round: u32,
         /// The retransmitted share of the segments.
         loss_percent: f64,
+    },
+    /// The loss of the tests depends on their load, and no packet waits in a queue.
+    ShallowQueue {
+        /// The highest rate of a test.
+        rate_bps: Rate,
+        /// The retransmitted share of the segments in the test with the lowest loss.
+        least_percent: f64,
+        /// The same in the test with the highest loss.
+        most_percent: f64,
+        /// The longest queueing delay of a test in ms.
+        queue_ms: f64,
     },
     /// A CPU quota throttles the process.
     Throttled {
@@ -274,6 +289,10 @@ pub enum Remedy {
     PathRepair,
     /// A faster link.
     FasterLink,
+    /// A limit of the rate below that of the path, which keeps bursts short.
+    LowerRate,
+    /// A deeper queue, or a policer with a larger burst.
+    DeeperQueue,
     /// Freeing of the kernel's memory for TCP.
     FreeTcpMemory,
     /// A higher CPU quota.

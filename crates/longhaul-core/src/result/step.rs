@@ -64,7 +64,8 @@ pub struct StepReport {
     pub step: DiagnosisStep,
     /// [`DiagnosisStep::title`].
     pub title: String,
-    /// The median of the rounds; `None` if none succeeded.
+    /// The median of the rounds, of an even number the mean of the middle two; `None` if none
+    /// succeeded.
     pub throughput_bps: Option<Rate>,
     /// The median number of files per second, if files are copied.
     pub files_per_second: Option<f64>,
@@ -75,13 +76,22 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// Returns the round that represents the step: the one with the median rate, or, of an even
-    /// number of rounds, the faster of the middle two. The step's rate is
-    /// [`StepReport::median_rate`].
+    /// Returns the round whose rate is the median or the next below it.
     pub fn median(&self) -> Option<&StepRound> {
+        self.sorted().get(self.rounds.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// Returns the median of the rates with the ramp-up; `None` if a round has none.
+    pub fn median_mean(&self) -> Option<Rate> {
+        let means: Option<Vec<f64>> =
+            self.rounds.iter().map(|round| Some(round.mean_bps?.bps() as f64)).collect();
+        Some(Rate::from_bps(median(&means?)? as u64))
+    }
+
+    fn sorted(&self) -> Vec<&StepRound> {
         let mut rounds: Vec<_> = self.rounds.iter().collect();
         rounds.sort_by_key(|round| round.throughput_bps);
-        rounds.get(rounds.len() / 2).copied()
+        rounds
     }
 
     /// Returns the median rate of the rounds: of an even number the mean of the middle two.
@@ -106,8 +116,15 @@ impl StepReport {
 pub struct StepRound {
     /// The number of the round, from 1.
     pub number: u32,
-    /// The goodput after ramp-up. The start of a copy, while TCP increases its window, is omitted.
+    /// The steady goodput after the ramp-up, or `mean_bps` if the round was too short for one.
     pub throughput_bps: Rate,
+    /// The goodput with the ramp-up, in a step over the path; `None` in documents of earlier
+    /// versions.
+    #[serde(default)]
+    pub mean_bps: Option<Rate>,
+    /// The duration of the ramp-up in seconds; `None` if the round was too short for a steady rate.
+    #[serde(default)]
+    pub ramp_up_seconds: Option<f64>,
     /// The number of bytes moved.
     pub bytes: Bytes,
     /// The number of files moved.
@@ -214,5 +231,35 @@ mod tests {
         assert_eq!(report.median().map(|round| round.throughput_bps.bps()), Some(300_000_000));
         report.rounds.clear();
         assert_eq!(report.median_rate(), None);
+    }
+
+    #[test]
+    fn the_median_of_two_rounds_is_their_mean() {
+        let report = |rates: &[u64]| StepReport {
+            step: DiagnosisStep::Whole,
+            title: String::new(),
+            throughput_bps: None,
+            files_per_second: None,
+            rounds: rates
+                .iter()
+                .map(|rate| StepRound {
+                    throughput_bps: Rate::from_bps(*rate),
+                    ..Default::default()
+                })
+                .collect(),
+            note: String::new(),
+        };
+        for (rates, median, round) in [
+            (&[1_600, 3_000][..], 2_300, 1_600),
+            (&[9, 1, 5], 5, 5),
+            (&[7], 7, 7),
+            (&[4, 1, 2, 8], 3, 2),
+        ] {
+            let report = report(rates);
+            assert_eq!(report.median_rate(), Some(Rate::from_bps(median)), "{rates:?}");
+            let found = report.median().unwrap().throughput_bps;
+            assert_eq!(found, Rate::from_bps(round), "{rates:?}");
+        }
+        assert_eq!(report(&[]).median_rate(), None);
     }
 }

@@ -32,6 +32,9 @@ pub struct Entry {
     /// A number that changes with the identity, size or times of the source's file.
     #[serde(default)]
     pub stamp: u64,
+    /// The BLAKE3 digest of the file, if files with the same contents are not copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<[u8; 32]>,
     /// The blocks that are holes, as first block and count; `None` if the file is not sparse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holes: Option<Vec<(u64, u64)>>,
@@ -58,6 +61,7 @@ impl Entry {
             mtime_seconds: 0,
             mtime_ns: 0,
             stamp: 0,
+            digest: None,
             holes: None,
             owner: None,
             xattrs: Vec::new(),
@@ -177,6 +181,7 @@ mod tests {
             mtime_seconds: -5,
             mtime_ns: 9,
             stamp: u64::MAX,
+            digest: Some([7; 32]),
             identities: vec![5],
             holes: Some(vec![(3, 4)]),
             owner: Some(Owner { uid: 0, gid: 7, user: Some("root".into()), group: None }),

@@ -45,6 +45,7 @@ mod temporary;
 pub(crate) mod tree;
 mod verdict;
 mod watchdog;
+mod whole_digest;
 
 pub use check::{check, check_far};
 pub use client::{

@@ -12,7 +12,7 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::EndWorker;
-use super::pace::{Opened, Pace, follow};
+use super::pace::{Opened, Trace, follow};
 use super::plan::{CopyDirection, DiagnosePlan, Openers};
 use super::write::Writing;
 use crate::copy::{
@@ -35,6 +35,8 @@ pub(super) const LOOK: Sample =
 /// The least number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
+/// The most connections that a copy chooses.
+const MOST_CHOSEN: u32 = 16;
 /// The most bytes that the step at the sink writes in a round.
 const MOST_WRITTEN: u64 = 8 << 30;
 
@@ -138,15 +140,19 @@ impl StepRunner<'_> {
         let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
         let (progress, opened) = (CopyProgress::default(), Opened::default());
         let target = target.unwrap_or_else(|| "/dev/null".into());
-        let (outcome, pace) = follow((&progress, &opened), (limit, rtt), self.stop, on, |enough| {
-            self.one(&target, &options, (&progress, &opened), enough)
-        });
+        let (outcome, trace) =
+            follow((&progress, &opened), (limit, rtt), self.stop, on, |enough| {
+                self.one(&target, &options, (&progress, &opened), enough)
+            });
         self.openers.done();
         match outcome {
             // Nothing could be read or written.
             Ok(result) if result.summary.bytes.get() == 0 => Err(nothing(&result)),
-            Ok(result) => Ok(copied(&result, pace)),
-            Err(EngineError::Interrupted) if pace.cut && pace.bytes.get() > 0 => Ok(cut(pace)),
+            Ok(result) => Ok(copied(&result, options.block_bytes, &trace)),
+            Err(EngineError::Interrupted) if trace.cut && trace.bytes().get() > 0 => {
+                let streams = u64::from(options.streams.unwrap_or(MOST_CHOSEN));
+                Ok(cut(&trace, Bytes::new(streams * options.block_bytes.get())))
+            }
             Err(error) => Err(error),
         }
     }
@@ -219,9 +225,11 @@ fn alone(report: AloneReport) -> StepRound {
 fn tested(result: TestResult, elapsed: Duration) -> StepRound {
     let late_loss_percent = late_loss(&result);
     let summary = result.summary;
-    let steady = summary.steady.as_ref().map(|steady| steady.throughput_bps);
+    let steady = summary.steady.as_ref();
     StepRound {
-        throughput_bps: steady.unwrap_or(summary.throughput_bps),
+        throughput_bps: steady.map_or(summary.throughput_bps, |steady| steady.throughput_bps),
+        mean_bps: Some(summary.throughput_bps),
+        ramp_up_seconds: steady.map(|steady| steady.ramp_up_seconds),
         bytes: summary.receiver.bytes,
         seconds: elapsed.as_secs_f64(),
         reason: summary.reason.map(Box::new),
@@ -249,7 +257,7 @@ fn nothing(result: &CopyResult) -> EngineError {
     EngineError::Failed { peer: "the copy".to_owned(), reason, again: false }
 }
 
-fn copied(result: &CopyResult, pace: Pace) -> StepRound {
+fn copied(result: &CopyResult, block: Bytes, trace: &Trace) -> StepRound {
     let evidence = CopyEvidence {
         limit: result.limit,
         path: result.path.clone(),
@@ -260,17 +268,20 @@ fn copied(result: &CopyResult, pace: Pace) -> StepRound {
         bytes: result.summary.bytes,
         files: result.summary.files,
         copy: Some(Box::new(evidence)),
-        ..cut(pace)
+        ..cut(trace, Bytes::new(u64::from(result.summary.streams) * block.get()))
     }
 }
 
-fn cut(pace: Pace) -> StepRound {
+fn cut(trace: &Trace, in_flight: Bytes) -> StepRound {
+    let pace = trace.pace(in_flight);
     StepRound {
-        throughput_bps: pace.rate,
-        bytes: pace.bytes,
-        files: pace.files,
-        seconds: pace.elapsed.as_secs_f64(),
-        cut: pace.cut,
+        throughput_bps: pace.steady.map_or(pace.mean, |steady| steady.rate),
+        mean_bps: Some(pace.mean),
+        ramp_up_seconds: pace.steady.map(|steady| steady.ramp_up.as_secs_f64()),
+        bytes: trace.bytes(),
+        files: trace.files,
+        seconds: trace.elapsed.as_secs_f64(),
+        cut: trace.cut,
         ..StepRound::default()
     }
 }

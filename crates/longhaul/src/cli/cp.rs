@@ -4,43 +4,40 @@ mod check;
 mod connector;
 mod events;
 mod filters;
+mod plan;
 mod route;
 mod standard;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use longhaul_core::plan::{
-    CopyOptions, CopyPlan, DeleteOptions, DirectIo, Location, OwnerMode, Protection, TreeOptions,
-    Verify,
-};
+use longhaul_core::plan::{CopyPlan, DirectIo, Location, SyncLevel, Verify};
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
-use longhaul_core::wire::{BLOCK_LIMIT, FilePath};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
     CopyProgress, CopyRun, CopySecret, FetchTarget, Outlet, Reconnect, RemoteFiles, ThirdPartyEnds,
-    between, check_apart, pull, push, read_names,
+    between, check_apart, pull, push,
 };
 
 use self::check::{Check, check};
 use self::connector::Addresses;
 pub(in crate::cli) use self::connector::Connector;
 use self::events::{Events, Printer};
-use self::filters::{FilterArgs, read_list};
+use self::filters::FilterArgs;
 pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
 use crate::invocation::invocation;
 use crate::output::{
-    CopyBar, after_printing, copy_text, copy_verdict, failure_text, print_message, raw_output,
+    CopyBar, after_printing, copy_stats, copy_text, copy_verdict, failure_text, print_message,
+    raw_output,
 };
-use crate::remote::SshOptions;
+use crate::remote::{SshOptions, expand_wildcards, install_far};
 use crate::signals::Interrupt;
 use crate::signals::Throttle;
 
@@ -54,7 +51,7 @@ pub(super) struct Args {
     /// Sources and, last, the target. As a source, 'dir/.' is the contents of a directory,
     /// /dev/zero is zeros from memory and '-' is standard input. The target /dev/null verifies and
     /// discards the data; the target '-' is standard output
-    #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present = "check")]
+    #[arg(value_names = ["SRC", "DST"], num_args = 1.., required_unless_present_any = ["check", "install_far"])]
     places: Vec<Location>,
     /// Copy directories and their contents; follow symbolic links
     #[arg(short, long)]
@@ -78,6 +75,11 @@ pub(super) struct Args {
     /// Skip files that are newer at the target, or have the same time and size
     #[arg(short, long)]
     update: bool,
+    /// Copy only files that differ from the target's: 'exists' copies missing files, 'size' also
+    /// those of another size, 'mtime' also those that are newer at the source, 'checksum' those
+    /// with other contents, which both hosts read
+    #[arg(long, value_name = "exists|size|mtime|checksum", conflicts_with = "update")]
+    sync_level: Option<SyncLevel>,
     /// After the copy, delete files in copied directories of the target that the source does not
     /// have; with -n only list them
     #[arg(long)]
@@ -168,9 +170,22 @@ pub(super) struct Args {
     /// addresses of its name
     #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
     addresses: Option<Addresses>,
+    /// List each file and directory that is created or replaced
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print the counts of files and bytes, the times and the load
+    #[arg(long, conflicts_with_all = ["quiet", "json", "json_stream"])]
+    stats: bool,
     /// Print nothing but errors
-    #[arg(short, long, conflicts_with_all = ["json", "json_stream"])]
+    #[arg(short, long, conflicts_with_all = ["json", "json_stream", "verbose"])]
     quiet: bool,
+    /// Copy nothing; install this program as ~/.local/bin/longhaul on the host, over ssh, after a
+    /// question
+    #[arg(long, value_name = "[USER@]HOST", conflicts_with_all = ["places", "check"])]
+    install_far: Option<String>,
+    /// With --install-far: do not ask
+    #[arg(long)]
+    yes: bool,
     /// Print one JSON document, "longhaul.cp/1"
     #[arg(long, conflicts_with = "json_stream")]
     json: bool,
@@ -180,7 +195,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self) -> Result<u8, Coded> {
+    pub(super) fn run(mut self) -> Result<u8, Coded> {
+        if let Some(host) = &self.install_far {
+            return install_far(host, &self.ssh, self.yes);
+        }
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
             let open = |far: &Endpoint| self.connector(far, None, interrupt.flag());
@@ -189,6 +207,11 @@ impl Args {
             return check(&what, self.json, open);
         }
         let begun = Instant::now();
+        if let [sources @ .., target] = &self.places[..] {
+            let mut places = expand_wildcards(sources, &self.ssh)?;
+            places.push(target.clone());
+            self.places = places;
+        }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
         let printer = Printer { to_stderr: self.to_stdout() };
@@ -226,139 +249,20 @@ impl Args {
             (true, _) => printer.document(&result),
             (false, true) => streamed,
             (false, false) if self.quiet => Ok(()),
+            (false, false) if self.stats => {
+                printer.text(&format!("{}\n{}", copy_stats(&result), copy_text(&result)))
+            }
             (false, false) => printer.text(&copy_text(&result)),
         };
         let summary = &result.summary;
-        let done = summary.files + summary.unchanged_files + result.actions.len() as u64;
+        let listed = if summary.dry_run { result.actions.len() as u64 } else { summary.deleted };
+        let done = summary.files + summary.unchanged_files + listed;
         let code = match (result.failures.is_empty(), result.not_kept.is_empty()) {
             (true, true) => exit::OK,
             (false, _) if done == 0 => exit::FILES,
             _ => exit::PARTIAL,
         };
         after_printing(code, printed)
-    }
-
-    fn plan(&self) -> Result<CopyPlan, Coded> {
-        let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
-        let page = longhaul_sys::memory::DIRECT_ALIGN as u64;
-        let rate = self.bwlimit.filter(|rate| rate.bps() > 0);
-        let block = self.block.unwrap_or_else(|| CopyOptions::block(self.streams, rate));
-        if block.get() == 0 || !block.get().is_multiple_of(page) || block > BLOCK_LIMIT {
-            return usage(format!(
-                "invalid --block {block}: it must be a multiple of {page} bytes and at most \
-                 {BLOCK_LIMIT}"
-            ));
-        }
-        let Some((target, sources @ [_, ..])) = self.places.split_last() else {
-            return usage("missing target: give SRC... DST".to_owned());
-        };
-        let zeros = sources.contains(&Location::Zero);
-        if zeros != self.size.is_some() {
-            let reason = if zeros {
-                "the source /dev/zero needs --size"
-            } else {
-                "--size is only for the source /dev/zero"
-            };
-            return usage(reason.to_owned());
-        }
-        if *target == Location::Zero || sources.contains(&Location::Null) {
-            return usage("/dev/zero can only be a source, and /dev/null only a target".to_owned());
-        }
-        self.check_standard(sources, target)?;
-        if self.verify == Verify::Reread && matches!(target, Location::Null | Location::Standard) {
-            return usage("--verify=reread needs files as target".to_owned());
-        }
-        let local = sources
-            .iter()
-            .chain([target])
-            .all(|place| !matches!(place, Location::Server { .. } | Location::Ssh { .. }));
-        let protection = match (self.cleartext, self.no_verify) {
-            (_, true) => Protection::Bare,
-            (true, false) => Protection::Hashed,
-            // A copy within one process crosses no network.
-            (false, false) if local => Protection::Hashed,
-            (false, false) => Protection::Sealed,
-        };
-        Ok(CopyPlan {
-            sources: match self.rsync_slash {
-                true => sources.iter().map(Location::contents_if_slash).collect(),
-                false => sources.to_vec(),
-            },
-            target: target.clone(),
-            options: CopyOptions {
-                streams: self.streams,
-                block_bytes: block,
-                protection,
-                durable: !self.no_fsync,
-                preserve: self.preserve || self.archive,
-                recursive: self.recursive || self.archive,
-                rate_bps: rate,
-                direct: self.direct,
-                nice: self.nice,
-                dedicated: self.dedicated,
-                verify: self.verify,
-                give_up_ms: Some(self.give_up.max(LEAST_GIVE_UP).as_millis() as u64),
-                tree: self.tree()?,
-                sample: None,
-            },
-            names: self.names(sources)?,
-            zero_bytes: self.size,
-        })
-    }
-
-    /// The paths listed in --files-from.
-    fn names(&self, sources: &[Location]) -> Result<Option<Vec<PathBuf>>, Coded> {
-        let Some(list) = &self.files_from else { return Ok(None) };
-        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        if !matches!(sources, [Location::Local(_) | Location::Server { .. } | Location::Ssh { .. }])
-        {
-            return usage("--files-from needs one SRC: the directory of the listed paths");
-        }
-        if self.delete {
-            return usage("--delete cannot be combined with --files-from");
-        }
-        Ok(Some(read_names(&read_list(Path::new(list))?, self.from0)))
-    }
-
-    /// The options of a tree: its selection, attributes and treatment of existing files.
-    fn tree(&self) -> Result<TreeOptions, Coded> {
-        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        let recursive = self.recursive || self.archive;
-        if self.delete && !recursive {
-            return usage("--delete needs -r or -a");
-        }
-        let manifest = match &self.manifest {
-            None => None,
-            Some(_) if self.places.last() == Some(&Location::Null) => {
-                return usage("--manifest cannot be written to /dev/null; use --digest");
-            }
-            Some(name) => {
-                let name = FilePath::new(name.as_bytes());
-                match name {
-                    Some(name) if name.as_bytes().is_empty() || name.is_plain_relative() => {
-                        Some(name)
-                    }
-                    _ => return usage("--manifest must be a relative path without '..'"),
-                }
-            }
-        };
-        let archive = if self.archive { TreeOptions::archive() } else { TreeOptions::default() };
-        Ok(TreeOptions {
-            keep_links: self.links || self.archive,
-            owner: match (self.archive, self.numeric_ids) {
-                (false, _) => OwnerMode::Ignore,
-                (true, false) => OwnerMode::Names,
-                (true, true) => OwnerMode::Numbers,
-            },
-            update: self.update,
-            dry_run: self.dry_run,
-            delete: self.delete.then_some(DeleteOptions { limit: self.max_delete }),
-            filters: self.filters.rules()?,
-            digests: self.digest,
-            ordered: self.to_stdout(),
-            manifest,
-            ..archive
-        })
     }
 
     /// Returns an opener of sessions with `far`.
@@ -485,6 +389,7 @@ fn report(result: &CopyResult) {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use longhaul_core::plan::{OwnerMode, Protection, TreeOptions};
 
     use super::*;
 
@@ -562,6 +467,10 @@ mod tests {
             ("--files-from x -r --delete a far:b", "--delete"),
             ("--files-from - - far:b", "only once"),
             ("--json --json-stream a far:b", "--json-stream"),
+            ("--sync-level all a far:b", "checksum"),
+            ("-u --sync-level size a far:b", "--update"),
+            ("-q -v a far:b", "--verbose"),
+            ("--install-far far a b", "--install-far"),
             ("ftp://far/x y", "ftp://far/x"),
             ("--via-ssh --addresses all a far:b", "--addresses"),
             ("a far:b c", "on one host"),

@@ -34,12 +34,10 @@ use crate::signals::Interrupt;
                         unreachable, 4 refused by the server, 5 file or disk error, 6 error of \
                         this host, 7 some parts were not measured, 130 interrupted by Ctrl-C.")]
 pub(super) struct Args {
-    /// Source of the copy: a file, or a directory with its contents
-    #[arg(value_name = "SRC")]
-    source: Location,
-    /// Target of the copy
-    #[arg(value_name = "DST")]
-    target: Location,
+    /// Source and target of the copy: a file, or a directory with its contents, and its target.
+    /// [user@]host: without a target is a copy from memory to memory over ssh
+    #[arg(value_names = ["SRC", "DST"], num_args = 1..=2, required = true)]
+    places: Vec<Location>,
     /// Bytes to copy per step and round [default: as many as --time allows]
     #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
@@ -55,6 +53,9 @@ pub(super) struct Args {
     #[arg(short = 'P', long = "streams", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
+    /// Accepted because 'cp' has it: directories are always diagnosed with their contents
+    #[arg(short = 'r', long = "recursive", hide = true)]
+    _recursive: bool,
     /// Do not encrypt the data, as 'cp --cleartext'
     #[arg(long)]
     cleartext: bool,
@@ -75,11 +76,30 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// Returns the source and the target.
+    fn ends(&self) -> Result<(Location, Location), Coded> {
+        let usage = |text: String| Err(Coded::new(exit::USAGE, anyhow!(text)));
+        match &self.places[..] {
+            [source, target] => Ok((source.clone(), target.clone())),
+            [Location::Ssh { destination, path }] if path.as_os_str() == "." => {
+                let (destination, path) = (destination.clone(), "/dev/null".into());
+                Ok((Location::Zero, Location::Ssh { destination, path }))
+            }
+            [Location::Local(host)] if host.to_string_lossy().contains('@') => usage(format!(
+                "give {}: with its colon to diagnose the path to that host over ssh, or SRC and \
+                 DST",
+                host.display()
+            )),
+            _ => usage("missing target: give SRC and DST".to_owned()),
+        }
+    }
+
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let plan = self.plan()?;
+        let (source, target) = self.ends()?;
+        let plan = self.plan(&source, &target)?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
-        let mut connectors = Connectors::new(&self, interrupt.flag())?;
+        let mut connectors = Connectors::new(&self, [&source, &target], interrupt.flag())?;
         let view = DiagnoseView::start(plan.steps(), plan.rounds);
         let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
         connectors.finish();
@@ -93,8 +113,8 @@ impl Args {
         let mut diagnosis = judge(Diagnosis {
             schema: Diagnosis::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            source: self.source.to_string(),
-            target: self.target.to_string(),
+            source: source.to_string(),
+            target: target.to_string(),
             rtt_ms,
             sample,
             steps,
@@ -125,12 +145,12 @@ impl Args {
         }
     }
 
-    fn plan(&self) -> Result<DiagnosePlan, Coded> {
+    fn plan(&self, source: &Location, target: &Location) -> Result<DiagnosePlan, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
-        if [&self.source, &self.target].contains(&&Location::Standard) {
+        if [source, target].contains(&&Location::Standard) {
             return usage("diagnose needs files or directories, not standard input or output");
         }
-        if self.target == Location::Zero || self.source == Location::Null {
+        if *target == Location::Zero || *source == Location::Null {
             return usage("/dev/zero can only be a source, and /dev/null only a target");
         }
         if self.time < LEAST_TIME || self.time > MOST_TIME {
@@ -143,12 +163,12 @@ impl Args {
             Location::Server { address, .. } => address.parse::<HostPort>().ok(),
             _ => None,
         };
-        let way = match (endpoint(&self.source), endpoint(&self.target)) {
+        let way = match (endpoint(source), endpoint(target)) {
             (None, None) => CopyDirection::Local,
             (None, Some(_)) => CopyDirection::Push,
             (Some(_), None) => CopyDirection::Pull,
             (Some(_), Some(_)) => {
-                let both = server(&self.source).and(server(&self.target));
+                let both = server(source).and(server(target));
                 CopyDirection::Between(both)
             }
         };
@@ -167,8 +187,8 @@ impl Args {
         };
         Ok(DiagnosePlan {
             way,
-            source: path(&self.source),
-            target: path(&self.target).filter(|path| path.as_os_str() != "/dev/null"),
+            source: path(source),
+            target: path(target).filter(|path| path.as_os_str() != "/dev/null"),
             options,
             time: self.time,
             size: self.size,
@@ -204,14 +224,18 @@ struct Connectors<'a> {
 }
 
 impl<'a> Connectors<'a> {
-    fn new(args: &Args, stop: &'a Arc<AtomicBool>) -> Result<Self, Coded> {
+    fn new(
+        args: &Args,
+        [source, target]: [&Location; 2],
+        stop: &'a Arc<AtomicBool>,
+    ) -> Result<Self, Coded> {
         let connector = |location: &Location| {
             let far = endpoint(location).unwrap_or(Endpoint::Local);
             // The session that stays open may occupy the last place of the server.
             let connector = Connector::new(&far, &args.ssh, args.accept_new, None, stop)?;
             Ok::<_, Coded>(connector.with_queue_limit(QUEUE_LIMIT))
         };
-        let both = || Ok::<_, Coded>([connector(&args.source)?, connector(&args.target)?]);
+        let both = || Ok::<_, Coded>([connector(source)?, connector(target)?]);
         Ok(Connectors { kept: both()?, passing: both()? })
     }
 

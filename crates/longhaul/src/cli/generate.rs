@@ -1,12 +1,15 @@
 //! `longhaul generate`: man pages and shell completions, from the same definitions as `--help`.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
-use super::Cli;
+use super::{Cli, help, wan};
 use crate::exit::{self, Coded};
 use crate::output::print_result;
 
@@ -27,19 +30,113 @@ pub(super) enum Args {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        let mut command = Cli::command();
         match self {
             Args::Man { directory } => {
-                clap_mangen::generate_to(command, &directory)
+                let mut command = help::grouped(Cli::command()).disable_help_subcommand(true);
+                command.build();
+                write_pages(&command, "", &directory)
                     .with_context(|| format!("cannot write into {}", directory.display()))
                     .map_err(|error| Coded { code: exit::FILES, error })?;
             }
-            Args::Completions { shell } => {
-                let mut text = Vec::new();
-                clap_complete::generate(shell, &mut command, "longhaul", &mut text);
-                print_result(&String::from_utf8_lossy(&text))?;
-            }
+            Args::Completions { shell } => print_result(&completions(shell))?,
         }
         Ok(exit::OK)
     }
+}
+
+/// Writes the page of `command`, and those of its subcommands. `path` has the names of the commands
+/// after that of the program.
+fn write_pages(command: &Command, path: &str, directory: &Path) -> anyhow::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut page = Vec::new();
+    Man::new(command.clone()).title(name.clone()).render(&mut page)?;
+    let page = with_examples(&String::from_utf8_lossy(&page), path);
+    fs::write(directory.join(format!("{name}.1")), page)?;
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        let path = format!("{path} {}", inner.get_name());
+        write_pages(inner, path.trim_start(), directory)?;
+    }
+    Ok(())
+}
+
+/// Returns a page with the section EXAMPLES. The text after the help of a command becomes the
+/// section NOTES.
+fn with_examples(page: &str, path: &str) -> String {
+    let page = page.replace(".SH EXTRA\n", ".SH NOTES\n");
+    let Some(examples) = help::examples_of(path) else { return page };
+    let mut section = ".SH EXAMPLES\n".to_owned();
+    for (purpose, line) in examples {
+        section += &format!(".PP\n{}:\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", roff(purpose), roff(line));
+    }
+    let at = [".SH NOTES\n", ".SH VERSION\n"].iter().find_map(|heading| page.find(heading));
+    let (before, after) = page.split_at(at.unwrap_or(page.len()));
+    format!("{before}{section}{after}")
+}
+
+/// Escapes a line of roff: backslashes, hyphens, and quotes that typographic devices replace.
+fn roff(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
+}
+
+/// Returns the completion script of `shell`. Names of shipped plans and topologies are offered, and
+/// internal options are not.
+fn completions(shell: Shell) -> String {
+    let plans: Vec<&str> = longhaul_lab::plan::SHIPPED.iter().map(|plan| plan.name).collect();
+    let topologies: Vec<&str> = wan::shipped_names().collect();
+    let mut command = Cli::command();
+    let hidden = hidden_options(&command);
+    command = command
+        .mut_subcommand("matrix", |matrix| {
+            matrix.mut_arg("plan", |plan| plan.value_parser(PossibleValuesParser::new(plans)))
+        })
+        .mut_subcommand("wan", |wan| {
+            wan.mut_subcommand("up", |up| {
+                up.mut_arg("file", |file| file.value_parser(PossibleValuesParser::new(topologies)))
+            })
+        });
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "longhaul", &mut script);
+    without(&String::from_utf8_lossy(&script), &hidden)
+}
+
+/// Returns the long names of the options that no help shows, unless another command shows them.
+fn hidden_options(command: &Command) -> Vec<String> {
+    let (mut hidden, mut shown) = (Vec::new(), Vec::new());
+    let mut commands = vec![command];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands());
+        for option in command.get_arguments() {
+            let names = if option.is_hide_set() { &mut hidden } else { &mut shown };
+            names.extend(option.get_long().map(str::to_owned));
+        }
+    }
+    hidden.retain(|name| !shown.contains(name));
+    hidden
+}
+
+/// Removes options from a completion script: lines of one option, and words of lists.
+fn without(script: &str, hidden: &[String]) -> String {
+    let mut kept = String::with_capacity(script.len());
+    for line in script.lines() {
+        let defines = |name: &String| {
+            [format!("'--{name}["), format!("'--{name}="), format!("-l {name} ")]
+                .iter()
+                .any(|start| line.contains(start.as_str()))
+                || line.trim_end().ends_with(&format!("-l {name}"))
+        };
+        if hidden.iter().any(defines) {
+            continue;
+        }
+        let words = line.contains("opts=").then(|| {
+            let is_hidden = |word: &&str| {
+                !word.strip_prefix("--").is_some_and(|name| hidden.iter().any(|one| one == name))
+            };
+            let indent = line.len() - line.trim_start().len();
+            let words: Vec<&str> = line.split_whitespace().filter(is_hidden).collect();
+            format!("{}{}", &line[..indent], words.join(" "))
+        });
+        kept.push_str(words.as_deref().unwrap_or(line));
+        kept.push('\n');
+    }
+    kept
 }

@@ -7,6 +7,7 @@ mod doctor;
 mod failed;
 mod generate;
 mod habits;
+mod help;
 mod iperf3;
 mod key;
 mod link;
@@ -23,7 +24,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::failed::{ErrorFormat, usage_line};
 use crate::exit::{self, Coded};
@@ -96,9 +97,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(failed) => return end(Err(failed), format),
     };
-    let cli = match Cli::try_parse_from(args) {
+    let mut command = help::with_examples(Cli::command());
+    let parsed = command.try_get_matches_from_mut(args);
+    let cli = match parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let error = error.format(&mut command);
             // Help and version are results; clap chooses the stream.
             let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
             if error.use_stderr() {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use longhaul_core::plan::{PathPart, PathPlan};
+use longhaul_core::plan::{PathPart, PathPlan, ssh_destination};
 use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
@@ -21,7 +21,7 @@ use crate::output::{
     print_result,
 };
 use crate::passphrase;
-use crate::remote::{SshOptions, SshServer};
+use crate::remote::{SshOptions, SshServer, is_ssh_alias};
 use crate::signals::Interrupt;
 
 use self::stamp::StampArgs;
@@ -183,15 +183,26 @@ impl Args {
         })
     }
 
+    /// Starts a server at `destination` over ssh.
+    fn start_there(&self, destination: &str) -> Result<Peer, Coded> {
+        let (far, session) = SshServer::start(destination, Service::Path, &self.ssh)?;
+        Ok(Peer::Server(Box::new(session), Some(far)))
+    }
+
     fn peer(&self, interrupt: &Interrupt) -> Result<Peer, Coded> {
         if self.host.contains('@') {
-            let (far, session) = SshServer::start(&self.host, Service::Path, &self.ssh)?;
-            return Ok(Peer::Server(Box::new(session), Some(far)));
+            let destination = ssh_destination(&self.host);
+            return self.start_there(&destination.map_err(|e| Coded::new(exit::USAGE, e))?);
         }
         let mut target: HostPort = self.host.parse()?;
         target.port = self.port.unwrap_or(target.port);
         // Without an address there is no path to measure.
-        let (family, address) = (self.family(), self.address_of(&target)?);
+        let (family, address) = match self.address_of(&target) {
+            Err(_) if is_ssh_alias(&target.host, &self.ssh) => {
+                return self.start_there(&target.host);
+            }
+            address => (self.family(), address?),
+        };
         if self.alone {
             return Ok(Peer::NoServer(address, "excluded by --alone".to_owned()));
         }

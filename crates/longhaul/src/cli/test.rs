@@ -2,8 +2,10 @@
 
 mod peer;
 mod target;
+mod values;
 
 pub(super) use peer::credentials as peer_credentials;
+pub(super) use values::parse_dscp;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -11,19 +13,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
-    Amount, Direction, LinkAddress, Opener, Pacing, Placement, PlanError, Protocol, TestLink,
-    TestPlan, parse_addresses,
+    Amount, Direction, Opener, Pacing, Placement, Protocol, TestLink, TestPlan,
 };
 use longhaul_core::result::{TEST_SCHEMA, TestEnd, TestResult, TestSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort};
-use longhaul_engine::test;
+use longhaul_engine::{EngineError, test};
 use longhaul_interop::PeerTest;
 use longhaul_interop::iperf3::Credentials;
 use serde_json::json;
 
 use self::target::Target;
+use self::values::{AddressList, parse_placement, parse_tos};
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::invocation::invocation;
@@ -32,6 +34,7 @@ use crate::output::{
     print_note, print_result,
 };
 use crate::passphrase;
+use crate::remote::{SshOptions, SshServer, is_ssh_alias};
 use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +44,8 @@ use crate::signals::Interrupt;
                         by Ctrl-C.")]
 pub(super) struct Args {
     #[arg(help = "Address of 'longhaul serve': HOST, HOST:PORT or [IPV6]:PORT; or of another \
-                  server: iperf3://HOST[:PORT] or nuttcp://HOST[:PORT]")]
+                  server: iperf3://HOST[:PORT] or nuttcp://HOST[:PORT]; or USER@HOST to start \
+                  longhaul there over ssh")]
     host: Target,
     #[arg(help = "Address of a second server: HOST tests against it, and this host prints the \
                   result")]
@@ -159,6 +163,8 @@ pub(super) struct Args {
     /// Print one line of JSON per interval, and one for the result
     #[arg(long)]
     json_stream: bool,
+    #[command(flatten)]
+    ssh: SshOptions,
 }
 
 /// The pacing method of `--pacing`.
@@ -166,73 +172,6 @@ pub(super) struct Args {
 enum PacingArg {
     Kernel,
     Timer,
-}
-
-/// The addresses of one option.
-#[derive(Debug, Clone)]
-struct AddressList(Vec<LinkAddress>);
-
-impl AddressList {
-    fn parse(text: &str) -> Result<Self, PlanError> {
-        parse_addresses(text).map(AddressList)
-    }
-
-    fn of(list: &Option<Self>) -> &[LinkAddress] {
-        list.as_ref().map_or(&[], |list| &list.0)
-    }
-}
-
-/// `CPUS[,CPUS]` in the order of iperf3: this host, then the server.
-fn parse_placement(text: &str) -> Result<Placement, PlanError> {
-    match text {
-        "auto" => return Ok(Placement::Auto),
-        "off" => return Ok(Placement::Free),
-        _ => {}
-    }
-    let (here, there) = match text.split_once(',') {
-        Some((here, there)) => (here, Some(there)),
-        None => (text, None),
-    };
-    let list = |text: &str| text.parse().map(Some);
-    // An empty list before the comma leaves this host to the scheduler.
-    let client = if here.is_empty() && there.is_some() { None } else { list(here)? };
-    Ok(Placement::On { client, server: there.map_or(Ok(None), list)? })
-}
-
-/// A number, or a name of RFC 2474, 2597, 3246 or 8622.
-pub(super) fn parse_dscp(text: &str) -> Result<u8, PlanError> {
-    let digit = |at: usize, range: std::ops::RangeInclusive<u8>| {
-        let value = text.as_bytes().get(at)?.wrapping_sub(b'0');
-        range.contains(&value).then_some(value)
-    };
-    let found = match (text.to_ascii_lowercase().as_str(), text.len()) {
-        ("ef", _) => Some(46),
-        ("le", _) => Some(1),
-        (name, 3) if name.starts_with("cs") => digit(2, 0..=7).map(|class| class * 8),
-        (name, 4) if name.starts_with("af") => digit(2, 1..=4)
-            .zip(digit(3, 1..=3))
-            .map(|(class, precedence)| class * 8 + precedence * 2),
-        (number, _) => number.parse().ok().filter(|dscp| *dscp < 64),
-    };
-    found.ok_or_else(|| PlanError::OutOfRange {
-        field: "DSCP",
-        value: format!("'{text}'"),
-        accepted: "0 to 63, or a name such as ef, le, cs1 or af41",
-    })
-}
-
-/// The traffic class as a whole byte, decimal or `0x`; its two lower bits are ECN's, the kernel's
-/// own.
-fn parse_tos(text: &str) -> Result<u8, PlanError> {
-    let byte: Option<u8> = match text.strip_prefix("0x") {
-        Some(digits) => u8::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
-    byte.filter(|byte| byte % 4 == 0).map(|byte| byte / 4).ok_or_else(|| PlanError::OutOfRange {
-        field: "type of service",
-        value: format!("'{text}'"),
-        accepted: "a byte whose two lowest bits, which are ECN's, are zero: 0x00 to 0xfc",
-    })
 }
 
 /// The test that is printed: the address of the server as text, the plan, and the start.
@@ -253,6 +192,7 @@ impl Args {
                 target.port = self.port.unwrap_or(target.port);
                 self.run_longhaul(&target, plan, &interrupt, begun)
             }
+            Target::Ssh(destination) => self.run_ssh(&destination, plan, &interrupt, begun),
             Target::Peer(_) if self.other.is_some() => {
                 let reason = anyhow!("a test between two servers needs 'longhaul serve' on both");
                 Err(Coded::new(exit::USAGE, reason))
@@ -290,7 +230,12 @@ impl Args {
             None => Service::Test,
             Some(_) => Service::ThirdParty,
         };
-        let session = connect_in_turn(target, service, &options, interrupt.flag())?;
+        let session = match connect_in_turn(target, service, &options, interrupt.flag()) {
+            Err(EngineError::Resolve { .. }) if is_ssh_alias(&target.host, &self.ssh) => {
+                return self.run_ssh(&target.host, plan, interrupt, begun);
+            }
+            opened => opened?,
+        };
         if let (None, Some(bytes)) = (&self.other, session.datagram_bytes()) {
             plan = self.plan(bytes)?;
         }
@@ -303,6 +248,30 @@ impl Args {
             };
             Ok(result?)
         })
+    }
+
+    /// Runs the test with a server that ssh starts at `destination`.
+    fn run_ssh(
+        &self,
+        destination: &str,
+        mut plan: TestPlan,
+        interrupt: &Interrupt,
+        begun: Instant,
+    ) -> Result<u8, Coded> {
+        if self.other.is_some() || self.port.is_some() {
+            let reason = "a test over ssh has one host, and ssh -p sets its port: -e 'ssh -p PORT'";
+            return Err(Coded::new(exit::USAGE, anyhow!(reason)));
+        }
+        let (far, session) = SshServer::start(destination, Service::Test, &self.ssh)?;
+        if let Some(bytes) = session.datagram_bytes() {
+            plan = self.plan(bytes)?;
+        }
+        let printed = Printed { shown: destination, plan: &plan, begun };
+        let done = self.print(printed, interrupt, |show| {
+            Ok(test::run(session, &plan, interrupt.flag(), show)?)
+        });
+        far.finish();
+        done
     }
 
     /// Returns the credentials for an iperf3 server.

@@ -13,7 +13,8 @@ use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_engine::copy::CopyProgress;
 
-use super::{error_is_terminal, with_escaped_text};
+use super::test::words::wrap;
+use super::{error_is_terminal, output_is_terminal, text_columns, with_escaped_text};
 
 /// The time between two updates of the bar.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -111,7 +112,16 @@ pub(crate) fn copy_text(result: &CopyResult) -> String {
     if let Some(manifest) = &result.summary.manifest {
         let _ = writeln!(text, "manifest: {manifest}");
     }
-    text + &summary_text(result)
+    text + &fitting(&summary_text(result))
+}
+
+/// Returns `text` with lines that break between words on a terminal. Programs read whole lines.
+fn fitting(text: &str) -> String {
+    if !output_is_terminal() {
+        return text.to_owned();
+    }
+    let lines: Vec<String> = text.lines().map(|line| wrap(line, text_columns())).collect();
+    lines.join("\n")
 }
 
 fn dry_run_text(result: &CopyResult) -> String {

@@ -8,15 +8,16 @@ use longhaul_core::result::{Bottleneck, Cure, Diagnosis, DiagnosisStep, StepRepo
 use longhaul_core::units::Rate;
 use longhaul_engine::diagnose::DiagnoseProgress;
 
+use super::style::{Style, styled};
 use super::test::words::wrap;
-use super::{error_is_terminal, print_message, with_escaped_text};
+use super::{
+    error_is_terminal, output_is_coloured, print_message, text_columns, with_escaped_text,
+};
 
-/// The assumed width of a terminal.
-const COLUMNS: usize = 80;
 /// The width of the name of a step.
 const NAME: usize = 28;
 /// The width of its bar.
-const BAR: usize = 28;
+const BAR: usize = 10;
 
 /// Shows the diagnosis on standard error while it runs: bars on a terminal, else a line for each
 /// step that was measured.
@@ -36,7 +37,7 @@ impl DiagnoseView {
     pub(crate) fn start(steps: impl Iterator<Item = DiagnosisStep>, rounds: u32) -> Self {
         let bars = error_is_terminal().then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{prefix:28} {bar:28} {msg}")
+            let style = ProgressStyle::with_template("{prefix:28} {bar:10} {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = |step: DiagnosisStep| {
                 let bar = all.add(ProgressBar::new(1));
@@ -118,9 +119,9 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
     match diagnosis.limits.split_first() {
         None => {}
         Some((first, rest)) => {
-            limit(&mut text, "LIMIT", first);
+            limit(&mut text, &heading(Style::Problems, "LIMIT"), first);
             for next in rest.iter().take(2) {
-                limit(&mut text, "NEXT", next);
+                limit(&mut text, &heading(Style::Advice, "NEXT"), next);
             }
         }
     }
@@ -131,14 +132,19 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", wrap(&format!("{}.", diagnosis.sentence), COLUMNS));
+    let _ = writeln!(text, "{}", wrap(&format!("{}.", diagnosis.sentence), text_columns()));
     text
+}
+
+fn heading(style: Style, name: &str) -> String {
+    styled(style, name, output_is_coloured())
 }
 
 fn steps(text: &mut String, diagnosis: &Diagnosis) {
     let most = diagnosis.steps.iter().filter_map(|report| report.throughput_bps).max();
     let most = most.map_or(1, Rate::bps).max(1);
     let limit = diagnosis.limits.first().map(|limit| limit.step);
+    let _ = writeln!(text, "{:NAME$} {:BAR$}    steady   overall  ramp-up", "", "");
     for report in &diagnosis.steps {
         let Some(rate) = report.throughput_bps else {
             let _ = writeln!(text, "{:<NAME$} {:<BAR$} not measured", report.title, "");
@@ -148,9 +154,28 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
         let bar = "#".repeat(length.clamp(1, BAR));
         let files = report.files_per_second.map_or(String::new(), |n| format!(", {n:.0} files/s"));
         let mark = if limit == Some(report.step) { "  <- limit" } else { "" };
-        let _ = writeln!(text, "{:<NAME$} {bar:<BAR$} {rate}{files}{mark}", report.title);
+        let figures = figures(report, rate);
+        let line = format!("{:<NAME$} {bar:<BAR$} {figures}{files}{mark}", report.title);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if diagnosis.steps.iter().any(is_short) {
+        text.push_str("-: the step was too short for a steady rate\n");
     }
     text.push('\n');
+}
+
+/// Returns whether a step over the path had no steady part.
+fn is_short(report: &StepReport) -> bool {
+    report.median().is_some_and(|round| round.mean_bps.is_some() && round.ramp_up_seconds.is_none())
+}
+
+/// Returns the steady rate of a step, its rate with the ramp-up, and the duration of the ramp-up.
+fn figures(report: &StepReport, rate: Rate) -> String {
+    let mean = report.median_mean().map_or(String::new(), |mean| mean.to_string());
+    let steady = if is_short(report) { "-".to_owned() } else { rate.to_string() };
+    let seconds = report.median().and_then(|round| round.ramp_up_seconds);
+    let seconds = seconds.map_or(String::new(), |seconds| format!("{seconds:.1} s"));
+    format!("{steady:>9} {mean:>9} {seconds:>8}")
 }
 
 fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
@@ -181,7 +206,7 @@ fn show_cure(text: &mut String, cure: &Cure) {
 }
 
 fn indented(text: &mut String, what: &str) {
-    for line in wrap(what, COLUMNS - 2).lines() {
+    for line in wrap(what, text_columns() - 2).lines() {
         let _ = writeln!(text, "  {line}");
     }
 }

@@ -229,6 +229,13 @@ fn engine_words(error: &EngineError) -> String {
             time.as_secs(),
             awaited(*waits_for)
         ),
+        EngineError::FarProgram { host, program } => format!(
+            "cannot run {program} on {host}; give its path there with --far-longhaul PATH, or \
+             install it with 'longhaul cp --install-far {host}'"
+        ),
+        EngineError::Login { host } => {
+            format!("ssh did not reach {host}; check that 'ssh {host} true' works")
+        }
         // These sentences need no names of options.
         EngineError::Address(_)
         | EngineError::DataMissing { .. }

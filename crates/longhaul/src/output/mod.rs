@@ -3,6 +3,7 @@
 
 mod certificate;
 mod copy;
+mod copy_stats;
 mod diagnosis;
 mod doctor;
 mod failure;
@@ -18,14 +19,16 @@ mod watch;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
+pub(crate) use copy_stats::copy_stats;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
 pub(crate) use path::path_text;
 pub(crate) use print::{
-    after_printing, document_is_printed, error_is_terminal, error_size, output_error,
-    output_is_terminal, print_document, print_document_line, print_json, print_message, print_note,
-    print_notes, print_result, raw_error, raw_output, with_escaped_text,
+    after_printing, document_is_printed, error_is_coloured, error_is_terminal, error_size,
+    output_error, output_is_coloured, output_is_terminal, print_document, print_document_line,
+    print_json, print_message, print_note, print_notes, print_result, raw_error, raw_output,
+    text_columns, with_escaped_text,
 };
 pub(crate) use sentences::{
     complete_diagnosis, complete_doctor, complete_path, complete_test, reason_sentence,

@@ -7,10 +7,7 @@ use longhaul_core::result::{
 };
 
 use super::test::words::{count, millis, wrap};
-use super::with_escaped_text;
-
-/// The assumed width of a terminal.
-const COLUMNS: usize = 80;
+use super::{text_columns, with_escaped_text};
 
 /// Returns the text of a result.
 pub(crate) fn path_text(result: &PathResult) -> String {
@@ -33,7 +30,7 @@ pub(crate) fn path_text(result: &PathResult) -> String {
         text.push('\n');
     }
     for sentence in &result.summary {
-        let _ = writeln!(text, "{}", wrap(sentence, COLUMNS));
+        let _ = writeln!(text, "{}", wrap(sentence, text_columns()));
     }
     text
 }
@@ -52,7 +49,7 @@ fn head(result: &PathResult) -> String {
     let helped = if result.served { "both directions" } else { "no server there" };
     let head =
         format!("path to {}{address}{local}: {helped}, in {:.1} s", result.target, result.seconds);
-    format!("{}\n\n", wrap(&head, COLUMNS))
+    format!("{}\n\n", wrap(&head, text_columns()))
 }
 
 fn round_trips(text: &mut String, result: &PathResult) {
@@ -208,7 +205,7 @@ fn capacity_table(text: &mut String, result: &PathResult) {
 
 /// Appends `what` with its first line indented by `first` columns and the others by `rest`.
 fn indented(text: &mut String, what: &str, first: usize, rest: usize) {
-    for (number, line) in wrap(what, COLUMNS - rest).lines().enumerate() {
+    for (number, line) in wrap(what, text_columns() - rest).lines().enumerate() {
         let indent = if number == 0 { first } else { rest };
         let _ = writeln!(text, "{:indent$}{line}", "");
     }

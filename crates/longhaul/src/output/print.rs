@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::style;
+use super::test::words::wrap;
 use crate::exit::{self, Coded};
 
 /// True once this process has printed a JSON document.
@@ -29,10 +30,31 @@ pub(crate) fn print_message(what: impl Display) {
     print_note(format_args!("longhaul: {what}"));
 }
 
-/// Prints one line on standard error.
+/// Prints one line on standard error. On a terminal it breaks between words, and a warning is
+/// coloured.
 pub(crate) fn print_note(what: impl Display) {
-    let _ = io::stderr().lock().write_all(line(what).as_bytes());
+    let line = line(what);
+    let text = match error_size() {
+        Some((columns, _)) => on_terminal(&line, columns, error_is_coloured()),
+        None => line,
+    };
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
+
+/// Returns an escaped line for a terminal.
+fn on_terminal(line: &str, columns: usize, colour: bool) -> String {
+    let wrapped = wrap(line, columns.clamp(LEAST_COLUMNS, MOST_COLUMNS));
+    match wrapped.split_once(WARNING).filter(|_| colour) {
+        Some((before, after)) if before.is_empty() || before == "longhaul: " => {
+            let word = style::styled(style::Style::Advice, WARNING, true);
+            let word = style::apply(&word, |text| text.into());
+            format!("{before}{word}{after}")
+        }
+        _ => wrapped,
+    }
+}
+
+const WARNING: &str = "warning:";
 
 /// Returns `what` as one line.
 fn line(what: impl Display) -> String {
@@ -104,6 +126,40 @@ pub(crate) fn output_is_terminal() -> bool {
 /// Returns whether standard error is a terminal.
 pub(crate) fn error_is_terminal() -> bool {
     io::stderr().is_terminal()
+}
+
+/// Returns whether standard output is a terminal that shows colours. NO_COLOR disables them
+/// (no-color.org).
+pub(crate) fn output_is_coloured() -> bool {
+    output_is_terminal() && may_colour()
+}
+
+/// Returns whether standard error is a terminal that shows colours, as
+/// [`output_is_coloured`].
+pub(crate) fn error_is_coloured() -> bool {
+    error_is_terminal() && may_colour()
+}
+
+fn may_colour() -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The width of text if standard output is no terminal.
+const PLAIN_COLUMNS: usize = 80;
+/// The narrowest and the widest text.
+const LEAST_COLUMNS: usize = 60;
+const MOST_COLUMNS: usize = 200;
+
+/// Returns the width of text on standard output: that of the terminal, from 60 to 200 columns.
+pub(crate) fn text_columns() -> usize {
+    // Tests have the same text on every terminal.
+    if cfg!(test) {
+        return PLAIN_COLUMNS;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+    size.filter(|columns| *columns > 0)
+        .map_or(PLAIN_COLUMNS, |columns: usize| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
 }
 
 /// Returns the columns and lines of the terminal of standard error, if any.
@@ -220,6 +276,8 @@ mod tests {
             | EngineError::File { .. }
             | EngineError::NoSpace { .. }
             | EngineError::Spawn { .. }
+            | EngineError::FarProgram { .. }
+            | EngineError::Login { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
             // These have no text of a peer except its name, which is escaped as above.
@@ -275,6 +333,8 @@ mod tests {
             EngineError::Data { stream: 0, source: source() },
             EngineError::File { operation: "read", path: path(), source: source() },
             EngineError::Spawn { program: words(), source: source() },
+            EngineError::FarProgram { host: words(), program: words() },
+            EngineError::Login { host: words() },
             EngineError::Failed { peer: words(), reason: words(), again: false },
             EngineError::System { operation: "x", source: source() },
         ];
@@ -290,6 +350,18 @@ mod tests {
             assert!(!text.contains(longhaul_core::text::is_hostile), "{text:?}");
             assert!(text.contains("%0D%0A%1B[2J"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_note_breaks_between_words_and_only_a_warning_is_coloured() {
+        let line = format!("longhaul: warning: {}\n", "words ".repeat(30).trim_end());
+        let plain = on_terminal(&line, 70, false);
+        assert!(plain.lines().count() > 1 && plain.lines().all(|line| line.len() <= 70), "{plain}");
+        assert_eq!(plain.replace('\n', " ").trim_end(), line.trim_end());
+        let coloured = on_terminal(&line, 70, true);
+        assert!(coloured.starts_with("longhaul: \x1b[1;33mwarning:\x1b[0m words"), "{coloured:?}");
+        let other = "longhaul: no such file: warning: x\n";
+        assert_eq!(on_terminal(other, 70, true), other);
     }
 
     #[test]

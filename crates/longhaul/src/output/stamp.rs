@@ -10,10 +10,7 @@ use longhaul_interop::stamp::{MIN_REPLY_BYTES, NoReply, StampError};
 use longhaul_sys::probe::Report;
 
 use super::test::words::{count, millis, wrap};
-use super::with_escaped_text;
-
-/// The assumed width of a terminal.
-const COLUMNS: usize = 80;
+use super::{text_columns, with_escaped_text};
 
 /// Returns the text of a result.
 pub(crate) fn stamp_text(result: &StampResult) -> String {
@@ -23,7 +20,7 @@ pub(crate) fn stamp_text(result: &StampResult) -> String {
     directions(&mut text, result);
     classes(&mut text, result);
     for sentence in sentences(result) {
-        let _ = writeln!(text, "{}", wrap(&sentence, COLUMNS));
+        let _ = writeln!(text, "{}", wrap(&sentence, text_columns()));
     }
     text
 }
@@ -51,7 +48,7 @@ fn head(result: &StampResult) -> String {
         "STAMP to {target}{address}: {numbering}{extensions}{authenticated}, {packets} in \
          {seconds:.1} s"
     );
-    format!("{}\n\n", wrap(&head, COLUMNS))
+    format!("{}\n\n", wrap(&head, text_columns()))
 }
 
 fn round_trip(text: &mut String, result: &StampResult) {
@@ -290,7 +287,7 @@ mod tests {
     #[test]
     fn the_text_states_loss_per_direction_in_80_columns() {
         let text = stamp_text(&result());
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= text_columns()), "{text}");
         assert!(text.contains("5 of 200 packets lost (2.50 %): 2 there, 3 back."), "{text}");
         assert!(text.contains("Both ends use one clock."), "{text}");
     }

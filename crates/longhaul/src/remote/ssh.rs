@@ -1,7 +1,9 @@
 //! Starts longhaul on another host over ssh, and opens a session with it.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +77,14 @@ impl Rsh {
         ssh.args(["-o", "ControlPath=none"]).args(&self.arguments);
         ssh
     }
+
+    /// Returns the command that runs `command` by the shell of `destination`; it prints errors on
+    /// standard error.
+    fn command(&self, destination: &str, command: &str) -> Command {
+        let mut ssh = Command::new(&self.program);
+        ssh.args(&self.arguments).args(["--", destination]).arg(command).stderr(Stdio::inherit());
+        ssh
+    }
 }
 
 /// A running `longhaul serve --stdio` at the end of ssh.
@@ -100,7 +110,7 @@ impl SshServer {
         let mut ssh = Command::new(program)
             .args(arguments)
             .args(["--", destination])
-            .arg(format!("{far_longhaul} serve --stdio{loopback}"))
+            .arg(format!("{} serve --stdio{loopback}", in_far_path(&far_longhaul)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -114,7 +124,10 @@ impl SshServer {
         };
         let (sender, mut receiver) = control(output, input, destination);
         receiver.set_timeout(Some(LOGIN_TIMEOUT))?;
-        let ready: FarReady = receiver.receive()?;
+        let ready: FarReady = match receiver.receive() {
+            Ok(ready) => ready,
+            Err(error) => return Err(far.reason(destination, options).unwrap_or(error)),
+        };
         greet(&sender, &mut receiver, service, |_| true)?;
         receiver.set_timeout(None)?;
 
@@ -123,7 +136,9 @@ impl SshServer {
             let (rsh, to, port) = (options.rsh.clone(), destination.to_owned(), ready.port);
             let tunnels = Arc::downgrade(&tunnels);
             let tunnel = move |_| match tunnels.upgrade() {
-                Some(tunnels) => tunnels.open(rsh.unshared(), &to, &far_longhaul, port),
+                Some(tunnels) => {
+                    tunnels.open(rsh.unshared(), &to, &in_far_path(&far_longhaul), port)
+                }
                 // The copy is over.
                 None => Err(std::io::ErrorKind::NotConnected.into()),
             };
@@ -142,13 +157,48 @@ impl SshServer {
 
     /// Waits until ssh has ended.
     pub(crate) fn finish(mut self) {
+        self.exit_code();
+    }
+
+    /// Waits until ssh has ended, and returns its exit code; `None` if it does not end.
+    fn exit_code(&mut self) -> Option<i32> {
         let deadline = Instant::now() + END_TIMEOUT;
         while Instant::now() < deadline {
-            if !matches!(self.ssh.try_wait(), Ok(None)) {
-                return;
+            match self.ssh.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Ok(Some(status)) => return status.code(),
+                Err(_) => return None,
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
+        None
+    }
+
+    /// Returns the reason why no server answered, if the exit code of ssh has one: that of the
+    /// remote shell if it cannot run longhaul, or that of a failed login.
+    fn reason(mut self, destination: &str, options: &SshOptions) -> Option<EngineError> {
+        let host = destination.to_owned();
+        match self.exit_code()? {
+            CANNOT_EXECUTE | NOT_FOUND => {
+                Some(EngineError::FarProgram { host, program: options.far_longhaul.clone() })
+            }
+            LOGIN_FAILED => Some(EngineError::Login { host }),
+            _ => None,
+        }
+    }
+}
+
+/// Exit codes of a shell that cannot execute a command or does not find it (POSIX, 2.8.2), and of ssh
+/// (ssh(1)).
+const CANNOT_EXECUTE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+const LOGIN_FAILED: i32 = 255;
+
+/// Returns the command for longhaul on a remote host, which is also searched in `~/.local/bin`:
+/// most shells that ssh starts do not read the user's PATH.
+fn in_far_path(far_longhaul: &str) -> String {
+    match far_longhaul {
+        "longhaul" => "env PATH=\"$PATH:$HOME/.local/bin\" longhaul".to_owned(),
+        other => other.to_owned(),
     }
 }
 
@@ -170,20 +220,74 @@ pub(crate) fn remote_output(
     SshOptions { rsh, far_longhaul, .. }: &SshOptions,
     arguments: &[String],
 ) -> Result<Vec<u8>> {
-    let words: Vec<String> = [far_longhaul.as_str()]
-        .into_iter()
-        .chain(arguments.iter().map(String::as_str))
-        .map(shell_quoted)
-        .collect();
-    let output = Command::new(&rsh.program)
-        .args(&rsh.arguments)
-        .args(["--", destination])
-        .arg(words.join(" "))
+    let program = in_far_path(&shell_quoted(far_longhaul));
+    let words: Vec<String> = arguments.iter().map(|word| shell_quoted(word)).collect();
+    let output = rsh
+        .command(destination, &format!("{program} {}", words.join(" ")))
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
         .output()
         .map_err(|source| EngineError::Spawn { program: rsh.program.clone(), source })?;
-    Ok(output.stdout)
+    match output.status.code() {
+        Some(CANNOT_EXECUTE | NOT_FOUND) => Err(EngineError::FarProgram {
+            host: destination.to_owned(),
+            program: far_longhaul.clone(),
+        }),
+        _ => Ok(output.stdout),
+    }
+}
+
+/// Runs `command` by the shell of `destination`, and returns at most `limit` bytes of its output.
+///
+/// # Errors
+/// ssh cannot be started, or does not reach the host.
+pub(crate) fn remote_shell(
+    destination: &str,
+    SshOptions { rsh, .. }: &SshOptions,
+    command: &str,
+    limit: u64,
+) -> Result<Vec<u8>> {
+    let spawn_failed = |source| EngineError::Spawn { program: rsh.program.clone(), source };
+    let mut ssh = rsh
+        .command(destination, command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(spawn_failed)?;
+    let mut output = Vec::new();
+    let read = match ssh.stdout.take() {
+        Some(pipe) => pipe.take(limit).read_to_end(&mut output).map(drop),
+        None => Ok(()),
+    };
+    if read.is_err() || output.len() as u64 >= limit {
+        let _ = ssh.kill();
+    }
+    let status = ssh.wait().map_err(spawn_failed)?;
+    read.map_err(spawn_failed)?;
+    match status.code() {
+        Some(LOGIN_FAILED) => Err(EngineError::Login { host: destination.to_owned() }),
+        _ => Ok(output),
+    }
+}
+
+/// Runs `command` by the shell of `destination` with `input` as its standard input.
+///
+/// # Errors
+/// ssh cannot be started.
+pub(crate) fn remote_output_with(
+    destination: &str,
+    SshOptions { rsh, .. }: &SshOptions,
+    command: &str,
+    input: File,
+) -> Result<Output> {
+    let output = rsh.command(destination, command).stdin(input).output();
+    output.map_err(|source| EngineError::Spawn { program: rsh.program.clone(), source })
+}
+
+/// Returns whether `host` is an alias of the ssh configuration: ssh connects to another name.
+pub(crate) fn is_ssh_alias(host: &str, SshOptions { rsh, .. }: &SshOptions) -> bool {
+    !host.starts_with('-')
+        && real_host_name(&rsh.program, &rsh.arguments, host)
+            .is_some_and(|name| !name.eq_ignore_ascii_case(host))
 }
 
 /// Returns the host name of `destination` in the ssh configuration (`ssh -G`), because the resolver

@@ -15,7 +15,10 @@ fn every_command_has_a_man_page() {
         assert!(pages.contains(&page), "{page} is not in {pages:?}");
     }
     let cp = std::fs::read_to_string(host.near("longhaul-cp.1")).unwrap();
-    assert!(cp.contains("bwlimit") && cp.contains("EXTRA"), "{cp}");
+    assert!(
+        cp.contains("bwlimit") && cp.contains(".SH EXAMPLES") && cp.contains(".SH NOTES"),
+        "{cp}"
+    );
     let output = host.run(&["generate", "man", "/no/such/directory"]);
     assert_code(&output, 5);
 }
@@ -27,8 +30,11 @@ fn every_shell_completes_every_command() {
         let output = host.run(&["generate", "completions", shell]);
         assert_code(&output, 0);
         let script = text(&output.stdout);
-        for word in COMMANDS.iter().chain(&["cleartext"]) {
+        for word in COMMANDS.iter().chain(&["cleartext", "stability", "ultrascience"]) {
             assert!(script.contains(word), "{shell} does not know {word}");
+        }
+        for word in ["stdio", "relay"] {
+            assert!(!script.contains(word), "{shell} offers {word}");
         }
     }
 }

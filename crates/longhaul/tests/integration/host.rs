@@ -17,6 +17,7 @@ pub(crate) struct TestHost {
 
 impl TestHost {
     pub(crate) fn new() -> Self {
+        crate::needs::check();
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         for name in ["near", "far", "home"] {
             fs::create_dir(dir.path().join(name)).unwrap();

@@ -25,6 +25,7 @@ mod interop_nuttcp;
 mod keys;
 mod matrix;
 mod matrix_real;
+mod needs;
 mod output;
 mod path;
 mod running;

@@ -32,10 +32,11 @@ impl Sshd {
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
              PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n\
-             Subsystem sftp internal-sftp\nSetEnv PATH={}\n",
+             Subsystem sftp internal-sftp\nSetEnv PATH={} HOME={}\n",
             at("host_key"),
             at("authorized_keys"),
             far_path(host),
+            host.home().display(),
         );
         fs::write(at("config"), config).unwrap();
         // An sshd started by root needs this empty directory.
@@ -101,6 +102,70 @@ fn errors_over_ssh_are_reported() {
     let output = host.run(&["cp", "-e", "/no/such/ssh", "data", &target]);
     assert_code(&output, 6);
     assert!(!host.far("x").exists());
+}
+
+#[test]
+fn a_missing_longhaul_is_installed_by_its_user() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    host.file("data", 10);
+    let target = format!("127.0.0.1:{}", host.far("x").display());
+    let cp = ["cp", "-e", &sshd.rsh];
+    let missing = [&cp[..], &["--far-longhaul", "/no/such/longhaul", "data", &target]].concat();
+    let output = host.run(&missing);
+    assert_code(&output, 3);
+    let error = text(&output.stderr);
+    assert!(error.contains("--far-longhaul") && error.contains("--install-far"), "{error}");
+    // There is no terminal for the question.
+    let output = host.run(&[&cp[..], &["--install-far", "127.0.0.1"]].concat());
+    assert_code(&output, 5);
+    assert!(text(&output.stderr).contains("--yes"), "{}", text(&output.stderr));
+    let place = host.home().join(".local/bin/longhaul");
+    assert!(!place.exists());
+    let output = host.run(&[&cp[..], &["--install-far", "127.0.0.1", "--yes"]].concat());
+    assert_code(&output, 0);
+    assert_eq!(fs::read(&place).unwrap(), fs::read(PROGRAM).unwrap());
+    assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
+    let output = host.run(&["cp", "-e", "/bin/false", "data", &target]);
+    assert_code(&output, 3);
+}
+
+#[test]
+fn remote_wildcards_and_the_home_directory_are_those_of_the_remote_shell() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    fs::create_dir(host.near("into")).unwrap();
+    for name in ["a 1.h5", "b'2.h5", "c.txt"] {
+        fs::write(host.far(name), name).unwrap();
+    }
+    let pattern = format!("127.0.0.1:{}/*.h5", host.far("").display()).replace("//*", "/*");
+    let cp = ["cp", "-v", "-e", &sshd.rsh, "--far-longhaul", PROGRAM];
+    let output = host.run(&[&cp[..], &[&pattern, "into/"]].concat());
+    assert_code(&output, 0);
+    let listed = text(&output.stdout);
+    for name in ["a 1.h5", "b'2.h5"] {
+        assert_eq!(fs::read(host.near("into").join(name)).unwrap(), name.as_bytes());
+        assert!(listed.contains("create") && listed.contains(name), "{listed}");
+    }
+    assert!(!host.near("into/c.txt").exists());
+    let none = format!("127.0.0.1:{}/*.none", host.far("").display());
+    let output = host.run(&[&cp[..], &[&none, "into/"]].concat());
+    assert_code(&output, 5);
+    assert!(text(&output.stderr).contains("*.none"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_test_starts_its_server_over_ssh() {
+    let host = TestHost::new();
+    let sshd = Sshd::start(&host);
+    let far = ["-e", &sshd.rsh, "--far-longhaul", PROGRAM];
+    let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+    let there = format!("{user}@127.0.0.1");
+    let output = host.run(&[&["test", &there, "-n", "1M", "--json"], &far[..]].concat());
+    assert_code(&output, 0);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["summary"]["receiver"]["bytes"], 1 << 20);
+    assert_eq!(document["target"], there.as_str());
 }
 
 #[test]
@@ -216,5 +281,5 @@ fn doctor_examines_another_host_over_ssh() {
     assert_eq!(report.target.rate_bps.bps(), 10_000_000_000);
     let output = host.run(&[&doctor[..], &["/no/such/longhaul"]].concat());
     assert_code(&output, 3);
-    assert!(text(&output.stderr).contains("no findings"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--install-far"), "{}", text(&output.stderr));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -13,11 +13,10 @@ use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest, Ma
 use longhaul_core::units::Bytes;
 
 use crate::copy::tree::{FileKind, Tree, wire_path};
+use crate::copy::whole_digest::whole_digest;
 use crate::error::{EngineError, Result};
 use crate::lock::lock;
 
-/// Bytes per read: enough that the disk works while the bytes are hashed.
-const READ_BYTES: usize = 4 << 20;
 /// Threads that read and hash, each a file: BLAKE3 does some 3 GB/s on one core.
 const THREADS: usize = 4;
 
@@ -126,21 +125,11 @@ fn digest(
     if tree.metadata(path)?.kind != FileKind::File {
         return Ok(None);
     }
-    let mut file = tree.open_file(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        match file.read(&mut buffer)? {
-            0 => return Ok(Some((*hasher.finalize().as_bytes(), hasher.count()))),
-            got => {
-                checked.fetch_add(got as u64, Ordering::Relaxed);
-                hasher.update(&buffer[..got])
-            }
-        };
-    }
+    let read = |got| {
+        checked.fetch_add(got, Ordering::Relaxed);
+        !stop.load(Ordering::Relaxed)
+    };
+    whole_digest(&mut tree.open_file(path)?, read).map(Some)
 }
 
 /// Adds the paths below `dir` that are not listed; links are listed, not followed.
@@ -183,6 +172,7 @@ fn failure(path: &Path, reason: &str) -> CopyFailure {
 
 #[cfg(test)]
 mod tests {
+    use crate::copy::whole_digest::READ_BYTES;
     use std::fs;
 
     use super::*;

@@ -79,8 +79,8 @@ impl Intake<'_, '_> {
             return self.refuse(entry.id, &path, reason);
         }
         shared.records.extras.note(&entry.path, entry.kind == EntryKind::Directory);
-        if shared.context.options.tree.asks_first() && self.is_unwanted(&entry, &path, &attributes)
-        {
+        let tree = &shared.context.options.tree;
+        if (tree.asks_first() || tree.list) && self.is_unwanted(&entry, &path, &attributes) {
             return self.announce_without_data(entry.id);
         }
         if shared.is_source(&path, &identities) {
@@ -103,9 +103,9 @@ impl Intake<'_, '_> {
     fn is_unwanted(&mut self, entry: &Entry, path: &Path, attributes: &Attributes) -> bool {
         let (shared, options) = (self.shared, &self.shared.context.options.tree);
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
-        let action = shared.store.compare(path, &entry.kind, attributes, options.update);
+        let action = shared.store.compare(path, &entry.kind, attributes, (options, entry.digest));
         match action {
-            Some(what) if options.dry_run => {
+            Some(what) if options.dry_run || options.list => {
                 self.decided.actions.push(action_of(shared, path, &entry.kind, what));
             }
             None if is_file => {
@@ -114,7 +114,7 @@ impl Intake<'_, '_> {
             }
             None | Some(_) => {}
         }
-        let stays = is_file && (options.dry_run || action.is_none());
+        let stays = is_file && options.asks_first() && (options.dry_run || action.is_none());
         if stays {
             self.decided.held.push(Held { id: entry.id, blocks: None });
         }

@@ -18,6 +18,7 @@ use super::ledger::SinkFile;
 use super::placement::Destination;
 use super::shared::SinkShared;
 use crate::copy::tree::{Tree, wire_path};
+use crate::copy::whole_digest::whole_digest;
 use crate::error::Result;
 use crate::lock::lock;
 
@@ -26,8 +27,6 @@ const DIGESTS_BATCH: usize = 64;
 /// The manifest of several things, or of a directory's contents.
 const DEFAULT_NAME: &[u8] = b"longhaul.b3";
 const SUFFIX: &[u8] = b".b3";
-/// Bytes per read of a file whose blocks this copy has not received.
-const READ_BYTES: usize = 1 << 20;
 
 impl SinkShared<'_> {
     /// Takes the digest of a file that is in place.
@@ -156,20 +155,11 @@ impl SinkShared<'_> {
     }
 }
 
-/// The digest of a file in the target, read from the disk, and its size. Adds what it reads to
+/// Returns the digest of a file in the target, read from the disk, and its size. Adds what it reads to
 /// `checked`.
 fn digest_of(tree: &Tree, path: &Path, checked: &AtomicU64) -> io::Result<([u8; 32], u64)> {
-    use std::io::Read;
-    let mut file = tree.open_file(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok((*hasher.finalize().as_bytes(), hasher.count())),
-            got => {
-                checked.fetch_add(got as u64, Ordering::Relaxed);
-                hasher.update(&buffer[..got])
-            }
-        };
-    }
+    whole_digest(&mut tree.open_file(path)?, |got| {
+        checked.fetch_add(got, Ordering::Relaxed);
+        true
+    })
 }

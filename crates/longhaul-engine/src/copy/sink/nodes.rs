@@ -1,15 +1,19 @@
 //! Links and special files: made under a temporary name, dressed, and renamed into place.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
+use longhaul_core::plan::{SyncLevel, TreeOptions};
 use longhaul_core::result::ActionKind;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{DeviceNumber, EntryKind};
 use rustix::fs::{
-    AtFlags, FileType, Mode, linkat, makedev, mknodat, readlinkat, statat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, linkat, makedev, mknodat, openat, readlinkat, statat,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -19,6 +23,7 @@ use super::placement::Destination;
 use super::store::Store;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
+use crate::copy::whole_digest::whole_digest;
 
 /// Refuses links and special files if nothing may be replaced: in a drop box they would be traps
 /// for the owner of the files.
@@ -109,7 +114,7 @@ impl Store {
         path: &Path,
         kind: &EntryKind,
         attributes: &Attributes,
-        update: bool,
+        level: (&TreeOptions, Option<[u8; 32]>),
     ) -> Option<ActionKind> {
         let there = match self.locate(path) {
             Ok(Some((_, dir, name))) => statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -124,7 +129,15 @@ impl Store {
                 let ours = (there.mtime_seconds, there.mtime_ns);
                 // A file system that keeps whole seconds has cut the rest off.
                 let same = ours == theirs || ours == (theirs.0, 0);
-                update && (ours > theirs || same && there.size == size_bytes.get())
+                let same_size = there.size == size_bytes.get();
+                let (options, digest) = level;
+                match options.sync_level {
+                    None => options.update && (ours > theirs || same && same_size),
+                    Some(SyncLevel::Exists) => true,
+                    Some(SyncLevel::Size) => same_size,
+                    Some(SyncLevel::Mtime) => same_size && (ours > theirs || same),
+                    Some(SyncLevel::Checksum) => same_size && self.has_digest(path, digest),
+                }
             }
             (EntryKind::Directory, FileKind::Directory) => true,
             // A link to a directory is taken for one, as cp does.
@@ -149,6 +162,20 @@ impl Store {
             _ => false,
         };
         (!stays).then_some(ActionKind::Replace)
+    }
+
+    /// Returns whether the file at `path` has this digest. A client that may not read the file gets
+    /// no answer: its file is copied.
+    fn has_digest(&self, path: &Path, digest: Option<[u8; 32]>) -> bool {
+        let Ok(Some((tree, dir, name))) = self.locate(path) else { return false };
+        let Some(digest) = digest.filter(|_| tree.rights().may_read()) else { return false };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = openat(&dir.fd, name, flags, Mode::empty()) else { return false };
+        let found = whole_digest(&mut File::from(file), |got| {
+            self.checked.fetch_add(got, Ordering::Relaxed);
+            true
+        });
+        found.is_ok_and(|(found, _)| found == digest)
     }
 
     /// A path at the sink, for a list of actions.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_core::plan::filter::Filters;
-use longhaul_core::plan::{CopyOptions, SampleContent};
+use longhaul_core::plan::{CopyOptions, SampleContent, SyncLevel};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
@@ -21,6 +21,7 @@ use crate::copy::identity::HostFiles;
 use crate::copy::metadata::Capture;
 use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
+use crate::copy::whole_digest::whole_digest;
 use crate::error::Result;
 
 /// Most entries in one batch: few enough that the first blocks are sent at once.
@@ -310,6 +311,12 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         entry.mtime_ns = metadata.mtime_ns;
         entry.stamp = metadata.stamp();
         entry.identities = self.identities_of(path, metadata);
+        if self.options.tree.sync_level == Some(SyncLevel::Checksum)
+            && matches!(entry.kind, EntryKind::File { .. })
+        {
+            // A file that cannot be read fails when its data are read.
+            entry.digest = self.digest(path);
+        }
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
             entry.owner = self.capture.owner(metadata);
             match self.capture.xattrs(handle, metadata) {
@@ -340,6 +347,11 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             entry.holes = file.as_ref().and_then(SourceFile::leave_holes_out);
         }
         self.push(entry, file)
+    }
+
+    fn digest(&self, path: &Path) -> Option<[u8; 32]> {
+        let mut file = self.place.open_file(path).ok()?;
+        whole_digest(&mut file, |_| true).ok().map(|(digest, _)| digest)
     }
 
     /// The file at `path`, and the file that it leads to if it is a link, for a sink on this host.

@@ -190,6 +190,50 @@ fn an_update_leaves_alone_what_is_as_new() {
 }
 
 #[test]
+fn levels_of_comparison_decide_which_files_are_copied() {
+    use longhaul_core::plan::SyncLevel;
+    let moment = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    for (level, copied) in [
+        (SyncLevel::Exists, &["missing"][..]),
+        (SyncLevel::Size, &["longer", "missing"]),
+        (SyncLevel::Mtime, &["longer", "missing", "older"]),
+        (SyncLevel::Checksum, &["longer", "missing", "other"]),
+    ] {
+        let world = World::new();
+        for dir in [world.near("t"), world.far("t")] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        for (name, there, seconds) in [
+            ("same", "data", 2000),
+            ("older", "data", 500),
+            ("other", "atad", 2000),
+            ("longer", "datadata", 2000),
+        ] {
+            for (path, text, time) in [
+                (world.near(&format!("t/{name}")), "data", 1000),
+                (world.far(&format!("t/{name}")), there, seconds),
+            ] {
+                fs::write(&path, text).unwrap();
+                fs::File::open(path).unwrap().set_modified(moment(time)).unwrap();
+            }
+        }
+        fs::write(world.near("t/missing"), "data").unwrap();
+        let options = with(|tree| (tree.sync_level, tree.list) = (Some(level), true));
+        let result = world.push(&["t"], ".", &options).unwrap();
+        assert!(result.failures.is_empty(), "{level:?}");
+        let mut listed: Vec<String> = result
+            .actions
+            .iter()
+            .filter_map(|action| Some(action.path.to_string().rsplit_once('/')?.1.to_owned()))
+            .collect();
+        listed.sort();
+        assert_eq!(listed, copied, "{level:?}");
+        assert_eq!(result.summary.files, copied.len() as u64, "{level:?}");
+        assert_eq!(result.summary.unchanged_files, 5 - copied.len() as u64, "{level:?}");
+    }
+}
+
+#[test]
 fn what_is_not_at_the_source_is_deleted_after_a_whole_copy_alone() {
     let world = World::new();
     fs::create_dir_all(world.near("t/sub")).unwrap();

@@ -15,7 +15,6 @@ pub(super) fn option(word: &str, line: &mut Line) -> Handled {
         // The bar is always shown on a terminal, and every copy resumes.
         "--progress" | "--partial" | "--info=progress2" | "--human-readable" => {}
         "-z" | "-C" | "--compress" => not_compressed(line),
-        "-v" | "--verbose" => not_listed(line),
         "-P" => return streams(line),
         "-l" => match number(line) {
             Some(limit) => {
@@ -37,10 +36,6 @@ fn not_compressed(line: &mut Line) {
         "-z and -C have no effect: longhaul does not compress, because data at network rate cost \
          more time to compress than to send",
     );
-}
-
-fn not_listed(line: &mut Line) {
-    line.note("-v has no effect: the summary is always printed, and --digest lists each file");
 }
 
 /// The number in the next word.
@@ -116,7 +111,7 @@ fn group(word: &str, line: &mut Line) -> Handled {
     let kept: String = letters
         .char_indices()
         .filter(|(at, letter)| match letter {
-            'z' | 'C' | 'h' | 'v' => false,
+            'z' | 'C' | 'h' => false,
             'P' => ends_in_number && at + 1 == letters.len(),
             _ => true,
         })
@@ -127,9 +122,6 @@ fn group(word: &str, line: &mut Line) -> Handled {
     }
     if letters.contains(['z', 'C']) {
         not_compressed(line);
-    }
-    if letters.contains('v') {
-        not_listed(line);
     }
     if ends_in_number {
         check_port(number.unwrap_or_default(), line)?;

@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn options_of_rsync_and_scp_get_our_names() {
         for (line, ours, notes) in [
-            ("cp -avP a far:b", "cp -a a far:b", 1),
-            ("cp -avzh a far:b", "cp -a a far:b", 2),
+            ("cp -avP a far:b", "cp -av a far:b", 0),
+            ("cp -avzh a far:b", "cp -av a far:b", 1),
             ("cp -aPr a far:b", "cp -ar a far:b", 0),
             ("cp -P a far:b", "cp a far:b", 0),
-            ("cp -v a far:b", "cp a far:b", 1),
+            ("cp -v a far:b", "cp -v a far:b", 0),
             ("cp -P 4 a far:b", "cp -P 4 a far:b", 0),
             ("cp -aP 4 a far:b", "cp -aP 4 a far:b", 0),
             ("cp -P4 a far:b", "cp -P4 a far:b", 0),

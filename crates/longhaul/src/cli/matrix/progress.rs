@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_millis(250);
 pub(super) struct Show<'a> {
     plan: &'a MatrixPlan,
     live: Option<Live>,
+    /// The missing programs.
+    missing: Vec<String>,
 }
 
 /// The table on a terminal.
@@ -38,7 +40,7 @@ impl<'a> Show<'a> {
             bar.enable_steady_tick(TICK);
             Live { table, bar, estimated: Instant::now() }
         });
-        Show { plan, live }
+        Show { plan, live, missing: Vec::new() }
     }
 
     pub(super) fn event(&mut self, event: &MatrixEvent<'_>) {
@@ -55,6 +57,7 @@ impl<'a> Show<'a> {
                 if let Some(live) = &mut self.live {
                     live.table.missing(self.plan, tool);
                 }
+                self.missing.push((*program).to_owned());
                 self.line(&format!("longhaul: {tool} is not installed ({program} not found)"));
             }
             MatrixEvent::Started { cell, row, condition, progress } => {
@@ -81,6 +84,12 @@ impl<'a> Show<'a> {
         if let Some(live) = self.live.take() {
             live.bar.finish_and_clear();
         }
+        if let Some(command) = install_command(&std::mem::take(&mut self.missing)) {
+            print_note(format_args!(
+                "longhaul: tools that are not installed have no figures; on Debian or Ubuntu, \
+                 '{command}' installs them"
+            ));
+        }
     }
 
     fn line(&self, text: &str) {
@@ -89,6 +98,36 @@ impl<'a> Show<'a> {
             None => print_note(text),
         }
     }
+}
+
+/// The Debian packages of programs.
+const PACKAGES: &[(&str, &str)] = &[
+    ("iperf3", "iperf3"),
+    ("iperf", "iperf"),
+    ("nuttcp", "nuttcp"),
+    ("scp", "openssh-client"),
+    ("ssh", "openssh-client"),
+    ("sftp", "openssh-client"),
+    ("sshd", "openssh-server"),
+    ("rsync", "rsync"),
+    ("globus-url-copy", "globus-gass-copy-progs"),
+    ("globus-gridftp-server", "globus-gridftp-server-progs"),
+    ("rclone", "rclone"),
+    ("lftp", "lftp"),
+    ("curl", "curl"),
+    ("wget", "wget"),
+    ("aria2c", "aria2"),
+    ("squid", "squid"),
+];
+
+/// Returns the command that installs the packages of `programs`; `None` if no package is known.
+fn install_command(programs: &[impl AsRef<str>]) -> Option<String> {
+    let package = |program: &str| PACKAGES.iter().find(|(name, _)| *name == program);
+    let found = programs.iter().filter_map(|program| package(program.as_ref()));
+    let mut packages: Vec<&str> = found.map(|(_, package)| *package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    (!packages.is_empty()).then(|| format!("apt install {}", packages.join(" ")))
 }
 
 impl Live {
@@ -156,6 +195,13 @@ fn left(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_programs_have_one_command() {
+        let command = install_command(&["scp", "sshd", "ssh", "unknown"]).unwrap();
+        assert_eq!(command, "apt install openssh-client openssh-server");
+        assert_eq!(install_command(&["unknown"]), None);
+    }
 
     #[test]
     fn remaining_time_is_rounded_to_five_seconds() {

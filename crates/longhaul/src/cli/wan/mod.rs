@@ -46,6 +46,11 @@ enum WanCommand {
     Probe(selftest::ProbeArgs),
 }
 
+/// Returns the names of the shipped topologies.
+pub(super) fn shipped_names() -> impl Iterator<Item = &'static str> {
+    shipped::SHIPPED.iter().map(|topology| topology.name)
+}
+
 /// Runs `longhaul wan ...` and returns its exit code.
 ///
 /// The process must have only one thread, because without root it enters a user namespace.

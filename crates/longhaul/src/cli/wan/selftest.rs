@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, certificate_end, certificate_head, check_line, error_is_terminal,
-    output_is_terminal, print_document, print_notes, print_result, raw_output,
+    after_printing, certificate_end, certificate_head, check_line, error_is_coloured,
+    output_is_coloured, print_document, print_notes, print_result, raw_output,
 };
 
 /// Check the accuracy of the emulator on this machine
@@ -60,7 +60,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
-    let colour = if args.json { error_is_terminal() } else { output_is_terminal() };
+    let colour = if args.json { error_is_coloured() } else { output_is_coloured() };
     // Rows are printed at once. If a write fails, the remaining checks still run.
     let mut printed = Ok(());
     let mut show = |text: &str| {

@@ -2,7 +2,7 @@
 
 use longhaul_core::result::{
     Bottleneck, BusyThread, Diagnosis, DiagnosisStep, End, Evidence, Gap, Reason, Resource,
-    StepRound,
+    StepReport, StepRound,
 };
 
 use super::remedy::{host_of, name_of};
@@ -63,6 +63,12 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
         | Evidence::Allocation { .. }
         | Evidence::Disk { .. } => of_files(end, evidence)?,
         Evidence::Test { .. } | Evidence::TestLoss { .. } => of_test(diagnosis, evidence)?,
+        Evidence::ShallowQueue { rate_bps, least_percent, most_percent, queue_ms } => format!(
+            "a place of the path that drops bursts instead of queueing them, such as a policer or a \
+             switch with few buffers: no test is faster than {rate_bps}, {least_percent:.1} to \
+             {most_percent:.1} % of the segments of a test were sent again, and packets wait \
+             {queue_ms:.1} ms at the most"
+        ),
         Evidence::Throttled { throttled_percent } => format!(
             "the {name}'s processors: the CPU quota of its control group throttles the process for \
              {throttled_percent:.0} % of the time"
@@ -208,7 +214,7 @@ fn answer(diagnosis: &Diagnosis) -> String {
             None => "The limit of the copy is unknown: too little was measured".to_owned(),
         };
     };
-    let whole = diagnosis.rate(DiagnosisStep::Whole);
+    let whole = diagnosis.step(DiagnosisStep::Whole).and_then(reached);
     let reached = match (whole, diagnosis.interrupted) {
         (Some(rate), _) => format!("The copy reaches {rate}, {}", first.sentence),
         (None, true) => {
@@ -225,6 +231,19 @@ fn answer(diagnosis: &Diagnosis) -> String {
         ),
         _ => reached,
     }
+}
+
+/// Returns the rate of the whole copy, with its ramp-up apart.
+fn reached(whole: &StepReport) -> Option<String> {
+    let rate = whole.throughput_bps?;
+    let round = whole.median()?;
+    Some(match (round.ramp_up_seconds, whole.median_mean()) {
+        (Some(seconds), Some(mean)) => {
+            format!("{rate} after a ramp-up of {seconds:.1} s ({mean} with the ramp-up)")
+        }
+        (None, Some(_)) => format!("{rate} with its ramp-up (too short for a steady rate)"),
+        (_, None) => rate.to_string(),
+    })
 }
 
 fn article(resource: Resource) -> String {

@@ -57,6 +57,7 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
     let cp = |option| cp(option, diagnosis);
     match remedy {
         Remedy::PathRepair
+        | Remedy::DeeperQueue
         | Remedy::FasterCores
         | Remedy::AesCores
         | Remedy::MemoryChannels
@@ -79,6 +80,8 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
         Remedy::FasterLink => {
             Words::of("a faster link, or a path around the slow one").value(allows, "")
         }
+        Remedy::LowerRate => Words::of("limit the rate, which shortens the bursts")
+            .run(cp(&format!("--bwlimit {}", allows.replace(' ', "")))),
         Remedy::FreeTcpMemory => {
             Words::of("end the programs that hold the memory").run("ss -tmn | sort -k2 -n | tail")
         }
@@ -117,6 +120,10 @@ fn repair(remedy: &Remedy) -> &'static str {
         Remedy::PathRepair => {
             "find and repair the part that loses packets: optics, cables, a duplex mismatch, a \
              policer"
+        }
+        Remedy::DeeperQueue => {
+            "a deeper queue at that link, or a policer with a larger burst: at least 10 ms of its \
+             rate"
         }
         Remedy::FasterCores => "faster or more cores",
         Remedy::AesCores => {

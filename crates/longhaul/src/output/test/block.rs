@@ -11,6 +11,7 @@ use longhaul_core::units::Rate;
 
 use super::words::{count, known, millis, wrap};
 use super::{COLUMNS, TestText};
+use crate::output::text_columns;
 use crate::output::with_escaped_text;
 
 impl TestText {
@@ -134,11 +135,11 @@ impl TestText {
             summary.receiver.seconds,
             notes.join(", "),
         );
-        let _ = writeln!(text, "{}", wrap(&answer, COLUMNS));
+        let _ = writeln!(text, "{}", wrap(&answer, text_columns()));
         if let Some(reason) = &summary.reason {
-            let _ = writeln!(text, "{}", wrap(&reason.sentence, COLUMNS));
+            let _ = writeln!(text, "{}", wrap(&reason.sentence, text_columns()));
             if let Some(advice) = &reason.advice {
-                let _ = writeln!(text, "{}", wrap(&format!("=> {advice}"), COLUMNS));
+                let _ = writeln!(text, "{}", wrap(&format!("=> {advice}"), text_columns()));
             }
         }
     }

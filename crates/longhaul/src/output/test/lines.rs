@@ -6,8 +6,9 @@ use longhaul_core::plan::{Amount, Direction, Opener, Protocol, TestPlan};
 use longhaul_core::result::{Holder, Shares, TcpSample, TestSample};
 use longhaul_core::units::{Bytes, format_span};
 
+use super::TestText;
 use super::words::{count, millis, or_dash, wrap};
-use super::{COLUMNS, TestText};
+use crate::output::text_columns;
 
 /// Returns the parameters of a test.
 pub(super) fn parameters(target: &str, plan: &TestPlan) -> String {
@@ -49,7 +50,7 @@ pub(super) fn parameters(target: &str, plan: &TestPlan) -> String {
     if plan.opener == Opener::Server {
         head.push_str(", the server connects");
     }
-    wrap(&head, COLUMNS)
+    wrap(&head, text_columns())
 }
 
 impl TestText {
