@@ -14,6 +14,7 @@
 //! ```
 #![allow(unsafe_code)]
 
+pub mod child;
 pub mod clock;
 pub mod confine;
 pub mod cpu;
