@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod child;
 pub mod clock;
 pub mod confine;
 pub mod cpu;

@@ -24,8 +24,8 @@ pub use reflector::{
     ReflectorMachine, ReflectorSettings, SessionId, Unanswered,
 };
 pub use sender::{
-    Measured, Moment, NoReply, PeriodReport, Progress, ReflectorTraits, ReplyArrival,
-    SenderMachine, Step, clocks, is_this_host, measure,
+    Advance, ReplyArrival, SenderMachine, Measured, Moment, PeriodReport, Progress, ReflectorTraits, Sender, NoReply,
+    Step, clocks, is_this_host, measure,
 };
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};
 pub use tlv::{ClassOfService, Method};

@@ -10,7 +10,7 @@ mod result;
 mod step;
 mod traits;
 
-pub use drive::{Measured, Progress, measure};
+pub use drive::{Advance, Measured, Progress, Sender, measure};
 pub use machine::SenderMachine;
 pub use result::{clocks, is_this_host};
 pub use step::{Moment, NoReply, PeriodReport, ReplyArrival, Step};
