@@ -1,0 +1,62 @@
+//! Logins and tokens.
+
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`TokenDocument`].
+pub const TOKEN_SCHEMA: &str = "longhaul.fleet-token/1";
+
+/// The rights of a user or API token. Each role has the rights of the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserRole {
+    /// Reads everything except secrets.
+    Viewer,
+    /// Acknowledges events, and starts and cancels runs.
+    Operator,
+    /// Applies meshes, creates tokens, revokes agents.
+    Admin,
+}
+
+/// The body of `POST /api/v1/login`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginRequest {
+    /// The name of the user.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    /// The name of the new API token, shown in the list of tokens, such as the name of a host.
+    pub label: String,
+}
+
+/// The answer to a login.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginResponse {
+    /// The bearer token for `authorization`.
+    pub token: String,
+    /// The rights of the token.
+    pub role: UserRole,
+    /// The end of the token, in ms since 1970.
+    pub expires_ms: i64,
+}
+
+/// The body of `POST /api/v1/tokens`: a request for an enrolment token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewToken {
+    /// The name of the host that may enrol.
+    pub host: String,
+    /// The validity in seconds; 60 to 2592000.
+    pub valid_seconds: u32,
+}
+
+/// A new enrolment token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenDocument {
+    /// [`TOKEN_SCHEMA`].
+    pub schema: String,
+    /// The name of the host.
+    pub host: String,
+    /// `SECRET.PIN`, see [`EnrolToken`](crate::protocol::EnrolToken).
+    pub token: String,
+    /// The end of its validity, in ms since 1970.
+    pub expires_ms: i64,
+}

@@ -1,0 +1,84 @@
+//! The plan and the application of a mesh.
+
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`PlanDocument`].
+pub const PLAN_SCHEMA: &str = "longhaul.fleet-plan/1";
+/// The schema of [`ApplyDocument`].
+pub const APPLY_SCHEMA: &str = "longhaul.fleet-apply/1";
+
+/// The body of `POST /api/v1/mesh/plan` and `POST /api/v1/mesh/apply`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshText {
+    /// The text of `mesh.toml`, at most 1 MiB.
+    pub text: String,
+    /// The revision that the change is relative to; `apply` refuses another one. Any if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+}
+
+/// The effect of a mesh before it is applied.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanDocument {
+    /// [`PLAN_SCHEMA`].
+    pub schema: String,
+    /// The name of the mesh.
+    pub mesh: String,
+    /// The revision of the applied mesh; 0 if there is none.
+    pub revision: u64,
+    /// The number of hosts.
+    pub hosts: u32,
+    /// The tests.
+    pub tests: Vec<PlannedTest>,
+    /// The number of rounds of a full cycle of all tests.
+    pub rounds: u32,
+    /// The time of a full cycle of all tests in seconds.
+    pub cycle_seconds: u64,
+    /// The load of interfaces and trunks, the highest share first.
+    pub load: Vec<LoadDocument>,
+    /// The differences from the applied mesh, one line each.
+    pub changes: Vec<String>,
+}
+
+/// A test of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedTest {
+    /// The name.
+    pub test: String,
+    /// The number of directed pairs.
+    pub pairs: u32,
+    /// The number of rounds that the test needs without the other tests.
+    pub rounds: u32,
+    /// The time of a run with its margin, in seconds.
+    pub slot_seconds: u32,
+    /// The time between two runs of a pair in seconds.
+    pub every_seconds: u32,
+}
+
+/// The load of one resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadDocument {
+    /// The resource: `HOST/INTERFACE/out`, `HOST/INTERFACE/in` or `trunk/NAME/right`.
+    pub resource: String,
+    /// The capacity in bit/s.
+    pub capacity_bps: u64,
+    /// The share of time in which a heavy test occupies the resource; 0 to 1.
+    pub busy_share: f64,
+    /// The mean rate of the tests at the expected rates, in bit/s.
+    pub mean_bps: u64,
+    /// The constant rate of the light tests (STAMP), in bit/s.
+    pub light_bps: u64,
+}
+
+/// The outcome of `apply`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyDocument {
+    /// [`APPLY_SCHEMA`].
+    pub schema: String,
+    /// The name of the mesh.
+    pub mesh: String,
+    /// The new revision; the previous one if nothing differs.
+    pub revision: u64,
+    /// The differences that were applied, one line each.
+    pub changes: Vec<String>,
+}

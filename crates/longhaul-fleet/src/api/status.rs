@@ -1,0 +1,84 @@
+//! The grid of a mesh.
+
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`StatusDocument`].
+pub const STATUS_SCHEMA: &str = "longhaul.fleet-status/1";
+
+/// The answer to `GET /api/v1/status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusDocument {
+    /// [`STATUS_SCHEMA`].
+    pub schema: String,
+    /// The version of the hub.
+    pub version: String,
+    /// The hub's clock, in ms since 1970.
+    pub at_ms: i64,
+    /// The name of the applied mesh; `None` before the first `apply`.
+    pub mesh: Option<String>,
+    /// The number of hosts in contact.
+    pub hosts_present: u32,
+    /// The number of hosts in the mesh.
+    pub hosts: u32,
+    /// The predicted time of a full cycle in seconds.
+    pub cycle_seconds: Option<u64>,
+    /// The number of runs of the last 24 hours that were due.
+    pub runs_expected: u64,
+    /// The number of runs of the last 24 hours with a result.
+    pub runs_finished: u64,
+    /// The cells, by source, destination and metric.
+    pub cells: Vec<CellDocument>,
+}
+
+/// One cell of the grid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellDocument {
+    /// The source's host.
+    pub source: String,
+    /// The destination's host.
+    pub destination: String,
+    /// The property.
+    pub metric: CellMetric,
+    /// The state after the rule of M of N.
+    pub state: CellState,
+    /// The last value, in the unit of the metric.
+    pub value: Option<f64>,
+    /// The expected value or threshold that the state is relative to.
+    pub expected: Option<f64>,
+    /// The time of the last value, in ms since 1970.
+    pub at_ms: Option<i64>,
+}
+
+/// The property that a cell shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellMetric {
+    /// The throughput in bit/s.
+    Throughput,
+    /// The loss share; 0 to 1.
+    Loss,
+    /// The median round-trip time in ms.
+    Rtt,
+    /// The path MTU in bytes.
+    Mtu,
+}
+
+/// The state of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CellState {
+    /// Within the thresholds.
+    Good,
+    /// Beyond the warning threshold.
+    Warning,
+    /// Beyond the critical threshold.
+    Critical,
+    /// Too few or too old measurements; not a bad state.
+    Unknown,
+    /// The last runs did not run or failed.
+    NotRun,
+    /// A host is in maintenance.
+    Maintenance,
+    /// The mesh has no test of the pair.
+    NotTested,
+}
