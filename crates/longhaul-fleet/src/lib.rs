@@ -6,3 +6,4 @@
 pub mod api;
 pub mod mesh;
 pub mod protocol;
+pub mod schedule;

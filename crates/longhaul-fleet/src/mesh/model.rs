@@ -154,6 +154,13 @@ impl Mesh {
     }
 }
 
+impl MeshTest {
+    /// Returns the time of one run with its margin, in ms.
+    pub fn slot_ms(&self) -> i64 {
+        (i64::from(self.spec.seconds) + i64::from(self.margin_seconds)) * 1000
+    }
+}
+
 impl MeshHost {
     /// Returns the interface `name`, or the first one if the host has none of that name.
     pub fn interface(&self, name: Option<&str>) -> Option<&MeshInterface> {

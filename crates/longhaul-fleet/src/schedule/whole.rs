@@ -1,0 +1,143 @@
+//! The schedule of a mesh.
+
+use std::collections::HashMap;
+
+use super::book::Book;
+use super::color;
+use super::load::{self, ResourceLoad};
+use super::resource::{Resource, resources_of};
+use super::task::Task;
+use crate::mesh::{Mesh, MeshTest};
+
+/// The tasks of a mesh with their resources and rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The tasks, by test, source and destination in the order of the mesh.
+    pub tasks: Vec<Task>,
+    /// The resources that the tasks occupy.
+    pub resources: Vec<Resource>,
+    /// The rounds of each test, in the order of the mesh.
+    pub tests: Vec<TestRounds>,
+    /// The predicted time in ms in which every task runs once.
+    pub cycle_ms: i64,
+    /// The loads of the resources, in their order.
+    pub load: Vec<ResourceLoad>,
+    by_id: HashMap<String, usize>,
+}
+
+/// The rounds of one test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestRounds {
+    /// The number of rounds.
+    pub rounds: u32,
+    /// The predicted time in ms in which every task of the test runs once, without the other tests.
+    pub cycle_ms: i64,
+}
+
+/// The shortest time in ms after which a due run of a test without a period counts as missed.
+const LEAST_PERIOD_MS: i64 = 60_000;
+
+impl Schedule {
+    /// Creates the schedule of `mesh`.
+    pub fn new(mesh: &Mesh) -> Self {
+        let mut made = Schedule {
+            tasks: Vec::new(),
+            resources: Vec::new(),
+            tests: Vec::new(),
+            cycle_ms: 0,
+            load: Vec::new(),
+            by_id: HashMap::new(),
+        };
+        let mut names = HashMap::new();
+        for (at, test) in mesh.tests.iter().enumerate() {
+            made.add_test(mesh, at, test, &mut names);
+        }
+        let mut order: Vec<usize> = (0..made.tasks.len()).collect();
+        order.sort_by_key(|at| made.rank(*at));
+        made.cycle_ms = makespan(&made.tasks, &order, made.resources.len());
+        let least = made.cycle_ms.max(LEAST_PERIOD_MS);
+        for task in made.tasks.iter_mut().filter(|task| task.every_ms == 0) {
+            task.period_ms = least;
+        }
+        made.load = load::loads(mesh, &made.tasks, &made.resources, made.cycle_ms);
+        made.by_id =
+            made.tasks.iter().enumerate().map(|(at, task)| (task.id.clone(), at)).collect();
+        made
+    }
+
+    /// Returns the task with the id `TEST/SOURCE/DESTINATION`.
+    pub fn task(&self, id: &str) -> Option<&Task> {
+        self.by_id.get(id).map(|at| &self.tasks[*at])
+    }
+
+    /// Returns the names of the resources of `task`.
+    pub fn resource_names(&self, task: &Task) -> Vec<String> {
+        task.resources.iter().map(|at| self.resources[*at].name.clone()).collect()
+    }
+
+    /// Returns the order of tasks that are due at the same time.
+    pub(super) fn rank(&self, at: usize) -> (std::cmp::Reverse<u8>, usize, u32, usize) {
+        let task = &self.tasks[at];
+        (std::cmp::Reverse(task.priority), task.test, task.round, at)
+    }
+
+    fn add_test(
+        &mut self,
+        mesh: &Mesh,
+        at: usize,
+        test: &MeshTest,
+        names: &mut HashMap<String, usize>,
+    ) {
+        let first = self.tasks.len();
+        for (source, destination) in &test.pairs {
+            let needed = match test.exclusive {
+                true => resources_of(mesh, test, source, destination),
+                false => Vec::new(),
+            };
+            let mut resources = Vec::with_capacity(needed.len());
+            for resource in needed {
+                let index = *names.entry(resource.name.clone()).or_insert(self.resources.len());
+                if index == self.resources.len() {
+                    self.resources.push(resource);
+                }
+                resources.push(index);
+            }
+            let every_ms = i64::from(test.every_seconds) * 1000;
+            self.tasks.push(Task {
+                id: format!("{}/{source}/{destination}", test.name),
+                test: at,
+                source: source.clone(),
+                destination: destination.clone(),
+                resources,
+                slot_ms: test.slot_ms(),
+                every_ms,
+                period_ms: every_ms,
+                priority: test.priority,
+                round: 0,
+            });
+        }
+        let own = &self.tasks[first..];
+        let edges: Vec<&[usize]> = own.iter().map(|task| task.resources.as_slice()).collect();
+        let rounds = color::rounds(&edges, self.resources.len());
+        for (task, round) in self.tasks[first..].iter_mut().zip(&rounds) {
+            task.round = *round;
+        }
+        let mut order: Vec<usize> = (first..self.tasks.len()).collect();
+        order.sort_by_key(|task| self.rank(*task));
+        let cycle_ms = makespan(&self.tasks, &order, self.resources.len());
+        self.tests.push(TestRounds { rounds: color::count(&rounds), cycle_ms });
+    }
+}
+
+/// Returns the time in which the tasks run once, each as early as its resources permit in `order`.
+fn makespan(tasks: &[Task], order: &[usize], resources: usize) -> i64 {
+    let mut book = Book::new(resources);
+    let mut last = 0;
+    for task in order.iter().map(|at| &tasks[*at]) {
+        let start = book.earliest(&task.resources, 0, task.slot_ms);
+        let end = start + task.slot_ms;
+        task.resources.iter().for_each(|one| book.occupy(*one, start, end));
+        last = last.max(end);
+    }
+    last
+}
