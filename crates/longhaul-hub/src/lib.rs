@@ -2,4 +2,11 @@
 //!
 //! Async code stays in this crate.
 
+mod clock;
+mod figures;
+pub mod records;
+pub mod samples;
+mod secret;
 pub mod store;
+
+pub use figures::Figures;

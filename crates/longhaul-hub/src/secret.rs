@@ -8,7 +8,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 /// The kernel's random generator failed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the kernel returned no random bytes")]
-pub struct NoRandom;
+pub(crate) struct NoRandom;
 
 /// Returns a secret of 256 random bits in base64url: 43 characters.
 pub(crate) fn secret() -> Result<String, NoRandom> {

@@ -33,7 +33,8 @@ pub struct Agent {
     pub present: bool,
 }
 
-const COLUMNS: &str = "id, host, public_key, revoked_ms, seen_ms, address, clock_offset_ms, state, present";
+const COLUMNS: &str =
+    "id, host, public_key, revoked_ms, seen_ms, address, clock_offset_ms, state, present";
 
 fn agent(row: &Row) -> Result<Agent, StoreError> {
     let state = row.opt_text(7)?.map(|text| serde_json::from_str(&text));
@@ -92,7 +93,11 @@ pub fn enrol(
         let same = agent_of(sql, &agent)?.is_some_and(|agent| {
             agent.public_key == request.public_key && agent.revoked_ms.is_none()
         });
-        return Ok(if same && now - used < REPEAT_MS { Ok(agent) } else { Err(RefusalCode::TokenUsed) });
+        return Ok(if same && now - used < REPEAT_MS {
+            Ok(agent)
+        } else {
+            Err(RefusalCode::TokenUsed)
+        });
     }
     if token.int(1)? <= now {
         return Ok(Err(RefusalCode::UnknownToken));
@@ -235,12 +240,7 @@ pub fn mark_away(sql: &mut dyn Sql, limit_ms: i64) -> Result<Vec<String>, StoreE
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn add_facts(
-    sql: &mut dyn Sql,
-    agent: &str,
-    facts: &Json,
-    now: i64,
-) -> Result<(), StoreError> {
+pub fn add_facts(sql: &mut dyn Sql, agent: &str, facts: &Json, now: i64) -> Result<(), StoreError> {
     sql.execute(
         "INSERT INTO fact (agent, at_ms, document) VALUES ($1, $2, $3)
          ON CONFLICT (agent, at_ms) DO NOTHING",

@@ -2,6 +2,7 @@
 
 use longhaul_fleet::api::RunState;
 use longhaul_fleet::protocol::{Role, RunOutcome, RunReason, RunReport};
+use longhaul_fleet::schedule::ActiveRun;
 
 use super::packed::pack_json;
 use super::runs::{name_of, named};
@@ -46,17 +47,16 @@ fn due(row: &Row, role: Role) -> Result<Due, StoreError> {
     })
 }
 
-/// Returns the runs of `host` without an outcome whose window begins before `until_ms` and has not
-/// ended, the earliest first, and marks them as leased.
+/// Returns the runs of `host` without an outcome whose window has not ended at `now`, by their
+/// fencing numbers, and marks them as leased.
+///
+/// All planned runs are leased at once: an agent refuses a lease that arrives after one with a
+/// higher number for the same resource.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn lease(
-    sql: &mut dyn Sql,
-    host: &str,
-    (now, until_ms): (i64, i64),
-) -> Result<Vec<Due>, StoreError> {
-    let mut all = waiting(sql, host, (now, until_ms))?;
+pub fn lease(sql: &mut dyn Sql, host: &str, now: i64) -> Result<Vec<Due>, StoreError> {
+    let mut all = waiting(sql, host, now)?;
     for due in all.iter_mut().filter(|due| !due.repeated) {
         let (column, id) = (column(due.role), &due.run);
         // Another transaction may have cancelled the run since the query.
@@ -81,20 +81,16 @@ pub fn lease(
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn waiting(
-    sql: &mut dyn Sql,
-    host: &str,
-    (now, until_ms): (i64, i64),
-) -> Result<Vec<Due>, StoreError> {
+pub fn waiting(sql: &mut dyn Sql, host: &str, now: i64) -> Result<Vec<Due>, StoreError> {
     let mut all = Vec::new();
     for (role, end) in [(Role::Source, "source"), (Role::Target, "destination")] {
         let column = column(role);
         let query = format!(
             "SELECT id, fencing, lease, test, source, destination, planned_ms, window_end_ms,
              resources, {column}_leased FROM run WHERE {OPEN} AND window_end_ms > $1
-             AND planned_ms < $2 AND {end} = $3 AND {column}_done = 0 LIMIT 1000"
+             AND {end} = $2 AND {column}_done = 0 ORDER BY fencing LIMIT 1000"
         );
-        for row in &sql.query(&query, values![now, until_ms, host])? {
+        for row in &sql.query(&query, values![now, host])? {
             all.push(due(row, role)?);
         }
     }
@@ -105,18 +101,15 @@ pub fn waiting(
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn hosts_due(
-    sql: &mut dyn Sql,
-    (now, until_ms): (i64, i64),
-) -> Result<Vec<String>, StoreError> {
+pub fn hosts_due(sql: &mut dyn Sql, now: i64) -> Result<Vec<String>, StoreError> {
     let rows = sql.query(
         &format!(
-            "SELECT source FROM run WHERE {OPEN} AND window_end_ms > $1 AND planned_ms < $2
+            "SELECT source FROM run WHERE {OPEN} AND window_end_ms > $1
              AND source_leased = 0 AND source_done = 0
              UNION SELECT destination FROM run WHERE {OPEN} AND window_end_ms > $1
-             AND planned_ms < $2 AND target_leased = 0 AND target_done = 0"
+             AND target_leased = 0 AND target_done = 0"
         ),
-        values![now, until_ms],
+        values![now],
     )?;
     rows.iter().map(|row| row.text(0)).collect()
 }
@@ -137,6 +130,8 @@ pub enum Reported {
         pair: (String, String),
         /// The test.
         test: String,
+        /// The due time of the run in ms since 1970.
+        due_ms: i64,
         /// The new state; `None` if the report of the target does not decide it.
         state: Option<RunState>,
     },
@@ -159,7 +154,7 @@ pub fn report(
     let column = column(report.role);
     sql.execute("UPDATE run SET id = id WHERE id = $1", values![&report.run])?;
     let query = format!(
-        "SELECT source, destination, test, fencing, {column}_done, state FROM run WHERE id = $1"
+        "SELECT source, destination, test, fencing, {column}_done, state, due_ms FROM run WHERE id = $1"
     );
     let Some(row) = first(sql, &query, values![&report.run])? else { return Ok(Reported::Foreign) };
     let pair = (row.text(0)?, row.text(1)?);
@@ -180,7 +175,7 @@ pub fn report(
     if let Some(state) = state {
         store_outcome(sql, report, state, figures)?;
     }
-    Ok(Reported::Stored { pair, test: row.text(2)?, state })
+    Ok(Reported::Stored { pair, test: row.text(2)?, due_ms: row.int(6)?, state })
 }
 
 /// Returns the state after a report: that of the source, or of a target without which the run
@@ -248,19 +243,62 @@ pub fn mark_running(sql: &mut dyn Sql, host: &str, runs: &[String]) -> Result<()
     Ok(())
 }
 
-/// Cancels the open runs of a choice, and returns their number: one run, or all that were planned
-/// for an earlier revision of the mesh and start after `from_ms`.
+/// Cancels an open run; returns false if it is unknown or over.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn cancel(sql: &mut dyn Sql, run: &str, now: i64) -> Result<u64, StoreError> {
-    sql.execute(
+pub fn cancel(
+    sql: &mut dyn Sql,
+    run: &str,
+    reason: RunReason,
+    now: i64,
+) -> Result<bool, StoreError> {
+    let changed = sql.execute(
         &format!(
-            "UPDATE run SET state = 'cancelled', reason = 'cancelled', ended_ms = $1
-             WHERE id = $2 AND {OPEN}"
+            "UPDATE run SET state = 'cancelled', reason = $1, ended_ms = $2
+             WHERE id = $3 AND {OPEN}"
         ),
-        values![now, run],
-    )
+        values![reason.as_str(), now, run],
+    )?;
+    Ok(changed == 1)
+}
+
+/// An open run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRun {
+    /// The id.
+    pub run: String,
+    /// The test, the source and the destination.
+    pub names: [String; 3],
+    /// The occupied resources, the port and the window.
+    pub active: ActiveRun,
+}
+
+/// Returns the runs that are planned, leased or running.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn open_runs(sql: &mut dyn Sql) -> Result<Vec<OpenRun>, StoreError> {
+    let rows = sql.query(
+        &format!(
+            "SELECT id, test, source, destination, resources, port, planned_ms, window_end_ms
+             FROM run WHERE {OPEN} ORDER BY planned_ms, id"
+        ),
+        &[],
+    )?;
+    let read = |row: &Row| {
+        let names = [row.text(1)?, row.text(2)?, row.text(3)?];
+        let active = ActiveRun {
+            resources: serde_json::from_str(&row.text(4)?)
+                .map_err(|_| StoreError::Malformed { what: "list of resources" })?,
+            destination: names[2].clone(),
+            port: u16::try_from(row.int(5)?).unwrap_or_default(),
+            start_ms: row.int(6)?,
+            end_ms: row.int(7)?,
+        };
+        Ok(OpenRun { run: row.text(0)?, names, active })
+    };
+    rows.iter().map(read).collect()
 }
 
 /// Returns those of `runs` that an agent has and the hub has cancelled or never leased to it.
@@ -286,12 +324,14 @@ pub struct Expired {
     pub run: String,
     /// The test, the source and the destination.
     pub names: [String; 3],
+    /// The due time in ms since 1970.
+    pub due_ms: i64,
     /// The reason.
     pub reason: RunReason,
 }
 
 /// Gives a reason to the runs whose window ended before `limit_ms` without a report of the source.
-/// A later report replaces the reason. `away_from_ms` is the start of the last absence of all hubs.
+/// A later report replaces the reason. `away_ms` is the last time in which no hub planned.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -303,7 +343,7 @@ pub fn expire(
     let rows = sql.query(
         &format!(
             "SELECT id, test, source, destination, planned_ms, source_leased, target_leased,
-             target_done FROM run WHERE {OPEN} AND window_end_ms < $1 LIMIT 1000"
+             target_done, due_ms FROM run WHERE {OPEN} AND window_end_ms < $1 LIMIT 1000"
         ),
         values![limit_ms],
     )?;
@@ -322,7 +362,8 @@ pub fn expire(
             &format!("UPDATE run SET state = 'missed', reason = $1 WHERE id = $2 AND {OPEN}"),
             values![reason.as_str(), &id],
         )?;
-        expired.push(Expired { run: id, names: [row.text(1)?, row.text(2)?, row.text(3)?], reason });
+        let names = [row.text(1)?, row.text(2)?, row.text(3)?];
+        expired.push(Expired { run: id, names, due_ms: row.int(8)?, reason });
     }
     Ok(expired)
 }

@@ -18,7 +18,7 @@ const MALFORMED: StoreError = StoreError::Malformed { what: "document" };
 ///
 /// # Errors
 /// The document cannot be converted.
-pub fn pack_json(document: &Json) -> Result<Vec<u8>, StoreError> {
+pub(super) fn pack_json(document: &Json) -> Result<Vec<u8>, StoreError> {
     let text = serde_json::to_vec(document).map_err(|_| MALFORMED)?;
     let mut packed = DeflateEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(&text).and_then(|()| packed.finish()).map_err(|_| MALFORMED)
@@ -28,7 +28,7 @@ pub fn pack_json(document: &Json) -> Result<Vec<u8>, StoreError> {
 ///
 /// # Errors
 /// The bytes are damaged or longer than a document can be.
-pub fn unpack_json(packed: &[u8]) -> Result<Json, StoreError> {
+pub(super) fn unpack_json(packed: &[u8]) -> Result<Json, StoreError> {
     let mut text = Vec::new();
     let read = DeflateDecoder::new(packed).take(LONGEST + 1).read_to_end(&mut text);
     if read.is_err() || text.len() as u64 > LONGEST {

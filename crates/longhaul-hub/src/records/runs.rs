@@ -23,8 +23,12 @@ pub struct NewRun {
     pub source: String,
     /// The destination's host.
     pub destination: String,
+    /// The due time in ms since 1970.
+    pub due_ms: i64,
     /// The planned start and the end of the window, in ms since 1970.
     pub window_ms: (i64, i64),
+    /// The port of the server at the destination.
+    pub port: u16,
     /// The resources that the run occupies.
     pub resources: Vec<String>,
     /// The parameters of the leases, as JSON.
@@ -59,9 +63,10 @@ pub fn add_run(sql: &mut dyn Sql, run: &NewRun) -> Result<(), StoreError> {
     let state = if run.missed.is_some() { RunState::Missed } else { RunState::Planned };
     let resources = serde_json::to_string(&run.resources).unwrap_or_default();
     sql.execute(
-        "INSERT INTO run (id, fencing, test, kind, source, destination, state, reason, planned_ms,
-         window_end_ms, resources, lease, revision, source_leased, target_leased, source_done,
-         target_done) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0, 0, 0, $14)",
+        "INSERT INTO run (id, fencing, test, kind, source, destination, state, reason, due_ms,
+         planned_ms, window_end_ms, port, resources, lease, revision, source_leased, target_leased,
+         source_done, target_done)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, $16, $17)",
         values![
             &run.id,
             run.fencing,
@@ -71,12 +76,15 @@ pub fn add_run(sql: &mut dyn Sql, run: &NewRun) -> Result<(), StoreError> {
             &run.destination,
             state.as_str(),
             run.missed.map(RunReason::as_str),
+            run.due_ms,
             run.window_ms.0,
             run.window_ms.1,
+            i64::from(run.port),
             &resources,
             &run.lease,
             run.revision,
-            !run.has_target
+            run.missed.is_some(),
+            run.missed.is_some() || !run.has_target
         ],
     )?;
     Ok(())
@@ -178,7 +186,8 @@ pub fn runs(
         let at = format!("(planned_ms < {planned} OR id < ?)");
         add(&at, id.into());
     }
-    let place = if parts.is_empty() { String::new() } else { format!("WHERE {}", parts.join(" AND ")) };
+    let place =
+        if parts.is_empty() { String::new() } else { format!("WHERE {}", parts.join(" AND ")) };
     bound.push(limit.into());
     let query = format!(
         "SELECT {COLUMNS} FROM run {place} ORDER BY planned_ms DESC, id DESC LIMIT ${}",

@@ -84,10 +84,7 @@ pub fn add_rows(
     Ok(())
 }
 
-fn series_id(
-    sql: &mut dyn Sql,
-    (kind, host, name): (Kind, &str, &str),
-) -> Result<i64, StoreError> {
+fn series_id(sql: &mut dyn Sql, (kind, host, name): (Kind, &str, &str)) -> Result<i64, StoreError> {
     let query = "SELECT id FROM series WHERE kind = $1 AND host = $2 AND name = $3";
     let key = values![kind.as_str(), host, name];
     if let Some(row) = first(sql, query, key)? {
@@ -145,7 +142,10 @@ pub fn consolidate(sql: &mut dyn Sql) -> Result<bool, StoreError> {
         let (series, kind) = (row.int(0)?, Kind::named(&row.text(3)?));
         let kind = kind.ok_or(StoreError::Malformed { what: "kind of a series" })?;
         let unpacked = unpack(kind.width(), &row.bytes(2)?).map_err(malformed)?;
-        points.entry(series).or_default().extend(unpacked.iter().filter_map(|row| point(kind, row)));
+        points
+            .entry(series)
+            .or_default()
+            .extend(unpacked.iter().filter_map(|row| point(kind, row)));
         sql.execute(
             "UPDATE chunk SET consolidated = 1 WHERE series = $1 AND start_ms = $2",
             values![series, row.int(1)?],
@@ -195,8 +195,11 @@ pub fn remove_old(sql: &mut dyn Sql, now: i64) -> Result<(), StoreError> {
         "DELETE FROM chunk WHERE consolidated = 1 AND end_ms < $1",
         values![now - KEEP_SAMPLES_MS],
     )?;
-    let series: Vec<i64> =
-        sql.query("SELECT id FROM series", &[])?.iter().map(|row| row.int(0)).collect::<Result<_, _>>()?;
+    let series: Vec<i64> = sql
+        .query("SELECT id FROM series", &[])?
+        .iter()
+        .map(|row| row.int(0))
+        .collect::<Result<_, _>>()?;
     for series in series {
         for level in LEVELS {
             sql.execute(
@@ -237,11 +240,15 @@ pub fn read_series(
     let rows = sql.query(
         "SELECT start_ms, data FROM bucket WHERE level = $1 AND series = $2
          AND start_ms >= $3 AND start_ms < $4 ORDER BY start_ms",
-        values![level.step_ms / SECOND, series.id, from_ms.div_euclid(level.step_ms) * level.step_ms, to_ms],
+        values![
+            level.step_ms / SECOND,
+            series.id,
+            from_ms.div_euclid(level.step_ms) * level.step_ms,
+            to_ms
+        ],
     )?;
-    let buckets = rows.iter().map(|row| {
-        unpack_bucket(row.int(0)?, &row.bytes(1)?).map_err(malformed)
-    });
+    let buckets =
+        rows.iter().map(|row| unpack_bucket(row.int(0)?, &row.bytes(1)?).map_err(malformed));
     let buckets = buckets.collect::<Result<Vec<_>, _>>()?;
     let step_ms = step_ms.max(level.step_ms);
     Ok((step_ms, merge(buckets, step_ms)))

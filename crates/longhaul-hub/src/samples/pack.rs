@@ -63,8 +63,9 @@ mod tests {
 
     #[test]
     fn packed_rows_are_small_and_return_unchanged() {
-        let rows: Vec<Vec<i64>> =
-            (0..60).map(|i| vec![1_700_000_000_000 + i * 1000, 1000, 125_000_000 + i, 0, -i]).collect();
+        let rows: Vec<Vec<i64>> = (0..60)
+            .map(|i| vec![1_700_000_000_000 + i * 1000, 1000, 125_000_000 + i, 0, -i])
+            .collect();
         let packed = pack(5, &rows);
         assert!(packed.len() < 60 * 7, "{} bytes", packed.len());
         assert_eq!(unpack(5, &packed), Ok(rows));

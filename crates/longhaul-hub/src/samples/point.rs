@@ -16,14 +16,28 @@ pub enum Kind {
 
 /// The metrics of [`Kind::Interface`]: bit/s, packets/s, drops/s and errors/s, in and out.
 pub const INTERFACE_METRICS: &[&str] = &[
-    "in_bps", "out_bps", "in_pps", "out_pps", "in_drops_ps", "out_drops_ps", "in_errors_ps",
+    "in_bps",
+    "out_bps",
+    "in_pps",
+    "out_pps",
+    "in_drops_ps",
+    "out_drops_ps",
+    "in_errors_ps",
     "out_errors_ps",
 ];
 
 /// The metrics of [`Kind::Stamp`]: the share of lost packets, and delays in ms.
 pub const STAMP_METRICS: &[&str] = &[
-    "loss", "loss_forward", "loss_reverse", "rtt_min_ms", "rtt_p50_ms", "rtt_p99_ms", "rtt_max_ms",
-    "forward_p50_ms", "reverse_p50_ms", "clock_error_ms",
+    "loss",
+    "loss_forward",
+    "loss_reverse",
+    "rtt_min_ms",
+    "rtt_p50_ms",
+    "rtt_p99_ms",
+    "rtt_max_ms",
+    "forward_p50_ms",
+    "reverse_p50_ms",
+    "clock_error_ms",
 ];
 
 impl Kind {

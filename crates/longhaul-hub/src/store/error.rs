@@ -76,7 +76,8 @@ impl StoreError {
         use tokio_postgres::error::SqlState;
         match self {
             StoreError::Postgres(error) => error.code().is_some_and(|code| {
-                [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
+                [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED]
+                    .contains(code)
             }),
             _ => false,
         }

@@ -18,8 +18,8 @@ use tokio::runtime::Handle;
 
 pub use error::StoreError;
 pub use schema::SCHEMA;
-pub use sql::{Lock, Row, Sql, Value, first};
 pub(crate) use sql::values;
+pub use sql::{Lock, Row, Sql, Value, first};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;

@@ -36,7 +36,8 @@ const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS run (
         id TEXT PRIMARY KEY, fencing BIGINT NOT NULL, test TEXT NOT NULL, kind TEXT NOT NULL,
         source TEXT NOT NULL, destination TEXT NOT NULL, state TEXT NOT NULL, reason TEXT, message TEXT,
-        planned_ms BIGINT NOT NULL, window_end_ms BIGINT NOT NULL, started_ms BIGINT, ended_ms BIGINT,
+        due_ms BIGINT NOT NULL, planned_ms BIGINT NOT NULL, window_end_ms BIGINT NOT NULL,
+        port BIGINT NOT NULL, started_ms BIGINT, ended_ms BIGINT,
         resources TEXT NOT NULL, lease TEXT NOT NULL, revision BIGINT NOT NULL,
         source_leased BIGINT NOT NULL, target_leased BIGINT NOT NULL,
         source_done BIGINT NOT NULL, target_done BIGINT NOT NULL, source_fate TEXT, target_fate TEXT,
@@ -49,9 +50,9 @@ const TABLES: &[&str] = &[
         WHERE state IN ('planned', 'leased', 'running')",
     "CREATE TABLE IF NOT EXISTS run_document (
         run TEXT PRIMARY KEY, at_ms BIGINT NOT NULL, document BYTEA NOT NULL) KEYED",
-    "CREATE TABLE IF NOT EXISTS day_count (
-        day BIGINT NOT NULL, test TEXT NOT NULL, outcome TEXT NOT NULL, runs BIGINT NOT NULL,
-        PRIMARY KEY (day, test, outcome)) KEYED",
+    "CREATE TABLE IF NOT EXISTS task (
+        id TEXT PRIMARY KEY, due_ms BIGINT NOT NULL, ready_ms BIGINT NOT NULL, misses BIGINT NOT NULL,
+        noted_ms BIGINT) KEYED",
     // Series.
     "CREATE TABLE IF NOT EXISTS series (
         id BIGINT PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, name TEXT NOT NULL,
