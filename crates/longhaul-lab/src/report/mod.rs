@@ -5,7 +5,6 @@
 //! charts.
 
 mod change;
-mod chart;
 mod data;
 mod figures;
 mod markdown;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::chart::Width;
+use longhaul_chart::Width;
+
 use super::figures::figures;
 use super::page::html;
 use crate::LabError;

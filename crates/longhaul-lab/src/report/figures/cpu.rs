@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_chart::{Bar, BarChart};
 use longhaul_core::plan::Workload;
 use longhaul_core::result::{RunRecord, RunSample};
 use longhaul_core::stats::median;
 
 use super::facet::{Common, Facets};
 use super::{Chart, Figure};
-use crate::report::chart::{Bar, BarChart};
 
 /// CPU seconds per GB of every run, by tool and path.
 type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;

@@ -1,6 +1,6 @@
 //! The dimensions that a plan can vary.
 
-use crate::report::chart::{Axis, Scale, plain};
+use longhaul_chart::{Axis, Scale, plain};
 
 /// A quantity that a plan can vary and a figure can have on its x axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,7 +18,8 @@ mod time;
 use dimension::Dimension;
 use facet::Facets;
 
-use super::chart::{BarChart, Drawing, HeatMap, LineChart, Width};
+use longhaul_chart::{BarChart, Drawing, HeatMap, LineChart, Width};
+
 use crate::archive::Contents;
 
 /// The most panels of a figure: four rows, which fit a printed page.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 use longhaul_core::stats::{median, median_interval};
 
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
-use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
 /// The figures of a panel by series and x.
 type Points = BTreeMap<usize, BTreeMap<u64, Vec<f64>>>;

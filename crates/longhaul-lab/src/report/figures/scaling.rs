@@ -1,12 +1,12 @@
 //! Figures of scaling with streams and clients.
 
+use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 use longhaul_core::stats::median;
 
 use super::facet::{Facet, Facets};
 use super::profile::groups;
 use super::{Chart, Columns, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
-use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
 /// Returns the scale factor as Fermilab tabulated it: the joint throughput of n clients or streams
 /// divided by n times the throughput of one. A factor of 1 is perfect scaling.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 use longhaul_core::stats::{deviation, median};
 
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
-use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
 /// The least number of passes for which a standard deviation is meaningful.
 const PASSES: usize = 5;

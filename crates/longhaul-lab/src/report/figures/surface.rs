@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use longhaul_chart::HeatMap;
 use longhaul_core::stats::median;
 
 use super::facet::{Common, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
-use crate::report::chart::HeatMap;
 
 /// Figures in Gb/s by window and number of streams. The keys are float bits, which sort like the
 /// numbers.

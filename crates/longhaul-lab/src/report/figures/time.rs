@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 use longhaul_core::plan::Workload;
 use longhaul_core::result::RunSample;
 use longhaul_core::stats::median;
 
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
-use crate::report::chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
 
 /// The most points of a line.
 const POINTS: f64 = 150.0;

@@ -1,14 +1,12 @@
 //! The page of a diagnosis: the answer, a chart of the measurements, the limits and their remedies.
 
+use longhaul_chart::{StepBar, StepChart, Width, document};
 use longhaul_core::result::{
     Bottleneck, BusyThread, Cure, Diagnosis, DiagnosisStep, StepReport, StepRound,
 };
 use longhaul_core::text::capitalised;
 use longhaul_core::units::Rate;
 use maud::{Markup, PreEscaped, html as markup};
-
-use super::document::frame;
-use crate::report::chart::{StepBar, StepChart, Width};
 
 /// Renders the page.
 pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
@@ -54,7 +52,7 @@ pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
             "before you run them."
         }
     };
-    frame(&format!("longhaul diagnose: {title}"), &main)
+    document(&format!("longhaul diagnose: {title}"), &main)
 }
 
 fn about(diagnosis: &Diagnosis) -> String {

@@ -1,15 +1,12 @@
 //! The HTML document of a matrix.
 
-use longhaul_core::text::escape_lines;
-use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+use longhaul_chart::document;
+use maud::{Markup, html as markup};
 
 use super::{comparison, figure, network, repeat, runs, summary, throughput};
 use crate::archive::Contents;
-use crate::report::chart::STYLE as CHART_STYLE;
 use crate::report::figures::figures;
 use crate::table::Table;
-
-const STYLE: &str = include_str!("page.css");
 
 /// Renders the report.
 pub fn html(contents: &Contents, table: &Table) -> String {
@@ -34,26 +31,7 @@ pub fn html(contents: &Contents, table: &Table) -> String {
             "the same directory, which has every run with its samples and output."
         }
     };
-    frame(&format!("longhaul matrix: {}", plan.name), &main)
-}
-
-/// Returns a page that uses no network and no script.
-pub(super) fn frame(title: &str, main: &Markup) -> String {
-    let document = markup! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(CHART_STYLE)) }
-            }
-            body { main { (main) } }
-        }
-    };
-    // Maud escapes markup, but not characters that hide or reorder text.
-    escape_lines(&document.into_string()).into_owned()
+    document(&format!("longhaul matrix: {}", plan.name), &main)
 }
 
 fn section(id: &str, title: &str, body: &Markup) -> Markup {

@@ -1,8 +1,8 @@
 //! The figures of the HTML document.
 
+use longhaul_chart::Width;
 use maud::{Markup, PreEscaped, html as markup};
 
-use crate::report::chart::Width;
 use crate::report::figures::{Columns, Figure};
 
 /// The number of visible lines of a table; longer tables are collapsed.

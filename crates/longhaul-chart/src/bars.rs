@@ -1,26 +1,31 @@
 //! Bar charts.
 
-use super::lines::significant;
-use super::svg::{Drawing, Svg, shorten};
-use super::{Axis, Scale, Width};
+use crate::lines::significant;
+use crate::svg::{Drawing, Svg, shorten};
+use crate::{Axis, Scale, Width};
 
 /// A chart of horizontal bars from zero, in named groups.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct BarChart {
-    pub(in crate::report) title: String,
-    pub(in crate::report) subtitle: String,
+pub struct BarChart {
+    /// The title.
+    pub title: String,
+    /// The description below the title.
+    pub subtitle: String,
     /// The quantity of the bars, with its unit.
-    pub(in crate::report) label: String,
-    pub(in crate::report) groups: Vec<(String, Vec<Bar>)>,
+    pub label: String,
+    /// The groups with their names, from top to bottom.
+    pub groups: Vec<(String, Vec<Bar>)>,
 }
 
 /// One bar.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct Bar {
+pub struct Bar {
     /// The name of the bar within its group.
-    pub(in crate::report) name: String,
-    pub(in crate::report) value: f64,
-    pub(in crate::report) range: Option<(f64, f64)>,
+    pub name: String,
+    /// The length of the bar.
+    pub value: f64,
+    /// The smallest and the largest figure.
+    pub range: Option<(f64, f64)>,
 }
 
 const BAR: f64 = 15.0;
@@ -33,7 +38,8 @@ const CHARACTER: f64 = 6.1;
 const FIGURE: f64 = 58.0;
 
 impl BarChart {
-    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+    /// Draws the chart.
+    pub fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
         // A page has the names of groups beside the bars; a phone has them above.

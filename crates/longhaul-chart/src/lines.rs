@@ -2,46 +2,52 @@
 
 use std::fmt::Write;
 
-use super::scale::spread;
-use super::svg::{At, Drawing, Svg, shorten, width_of};
-use super::{Axis, Width};
+use crate::scale::spread;
+use crate::svg::{At, Drawing, Svg, shorten, width_of};
+use crate::{Axis, Width};
 
 /// A line chart of one or more panels with the same axes.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct LineChart {
-    pub(in crate::report) title: String,
+pub struct LineChart {
+    /// The title.
+    pub title: String,
     /// The description below the title.
-    pub(in crate::report) subtitle: String,
-    pub(in crate::report) x: Axis,
-    pub(in crate::report) y: Axis,
-    pub(in crate::report) panels: Vec<Panel>,
+    pub subtitle: String,
+    /// The horizontal axis of every panel.
+    pub x: Axis,
+    /// The vertical axis of every panel.
+    pub y: Axis,
+    /// The panels, in reading order.
+    pub panels: Vec<Panel>,
     /// The names of the series; a series looks the same in every panel.
-    pub(in crate::report) names: Vec<String>,
+    pub names: Vec<String>,
 }
 
 /// One pair of axes.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct Panel {
+pub struct Panel {
     /// The title of the panel; empty in a chart of one panel.
-    pub(in crate::report) title: String,
-    pub(in crate::report) lines: Vec<Line>,
+    pub title: String,
+    /// The lines; later ones are drawn over earlier ones.
+    pub lines: Vec<Line>,
     /// Published figures, drawn as crosses.
-    pub(in crate::report) references: Vec<Point>,
+    pub references: Vec<Point>,
 }
 
 /// One line of a panel.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct Line {
+pub struct Line {
     /// The index in the names of the series.
-    pub(in crate::report) series: usize,
-    pub(in crate::report) kind: LineKind,
+    pub series: usize,
+    /// The style.
+    pub kind: LineKind,
     /// The points in order of x.
-    pub(in crate::report) points: Vec<Point>,
+    pub points: Vec<Point>,
 }
 
 /// The style of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum LineKind {
+pub enum LineKind {
     /// A marker and a range per point.
     Points,
     /// Many points in time: markers only at the last point and at points with a title.
@@ -50,15 +56,17 @@ pub(in crate::report) enum LineKind {
 
 /// One point.
 #[derive(Debug, Clone, Default)]
-pub(in crate::report) struct Point {
-    pub(in crate::report) x: f64,
-    pub(in crate::report) y: f64,
+pub struct Point {
+    /// The value on the horizontal axis.
+    pub x: f64,
+    /// The value on the vertical axis.
+    pub y: f64,
     /// The range of the figures.
-    pub(in crate::report) range: Option<(f64, f64)>,
+    pub range: Option<(f64, f64)>,
     /// The text of the tooltip.
-    pub(in crate::report) title: String,
+    pub title: String,
     /// True if figures between this point and the previous one are missing.
-    pub(in crate::report) after_gap: bool,
+    pub after_gap: bool,
 }
 
 const LEFT: f64 = 56.0;
@@ -84,7 +92,8 @@ struct Frame {
 }
 
 impl LineChart {
-    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+    /// Draws the chart.
+    pub fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
         // Names are at the ends of the lines if a single panel has space for them, otherwise above.
@@ -140,7 +149,7 @@ impl LineChart {
         for (value, text) in &self.x.ticks {
             let x = left + self.x.scale.place(*value) * width;
             svg.line("axis", (x, base), (x, base + 5.0));
-            let half = super::svg::width_of(text) / 2.0;
+            let half = crate::svg::width_of(text) / 2.0;
             if x - half >= free {
                 svg.text("soft middle", (x, base + 19.0), text);
                 free = x + half.max(TICK / 2.0) + 4.0;
@@ -212,7 +221,7 @@ impl LineChart {
 }
 
 /// Formats a value with three significant digits.
-pub(super) fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
@@ -228,7 +237,7 @@ const SWATCH: f64 = 32.0;
 
 /// Draws the names of series with their markers in rows of `width`, from `top` down. Returns the
 /// lower end of the rows.
-pub(super) fn legend(
+pub(crate) fn legend(
     svg: &mut Svg,
     names: &[(usize, &str)],
     left: f64,
@@ -255,7 +264,7 @@ pub(super) fn legend(
 
 #[cfg(test)]
 mod tests {
-    use crate::report::chart::Scale;
+    use crate::Scale;
 
     use super::*;
 

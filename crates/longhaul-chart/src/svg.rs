@@ -2,30 +2,32 @@
 
 use std::fmt::Write;
 
-use super::Axis;
+use crate::Axis;
+use crate::style::STYLE;
 
 /// A drawing under construction.
 #[derive(Debug, Default)]
-pub(super) struct Svg {
+pub(crate) struct Svg {
     body: String,
 }
 
 /// A finished drawing.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct Drawing {
+pub struct Drawing {
     body: String,
     label: String,
+    description: Option<String>,
     width: f64,
-    pub(super) height: f64,
+    pub(crate) height: f64,
 }
 
 /// A position in the drawing: right and down from its corner.
-pub(super) type At = (f64, f64);
+pub(crate) type At = (f64, f64);
 
 impl Svg {
     /// Creates a drawing with a title and a wrapped subtitle. Returns it with the lower end of the
     /// subtitle.
-    pub(super) fn headed(title: &str, subtitle: &str, width: f64) -> (Self, f64) {
+    pub(crate) fn headed(title: &str, subtitle: &str, width: f64) -> (Self, f64) {
         let mut svg = Svg::default();
         svg.text("title", (16.0, 27.0), &shorten(title, (width / 8.6) as usize));
         let mut y = 45.0;
@@ -38,7 +40,7 @@ impl Svg {
 
     /// Draws the axis below bars that start at `left` and are at most `length` long, with a grid
     /// behind them from `top` to `bottom`.
-    pub(super) fn value_axis(
+    pub(crate) fn value_axis(
         &mut self,
         axis: &Axis,
         (left, length): (f64, f64),
@@ -55,7 +57,7 @@ impl Svg {
 
     /// Draws a bar of the given height from `at` to `end` on its right, with a line over its
     /// `range`. Returns the right end of both.
-    pub(super) fn value_bar(
+    pub(crate) fn value_bar(
         &mut self,
         at: At,
         (end, height): (f64, f64),
@@ -69,7 +71,7 @@ impl Svg {
         high.max(end)
     }
 
-    pub(super) fn line(&mut self, class: &str, from: At, to: At) {
+    pub(crate) fn line(&mut self, class: &str, from: At, to: At) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
             self.body,
@@ -77,7 +79,7 @@ impl Svg {
         );
     }
 
-    pub(super) fn path(&mut self, class: &str, points: &[At]) {
+    pub(crate) fn path(&mut self, class: &str, points: &[At]) {
         let _ = write!(self.body, "<polyline class=\"{class}\" points=\"");
         for (x, y) in points {
             let _ = write!(self.body, "{x:.1},{y:.1} ");
@@ -85,7 +87,7 @@ impl Svg {
         self.body.push_str("\"/>\n");
     }
 
-    pub(super) fn rect(&mut self, class: &str, at: At, width: f64, height: f64) {
+    pub(crate) fn rect(&mut self, class: &str, at: At, width: f64, height: f64) {
         let (x, y) = at;
         let _ = writeln!(
             self.body,
@@ -94,8 +96,38 @@ impl Svg {
         );
     }
 
+    /// Draws columns of equal width from `start` to the right as steps, one per height of `tops`. With
+    /// a `base`, the area down to it is closed.
+    pub(crate) fn steps(
+        &mut self,
+        class: &str,
+        (start, width): At,
+        tops: &[f64],
+        base: Option<f64>,
+    ) {
+        let Some(first) = tops.first() else { return };
+        let _ = write!(self.body, "<path class=\"{class}\" d=\"");
+        let _ = match base {
+            Some(base) => write!(self.body, "M{start:.1} {base:.1}V{first:.1}"),
+            None => write!(self.body, "M{start:.1} {first:.1}"),
+        };
+        let mut level = format!("{first:.1}");
+        for (column, top) in tops.iter().enumerate() {
+            let top = format!("{top:.1}");
+            if top != level {
+                let _ = write!(self.body, "H{:.1}V{top}", start + column as f64 * width);
+                level = top;
+            }
+        }
+        let _ = write!(self.body, "H{:.1}", start + tops.len() as f64 * width);
+        if let Some(base) = base {
+            let _ = write!(self.body, "V{base:.1}z");
+        }
+        self.body.push_str("\"/>\n");
+    }
+
     /// Draws a rectangle in a colour with an optional tooltip.
-    pub(super) fn tile(&mut self, fill: &str, (x, y): At, (width, height): At, title: &str) {
+    pub(crate) fn tile(&mut self, fill: &str, (x, y): At, (width, height): At, title: &str) {
         let _ = write!(
             self.body,
             "<rect fill=\"{fill}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
@@ -107,7 +139,7 @@ impl Svg {
         };
     }
 
-    pub(super) fn text(&mut self, class: &str, at: At, text: &str) {
+    pub(crate) fn text(&mut self, class: &str, at: At, text: &str) {
         let (x, y) = at;
         let text = escape(text);
         let _ =
@@ -115,7 +147,7 @@ impl Svg {
     }
 
     /// Draws a point in the shape of the series with an optional tooltip.
-    pub(super) fn mark(&mut self, series: usize, at: At, title: &str) {
+    pub(crate) fn mark(&mut self, series: usize, at: At, title: &str) {
         let shape = shape(series % SHAPES, at);
         let _ = match title {
             "" => writeln!(self.body, "<{shape}/>"),
@@ -127,7 +159,7 @@ impl Svg {
     }
 
     /// Draws a published figure as a cross, a shape that no series has.
-    pub(super) fn cross(&mut self, at: At, title: &str) {
+    pub(crate) fn cross(&mut self, at: At, title: &str) {
         let (x, y) = at;
         let _ = writeln!(
             self.body,
@@ -139,42 +171,53 @@ impl Svg {
     }
 
     /// Starts the elements of a series, with its colour and dash pattern.
-    pub(super) fn begin_series(&mut self, series: usize) {
+    pub(crate) fn begin_series(&mut self, series: usize) {
         let (color, dash) = (series % COLORS, series % DASHES);
         let _ = writeln!(self.body, "<g class=\"s{color} d{dash}\">");
     }
 
-    pub(super) fn end_series(&mut self) {
+    pub(crate) fn end_series(&mut self) {
         self.body.push_str("</g>\n");
     }
 
     /// Draws `other` over the existing elements.
-    pub(super) fn append(&mut self, other: Svg) {
+    pub(crate) fn append(&mut self, other: Svg) {
         self.body.push_str(&other.body);
     }
 
-    pub(super) fn finish(self, label: &str, width: f64, height: f64) -> Drawing {
-        Drawing { body: self.body, label: escape(label), width, height }
+    pub(crate) fn finish(self, label: &str, width: f64, height: f64) -> Drawing {
+        Drawing { body: self.body, label: escape(label), description: None, width, height }
     }
 }
 
 impl Drawing {
+    /// Adds a description, which a screen reader reads after the title.
+    pub(crate) fn described(mut self, description: &str) -> Self {
+        self.description = Some(escape(description));
+        self
+    }
+
     /// Returns an SVG element with the given class, for a page that contains [`STYLE`].
-    pub(in crate::report) fn embedded(&self, class: &str) -> String {
+    pub fn embedded(&self, class: &str) -> String {
         self.element(class, "")
     }
 
     /// Returns the text of a separate SVG file.
-    pub(in crate::report) fn document(&self) -> String {
+    pub fn document(&self) -> String {
         self.element("", &format!("<style>{STYLE}</style>\n"))
     }
 
     fn element(&self, class: &str, head: &str) -> String {
-        let Drawing { body, label, width, height } = self;
+        let Drawing { body, label, width, height, .. } = self;
         let class = format!("plot {class}");
+        let (name, description) = match &self.description {
+            None => (format!(" aria-label=\"{label}\""), String::new()),
+            // The elements name and describe the drawing (W3C SVG Accessibility API Mappings 1.0).
+            Some(text) => (String::new(), format!("<title>{label}</title>\n<desc>{text}</desc>\n")),
+        };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             class=\"{}\" role=\"img\" aria-label=\"{label}\">\n{head}<rect class=\"ground\" \
+             class=\"{}\" role=\"img\"{name}>\n{description}{head}<rect class=\"ground\" \
              width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n{body}</svg>\n",
             class.trim_end()
         )
@@ -214,12 +257,12 @@ fn escape(text: &str) -> String {
 
 /// Estimates the width of a text at the size of names and ticks. Fonts differ between browsers, so
 /// the estimate only decides when a row is full.
-pub(super) fn width_of(text: &str) -> f64 {
+pub(crate) fn width_of(text: &str) -> f64 {
     text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
 }
 
 /// Cuts `text` to at most `most` characters.
-pub(super) fn shorten(text: &str, most: usize) -> String {
+pub(crate) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -241,40 +284,6 @@ fn wrap(text: &str, letters: f64) -> Vec<String> {
     }
     lines
 }
-
-/// The style sheet of a drawing in light and dark mode; the drawing or its page must contain it.
-///
-/// The palette is that of Okabe and Ito ("Color Universal Design", 2008), with yellow and sky blue
-/// darkened to be legible on white, and lightened counterparts on dark. Print is always light.
-pub(in crate::report) const STYLE: &str = "\
-.plot{--ground:#fff;--ink:#1c2430;--soft:#5b6675;--grid:#e4e8ee;--edge:#d5dbe3;\
---c0:#0072b2;--c1:#d55e00;--c2:#00805d;--c3:#b5508d;--c4:#8a6d00;--c5:#2f86b8;--c6:#444b55;--c7:#a33b20;\
-font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
-@media screen and (prefers-color-scheme:dark){.plot{--ground:#161b22;--ink:#e6eaf0;--soft:#9aa6b5;\
---grid:#2a323d;--edge:#2f3945;--c0:#56b4e9;--c1:#ff8a3d;--c2:#2ec99b;--c3:#e38fc3;--c4:#f0c93a;\
---c5:#8fc7ea;--c6:#c3cad3;--c7:#f0856a}}\
-.plot .ground{fill:var(--ground);stroke:var(--edge)}\
-.plot text{fill:var(--ink)}.plot .title{font-size:16px;font-weight:600}\
-.plot .head{font-weight:600}\
-.plot .soft{fill:var(--soft);font-size:12px}.plot .end{text-anchor:end}\
-.plot .middle{text-anchor:middle}\
-.plot .up{text-anchor:middle;transform-box:fill-box;transform-origin:center;transform:rotate(-90deg)}\
-.plot line{stroke:var(--grid);stroke-width:1}.plot .axis{stroke:var(--soft)}\
-.plot polyline{fill:none;stroke-linejoin:round}\
-.plot .line{stroke:var(--c);stroke-width:2.2;stroke-linecap:butt}\
-.plot .d1 .line{stroke-dasharray:8 4}.plot .d2 .line{stroke-dasharray:2.5 3.5}\
-.plot .d3 .line{stroke-dasharray:10 3 2.5 3}\
-.plot .trace{stroke-width:1.8}.plot .gap{stroke-dasharray:1 7;stroke-opacity:.6}\
-.plot .range{stroke:var(--c);stroke-width:5;stroke-opacity:.28;stroke-linecap:round}\
-.plot .leader{stroke:var(--c);stroke-opacity:.55}\
-.plot .mark{fill:var(--c);stroke:var(--ground);stroke-width:1.2}\
-.plot .open{fill:var(--ground);stroke:var(--c);stroke-width:2}\
-.plot .cross{fill:none;stroke:var(--ink);stroke-width:1.8}\
-.plot .dark{fill:#10151c;font-weight:600}.plot .light{fill:#fff;font-weight:600}\
-.plot .bar{fill:var(--c);fill-opacity:.85}\
-.plot .name{fill:var(--c);font-weight:600;white-space:pre}\
-.plot .s0{--c:var(--c0)}.plot .s1{--c:var(--c1)}.plot .s2{--c:var(--c2)}.plot .s3{--c:var(--c3)}\
-.plot .s4{--c:var(--c4)}.plot .s5{--c:var(--c5)}.plot .s6{--c:var(--c6)}.plot .s7{--c:var(--c7)}";
 
 #[cfg(test)]
 mod tests {

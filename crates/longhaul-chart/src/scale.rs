@@ -2,7 +2,7 @@
 
 /// A map from values to positions on an axis, as shares (0 to 1) of its length.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::report) enum Scale {
+pub enum Scale {
     /// Equal steps from zero.
     Linear {
         /// The value at the end.
@@ -26,12 +26,13 @@ pub(in crate::report) enum Scale {
 
 /// One axis.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct Axis {
+pub struct Axis {
     /// The quantity of the axis, with its unit.
-    pub(in crate::report) label: String,
-    pub(in crate::report) scale: Scale,
+    pub label: String,
+    /// The positions of values.
+    pub scale: Scale,
     /// The values of the ticks and their texts.
-    pub(in crate::report) ticks: Vec<(f64, String)>,
+    pub ticks: Vec<(f64, String)>,
 }
 
 /// The share of an axis between zero and the smallest other value.
@@ -42,7 +43,7 @@ const WIDE: f64 = 20.0;
 
 impl Scale {
     /// Creates a scale from zero to a round value above all `values`.
-    pub(in crate::report) fn from_zero(values: &[f64]) -> Self {
+    pub fn from_zero(values: &[f64]) -> Self {
         let greatest = values.iter().copied().fold(0.0, f64::max);
         let greatest = if greatest > 0.0 { greatest } else { 1.0 };
         let step = step_for(greatest);
@@ -51,7 +52,7 @@ impl Scale {
 
     /// Creates a logarithmic scale for the `values` above zero, between marks of the series 1, 2,
     /// 5.
-    pub(in crate::report) fn log(values: &[f64]) -> Self {
+    pub fn log(values: &[f64]) -> Self {
         let above = || values.iter().copied().filter(|value| *value > 0.0);
         let least = above().fold(f64::INFINITY, f64::min);
         let greatest = above().fold(0.0, f64::max);
@@ -62,7 +63,7 @@ impl Scale {
     }
 
     /// Creates a scale from zero, or a logarithmic one if the smallest value would be unreadable.
-    pub(in crate::report) fn for_values(values: &[f64]) -> Self {
+    pub fn for_values(values: &[f64]) -> Self {
         let greatest = values.iter().copied().fold(0.0, f64::max);
         let least = values.iter().copied().filter(|value| *value > 0.0).fold(greatest, f64::min);
         if least > 0.0 && greatest / least > WIDE {
@@ -74,7 +75,7 @@ impl Scale {
 
     /// Creates a logarithmic scale from the smallest to the largest of `values`, with a position
     /// for zero if `values` contain it.
-    pub(in crate::report) fn steps_between(values: &[f64]) -> Self {
+    pub fn steps_between(values: &[f64]) -> Self {
         let above: Vec<f64> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let from = above.iter().copied().fold(f64::INFINITY, f64::min);
         let to = above.iter().copied().fold(0.0, f64::max);
@@ -90,7 +91,7 @@ impl Scale {
     }
 
     /// Returns the position of a value.
-    pub(in crate::report) fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         match *self {
             Scale::Linear { to } => value / to,
             Scale::Log { from, to } => (value.max(from) / from).ln() / (to / from).ln(),
@@ -102,12 +103,12 @@ impl Scale {
     }
 
     /// Returns whether the scale is logarithmic.
-    pub(in crate::report) fn is_log(&self) -> bool {
+    pub fn is_log(&self) -> bool {
         !matches!(self, Scale::Linear { .. })
     }
 
     /// Returns round values on the scale with their texts.
-    pub(in crate::report) fn ticks(&self) -> Vec<(f64, String)> {
+    pub fn ticks(&self) -> Vec<(f64, String)> {
         let values: Vec<f64> = match *self {
             Scale::Linear { to } => {
                 let step = step_for(to);
@@ -127,7 +128,7 @@ impl Scale {
 
 impl Axis {
     /// Creates an axis with round ticks. The label states if the axis is logarithmic.
-    pub(in crate::report) fn new(label: &str, scale: Scale) -> Self {
+    pub fn new(label: &str, scale: Scale) -> Self {
         let label =
             if scale.is_log() { format!("{label} (logarithmic)") } else { label.to_owned() };
         Axis { label, scale, ticks: scale.ticks() }
@@ -150,14 +151,14 @@ fn step_for(to: f64) -> f64 {
 }
 
 /// Formats a number with as many digits as it needs, at most six.
-pub(in crate::report) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Moves `places` apart until neighbours are at least `gap` from each other and all lie within 0 to
 /// `length`. Their order does not change.
-pub(super) fn spread(places: &[f64], gap: f64, length: f64) -> Vec<f64> {
+pub(crate) fn spread(places: &[f64], gap: f64, length: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));
     let mut moved = places.to_vec();

@@ -1,28 +1,32 @@
 //! The chart of a diagnosis.
 
-use super::svg::{Drawing, Svg, shorten};
-use super::{Axis, Scale, Width};
+use crate::svg::{Drawing, Svg, shorten};
+use crate::{Axis, Scale, Width};
 
 /// A chart of horizontal bars from zero with one marked bar.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct StepChart {
-    pub(in crate::report) title: String,
-    pub(in crate::report) subtitle: String,
+pub struct StepChart {
+    /// The title.
+    pub title: String,
+    /// The description below the title.
+    pub subtitle: String,
     /// The quantity of the bars, with its unit.
-    pub(in crate::report) label: String,
-    pub(in crate::report) steps: Vec<StepBar>,
+    pub label: String,
+    /// The bars, from top to bottom.
+    pub steps: Vec<StepBar>,
 }
 
 /// One bar.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct StepBar {
-    pub(in crate::report) name: String,
+pub struct StepBar {
+    /// The name of the measurement.
+    pub name: String,
     /// The value and its text; `None` if it was not measured.
-    pub(in crate::report) value: Option<(f64, String)>,
+    pub value: Option<(f64, String)>,
     /// The smallest and the largest value.
-    pub(in crate::report) range: Option<(f64, f64)>,
+    pub range: Option<(f64, f64)>,
     /// The text after the figure of a marked bar.
-    pub(in crate::report) mark: Option<String>,
+    pub mark: Option<String>,
 }
 
 const ROW: f64 = 30.0;
@@ -37,7 +41,8 @@ const PLAIN: usize = 0;
 const MARKED: usize = 1;
 
 impl StepChart {
-    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+    /// Draws the chart.
+    pub fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let beside = width == Width::Page;
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);

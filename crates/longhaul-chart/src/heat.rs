@@ -1,23 +1,25 @@
 //! Heat maps.
 
-use super::Width;
-use super::lines::significant;
-use super::svg::{Drawing, Svg};
+use crate::Width;
+use crate::lines::significant;
+use crate::svg::{Drawing, Svg};
 
 /// A heat map over two dimensions. Every pair has a tile with a colour and a figure, so that the
 /// map is readable in grey, too.
 #[derive(Debug, Clone)]
-pub(in crate::report) struct HeatMap {
-    pub(in crate::report) title: String,
-    pub(in crate::report) subtitle: String,
+pub struct HeatMap {
+    /// The title.
+    pub title: String,
+    /// The description below the title.
+    pub subtitle: String,
     /// The quantity of the columns, and their names from left to right.
-    pub(in crate::report) x: (String, Vec<String>),
+    pub x: (String, Vec<String>),
     /// The quantity of the rows, and their names from bottom to top.
-    pub(in crate::report) y: (String, Vec<String>),
+    pub y: (String, Vec<String>),
     /// The figures by row and column; `None` if there is no measurement.
-    pub(in crate::report) cells: Vec<Vec<Option<f64>>>,
+    pub cells: Vec<Vec<Option<f64>>>,
     /// The unit of the figures.
-    pub(in crate::report) unit: String,
+    pub unit: String,
 }
 
 /// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps. Its
@@ -34,7 +36,8 @@ const CIVIDIS: [[f64; 3]; 8] = [
 ];
 
 impl HeatMap {
-    pub(in crate::report) fn draw(&self, width: Width) -> Drawing {
+    /// Draws the chart.
+    pub fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, y) = Svg::headed(&self.title, &self.subtitle, total);
         let (rows, columns) = (self.y.1.len().max(1), self.x.1.len().max(1));

@@ -1,6 +1,7 @@
-//! Charts as SVG: lines, bars and heat maps from numbers and names.
+//! Charts as SVG: lines, bars, heat maps and traffic over time, from numbers and names; the HTML page
+//! around them.
 //!
-//! This module does not depend on tools and runs. Every chart is drawn at two widths, for a page
+//! This crate does not depend on tools and runs. Every chart is drawn at two widths, for a page
 //! and for a phone, because scaled-down text is unreadable. Series differ in more than colour: each
 //! has a marker, a dash pattern and, if there is space, its name at the end of its line. Axes start
 //! at zero or are labelled as logarithmic.
@@ -10,21 +11,26 @@
 mod bars;
 mod heat;
 mod lines;
+mod page;
 mod scale;
 mod steps;
+mod style;
 mod svg;
+mod time_axis;
+pub mod traffic;
 
-pub(super) use bars::{Bar, BarChart};
-pub(super) use heat::HeatMap;
-pub(super) use lines::{Line, LineChart, LineKind, Panel, Point};
-pub(super) use scale::{Axis, Scale, plain};
-pub(super) use steps::{StepBar, StepChart};
-pub(super) use svg::Drawing;
-pub(super) use svg::STYLE;
+pub use bars::{Bar, BarChart};
+pub use heat::HeatMap;
+pub use lines::{Line, LineChart, LineKind, Panel, Point};
+pub use page::{PAGE_STYLE, document};
+pub use scale::{Axis, Scale, plain};
+pub use steps::{StepBar, StepChart};
+pub use style::STYLE;
+pub use svg::Drawing;
 
 /// The kind of page that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
+pub enum Width {
     /// A page: screens from tablet size, and print.
     Page,
     /// A phone in portrait orientation.
