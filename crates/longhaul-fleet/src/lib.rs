@@ -4,6 +4,8 @@
 //! Nothing here accesses the network, a clock or the file system.
 
 pub mod api;
+pub mod change;
+pub mod grid;
 pub mod mesh;
 pub mod protocol;
 pub mod schedule;

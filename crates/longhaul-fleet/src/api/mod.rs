@@ -3,6 +3,7 @@
 mod access;
 mod hosts;
 mod meshes;
+mod planned;
 mod runs;
 mod status;
 
@@ -11,6 +12,7 @@ pub use hosts::{HOSTS_SCHEMA, HostDocument, HostState, HostsDocument};
 pub use meshes::{
     APPLY_SCHEMA, ApplyDocument, LoadDocument, MeshText, PLAN_SCHEMA, PlanDocument, PlannedTest,
 };
+pub use planned::plan_document;
 pub use runs::{RUNS_SCHEMA, RunDocument, RunState, RunsDocument};
 pub use status::{CellDocument, CellMetric, CellState, STATUS_SCHEMA, StatusDocument};
 

@@ -10,6 +10,8 @@ mod book;
 mod color;
 mod load;
 mod plan;
+#[cfg(test)]
+mod plan_tests;
 mod resource;
 mod task;
 mod whole;

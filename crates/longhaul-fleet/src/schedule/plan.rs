@@ -111,7 +111,7 @@ impl Schedule {
 
     /// Decides on the due runs. Decisions on one task are in the order in which they apply.
     ///
-    /// The order of due runs is their due time, delayed by a quarter of the cycle per step of
+    /// The order of due runs is the time since which they wait, delayed by a quarter of the cycle per step of
     /// priority. Every due run reserves its earliest window in this order, also beyond the horizon, so
     /// that a later run never delays an earlier one, and no task starves.
     pub fn plan(&self, mesh: &Mesh, situation: &Situation<'_>) -> Vec<Decision> {
@@ -119,23 +119,28 @@ impl Schedule {
         let mut decisions = Vec::new();
         let mut candidates = Vec::new();
         for at in 0..self.tasks.len() {
-            let due_ms = round.note_missed(at, &mut decisions);
-            if let Some((due_ms, ready_ms)) = due_ms {
-                candidates.push((at, due_ms, ready_ms));
-            }
+            candidates.extend(round.note_missed(at, &mut decisions));
         }
         let step = (self.cycle_ms / 4).max(1);
-        candidates.sort_by_key(|(at, due_ms, _)| {
-            let delay = i64::from(9 - self.tasks[*at].priority.min(9)) * step;
-            (due_ms + delay, self.rank(*at))
+        candidates.sort_by_key(|candidate| {
+            let delay = i64::from(9 - self.tasks[candidate.task].priority.min(9)) * step;
+            (candidate.waiting_ms + delay, self.rank(candidate.task))
         });
-        for (at, due_ms, ready_ms) in candidates {
-            if let Some(verdict) = round.reserve(at, ready_ms) {
-                decisions.push(Decision { task: at, due_ms, verdict });
+        for Candidate { task, due_ms, ready_ms, .. } in candidates {
+            if let Some(verdict) = round.reserve(task, ready_ms) {
+                decisions.push(Decision { task, due_ms, verdict });
             }
         }
         decisions
     }
+}
+
+/// A run that is due within the horizon.
+struct Candidate {
+    task: usize,
+    due_ms: i64,
+    waiting_ms: i64,
+    ready_ms: i64,
 }
 
 struct Planning<'a> {
@@ -166,9 +171,8 @@ impl<'a> Planning<'a> {
         Planning { schedule, mesh, situation, book, ports, last_start_ms }
     }
 
-    /// Records the missed runs of a task. Returns the due time and the earliest start of the run that
-    /// is due now, if the task can run.
-    fn note_missed(&self, at: usize, decisions: &mut Vec<Decision>) -> Option<(i64, i64)> {
+    /// Records the missed runs of a task. Returns the run that is due now, if the task can run.
+    fn note_missed(&self, at: usize, decisions: &mut Vec<Decision>) -> Option<Candidate> {
         let task = &self.schedule.tasks[at];
         let now = self.situation.now_ms;
         let unplanned = TaskState::new(now);
@@ -202,7 +206,9 @@ impl<'a> Planning<'a> {
             return None;
         }
         let ready_ms = due_ms.max(state.ready_ms).max(now + LEAD_MS);
-        (ready_ms <= self.last_start_ms).then_some((due_ms, ready_ms))
+        let waiting_ms = state.waiting_ms;
+        let candidate = Candidate { task: at, due_ms, waiting_ms, ready_ms };
+        (ready_ms <= self.last_start_ms).then_some(candidate)
     }
 
     fn reason_of_absence(&self, task: &Task) -> Option<RunReason> {

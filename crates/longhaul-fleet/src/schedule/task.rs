@@ -35,6 +35,9 @@ pub struct Task {
 pub struct TaskState {
     /// The due time of the next run to plan, in ms since 1970.
     pub due_ms: i64,
+    /// The time since which the task waits for a window, in ms since 1970: the due time of the first
+    /// run after the last planned one. The order of tasks depends on it.
+    pub waiting_ms: i64,
     /// The earliest start of the next run, in ms since 1970.
     pub ready_ms: i64,
     /// The number of runs in a row without a result.
@@ -49,13 +52,20 @@ const MOST_PAUSE_MS: i64 = 600_000;
 impl TaskState {
     /// Returns the state of a task that has been in the mesh since `now_ms`: it is due at once.
     pub fn new(now_ms: i64) -> Self {
-        TaskState { due_ms: now_ms, ready_ms: now_ms, misses: 0, noted_ms: None }
+        TaskState {
+            due_ms: now_ms,
+            waiting_ms: now_ms,
+            ready_ms: now_ms,
+            misses: 0,
+            noted_ms: None,
+        }
     }
 
     /// Notes that the due run is planned to start at `start_ms`.
     pub fn booked(&mut self, task: &Task, start_ms: i64) {
         self.ready_ms = start_ms + task.slot_ms;
         self.due_ms = if task.every_ms > 0 { self.due_ms + task.every_ms } else { self.ready_ms };
+        self.waiting_ms = self.due_ms;
     }
 
     /// Notes that a run has a result.
@@ -74,6 +84,7 @@ impl TaskState {
         self.noted_ms = Some(self.noted_ms.map_or(due_ms, |noted| noted.max(due_ms)));
         if task.every_ms > 0 && self.due_ms == due_ms + task.every_ms {
             self.due_ms = due_ms;
+            self.waiting_ms = due_ms;
         }
     }
 }

@@ -1,0 +1,115 @@
+//! The reader of mesh files.
+
+use toml::Spanned;
+
+use super::error::{Fault, MeshError, MeshFault};
+use super::hosts::{Names, read_groups, read_hosts, read_trunks};
+use super::model::{Maintenance, Mesh};
+use super::raw::{Named, RawMaintenance, RawMesh};
+use super::{fit, test_table};
+
+/// The most bytes of a mesh file.
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
+/// The most hosts of a mesh.
+pub const MAX_HOSTS: usize = 1000;
+/// The most pairs of all tests of a mesh.
+pub const MAX_TASKS: usize = 100_000;
+
+/// Reads and checks the text of a mesh file.
+///
+/// # Errors
+/// The first error of the text, with its line and column.
+pub fn parse(text: &str) -> Result<Mesh, MeshError> {
+    parse_inner(text).map_err(|fault| fault.in_text(text))
+}
+
+fn parse_inner(text: &str) -> Result<Mesh, Fault> {
+    if text.len() > MAX_TEXT_BYTES {
+        let fault = MeshFault::TooLong { bytes: text.len(), most: MAX_TEXT_BYTES };
+        return Err(Fault { offset: 0, fault });
+    }
+    let raw: RawMesh = toml::from_str(text).map_err(|error| {
+        let message = error.message().trim().replace('\n', "; ");
+        let offset = error.span().map_or(0, |span| span.start);
+        Fault { offset, fault: MeshFault::Syntax(message) }
+    })?;
+    let mut mesh = Mesh {
+        name: match &raw.name {
+            Some(name) => checked_name("mesh", name)?,
+            None => "mesh".to_owned(),
+        },
+        ..Mesh::default()
+    };
+    mesh.hosts = read_hosts(&raw.hosts)?;
+    let mut names = Names::new(&mesh.hosts);
+    mesh.groups = read_groups(&raw.groups, &mut names)?;
+    mesh.trunks = read_trunks(&raw.trunks, &names)?;
+    mesh.maintenance = read_maintenance(&raw.maintenance, &names)?;
+    let mut places = Vec::new();
+    let mut pairs = 0;
+    for (name, raw) in in_order(&raw.tests) {
+        let test = test_table::read_test(name, raw, &mesh, &names)?;
+        pairs += test.pairs.len();
+        if pairs > MAX_TASKS {
+            let count =
+                MeshFault::Count { what: "pairs of tests", count: pairs, accepted: "1 to 100000" };
+            return Err(Fault::at(&name.span(), count));
+        }
+        mesh.tests.push(test);
+        places.push(fit::Places::new(name, raw));
+    }
+    if let Some(stamp) = &raw.stamp {
+        mesh.stamp = Some(test_table::read_stamp(stamp, &mesh, &names)?);
+    }
+    fit::check(&mesh, &places)?;
+    Ok(mesh)
+}
+
+/// Returns the entries in the order of the file.
+pub(super) fn in_order<T>(named: &Named<T>) -> Vec<(&Spanned<String>, &T)> {
+    let mut entries: Vec<_> = named.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+}
+
+/// Returns a valid name.
+pub(super) fn checked_name(what: &'static str, name: &Spanned<String>) -> Result<String, Fault> {
+    let text = name.get_ref();
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !first || text.len() > 63 || !text.bytes().all(good) {
+        return Err(Fault::at(&name.span(), MeshFault::Name { what, name: text.clone() }));
+    }
+    Ok(text.clone())
+}
+
+fn read_maintenance(raw: &[RawMaintenance], names: &Names) -> Result<Vec<Maintenance>, Fault> {
+    let mut windows: Vec<Maintenance> = Vec::new();
+    for one in raw {
+        let hosts = names.hosts_of(&one.hosts)?;
+        let (start_ms, end_ms) = (one.start.get_ref().0, one.end.get_ref().0);
+        if end_ms <= start_ms {
+            return Err(Fault::at(&one.end.span(), MeshFault::EmptyWindow));
+        }
+        for earlier in &windows {
+            let common = hosts.iter().find(|host| earlier.hosts.contains(host));
+            if let Some(host) =
+                common.filter(|_| start_ms < earlier.end_ms && earlier.start_ms < end_ms)
+            {
+                let fault = MeshFault::Overlap {
+                    host: host.clone(),
+                    start: time_text(earlier.start_ms),
+                    end: time_text(earlier.end_ms),
+                };
+                return Err(Fault::at(&one.start.span(), fault));
+            }
+        }
+        windows.push(Maintenance { hosts, start_ms, end_ms, reason: one.reason.clone() });
+    }
+    windows.sort_by_key(|window| window.start_ms);
+    Ok(windows)
+}
+
+fn time_text(ms: i64) -> String {
+    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| time.to_string())
+}
