@@ -177,13 +177,7 @@ fn record(
     Ok(())
 }
 
-fn unrecorded(
-    task: &Task,
-    due_ms: i64,
-    occurrences: u32,
-    reason: RunReason,
-    now: i64,
-) -> NewEvent {
+fn unrecorded(task: &Task, due_ms: i64, occurrences: u32, reason: RunReason, now: i64) -> NewEvent {
     let earlier = occurrences - MOST_MISSED;
     NewEvent {
         at_ms: now,
@@ -214,7 +208,8 @@ fn new_run(
         return Ok(None);
     };
     let parts = LeaseParts { spec: test.spec.clone(), source, destination, port };
-    let lease = serde_json::to_string(&parts).map_err(|_| StoreError::Malformed { what: "lease" })?;
+    let lease =
+        serde_json::to_string(&parts).map_err(|_| StoreError::Malformed { what: "lease" })?;
     let has_agent = applied.mesh.host(&task.destination).is_some_and(|host| host.agent);
     Ok(Some(NewRun {
         id: secret::id(window_ms.0).map_err(|_| StoreError::Closed)?,

@@ -264,3 +264,12 @@ pub fn remove_runs(sql: &mut dyn Sql, limit_ms: i64) -> Result<(), StoreError> {
     sql.execute("DELETE FROM run WHERE planned_ms < $1", values![limit_ms])?;
     Ok(())
 }
+
+/// Returns the kind of a run.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn run_kind(sql: &mut dyn Sql, id: &str) -> Result<Option<TestKind>, StoreError> {
+    let row = first(sql, "SELECT kind FROM run WHERE id = $1", values![id])?;
+    row.map(|row| named(&row.text(0)?)).transpose()
+}

@@ -4,24 +4,28 @@ use std::collections::BTreeMap;
 
 use longhaul_fleet::schedule::TaskState;
 
-use crate::store::{Sql, StoreError, values};
+use crate::store::{Sql, StoreError, first, values};
 
 /// Returns the states of all tasks by id.
 ///
 /// # Errors
-/// The database is unavailable.
+/// The database is unavailable or a state is malformed.
 pub fn task_states(sql: &mut dyn Sql) -> Result<BTreeMap<String, TaskState>, StoreError> {
-    let rows = sql.query("SELECT id, due_ms, ready_ms, misses, noted_ms FROM task", &[])?;
-    let read = |row: &crate::store::Row| {
-        let state = TaskState {
-            due_ms: row.int(1)?,
-            ready_ms: row.int(2)?,
-            misses: u32::try_from(row.int(3)?).unwrap_or(u32::MAX),
-            noted_ms: row.opt_int(4)?,
-        };
-        Ok((row.text(0)?, state))
-    };
-    rows.iter().map(read).collect()
+    let rows = sql.query("SELECT id, state FROM task", &[])?;
+    rows.iter().map(|row| Ok((row.text(0)?, parsed(&row.text(1)?)?))).collect()
+}
+
+/// Returns the state of a task.
+///
+/// # Errors
+/// The database is unavailable or the state is malformed.
+pub fn task_state(sql: &mut dyn Sql, id: &str) -> Result<Option<TaskState>, StoreError> {
+    let row = first(sql, "SELECT state FROM task WHERE id = $1", values![id])?;
+    row.map(|row| parsed(&row.text(0)?)).transpose()
+}
+
+fn parsed(text: &str) -> Result<TaskState, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::Malformed { what: "state of a task" })
 }
 
 /// Stores the state of a task.
@@ -29,11 +33,12 @@ pub fn task_states(sql: &mut dyn Sql) -> Result<BTreeMap<String, TaskState>, Sto
 /// # Errors
 /// The database is unavailable.
 pub fn set_task_state(sql: &mut dyn Sql, id: &str, state: &TaskState) -> Result<(), StoreError> {
+    let text = serde_json::to_string(state)
+        .map_err(|_| StoreError::Malformed { what: "state of a task" })?;
     sql.execute(
-        "INSERT INTO task (id, due_ms, ready_ms, misses, noted_ms) VALUES ($1, $2, $3, $4, $5)
-         ON CONFLICT (id) DO UPDATE SET due_ms = excluded.due_ms, ready_ms = excluded.ready_ms,
-         misses = excluded.misses, noted_ms = excluded.noted_ms",
-        values![id, state.due_ms, state.ready_ms, i64::from(state.misses), state.noted_ms],
+        "INSERT INTO task (id, state) VALUES ($1, $2)
+         ON CONFLICT (id) DO UPDATE SET state = excluded.state",
+        values![id, &text],
     )?;
     Ok(())
 }

@@ -50,9 +50,7 @@ const TABLES: &[&str] = &[
         WHERE state IN ('planned', 'leased', 'running')",
     "CREATE TABLE IF NOT EXISTS run_document (
         run TEXT PRIMARY KEY, at_ms BIGINT NOT NULL, document BYTEA NOT NULL) KEYED",
-    "CREATE TABLE IF NOT EXISTS task (
-        id TEXT PRIMARY KEY, due_ms BIGINT NOT NULL, ready_ms BIGINT NOT NULL, misses BIGINT NOT NULL,
-        noted_ms BIGINT) KEYED",
+    "CREATE TABLE IF NOT EXISTS task (id TEXT PRIMARY KEY, state TEXT NOT NULL) KEYED",
     // Series.
     "CREATE TABLE IF NOT EXISTS series (
         id BIGINT PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, name TEXT NOT NULL,

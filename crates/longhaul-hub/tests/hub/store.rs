@@ -417,7 +417,8 @@ async fn series_and_retention(store: &Store) {
             assert_eq!(all[0].last_ms, start + 4_260_000);
             let range = (start, start + DAY);
             let now = start + DAY;
-            let read = |sql: &mut dyn Sql, step| series::read_series(sql, &all[0], range, step, now);
+            let read =
+                |sql: &mut dyn Sql, step| series::read_series(sql, &all[0], range, step, now);
             Ok((read(sql, 1000)?, read(sql, LEVELS[0].step_ms)?, read(sql, LEVELS[1].step_ms)?))
         })
         .await
