@@ -7,7 +7,7 @@ use longhaul_fleet::protocol::{Lease, MAX_LEASES, Role, StampPeer};
 
 use super::planner::LeaseParts;
 use crate::records::agents::{Agent, agents};
-use crate::records::leases::{Due, lease};
+use crate::records::leases::{Due, cancelled, lease, waiting};
 use crate::store::{Sql, StoreError};
 
 /// Returns the leases of `host`, by their fencing numbers.
@@ -16,6 +16,24 @@ use crate::store::{Sql, StoreError};
 /// The database is unavailable.
 pub(crate) fn leases(sql: &mut dyn Sql, host: &str, now: i64) -> Result<Vec<Lease>, StoreError> {
     let due = lease(sql, host, now)?;
+    with_keys(sql, due, host)
+}
+
+/// Returns the leases that [`leases`] would return, and the runs of `held` that the agent must stop.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) fn news(
+    sql: &mut dyn Sql,
+    host: &str,
+    held: &[String],
+    now: i64,
+) -> Result<(Vec<Lease>, Vec<String>), StoreError> {
+    let due = waiting(sql, host, now)?;
+    Ok((with_keys(sql, due, host)?, cancelled(sql, held)?))
+}
+
+fn with_keys(sql: &mut dyn Sql, due: Vec<Due>, host: &str) -> Result<Vec<Lease>, StoreError> {
     if due.is_empty() {
         return Ok(Vec::new());
     }
