@@ -11,6 +11,7 @@ use socket2::{Domain, Socket, Type};
 use crate::interface::request;
 
 // include/uapi/linux/ethtool.h
+const GSET: u32 = 0x01;
 const GCOALESCE: u32 = 0x0e;
 const GRINGPARAM: u32 = 0x10;
 const GPAUSEPARAM: u32 = 0x12;
@@ -33,6 +34,23 @@ pub fn offloads(name: &str) -> io::Result<[u64; 7]> {
     let ask = |command| Ok::<_, io::Error>(u64::from(value(name, command)? != 0));
     let lro = u64::from(value(name, GFLAGS)? & FLAG_LRO != 0);
     Ok([ask(GTSO)?, ask(GGSO)?, ask(GGRO)?, lro, ask(GRXCSUM)?, ask(GTXCSUM)?, ask(GSG)?])
+}
+
+/// Returns the rate of the link in Mb/s; `None` if the driver does not know it.
+///
+/// # Errors
+/// As for [`offloads`].
+pub fn speed_megabits(name: &str) -> io::Result<Option<u32>> {
+    // struct ethtool_cmd has ten numbers after the command. The low half of the speed is the first half
+    // of the third number, the high half that of the seventh.
+    let numbers = ask::<10>(name, GSET)?;
+    let half = |at: usize| {
+        let [low, high, ..] = numbers[at].to_ne_bytes();
+        u32::from(u16::from_ne_bytes([low, high]))
+    };
+    // SPEED_UNKNOWN is -1; old drivers report its low half.
+    let speed = half(2) | half(6) << 16;
+    Ok(Some(speed).filter(|speed| !matches!(*speed, 0 | 0xffff | u32::MAX)))
 }
 
 /// Returns the ring sizes in packets: receive, receive maximum, send, send maximum.

@@ -14,6 +14,7 @@
 //! ```
 #![allow(unsafe_code)]
 
+pub mod child;
 pub mod clock;
 pub mod confine;
 pub mod cpu;
@@ -38,6 +39,7 @@ mod socket_option;
 pub mod tcp;
 pub mod terminal;
 pub mod topology;
+pub mod traffic;
 pub mod tun;
 pub mod udp;
 pub mod users;

@@ -35,9 +35,15 @@ impl Netlink {
 
     /// Sends a query and returns the messages of the answer without their headers.
     pub(crate) fn answers(&self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
+        self.visit(request, |message| found.push(message.to_vec()))?;
+        Ok(found)
+    }
+
+    /// Sends a query and passes each message of the answer, without its header, to `each`.
+    pub(crate) fn visit(&self, request: Request, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         let mut socket = &self.socket;
         socket.write_all(&request.finish())?;
-        let mut found = Vec::new();
         // A dump fills buffers of up to 32 KiB (net/netlink/af_netlink.c).
         let mut buffer = vec![0; 32 << 10];
         loop {
@@ -45,9 +51,9 @@ impl Netlink {
             let mut rest = &buffer[..length];
             while let Some((kind, message, after)) = next_message(rest) {
                 match i32::from(kind) {
-                    libc::NLMSG_DONE => return Ok(found),
-                    libc::NLMSG_ERROR => return acknowledged(rest).map(|()| found),
-                    _ => found.push(message.to_vec()),
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => return acknowledged(rest),
+                    _ => each(message),
                 }
                 rest = after;
             }

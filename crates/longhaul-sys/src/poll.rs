@@ -11,6 +11,15 @@ pub fn readable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::IN, limit)
 }
 
+/// Waits until one of `fds` is readable, for at most `limit`. The caller must check all of them.
+pub fn any_readable<F: AsFd>(fds: &[F], limit: Duration) {
+    let mut fds: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    // An error, such as a signal, ends the wait early.
+    let _ = poll(&mut fds, Some(&limit));
+}
+
 /// Waits until a pipe or socket accepts `PIPE_BUF` bytes, 4096 on Linux (pipe(7)), without
 /// blocking. Limit and result are those of [`readable`].
 pub fn writable(fd: impl AsFd, limit: Duration) -> bool {

@@ -228,11 +228,11 @@ impl Identity {
         &self.retired
     }
 
-    /// Signs `message`.
+    /// Signs `message` with Ed25519 and returns the signature.
     ///
     /// # Errors
     /// The agent is gone or refuses.
-    pub(super) fn sign(&self, message: &[u8]) -> io::Result<[u8; 64]> {
+    pub fn sign(&self, message: &[u8]) -> io::Result<[u8; 64]> {
         match &self.signer {
             Signer::Pair(pair) => {
                 Ok(pair.sign(message).as_ref().try_into().expect("a signature has 64 bytes"))

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use longhaul_core::units::Rate;
 use toml::Spanned;
 
+use super::checks::{checked_name, in_order, out_of_range, positive};
 use super::error::{Fault, MeshFault};
 use super::model::{MeshHost, MeshInterface, Trunk};
-use super::parse::{MAX_HOSTS, checked_name, in_order};
+
 use super::raw::{Members, Named, RawHost, RawTrunk};
 
+/// The most hosts of a mesh.
+pub const MAX_HOSTS: usize = 1000;
 /// The first port of the servers of runs, if the host does not declare one.
 const DEFAULT_PORT: u16 = 5290;
 /// The name of the interface of a host that does not name it.
@@ -170,22 +172,4 @@ pub(super) fn read_trunks(raw: &Named<RawTrunk>, names: &Names) -> Result<Vec<Tr
         trunks.push(Trunk { name: checked_name("trunk", name)?, capacity_bps, left, right });
     }
     Ok(trunks)
-}
-
-/// Returns a rate above zero.
-pub(super) fn positive(field: &'static str, rate: &Spanned<Rate>) -> Result<Rate, Fault> {
-    match rate.get_ref().bps() {
-        0 => Err(out_of_range(field, rate, "a rate above 0")),
-        _ => Ok(*rate.get_ref()),
-    }
-}
-
-/// Returns the error of a value outside its range.
-pub(super) fn out_of_range<T: std::fmt::Display>(
-    field: &'static str,
-    value: &Spanned<T>,
-    accepted: &'static str,
-) -> Fault {
-    let fault = MeshFault::OutOfRange { field, value: value.get_ref().to_string(), accepted };
-    Fault::at(&value.span(), fault)
 }

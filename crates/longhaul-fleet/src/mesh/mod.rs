@@ -3,6 +3,7 @@
 //! [`parse`] reads a file completely or returns one error with its place. `docs/guide/mesh.md`
 //! describes the file.
 
+mod checks;
 mod error;
 mod fit;
 mod hosts;
@@ -14,7 +15,8 @@ mod raw;
 mod test_table;
 
 pub use error::{MeshError, MeshFault};
+pub use hosts::MAX_HOSTS;
 pub use model::{
     Judgement, Maintenance, Mesh, MeshHost, MeshInterface, MeshTest, StampMesh, Trunk,
 };
-pub use parse::{MAX_HOSTS, MAX_TASKS, MAX_TEXT_BYTES, parse};
+pub use parse::{MAX_TASKS, MAX_TEXT_BYTES, parse};

@@ -1,17 +1,14 @@
 //! The reader of mesh files.
 
-use toml::Spanned;
-
+use super::checks::{checked_name, in_order};
 use super::error::{Fault, MeshError, MeshFault};
 use super::hosts::{Names, read_groups, read_hosts, read_trunks};
 use super::model::{Maintenance, Mesh};
-use super::raw::{Named, RawMaintenance, RawMesh};
+use super::raw::{RawMaintenance, RawMesh};
 use super::{fit, test_table};
 
 /// The most bytes of a mesh file.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// The most hosts of a mesh.
-pub const MAX_HOSTS: usize = 1000;
 /// The most pairs of all tests of a mesh.
 pub const MAX_TASKS: usize = 100_000;
 
@@ -63,24 +60,6 @@ fn parse_inner(text: &str) -> Result<Mesh, Fault> {
     }
     fit::check(&mesh, &places)?;
     Ok(mesh)
-}
-
-/// Returns the entries in the order of the file.
-pub(super) fn in_order<T>(named: &Named<T>) -> Vec<(&Spanned<String>, &T)> {
-    let mut entries: Vec<_> = named.iter().collect();
-    entries.sort_by_key(|(name, _)| name.span().start);
-    entries
-}
-
-/// Returns a valid name.
-pub(super) fn checked_name(what: &'static str, name: &Spanned<String>) -> Result<String, Fault> {
-    let text = name.get_ref();
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if !first || text.len() > 63 || !text.bytes().all(good) {
-        return Err(Fault::at(&name.span(), MeshFault::Name { what, name: text.clone() }));
-    }
-    Ok(text.clone())
 }
 
 fn read_maintenance(raw: &[RawMaintenance], names: &Names) -> Result<Vec<Maintenance>, Fault> {

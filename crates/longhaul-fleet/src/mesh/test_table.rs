@@ -6,10 +6,10 @@ use std::time::Duration;
 use longhaul_core::units::format_span;
 use toml::Spanned;
 
+use super::checks::{checked_name, out_of_range, positive};
 use super::error::{Fault, MeshFault};
-use super::hosts::{Names, out_of_range, positive};
+use super::hosts::Names;
 use super::model::{Judgement, Mesh, MeshTest, StampMesh};
-use super::parse::checked_name;
 use super::raw::{Members, RawStamp, RawTest, Share, Span};
 use crate::protocol::{TestKind, TestSpec};
 

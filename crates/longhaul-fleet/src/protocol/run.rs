@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestKind {
     /// `longhaul test` from the source to the destination.
@@ -132,6 +133,7 @@ pub enum RunOutcome {
 
 /// The reason of a run without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunReason {
     /// The source's agent did not take its lease.

@@ -187,11 +187,7 @@ fn failed_login(
 ///
 /// # Errors
 /// The database is unavailable.
-pub(crate) async fn open_session(
-    hub: &Hub,
-    user: &str,
-    role: UserRole,
-) -> Result<String, Failure> {
+pub(crate) async fn open_session(hub: &Hub, user: &str, role: UserRole) -> Result<String, Failure> {
     let cookie = secret::secret()?;
     let session = Session { person: user.to_owned(), role, csrf: secret::secret()? };
     let (hash, expires) = (secret::hash(&cookie), now_ms() + SESSION_MS);

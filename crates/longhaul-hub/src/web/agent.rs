@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
-use axum::extract::{Extension, OriginalUri, Query, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
 use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentSettings, COUNTER_HEADER, EnrolRequest, EnrolResponse, Lease, MAX_BODY_BYTES,
-    MAX_NAME_BYTES, MAX_WAIT_SECONDS, Refusal, RefusalCode, SIGNATURE_HEADER, SyncRequest,
-    SyncResponse, signature_holds, signed_text,
+    AGENT_HEADER, AgentSettings, COUNTER_HEADER, EnrolRequest, EnrolResponse, Lease,
+    MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, Refusal, RefusalCode, SIGNATURE_HEADER,
+    SyncRequest, SyncResponse, signature_holds, signed_text,
 };
 use serde::Deserialize;
 
@@ -93,8 +93,7 @@ pub(crate) async fn post_enrol(
     let hash = secret::hash(&request.secret);
     let id = secret::id(now).map_err(|_| RefusalCode::Busy)?;
     let host = request.host.clone();
-    let enrolled =
-        hub.store.write(move |sql| enrol(sql, (&hash, &id), &request, now)).await?;
+    let enrolled = hub.store.write(move |sql| enrol(sql, (&hash, &id), &request, now)).await?;
     let agent = enrolled?;
     hub.guard.succeeded(address, "enrol");
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
@@ -112,7 +111,7 @@ pub(crate) struct SyncQuery {
 pub(crate) async fn post_sync(
     State(hub): State<Arc<Hub>>,
     Extension(client): Extension<Client>,
-    OriginalUri(uri): OriginalUri,
+    uri: Uri,
     Query(query): Query<SyncQuery>,
     headers: HeaderMap,
     body: Body,
@@ -241,10 +240,7 @@ async fn answer(
         .unwrap_or_default();
     // Ten seconds for small fleets; a large one must not sync the disk too often.
     let upload_seconds = u32::try_from(10 + all.len() / 20).unwrap_or(300).min(300);
-    let settings = AgentSettings {
-        hub_ms: now_ms(),
-        sample_interval_ms: SAMPLE_INTERVAL_MS,
-        upload_seconds,
-    };
+    let settings =
+        AgentSettings { hub_ms: now_ms(), sample_interval_ms: SAMPLE_INTERVAL_MS, upload_seconds };
     Ok(SyncResponse { acknowledged, facts_stored, leases, cancel, stamp_peers, settings })
 }

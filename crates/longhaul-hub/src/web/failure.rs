@@ -45,7 +45,11 @@ impl Failure {
     }
 
     pub(crate) fn forbidden() -> Self {
-        Failure::new(StatusCode::FORBIDDEN, "forbidden", "the role of this user does not permit this")
+        Failure::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "the role of this user does not permit this",
+        )
     }
 
     pub(crate) fn csrf() -> Self {

@@ -12,6 +12,8 @@ pub struct CoreTimes {
     pub busy: Duration,
     /// The part of `busy` in hard and soft interrupts; TCP's receive path runs there.
     pub interrupts: Duration,
+    /// The part of `interrupts` in soft interrupts.
+    pub softirq: Duration,
     /// The part of `busy` in which the hypervisor ran other guests.
     pub stolen: Duration,
 }
@@ -32,7 +34,12 @@ fn parse_cores(text: &str, ticks_per_second: u64) -> Vec<(u32, CoreTimes)> {
             let [user, nice, system, irq, softirq, steal] =
                 [1, 2, 3, 6, 7, 8].map(|at| number(line, at));
             let busy = time(user + nice + system + irq + softirq + steal);
-            let times = CoreTimes { busy, interrupts: time(irq + softirq), stolen: time(steal) };
+            let times = CoreTimes {
+                busy,
+                interrupts: time(irq + softirq),
+                softirq: time(softirq),
+                stolen: time(steal),
+            };
             Some((core, times))
         })
         .collect()
@@ -77,6 +84,7 @@ mod tests {
         let (core, times) = cores[0];
         assert_eq!((core, times.busy), (0, Duration::from_millis(5500)));
         assert_eq!(times.interrupts, Duration::from_secs(1));
+        assert_eq!(times.softirq, Duration::from_millis(900));
         assert_eq!(times.stolen, Duration::from_millis(300));
         assert_eq!(cores[1].0, 12);
     }

@@ -7,11 +7,13 @@
 mod cores;
 mod drops;
 mod quota;
+mod tcp;
 mod text;
 mod windows;
 
 pub use cores::{CoreTimes, Scheduling, core_times, scheduling};
 pub use drops::{Drops, drops};
 pub use quota::throttled;
+pub use tcp::{TcpCounters, tcp_counters};
 pub(crate) use windows::parse_memory as parse_tcp_memory;
 pub use windows::{TcpMemory, WindowLimits, fastest_interface_bps, tcp_memory, window_limits};

@@ -106,7 +106,7 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
 }
 
 /// Parses the structure. Offsets are those of linux/tcp.h, which are ABI.
-fn parse(bytes: &[u8]) -> TcpInfo {
+pub(crate) fn parse(bytes: &[u8]) -> TcpInfo {
     let word = |at: usize| -> u32 {
         let end = at + size_of::<u32>();
         bytes.get(at..end).map_or(0, |b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]))

@@ -8,6 +8,7 @@ mod info;
 mod memory;
 mod options;
 
+pub(crate) use info::parse as parse_info;
 pub use info::{TcpInfo, tcp_info};
 pub use memory::{SocketMemory, socket_memory};
 pub use options::is_multipath;

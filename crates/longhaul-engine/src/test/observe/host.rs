@@ -141,6 +141,7 @@ mod tests {
         let times = |busy: u64| CoreTimes {
             busy: Duration::from_millis(busy),
             interrupts: Duration::from_millis(busy / 2),
+            softirq: Duration::ZERO,
             stolen: Duration::ZERO,
         };
         let cores = Cores::between(

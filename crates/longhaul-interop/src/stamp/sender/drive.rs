@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -70,38 +71,50 @@ pub fn measure(
     plan: &StampPlan,
     key: Option<StampKey>,
     stop: &AtomicBool,
-    record: impl FnMut(Progress) -> bool,
+    mut record: impl FnMut(Progress) -> bool,
 ) -> Result<Measured, StampError> {
-    let header = if target.is_ipv6() { V6_HEADER_BYTES } else { V4_HEADER_BYTES };
-    let least = Machine::least_bytes(plan, header);
-    if let Some(bytes) = plan.packet_bytes.filter(|bytes| (*bytes as usize) < least) {
-        return Err(StampError::PacketSize { bytes, least });
+    let mut sender = Sender::open(target, plan, key)?;
+    loop {
+        if stop.load(Ordering::Acquire) {
+            return Ok(sender.finish(PathEnd::Interrupted));
+        }
+        match sender.advance()? {
+            Advance::Wait(Duration::ZERO) => {}
+            Advance::Wait(limit) => {
+                poll::readable(&sender, limit.min(STOP_LOOK));
+            }
+            Advance::Record(progress) => {
+                if !record(*progress) {
+                    return Ok(sender.finish(PathEnd::Interrupted));
+                }
+            }
+            Advance::Done => return Ok(sender.finish(PathEnd::Completed)),
+        }
     }
-    let failed = |source| StampError::Socket { address: target, source };
-    let socket = connect(target).map_err(failed)?;
-    let mut ssid = [0; 2];
-    // A constant identifier only makes sessions less distinct.
-    let _ = SystemRandom::new().fill(&mut ssid);
-    let machine = Machine::new(plan.clone(), key, u16::from_be_bytes(ssid), header);
-    let ecn = if plan.ecn { ECT0 } else { 0 };
-    let begun = Instant::now();
-    let mut driver = Driver {
-        header: Header {
-            ipv6: target.is_ipv6(),
-            class: plan.dscp << 2 | ecn,
-            stamp: true,
-            ..Header::default()
-        },
-        socket,
-        target,
-        machine,
-        buffer: vec![0; LARGEST],
-        begun,
-        clock: LocalClock::of_host(),
-        looked: begun,
-        record,
-    };
-    driver.run(stop)
+}
+
+/// A measurement with one reflector, which the caller advances. Several can share a thread.
+#[derive(Debug)]
+pub struct Sender {
+    socket: UdpSocket,
+    target: SocketAddr,
+    header: Header,
+    machine: Machine,
+    buffer: Vec<u8>,
+    begun: Instant,
+    clock: LocalClock,
+    looked: Instant,
+}
+
+/// The state of a [`Sender`] after a step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advance {
+    /// Nothing is due for this long, unless the socket becomes readable. It may be zero.
+    Wait(Duration),
+    /// A period of a measurement without an end is complete.
+    Record(Box<Progress>),
+    /// The plan is complete.
+    Done,
 }
 
 fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
@@ -112,51 +125,80 @@ fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-struct Driver<R> {
-    socket: UdpSocket,
-    target: SocketAddr,
-    header: Header,
-    machine: Machine,
-    buffer: Vec<u8>,
-    begun: Instant,
-    clock: LocalClock,
-    looked: Instant,
-    record: R,
+impl AsFd for Sender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
-impl<R: FnMut(Progress) -> bool> Driver<R> {
-    fn run(&mut self, stop: &AtomicBool) -> Result<Measured, StampError> {
-        self.machine.set_clock(self.clock);
-        loop {
-            self.drain();
-            if stop.load(Ordering::Acquire) {
-                return Ok(self.end(PathEnd::Interrupted));
+impl Sender {
+    /// Opens a socket for the measurement of `plan` with the reflector at `target`.
+    ///
+    /// # Errors
+    /// The packet size is too small, or the socket cannot be opened.
+    pub fn open(
+        target: SocketAddr,
+        plan: &StampPlan,
+        key: Option<StampKey>,
+    ) -> Result<Self, StampError> {
+        let header = if target.is_ipv6() { V6_HEADER_BYTES } else { V4_HEADER_BYTES };
+        let least = Machine::least_bytes(plan, header);
+        if let Some(bytes) = plan.packet_bytes.filter(|bytes| (*bytes as usize) < least) {
+            return Err(StampError::PacketSize { bytes, least });
+        }
+        let failed = |source| StampError::Socket { address: target, source };
+        let socket = connect(target).map_err(failed)?;
+        let mut ssid = [0; 2];
+        // A constant identifier only makes sessions less distinct.
+        let _ = SystemRandom::new().fill(&mut ssid);
+        let mut machine = Machine::new(plan.clone(), key, u16::from_be_bytes(ssid), header);
+        let ecn = if plan.ecn { ECT0 } else { 0 };
+        let begun = Instant::now();
+        let clock = LocalClock::of_host();
+        machine.set_clock(clock);
+        Ok(Sender {
+            header: Header {
+                ipv6: target.is_ipv6(),
+                class: plan.dscp << 2 | ecn,
+                stamp: true,
+                ..Header::default()
+            },
+            socket,
+            target,
+            machine,
+            buffer: vec![0; LARGEST],
+            begun,
+            clock,
+            looked: begun,
+        })
+    }
+
+    /// Reads the replies that have arrived, and sends a packet if one is due. Never waits.
+    ///
+    /// # Errors
+    /// The port of the reflector is closed, or the first packets got no valid reply within 5 s.
+    pub fn advance(&mut self) -> Result<Advance, StampError> {
+        self.drain();
+        if self.machine.is_refused() {
+            return Err(StampError::PortClosed { address: self.target });
+        }
+        self.look_at_clock();
+        let now = self.moment();
+        match self.machine.poll(now) {
+            Step::Send => {
+                self.send();
+                Ok(Advance::Wait(Duration::ZERO))
             }
-            if self.machine.is_refused() {
-                return Err(StampError::PortClosed { address: self.target });
-            }
-            let now = self.moment();
-            match self.machine.poll(now) {
-                Step::Send => self.send(),
-                Step::Wait(until) => {
-                    poll::readable(&self.socket, until.saturating_sub(now.at).min(STOP_LOOK));
-                }
-                Step::Record(report) => {
-                    let progress = self.progress(*report);
-                    if !(self.record)(progress) {
-                        return Ok(self.end(PathEnd::Interrupted));
-                    }
-                }
-                Step::Done => return Ok(self.end(PathEnd::Completed)),
-                Step::Silent(silence) => {
-                    return Err(StampError::Silent { address: self.target, silence });
-                }
-            }
-            self.look_at_clock();
+            Step::Wait(until) => Ok(Advance::Wait(until.saturating_sub(now.at))),
+            Step::Record(report) => Ok(Advance::Record(Box::new(self.progress(*report)))),
+            Step::Done => Ok(Advance::Done),
+            Step::Silent(silence) => Err(StampError::Silent { address: self.target, silence }),
         }
     }
 
-    fn end(&mut self, end: PathEnd) -> Measured {
+    /// Ends the measurement for the reason `end`, and returns the rest: of a measurement with an end,
+    /// all.
+    pub fn finish(&mut self, end: PathEnd) -> Measured {
         let now = self.moment();
         let report = self.machine.finish(now);
         Measured { end, time: now.at, last: self.progress(report) }

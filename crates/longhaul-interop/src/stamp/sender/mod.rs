@@ -10,7 +10,7 @@ mod result;
 mod seen;
 mod step;
 
-pub use drive::{Measured, Progress, measure};
+pub use drive::{Advance, Measured, Progress, Sender, measure};
 pub use machine::Machine;
 pub use result::{clocks, is_this_host};
 pub use seen::Seen;

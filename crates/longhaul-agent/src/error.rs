@@ -1,0 +1,140 @@
+//! The errors of an agent.
+
+use std::io;
+use std::path::PathBuf;
+
+use longhaul_fleet::protocol::RefusalCode;
+
+/// An error of an agent.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// A file operation failed.
+    #[error("cannot {operation} {}", .path.display())]
+    File {
+        /// The operation, such as `read`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file that other users can change or read.
+    #[error("{} is not private: it has mode {mode:o} and owner {owner}", .path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// The permissions.
+        mode: u32,
+        /// The user id of the owner.
+        owner: u32,
+    },
+    /// Another agent uses the directory.
+    #[error("another agent uses {}", .0.display())]
+    InUse(PathBuf),
+    /// The agent has not enrolled, and has no token.
+    #[error("{} has no enrolment, and there is no token", .0.display())]
+    NotEnrolled(PathBuf),
+    /// The directory belongs to an agent of another hub.
+    #[error("{} belongs to an agent of the hub {hub}", .path.display())]
+    OtherHub {
+        /// The directory.
+        path: PathBuf,
+        /// The hub of the enrolment.
+        hub: String,
+    },
+    /// A file of the directory is not in its format.
+    #[error("{} is damaged: {message}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        message: String,
+    },
+    /// The key of the agent cannot be used.
+    #[error("the key of the agent cannot be used")]
+    Key(#[source] longhaul_engine::EngineError),
+    /// The journal failed.
+    #[error("the journal failed")]
+    Journal(#[source] rusqlite::Error),
+    /// The journal has the schema of a newer version.
+    #[error("the journal has schema {found}, and this version knows {known}")]
+    NewerJournal {
+        /// The schema of the journal.
+        found: i64,
+        /// The schema of this version.
+        known: i64,
+    },
+    /// The hub cannot be reached.
+    #[error("no answer from the hub {hub}")]
+    Unreachable {
+        /// The hub.
+        hub: String,
+        /// The cause.
+        source: ureq::Error,
+    },
+    /// The certificate of the hub is not the pinned one, or is not verified.
+    #[error("the certificate of the hub {hub} is not accepted")]
+    Certificate {
+        /// The hub.
+        hub: String,
+        /// The cause.
+        source: rustls::Error,
+    },
+    /// The hub refused a request.
+    #[error("the hub {hub} refused the request: {message}")]
+    Refused {
+        /// The hub.
+        hub: String,
+        /// The reason.
+        code: RefusalCode,
+        /// The hub's sentence, escaped.
+        message: String,
+        /// The highest counter that the hub accepted.
+        counter: Option<u64>,
+    },
+    /// The hub's answer is not a message of the protocol.
+    #[error("the answer of the hub {hub} is invalid: {message}")]
+    Answer {
+        /// The hub.
+        hub: String,
+        /// The reason.
+        message: String,
+    },
+}
+
+/// The result of an operation of the agent.
+pub(crate) type Result<T> = std::result::Result<T, AgentError>;
+
+impl AgentError {
+    /// Returns a function that adds the operation and the path to an I/O error.
+    pub(crate) fn file(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| AgentError::File { operation, path, source }
+    }
+
+    /// Returns whether the hub will never accept this agent again.
+    pub fn is_final(&self) -> bool {
+        let AgentError::Refused { code, .. } = self else { return false };
+        matches!(code, RefusalCode::Revoked | RefusalCode::UnknownAgent)
+    }
+
+    /// Returns whether the cause is a full disk.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        match self {
+            AgentError::Journal(rusqlite::Error::SqliteFailure(error, _)) => {
+                error.code == rusqlite::ErrorCode::DiskFull
+            }
+            AgentError::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for AgentError {
+    fn from(error: rusqlite::Error) -> Self {
+        AgentError::Journal(error)
+    }
+}

@@ -1,0 +1,151 @@
+//! The directory of an agent: its key, its enrolment and its lock.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use longhaul_engine::session::{ConfigDir, Identity};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{AgentError, Result};
+
+/// The enrolment of an agent, in the file `enrolment.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enrolment {
+    /// The hub: `https://HOST:PORT`.
+    pub hub: String,
+    /// The pin of the hub's key; `None` if its certificate is verified by its chain.
+    pub pin: Option<String>,
+    /// The agent's id.
+    pub agent: String,
+    /// The name of the host in the mesh.
+    pub host: String,
+}
+
+/// The directory of an agent.
+#[derive(Debug)]
+pub(crate) struct Home {
+    path: PathBuf,
+    /// Keeps the lock of the directory.
+    _lock: File,
+}
+
+const ENROLMENT_FILE: &str = "enrolment.json";
+/// The largest enrolment file.
+const MOST_BYTES: u64 = 64 << 10;
+
+impl Home {
+    /// Opens or creates the directory, and locks it.
+    ///
+    /// # Errors
+    /// The directory cannot be created, other users can write to it, or another agent uses it.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let create = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        create.map_err(AgentError::file("create", path))?;
+        check_private(path, 0o077)?;
+        let name = path.join("lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600);
+        let lock = lock.clone().open(&name).map_err(AgentError::file("open", &name))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Home { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(AgentError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => Err(AgentError::file("lock", name)(error)),
+        }
+    }
+
+    /// Returns the path of `name` in the directory.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Loads the key of the agent, and creates it at the first use.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        Identity::load_or_create(&ConfigDir::at(&self.path)).map_err(AgentError::Key)
+    }
+
+    /// Reads the enrolment, if there is one.
+    pub(crate) fn enrolment(&self) -> Result<Option<Enrolment>> {
+        let path = self.file(ENROLMENT_FILE);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(AgentError::file("read", path)(error)),
+        };
+        check_private(&path, 0o022)?;
+        let mut text = String::new();
+        let read = file.take(MOST_BYTES).read_to_string(&mut text);
+        read.map_err(AgentError::file("read", &path))?;
+        match serde_json::from_str(&text) {
+            Ok(enrolment) => Ok(Some(enrolment)),
+            Err(error) => Err(AgentError::Damaged { path, message: error.to_string() }),
+        }
+    }
+
+    /// Writes the enrolment.
+    pub(crate) fn store(&self, enrolment: &Enrolment) -> Result<()> {
+        let path = self.file(ENROLMENT_FILE);
+        let text = serde_json::to_string_pretty(enrolment).unwrap_or_default();
+        write_private(&path, text.as_bytes()).map_err(AgentError::file("write", path))
+    }
+}
+
+/// Writes a file for this user only, synced and complete before it gets its name.
+pub(crate) fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+    let temporary = path.with_extension("new");
+    let _ = fs::remove_file(&temporary);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
+    let written = file.and_then(|mut file| {
+        file.write_all(contents)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Checks that `path` belongs to this user or root, and has none of the permissions `forbidden`.
+fn check_private(path: &Path, forbidden: u32) -> Result<()> {
+    let metadata = fs::metadata(path).map_err(AgentError::file("read", path))?;
+    let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+    let mine = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    match mine && mode & forbidden == 0 {
+        true => Ok(()),
+        false => Err(AgentError::Exposed { path: path.to_owned(), mode, owner }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_serves_one_agent_and_no_other_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent");
+        let home = Home::open(&path).unwrap();
+        assert!(matches!(Home::open(&path), Err(AgentError::InUse(_))));
+        assert_eq!(home.enrolment().unwrap(), None);
+        let enrolment = Enrolment {
+            hub: "https://hub:5280".into(),
+            pin: None,
+            agent: "a1".into(),
+            host: "west".into(),
+        };
+        home.store(&enrolment).unwrap();
+        assert_eq!(home.enrolment().unwrap(), Some(enrolment));
+        let mode = |name: &str| fs::metadata(home.file(name)).unwrap().permissions().mode() & 0o777;
+        let key = home.identity().unwrap().public();
+        assert_eq!(home.identity().unwrap().public(), key);
+        assert_eq!((mode("identity"), mode(ENROLMENT_FILE)), (0o600, 0o600));
+        fs::write(home.file(ENROLMENT_FILE), "{").unwrap();
+        assert!(matches!(home.enrolment(), Err(AgentError::Damaged { .. })));
+        drop(home);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(Home::open(&path), Err(AgentError::Exposed { .. })));
+    }
+}

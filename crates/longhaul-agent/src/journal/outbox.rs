@@ -1,0 +1,178 @@
+//! The entries of the journal that the hub has not acknowledged.
+
+use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, StampSummary};
+use rusqlite::params;
+use serde::Serialize;
+
+use super::store::Journal;
+use crate::error::Result;
+
+/// The oldest entries, for one request.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) results: Vec<RunReport>,
+    pub(crate) samples: Vec<InterfaceSamples>,
+    pub(crate) stamp: Vec<StampSummary>,
+    pub(crate) events: Vec<AgentEvent>,
+    /// True if the journal has more entries.
+    pub(crate) more: bool,
+    /// The entries that this version cannot read.
+    damaged: Vec<u64>,
+}
+
+/// The size of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchLimits {
+    pub(crate) bytes: usize,
+    pub(crate) rows: usize,
+    pub(crate) results: usize,
+    pub(crate) events: usize,
+}
+
+/// The most bytes of unacknowledged samples; the oldest are dropped above.
+const MOST_SAMPLE_BYTES: i64 = 256 << 20;
+
+impl Journal {
+    /// Stores samples that the hub did not take. Returns the number of batches that are dropped for
+    /// them.
+    pub(crate) fn push_samples(&self, samples: &InterfaceSamples) -> Result<usize> {
+        self.push("samples", samples.rows.len(), samples)?;
+        let held = "SELECT coalesce(sum(bytes), 0) FROM outbox WHERE kind = 'samples'";
+        let drop_oldest = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
+                           WHERE kind = 'samples' ORDER BY id LIMIT 64)";
+        self.write(|transaction| {
+            let bytes: i64 = transaction.query_row(held, (), |row| row.get(0))?;
+            if bytes > MOST_SAMPLE_BYTES { transaction.execute(drop_oldest, ()) } else { Ok(0) }
+        })
+    }
+
+    /// Stores a STAMP summary.
+    pub(crate) fn push_stamp(&self, summary: &StampSummary) -> Result<()> {
+        self.push("stamp", 1, summary)
+    }
+
+    /// Stores an event.
+    pub(crate) fn push_event(&self, event: &AgentEvent) -> Result<()> {
+        self.push("event", 0, event)
+    }
+
+    fn push(&self, kind: &str, rows: usize, body: &impl Serialize) -> Result<()> {
+        let body = serde_json::to_string(body).unwrap_or_default();
+        let sql = "INSERT INTO outbox (kind, bytes, rows, body) VALUES (?1, ?2, ?3, ?4)";
+        let values = params![kind, body.len() as i64, rows as i64, body];
+        self.write(|transaction| transaction.execute(sql, values))?;
+        Ok(())
+    }
+
+    /// Returns the oldest entries within `limits`: results before the others.
+    pub(crate) fn batch(&self, limits: BatchLimits) -> Result<Batch> {
+        let mut batch = Batch::default();
+        let connection = self.connection();
+        let sql = "SELECT id, kind, rows, body FROM outbox ORDER BY kind != 'result', id";
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut found = statement.query(())?;
+        let (mut bytes, mut rows) = (0, 0);
+        while let Some(row) = found.next()? {
+            let body = row.get_ref(3)?.as_str().unwrap_or_default();
+            bytes += body.len();
+            rows += row.get::<_, i64>(2)? as usize;
+            let count = batch.results.len() + batch.samples.len() + batch.stamp.len();
+            let full = bytes > limits.bytes
+                || rows > limits.rows
+                || batch.results.len() >= limits.results
+                || batch.events.len() >= limits.events;
+            if full && count + batch.events.len() > 0 {
+                batch.more = true;
+                break;
+            }
+            batch.add(row.get::<_, i64>(0)? as u64, row.get_ref(1)?.as_str().unwrap_or_default(), body);
+        }
+        drop(found);
+        drop(statement);
+        drop(connection);
+        if !batch.damaged.is_empty() {
+            self.acknowledge(&batch.damaged)?;
+        }
+        Ok(batch)
+    }
+
+    /// Returns the number of entries.
+    pub(crate) fn backlog(&self) -> Result<u64> {
+        let sql = "SELECT count(*) FROM outbox";
+        let count: i64 = self.connection().query_row(sql, (), |row| row.get(0))?;
+        Ok(count as u64)
+    }
+
+    /// Deletes entries that the hub has stored.
+    pub(crate) fn acknowledge(&self, ids: &[u64]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(|transaction| {
+            let mut statement = transaction.prepare_cached("DELETE FROM outbox WHERE id = ?1")?;
+            for id in ids {
+                statement.execute([i64::try_from(*id).unwrap_or(i64::MAX)])?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Batch {
+    fn add(&mut self, id: u64, kind: &str, body: &str) {
+        let read = match kind {
+            "result" => serde_json::from_str(body)
+                .map(|result| self.results.push(RunReport { id, ..result })),
+            "samples" => serde_json::from_str(body)
+                .map(|samples| self.samples.push(InterfaceSamples { id, ..samples })),
+            "stamp" => serde_json::from_str(body)
+                .map(|summary| self.stamp.push(StampSummary { id, ..summary })),
+            _ => serde_json::from_str(body)
+                .map(|event| self.events.push(AgentEvent { id, ..event })),
+        };
+        if read.is_err() {
+            self.damaged.push(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_fleet::protocol::{InterfaceRow, Severity};
+
+    use super::*;
+
+    const LIMITS: BatchLimits = BatchLimits { bytes: 1 << 20, rows: 10, results: 10, events: 3 };
+
+    fn event(kind: &str) -> AgentEvent {
+        let (kind, message) = (kind.to_owned(), String::new());
+        AgentEvent { id: 0, at_ms: 1, severity: Severity::Info, kind, message }
+    }
+
+    #[test]
+    fn entries_stay_until_they_are_acknowledged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        let journal = Journal::open(&path).unwrap();
+        for kind in ["a", "b", "c", "d"] {
+            journal.push_event(&event(kind)).unwrap();
+        }
+        let rows = vec![InterfaceRow { in_bytes: 5, ..InterfaceRow::default() }; 4];
+        let samples =
+            InterfaceSamples { id: 0, interface: "eth0".into(), speed_bps: None, rows };
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        let batch = journal.batch(LIMITS).unwrap();
+        assert_eq!((batch.events.len(), batch.more), (3, true));
+        let ids: Vec<u64> = batch.events.iter().map(|event| event.id).collect();
+        journal.acknowledge(&ids).unwrap();
+        assert_eq!(journal.push_samples(&samples).unwrap(), 0);
+        journal.push_samples(&samples).unwrap();
+        journal.push_samples(&samples).unwrap();
+        let batch = journal.batch(LIMITS).unwrap();
+        assert_eq!(batch.events[0].kind, "d");
+        assert_eq!((batch.samples.len(), batch.more, journal.backlog().unwrap()), (2, true, 4));
+        assert_eq!(batch.samples[0].rows[3].in_bytes, 5);
+        assert!(batch.samples[0].id > ids[2]);
+    }
+}

@@ -1,0 +1,182 @@
+//! The database of the journal.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::reserve::Reserve;
+use crate::error::{AgentError, Result};
+
+/// The version of the schema, in `user_version`.
+const SCHEMA_VERSION: i64 = 1;
+const SCHEMA: &str = "
+    CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE fences (resource TEXT PRIMARY KEY, fencing INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE runs (
+        run TEXT NOT NULL, role TEXT NOT NULL, state TEXT NOT NULL, lease TEXT NOT NULL,
+        started_ms INTEGER, end_ms INTEGER NOT NULL, PRIMARY KEY (run, role)
+    ) WITHOUT ROWID;
+    CREATE TABLE outbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, bytes INTEGER NOT NULL,
+        rows INTEGER NOT NULL, body TEXT NOT NULL
+    );
+    PRAGMA user_version = 1;";
+
+/// The number of counters that one write of the journal reserves.
+const COUNTERS: u64 = 1000;
+
+/// The journal of an agent.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    connection: Mutex<Connection>,
+    counter: Mutex<(u64, u64)>,
+    reserve: Reserve,
+    path: PathBuf,
+    full: AtomicBool,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, and creates it at the first use.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is damaged, or has the schema of a newer version.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // A record survives a power failure once its transaction returns.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "cache_size", -1024)?;
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        match found {
+            0 => {
+                let transaction =
+                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                transaction.execute_batch(SCHEMA)?;
+                transaction.commit()?;
+            }
+            SCHEMA_VERSION => {}
+            found => return Err(AgentError::NewerJournal { found, known: SCHEMA_VERSION }),
+        }
+        let journal = Journal {
+            connection: Mutex::new(connection),
+            counter: Mutex::new((0, 0)),
+            reserve: Reserve::at(path.with_extension("reserve")),
+            path: path.to_owned(),
+            full: AtomicBool::new(false),
+        };
+        journal.check_space();
+        Ok(journal)
+    }
+
+    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Runs `work` in one transaction. If the disk is full, the reserve is released for one more
+    /// attempt.
+    pub(super) fn write<T>(
+        &self,
+        mut work: impl FnMut(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let mut connection = self.connection();
+        let mut attempt = || {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        let first = attempt().map_err(AgentError::Journal);
+        match first {
+            Err(error) if error.is_full_disk() => {
+                self.full.store(true, Ordering::Release);
+                if self.reserve.release() { attempt().map_err(AgentError::Journal) } else { Err(error) }
+            }
+            other => other,
+        }
+    }
+
+    /// Creates the reserve if there is space for it. Returns whether the disk has space.
+    pub(crate) fn check_space(&self) -> bool {
+        let full = self.reserve.create().is_err();
+        self.full.store(full, Ordering::Release);
+        !full
+    }
+
+    /// Returns whether the last write found the disk full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
+    /// Returns the size of the journal's file in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        size(&self.path) + size(&self.path.with_extension("db-wal"))
+    }
+
+    /// Returns the next counter of a request. It is above all earlier ones, also after a crash.
+    pub(crate) fn next_counter(&self) -> Result<u64> {
+        let mut range = self.counter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if range.0 == range.1 {
+            range.0 = self.reserve_counters(0)?;
+            range.1 = range.0 + COUNTERS;
+        }
+        range.0 += 1;
+        Ok(range.0)
+    }
+
+    /// Continues above `counter`, the highest that the hub has accepted.
+    pub(crate) fn skip_counter(&self, counter: u64) -> Result<()> {
+        let mut range = self.counter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if counter >= range.0 {
+            let start = self.reserve_counters(counter)?;
+            *range = (start, start + COUNTERS);
+        }
+        Ok(())
+    }
+
+    fn reserve_counters(&self, least: u64) -> Result<u64> {
+        self.write(|transaction| {
+            let sql = "SELECT value FROM counters WHERE name = 'request'";
+            let stored: Option<i64> =
+                rusqlite::OptionalExtension::optional(transaction.query_row(sql, (), |row| row.get(0)))?;
+            let start = stored.unwrap_or(0).max(i64::try_from(least).unwrap_or(i64::MAX / 2));
+            let sql = "INSERT OR REPLACE INTO counters VALUES ('request', ?1)";
+            transaction.execute(sql, [start + COUNTERS as i64])?;
+            Ok(start as u64)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_increase_over_restarts_and_skips() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        let journal = Journal::open(&path).unwrap();
+        let first = journal.next_counter().unwrap();
+        assert_eq!(journal.next_counter().unwrap(), first + 1);
+        journal.skip_counter(first + 5000).unwrap();
+        let skipped = journal.next_counter().unwrap();
+        assert!(skipped > first + 5000);
+        drop(journal);
+        assert!(Journal::open(&path).unwrap().next_counter().unwrap() > skipped);
+    }
+
+    #[test]
+    fn a_newer_journal_is_left_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        drop(Journal::open(&path).unwrap());
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+        let newer = Journal::open(&path);
+        assert!(matches!(newer, Err(AgentError::NewerJournal { found: 2, known: 1 })));
+    }
+}
