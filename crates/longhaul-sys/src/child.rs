@@ -10,9 +10,8 @@ pub fn die_with_thread(command: &mut Command) {
     let parent = std::process::id();
     let set = move || {
         // SAFETY: prctl and getppid are system calls on constants, and async-signal-safe.
-        let (done, now) = unsafe {
-            (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid())
-        };
+        let (done, now) =
+            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
         if done != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -13,8 +13,7 @@ pub fn readable(fd: impl AsFd, limit: Duration) -> bool {
 
 /// Waits until one of `fds` is readable, for at most `limit`. The caller must check all of them.
 pub fn any_readable<F: AsFd>(fds: &[F], limit: Duration) {
-    let mut fds: Vec<PollFd<'_>> =
-        fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     // An error, such as a signal, ends the wait early.
     let _ = poll(&mut fds, Some(&limit));

@@ -4,6 +4,7 @@ mod access;
 mod agent;
 mod api;
 mod failure;
+mod pages;
 mod range;
 mod server;
 
@@ -23,5 +24,6 @@ pub(crate) fn routes(hub: Arc<Hub>) -> Router {
         .route(ENROL_PATH, post(agent::post_enrol))
         .route(SYNC_PATH, post(agent::post_sync))
         .merge(api::routes())
+        .merge(pages::routes())
         .with_state(hub)
 }

@@ -22,8 +22,8 @@ pub use reflector::{
     ReflectorSettings, SessionId, Unanswered,
 };
 pub use sender::{
-    Advance, Landed, Machine, Measured, Moment, PeriodReport, Progress, Seen, Sender, Silence, Step,
-    clocks, is_this_host, measure,
+    Advance, Landed, Machine, Measured, Moment, PeriodReport, Progress, Seen, Sender, Silence,
+    Step, clocks, is_this_host, measure,
 };
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};
 pub use tlv::{ClassOfService, Method};
