@@ -45,8 +45,9 @@ impl Home {
         create.map_err(AgentError::file("create", path))?;
         check_private(path, 0o077)?;
         let name = path.join("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600);
-        let lock = lock.clone().open(&name).map_err(AgentError::file("open", &name))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = options.open(&name).map_err(AgentError::file("open", &name))?;
         match lock.try_lock() {
             Ok(()) => Ok(Home { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(AgentError::InUse(path.to_owned())),

@@ -51,6 +51,11 @@ impl HubClient {
         &self.url
     }
 
+    /// Ends all requests at once, and refuses later ones.
+    pub(crate) fn shut_down(&self) {
+        self.http.clone().shutdown();
+    }
+
     /// Sends `body` to `path` as JSON, and reads the JSON answer.
     ///
     /// # Errors
@@ -108,7 +113,11 @@ impl HubClient {
 
     fn refusal(&self, status: u16, body: &[u8]) -> AgentError {
         let refusal: Refusal = serde_json::from_slice(body).unwrap_or_else(|_| Refusal {
-            code: if status >= 500 || status == 429 { RefusalCode::Busy } else { RefusalCode::Other },
+            code: if status >= 500 || status == 429 {
+                RefusalCode::Busy
+            } else {
+                RefusalCode::Other
+            },
             message: format!("HTTP status {status}"),
             counter: None,
         });

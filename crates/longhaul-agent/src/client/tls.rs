@@ -50,10 +50,8 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13]);
         // The provider has suites of TLS 1.3.
-        let builder = builder.map_err(|source| AgentError::Certificate {
-            hub: String::new(),
-            source,
-        })?;
+        let builder =
+            builder.map_err(|source| AgentError::Certificate { hub: String::new(), source })?;
         let builder = match self {
             Trust::Pin(pin) => {
                 let verifier = PinVerifier { pin: pin.clone(), provider };

@@ -68,7 +68,16 @@ mod tests {
         assert_eq!(text("https://hub:1/").unwrap(), "https://hub:1");
         assert_eq!(text("https://[fd00::1]").unwrap(), "https://[fd00::1]:5280");
         assert_eq!(text("https://[fd00::1]:443").unwrap(), "https://[fd00::1]:443");
-        for wrong in ["hub", "http://hub", "https://", "https://hub:x", "https://a/b", "https://fd00::1", "https://u@h", "https://hub:0"] {
+        for wrong in [
+            "hub",
+            "http://hub",
+            "https://",
+            "https://hub:x",
+            "https://a/b",
+            "https://fd00::1",
+            "https://u@h",
+            "https://hub:0",
+        ] {
             assert_eq!(text(wrong), Err(InvalidUrl), "{wrong}");
         }
     }

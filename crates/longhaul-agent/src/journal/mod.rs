@@ -6,6 +6,6 @@ mod reserve;
 mod runs;
 mod store;
 
-pub(crate) use outbox::{Batch, BatchLimits};
-pub(crate) use runs::{Acceptance, StoredRun};
+pub(crate) use outbox::BatchLimits;
+pub(crate) use runs::Acceptance;
 pub(crate) use store::Journal;

@@ -85,7 +85,11 @@ impl Journal {
                 batch.more = true;
                 break;
             }
-            batch.add(row.get::<_, i64>(0)? as u64, row.get_ref(1)?.as_str().unwrap_or_default(), body);
+            batch.add(
+                row.get::<_, i64>(0)? as u64,
+                row.get_ref(1)?.as_str().unwrap_or_default(),
+                body,
+            );
         }
         drop(found);
         drop(statement);
@@ -127,8 +131,9 @@ impl Batch {
                 .map(|samples| self.samples.push(InterfaceSamples { id, ..samples })),
             "stamp" => serde_json::from_str(body)
                 .map(|summary| self.stamp.push(StampSummary { id, ..summary })),
-            _ => serde_json::from_str(body)
-                .map(|event| self.events.push(AgentEvent { id, ..event })),
+            _ => {
+                serde_json::from_str(body).map(|event| self.events.push(AgentEvent { id, ..event }))
+            }
         };
         if read.is_err() {
             self.damaged.push(id);
@@ -158,8 +163,7 @@ mod tests {
             journal.push_event(&event(kind)).unwrap();
         }
         let rows = vec![InterfaceRow { in_bytes: 5, ..InterfaceRow::default() }; 4];
-        let samples =
-            InterfaceSamples { id: 0, interface: "eth0".into(), speed_bps: None, rows };
+        let samples = InterfaceSamples { id: 0, interface: "eth0".into(), speed_bps: None, rows };
         drop(journal);
         let journal = Journal::open(&path).unwrap();
         let batch = journal.batch(LIMITS).unwrap();

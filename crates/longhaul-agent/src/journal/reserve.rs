@@ -22,7 +22,8 @@ impl Reserve {
         if fs::metadata(&self.0).is_ok_and(|found| found.len() == RESERVE_BYTES as u64) {
             return Ok(());
         }
-        let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+        let options =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
         let made = options.open(&self.0).and_then(|mut file| {
             // Written, because some file systems do not reserve the space of a hole.
             let piece = vec![0; 1 << 20];

@@ -43,7 +43,8 @@ impl Journal {
         let role = role_name(lease.role);
         self.write(|transaction| {
             let sql = "SELECT 1 FROM runs WHERE run = ?1 AND role = ?2";
-            let known = transaction.query_row(sql, params![lease.run, role], |_| Ok(())).optional()?;
+            let known =
+                transaction.query_row(sql, params![lease.run, role], |_| Ok(())).optional()?;
             if known.is_some() {
                 return Ok(Acceptance::Known);
             }
@@ -82,8 +83,9 @@ impl Journal {
         let body = serde_json::to_string(report).unwrap_or_default();
         self.write(|transaction| {
             let sql = "SELECT state FROM runs WHERE run = ?1 AND role = ?2";
-            let state: Option<String> =
-                transaction.query_row(sql, params![report.run, role], |row| row.get(0)).optional()?;
+            let state: Option<String> = transaction
+                .query_row(sql, params![report.run, role], |row| row.get(0))
+                .optional()?;
             if state.as_deref() == Some("over") {
                 return Ok(false);
             }

@@ -94,7 +94,11 @@ impl Journal {
         match first {
             Err(error) if error.is_full_disk() => {
                 self.full.store(true, Ordering::Release);
-                if self.reserve.release() { attempt().map_err(AgentError::Journal) } else { Err(error) }
+                if self.reserve.release() {
+                    attempt().map_err(AgentError::Journal)
+                } else {
+                    Err(error)
+                }
             }
             other => other,
         }
@@ -142,8 +146,9 @@ impl Journal {
     fn reserve_counters(&self, least: u64) -> Result<u64> {
         self.write(|transaction| {
             let sql = "SELECT value FROM counters WHERE name = 'request'";
-            let stored: Option<i64> =
-                rusqlite::OptionalExtension::optional(transaction.query_row(sql, (), |row| row.get(0)))?;
+            let stored: Option<i64> = rusqlite::OptionalExtension::optional(
+                transaction.query_row(sql, (), |row| row.get(0)),
+            )?;
             let start = stored.unwrap_or(0).max(i64::try_from(least).unwrap_or(i64::MAX / 2));
             let sql = "INSERT OR REPLACE INTO counters VALUES ('request', ?1)";
             transaction.execute(sql, [start + COUNTERS as i64])?;

@@ -35,7 +35,8 @@ pub struct MeshHost {
     pub site: Option<String>,
     /// False if the host has no agent and is only a destination of `iperf3` or `nuttcp`.
     pub agent: bool,
-    /// The first port of the servers of runs. Simultaneous runs at one host use consecutive ports.
+    /// The first port of the servers of runs; simultaneous runs at one host use consecutive ports. Of a
+    /// host without an agent, the port of its iperf3 or nuttcp server.
     pub port: u16,
     /// The interfaces; at least one.
     pub interfaces: Vec<MeshInterface>,

@@ -6,6 +6,8 @@ use longhaul_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::limits::MAX_NAME_BYTES;
+
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -115,6 +117,26 @@ pub struct Lease {
     pub start_ms: i64,
     /// The time at which the run must have ended, in ms since 1970 by the hub's clock.
     pub end_ms: i64,
+}
+
+impl Lease {
+    /// Returns whether the ids and names have valid lengths and characters, and the window is not
+    /// empty. An agent ignores other leases.
+    pub fn is_valid(&self) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let id = (1..=MAX_NAME_BYTES).contains(&self.run.len()) && self.run.bytes().all(plain);
+        let mut names = vec![&self.test, &self.source, &self.destination];
+        names.extend(&self.resources);
+        let congestion = self.spec.congestion.as_deref().unwrap_or("cubic");
+        id && self.resources.len() <= 16
+            && names.iter().all(|name| name.len() <= 2 * MAX_NAME_BYTES)
+            && (1..=15).contains(&congestion.len())
+            && congestion.bytes().all(plain)
+            && !congestion.starts_with('-')
+            && self.port > 0
+            && self.start_ms < self.end_ms
+            && self.end_ms - self.start_ms <= 2 * 86_400_000
+    }
 }
 
 /// The outcome of a run at one agent.

@@ -266,7 +266,12 @@ impl<'a> Planning<'a> {
     }
 
     fn free_port(&mut self, host: &'a str, start_ms: i64, end_ms: i64) -> Option<u16> {
-        let first = self.mesh.host(host)?.port;
+        let target = self.mesh.host(host)?;
+        let first = target.port;
+        if !target.agent {
+            // Its server always listens there.
+            return Some(first);
+        }
         let used = self.ports.entry(host).or_default();
         let free = |port: &u16| {
             !used.iter().any(|(other, from, to)| other == port && *from < end_ms && *to > start_ms)

@@ -196,6 +196,11 @@ impl Sender {
         }
     }
 
+    /// Returns the properties of the reflector.
+    pub fn seen(&self) -> Seen {
+        self.machine.seen()
+    }
+
     /// Ends the measurement for the reason `end`, and returns the rest: of a measurement with an end,
     /// all.
     pub fn finish(&mut self, end: PathEnd) -> Measured {

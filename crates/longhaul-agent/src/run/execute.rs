@@ -1,0 +1,167 @@
+//! The execution of one run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use longhaul_fleet::protocol::{Lease, Role, RunOutcome, RunReason, RunReport, TestKind};
+
+use super::child::{ChildOutcome, run_child};
+use super::command::{Paths, command};
+use super::keys::{RunDir, public_key};
+use super::scratch;
+use crate::clock::HubClock;
+
+/// The exit code of a command that did not reach its server.
+const UNREACHABLE: i32 = 3;
+/// The exit code of a command that cannot use its port or a file of this host.
+const HOST: i32 = 6;
+/// The pause before a command that failed at once is repeated.
+const PAUSE: Duration = Duration::from_millis(300);
+/// The time in which a failure is one of the start: the peer or the port was not ready.
+const START: Duration = Duration::from_secs(8);
+/// The size of a copy without a size.
+const DEFAULT_COPY_BYTES: u64 = 1_000_000_000;
+
+/// Runs leases as child processes.
+#[derive(Debug)]
+pub(crate) struct Executor {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// The directory of the agent.
+    pub(crate) state: PathBuf,
+}
+
+impl Executor {
+    /// Removes what an earlier process of the agent has left.
+    pub(crate) fn clean(&self) {
+        let _ = fs::remove_dir_all(self.state.join("runs"));
+    }
+
+    /// Runs `lease` until it ends, its window ends, or `cancelled` returns true.
+    pub(crate) fn run(
+        &self,
+        lease: &Lease,
+        clock: &HubClock,
+        cancelled: &dyn Fn() -> bool,
+    ) -> RunReport {
+        let started_ms = clock.now_ms();
+        let mut report = RunReport { started_ms: Some(started_ms), ..report_of(lease) };
+        let left = u64::try_from(lease.end_ms - started_ms).unwrap_or(0);
+        let deadline = Instant::now() + Duration::from_millis(left);
+        match self.attempt_until(lease, deadline, cancelled) {
+            Ok(outcome) => note(&mut report, lease, outcome),
+            Err(error) => {
+                let full = error.kind() == io::ErrorKind::StorageFull;
+                report.reason = Some(if full { RunReason::DiskFull } else { RunReason::Failed });
+                report.message = Some(error.to_string());
+            }
+        }
+        report.ended_ms = clock.now_ms();
+        report
+    }
+
+    /// Repeats the command while it fails because its peer or its port is not ready.
+    fn attempt_until(
+        &self,
+        lease: &Lease,
+        deadline: Instant,
+        cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<ChildOutcome> {
+        if lease.peer_key.as_deref().is_some_and(|key| public_key(key).is_none()) {
+            return Err(io::Error::other("the peer's key in the lease is invalid"));
+        }
+        let dir = RunDir::create(&self.state, &self.state.join("identity"), lease)?;
+        let data = self.data(lease, dir.path())?;
+        let length = Duration::from_secs(lease.spec.seconds.into());
+        loop {
+            let begun = Instant::now();
+            let paths = Paths { program: &self.program, config: dir.path(), data: data.as_deref() };
+            let outcome = run_child(command(lease, paths), deadline, cancelled)?;
+            let retried = match (lease.role, &outcome) {
+                (Role::Source, ChildOutcome::Ended { code, .. }) => *code == Some(UNREACHABLE),
+                (Role::Target, ChildOutcome::Ended { code, .. }) => *code == Some(HOST),
+                _ => false,
+            };
+            let needed = if lease.role == Role::Source && is_timed(lease) { length } else { PAUSE };
+            let fits = Instant::now() + PAUSE + needed < deadline;
+            if !retried || !fits || begun.elapsed() > START || cancelled() {
+                return Ok(outcome);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn data(&self, lease: &Lease, run_dir: &Path) -> io::Result<Option<PathBuf>> {
+        if !matches!(lease.spec.kind, TestKind::Copy | TestKind::Diagnose) {
+            return Ok(None);
+        }
+        let bytes = lease.spec.bytes.map_or(DEFAULT_COPY_BYTES, |bytes| bytes.get());
+        let made = match lease.role {
+            Role::Source => scratch::source_file(&self.state, bytes),
+            Role::Target => scratch::target_dir(run_dir, bytes),
+        };
+        made.map(Some)
+    }
+}
+
+/// Returns whether the command measures for the seconds of the test.
+fn is_timed(lease: &Lease) -> bool {
+    matches!(lease.spec.kind, TestKind::Throughput | TestKind::Iperf3 | TestKind::Nuttcp)
+}
+
+/// Returns the report of a run that has not started, as a failure without a reason.
+pub(super) fn report_of(lease: &Lease) -> RunReport {
+    RunReport {
+        id: 0,
+        run: lease.run.clone(),
+        fencing: lease.fencing,
+        role: lease.role,
+        outcome: RunOutcome::Failed,
+        reason: None,
+        started_ms: None,
+        ended_ms: 0,
+        exit_code: None,
+        message: None,
+        document: None,
+    }
+}
+
+/// Adds the outcome of the process to the report.
+fn note(report: &mut RunReport, lease: &Lease, outcome: ChildOutcome) {
+    let failed = |report: &mut RunReport, reason| {
+        report.outcome = RunOutcome::Failed;
+        report.reason = Some(reason);
+    };
+    match outcome {
+        // The server of a run serves until the end of its window.
+        ChildOutcome::OutOfTime if lease.role == Role::Target => {
+            report.outcome = RunOutcome::Finished;
+        }
+        ChildOutcome::OutOfTime => failed(report, RunReason::WindowEnded),
+        ChildOutcome::TooLarge => failed(report, RunReason::Failed),
+        ChildOutcome::Cancelled => {
+            report.outcome = RunOutcome::Cancelled;
+            report.reason = Some(RunReason::Cancelled);
+        }
+        ChildOutcome::Ended { code, output, message } => {
+            report.exit_code = code;
+            report.message = message;
+            // A diagnosis without some of its parts has a document, too.
+            let document = serde_json::from_slice(&output).ok();
+            let complete = code == Some(0) || code == Some(7);
+            match (lease.role, document) {
+                (Role::Source, Some(document)) if complete => {
+                    report.outcome = RunOutcome::Finished;
+                    report.message = None;
+                    report.document = Some(document);
+                }
+                (Role::Source, _) if code == Some(UNREACHABLE) => {
+                    failed(report, RunReason::PeerAway);
+                }
+                _ => failed(report, RunReason::Failed),
+            }
+        }
+    }
+}

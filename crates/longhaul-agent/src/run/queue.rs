@@ -1,0 +1,222 @@
+//! The queue of accepted runs: starts each within its window, once.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+use longhaul_fleet::protocol::{Lease, Role, RunOutcome, RunReason, RunReport};
+
+use super::execute::{Executor, report_of};
+use crate::clock::HubClock;
+use crate::error::Result;
+use crate::journal::{Acceptance, Journal};
+use crate::notice::Notice;
+
+/// The longest wait before the queue checks for runs that are due.
+const LOOK: Duration = Duration::from_millis(100);
+/// The most runs that an agent accepts or runs at a time.
+const MOST_RUNS: usize = 256;
+
+/// The accepted and running runs.
+pub(crate) struct RunQueue<'a> {
+    pub(crate) journal: &'a Journal,
+    pub(crate) clock: &'a HubClock,
+    pub(crate) executor: &'a Executor,
+    pub(crate) notice: &'a (dyn Fn(Notice<'_>) + Sync),
+    runs: Mutex<BTreeMap<(String, Role), Entry>>,
+    /// Reports that the journal could not store.
+    unstored: Mutex<Vec<RunReport>>,
+}
+
+struct Entry {
+    lease: Lease,
+    running: bool,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl<'a> RunQueue<'a> {
+    /// Creates the queue with the accepted runs of the journal. Runs that were running when the agent
+    /// ended have failed.
+    pub(crate) fn new(
+        journal: &'a Journal,
+        clock: &'a HubClock,
+        executor: &'a Executor,
+        notice: &'a (dyn Fn(Notice<'_>) + Sync),
+    ) -> Result<Self> {
+        let queue = RunQueue {
+            journal,
+            clock,
+            executor,
+            notice,
+            runs: Mutex::default(),
+            unstored: Mutex::default(),
+        };
+        for run in journal.open_runs()? {
+            match run.started_ms {
+                None => queue.add(run.lease),
+                Some(started_ms) => queue.finish(RunReport {
+                    started_ms: Some(started_ms),
+                    reason: Some(RunReason::AgentRestarted),
+                    ended_ms: clock.now_ms(),
+                    ..report_of(&run.lease)
+                }),
+            }
+        }
+        Ok(queue)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<(String, Role), Entry>> {
+        self.runs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn add(&self, lease: Lease) {
+        let key = (lease.run.clone(), lease.role);
+        let entry = Entry { lease, running: false, cancelled: Arc::default() };
+        self.runs().insert(key, entry);
+    }
+
+    /// Returns the ids of the running runs, and of the accepted ones that have not started.
+    pub(crate) fn ids(&self) -> (Vec<String>, Vec<String>) {
+        let runs = self.runs();
+        let ids = |running| {
+            let chosen = runs.values().filter(move |entry| entry.running == running);
+            chosen.map(|entry| entry.lease.run.clone()).collect()
+        };
+        (ids(true), ids(false))
+    }
+
+    /// Accepts the new ones of `leases`.
+    pub(crate) fn accept(&self, leases: Vec<Lease>) {
+        for lease in leases {
+            let key = (lease.run.clone(), lease.role);
+            if self.runs().contains_key(&key) || self.runs().len() >= MOST_RUNS {
+                continue;
+            }
+            // A lease that does not fit the journal is repeated by the hub.
+            match self.journal.accept(&lease) {
+                Ok(Acceptance::New) => self.add(lease),
+                Ok(Acceptance::Stale) => self.refuse(&lease, RunReason::StaleLease),
+                Err(error) if error.is_full_disk() => self.refuse(&lease, RunReason::DiskFull),
+                Ok(Acceptance::Known) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Stops or forgets the runs `ids`.
+    pub(crate) fn cancel(&self, ids: &[String]) {
+        let mut forgotten = Vec::new();
+        for entry in self.runs().values() {
+            if ids.contains(&entry.lease.run) {
+                entry.cancelled.store(true, Ordering::Release);
+                if !entry.running {
+                    forgotten.push(entry.lease.clone());
+                }
+            }
+        }
+        for lease in forgotten {
+            self.runs().remove(&(lease.run.clone(), lease.role));
+            self.finish(RunReport {
+                outcome: RunOutcome::Cancelled,
+                reason: Some(RunReason::Cancelled),
+                ended_ms: self.clock.now_ms(),
+                ..report_of(&lease)
+            });
+        }
+    }
+
+    fn refuse(&self, lease: &Lease, reason: RunReason) {
+        self.finish(RunReport {
+            outcome: RunOutcome::NotRun,
+            reason: Some(reason),
+            ended_ms: self.clock.now_ms(),
+            ..report_of(lease)
+        });
+    }
+
+    /// Stores a report, or keeps it in memory while the journal cannot store it.
+    fn finish(&self, report: RunReport) {
+        let reason = report.reason.map(RunReason::as_str);
+        (self.notice)(Notice::RunOver { run: &report.run, reason });
+        if self.journal.finish(&report).is_err() {
+            let mut unstored =
+                self.unstored.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if unstored.iter().all(|other| (&other.run, other.role) != (&report.run, report.role)) {
+                unstored.push(report);
+            }
+        }
+    }
+
+    /// Stores the reports that the journal could not store before.
+    pub(crate) fn store_again(&self) {
+        let mut unstored = self.unstored.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        unstored.retain(|report| self.journal.finish(report).is_err());
+    }
+
+    /// Starts the runs that are due until `stop` is set; then cancels the running ones and waits for
+    /// them.
+    pub(crate) fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            for lease in self.due() {
+                self.start(scope, lease);
+            }
+            thread::sleep(LOOK);
+        }
+        for entry in self.runs().values().filter(|entry| entry.running) {
+            entry.cancelled.store(true, Ordering::Release);
+        }
+    }
+
+    /// Removes the runs whose window is too short by now, and returns those that start now.
+    fn due(&self) -> Vec<Lease> {
+        let now = self.clock.now_ms();
+        let runs = self.runs();
+        let waiting = runs.values().filter(|entry| !entry.running && entry.lease.start_ms <= now);
+        waiting.map(|entry| entry.lease.clone()).collect()
+    }
+
+    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, lease: Lease) {
+        let now = self.clock.now_ms();
+        let key = (lease.run.clone(), lease.role);
+        // The target may be late: the source repeats its attempts.
+        let needed = match lease.role {
+            Role::Source => i64::from(lease.spec.seconds) * 1000,
+            Role::Target => 0,
+        };
+        let refused = if now + needed >= lease.end_ms {
+            Some(RunReason::WindowMissed)
+        } else if self.journal.is_full() && !self.journal.check_space() {
+            Some(RunReason::DiskFull)
+        } else {
+            match self.journal.start(&lease, now) {
+                Ok(true) => None,
+                // The run is over: the journal has its outcome.
+                Ok(false) => {
+                    self.runs().remove(&key);
+                    return;
+                }
+                Err(_) => Some(RunReason::DiskFull),
+            }
+        };
+        if let Some(reason) = refused {
+            self.runs().remove(&key);
+            self.refuse(&lease, reason);
+            return;
+        }
+        let cancelled = match self.runs().get_mut(&key) {
+            Some(entry) => {
+                entry.running = true;
+                entry.cancelled.clone()
+            }
+            None => return,
+        };
+        (self.notice)(Notice::RunStarted { run: &lease.run, test: &lease.test });
+        scope.spawn(move || {
+            let stopped = || cancelled.load(Ordering::Acquire);
+            let report = self.executor.run(&lease, self.clock, &stopped);
+            self.finish(report);
+            self.runs().remove(&key);
+        });
+    }
+}

@@ -1,0 +1,279 @@
+//! The exchange with the hub: uploads what the journal and the memory hold, and takes leases.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use longhaul_engine::session::Identity;
+use longhaul_fleet::protocol::{
+    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, InterfaceSamples, MAX_EVENTS, MAX_LEASES,
+    MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SIGNATURE_HEADER, SYNC_PATH, Severity,
+    StampPeer, SyncRequest, SyncResponse, signed_text,
+};
+use serde_json::Value;
+
+use crate::client::HubClient;
+use crate::clock::{HubClock, local_ms};
+use crate::error::{AgentError, Result};
+use crate::journal::{BatchLimits, Journal};
+use crate::measure::{Interfaces, host_state};
+use crate::notice::Notice;
+use crate::run::RunQueue;
+
+/// The pauses after failures: they double up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause between two exchanges in which the hub answered at once.
+const LEAST_CYCLE: Duration = Duration::from_millis(200);
+/// The wait while runs are accepted or running, so that their results leave soon.
+const ACTIVE_WAIT_SECONDS: u64 = 1;
+/// The most bytes of journal entries in one request; the rest of a body is samples and facts.
+const BATCH_BYTES: usize = 5 << 20;
+/// The journal's entries have smaller numbers than the samples in memory.
+const MOST_JOURNAL_ID: u64 = 1 << 52;
+/// The difference of two clocks that is a step.
+const CLOCK_STEP_MS: i64 = 1000;
+/// The time between two deletions of old runs.
+const PRUNE: Duration = Duration::from_secs(3600);
+
+/// The exchange of one agent.
+pub(crate) struct Sync<'a> {
+    pub(crate) client: &'a HubClient,
+    pub(crate) identity: &'a Identity,
+    pub(crate) agent: String,
+    pub(crate) state: PathBuf,
+    pub(crate) boot: String,
+    pub(crate) stamp_port: u16,
+    pub(crate) started: Instant,
+    pub(crate) journal: &'a Journal,
+    pub(crate) clock: &'a HubClock,
+    pub(crate) queue: &'a RunQueue<'a>,
+    pub(crate) interfaces: &'a Interfaces,
+    pub(crate) peers: &'a Mutex<Vec<StampPeer>>,
+    pub(crate) facts: &'a Mutex<Option<Value>>,
+    pub(crate) notice: &'a (dyn Fn(Notice<'_>) + std::marker::Sync),
+}
+
+/// The state between exchanges.
+struct Progress {
+    upload_seconds: u64,
+    trip: Duration,
+    pause: Duration,
+    away: bool,
+    pruned: Instant,
+    /// Readings of this host's clock and of a clock that never steps.
+    clocks: (i64, Instant),
+}
+
+impl Sync<'_> {
+    /// Exchanges messages until `stop` is set.
+    ///
+    /// # Errors
+    /// The hub will never accept this agent again.
+    pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
+        let mut progress = Progress {
+            upload_seconds: 5,
+            trip: Duration::ZERO,
+            pause: SHORTEST_PAUSE,
+            away: false,
+            pruned: Instant::now(),
+            clocks: (local_ms(), Instant::now()),
+        };
+        while !stop.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            self.keep_house(&mut progress);
+            match self.exchange(&mut progress) {
+                Ok(()) => {
+                    if std::mem::take(&mut progress.away) {
+                        (self.notice)(Notice::HubBack);
+                    }
+                    progress.pause = SHORTEST_PAUSE;
+                    sleep(LEAST_CYCLE.saturating_sub(begun.elapsed()), stop);
+                }
+                Err(error) if error.is_final() => return Err(error),
+                Err(AgentError::Refused { code: RefusalCode::Replayed, counter, .. }) => {
+                    self.journal.skip_counter(counter.unwrap_or(0))?;
+                    sleep(LEAST_CYCLE, stop);
+                }
+                Err(error) => {
+                    if !stop.load(Ordering::Relaxed) && !std::mem::replace(&mut progress.away, true)
+                    {
+                        (self.notice)(Notice::HubAway(&error));
+                    }
+                    sleep(progress.pause, stop);
+                    progress.pause = (progress.pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        self.keep(self.interfaces.take());
+        Ok(())
+    }
+
+    /// Does the work that is not urgent.
+    fn keep_house(&self, progress: &mut Progress) {
+        self.queue.store_again();
+        let (wall, monotonic) = progress.clocks;
+        let step = local_ms() - wall - monotonic.elapsed().as_millis() as i64;
+        progress.clocks = (local_ms(), Instant::now());
+        if step.abs() > CLOCK_STEP_MS {
+            let message = format!("the clock of this host stepped by {step} ms");
+            self.event(Severity::Warning, "clock_step", message);
+        }
+        if self.journal.is_full() {
+            (self.notice)(Notice::DiskFull);
+            if self.journal.check_space() {
+                let message = "the disk of the journal was full".to_owned();
+                self.event(Severity::Error, "disk_full", message);
+            }
+        }
+        if progress.pruned.elapsed() >= PRUNE {
+            progress.pruned = Instant::now();
+            // Old rows are harmless.
+            let _ = self.journal.prune(self.clock.now_ms());
+        }
+    }
+
+    fn event(&self, severity: Severity, kind: &str, message: String) {
+        let at_ms = self.clock.now_ms();
+        let event = AgentEvent { id: 0, at_ms, severity, kind: kind.to_owned(), message };
+        // Without space in the journal the event is lost.
+        let _ = self.journal.push_event(&event);
+    }
+
+    fn exchange(&self, progress: &mut Progress) -> Result<()> {
+        let limits = BatchLimits {
+            bytes: BATCH_BYTES,
+            rows: MAX_ROWS / 2,
+            results: MAX_RUNS,
+            events: MAX_EVENTS,
+        };
+        let batch = self.journal.batch(limits)?;
+        let (running, accepted) = self.queue.ids();
+        let wait = match (batch.more, running.is_empty() && accepted.is_empty()) {
+            (true, _) => 0,
+            (false, false) => ACTIVE_WAIT_SECONDS,
+            (false, true) => progress.upload_seconds.min(MAX_WAIT_SECONDS),
+        };
+        let samples = self.within_limit(self.interfaces.take());
+        let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let mut request = SyncRequest {
+            boot: self.boot.clone(),
+            clock_ms: local_ms(),
+            state: self.agent_state(running, accepted)?,
+            facts,
+            samples: batch.samples,
+            results: batch.results,
+            stamp: batch.stamp,
+            events: batch.events,
+        };
+        request.samples.extend(samples.iter().cloned());
+        let sent = Instant::now();
+        let answer = self.send(&request, wait);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.keep(samples);
+                return Err(error);
+            }
+        };
+        let spent = sent.elapsed();
+        if wait == 0 || spent < Duration::from_millis(500) {
+            progress.trip = spent;
+        }
+        self.take(answer, samples, progress)
+    }
+
+    /// Keeps the samples of one request within its limit; the rest goes to the journal.
+    fn within_limit(&self, samples: Vec<InterfaceSamples>) -> Vec<InterfaceSamples> {
+        let mut rows = 0;
+        let (sent, kept) = samples.into_iter().partition(|series| {
+            rows += series.rows.len();
+            rows <= MAX_ROWS / 2
+        });
+        self.keep(kept);
+        sent
+    }
+
+    /// Stores samples in the journal.
+    fn keep(&self, samples: Vec<InterfaceSamples>) {
+        for series in samples {
+            // Without space in the journal the samples are a gap.
+            if let Ok(dropped @ 1..) = self.journal.push_samples(&series) {
+                let message = format!("{dropped} batches of samples were dropped");
+                self.event(Severity::Error, "samples_dropped", message);
+            }
+        }
+    }
+
+    fn agent_state(&self, running: Vec<String>, accepted: Vec<String>) -> Result<AgentState> {
+        let (disk_free_bytes, memory_bytes) = host_state(&self.state);
+        Ok(AgentState {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            running,
+            accepted,
+            disk_free_bytes,
+            journal_bytes: self.journal.bytes(),
+            backlog: self.journal.backlog()?,
+            memory_bytes,
+            stamp_port: self.stamp_port,
+        })
+    }
+
+    fn send(&self, request: &SyncRequest, wait: u64) -> Result<SyncResponse> {
+        let path = format!("{SYNC_PATH}?wait={wait}");
+        let body = serde_json::to_vec(request).unwrap_or_default();
+        let counter = self.journal.next_counter()?;
+        let text = signed_text("POST", &path, counter, &body);
+        let signature = self.identity.sign(text.as_bytes());
+        let signature = signature.map_err(AgentError::file("use", self.state.join("identity")))?;
+        let (counter, signature) = (counter.to_string(), STANDARD.encode(signature));
+        let headers = [
+            (AGENT_HEADER, self.agent.as_str()),
+            (COUNTER_HEADER, counter.as_str()),
+            (SIGNATURE_HEADER, signature.as_str()),
+        ];
+        self.client.post_bytes(&path, &headers, &body, Duration::from_secs(wait))
+    }
+
+    fn take(
+        &self,
+        answer: SyncResponse,
+        samples: Vec<InterfaceSamples>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        self.clock.set(answer.settings.hub_ms, progress.trip);
+        progress.upload_seconds = answer.settings.upload_seconds.clamp(1, 300).into();
+        self.interfaces.set_interval(answer.settings.sample_interval_ms);
+        let acknowledged = answer.acknowledged;
+        let stored: Vec<u64> =
+            acknowledged.iter().copied().filter(|id| *id < MOST_JOURNAL_ID).collect();
+        self.journal.acknowledge(&stored)?;
+        self.keep(samples.into_iter().filter(|one| !acknowledged.contains(&one.id)).collect());
+        if answer.facts_stored {
+            *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        }
+        *self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = answer.stamp_peers;
+        self.queue.cancel(&answer.cancel);
+        let leases = answer.leases.into_iter().take(MAX_LEASES).filter(|lease| lease.is_valid());
+        let wanted = leases.filter(|lease| !answer.cancel.contains(&lease.run));
+        self.queue.accept(wanted.collect());
+        Ok(())
+    }
+}
+
+/// Sleeps for `time`, or until `stop` is set.
+pub(crate) fn sleep(time: Duration, stop: &AtomicBool) {
+    const LOOK: Duration = Duration::from_millis(100);
+    let end = Instant::now() + time;
+    while !stop.load(Ordering::Relaxed) {
+        match end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return,
+            left => thread::sleep(left.min(LOOK)),
+        }
+    }
+}
