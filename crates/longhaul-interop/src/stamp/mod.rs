@@ -24,8 +24,8 @@ pub use reflector::{
     ReflectorMachine, ReflectorSettings, SessionId, Unanswered,
 };
 pub use sender::{
-    Advance, ReplyArrival, SenderMachine, Measured, Moment, PeriodReport, Progress, ReflectorTraits, Sender, NoReply,
-    Step, clocks, is_this_host, measure,
+    Advance, Measured, Moment, NoReply, PeriodReport, Progress, ReflectorTraits, ReplyArrival,
+    Sender, SenderMachine, Step, clocks, is_this_host, measure,
 };
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};
 pub use tlv::{ClassOfService, Method};

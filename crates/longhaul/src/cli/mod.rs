@@ -8,6 +8,8 @@ mod failed;
 mod generate;
 mod habits;
 mod help;
+#[cfg(feature = "hub")]
+mod hub;
 mod iperf3;
 mod key;
 mod link;
@@ -56,6 +58,9 @@ enum Command {
     Wan(wan::WanArgs),
     /// Show, record and serve the traffic of this host's interfaces
     Watch(watch::Args),
+    /// Run the hub of a fleet: agents, meshes of tests, history, web pages
+    #[cfg(feature = "hub")]
+    Hub(hub::Args),
     /// Run with the command line and the output of iperf3
     #[command(disable_help_flag = true)]
     Iperf3 {
@@ -120,6 +125,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Watch(args) => args.run(),
+        #[cfg(feature = "hub")]
+        Command::Hub(args) => args.run(),
         Command::Iperf3 { args } => iperf3::run(args),
         Command::Nuttcp { args } => nuttcp::run(args),
         Command::Cache(args) => args.run(),

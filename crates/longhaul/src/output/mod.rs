@@ -7,6 +7,8 @@ mod copy_stats;
 mod diagnosis;
 mod doctor;
 mod failure;
+#[cfg(feature = "hub")]
+mod hub;
 mod path;
 mod peer_failure;
 mod print;
@@ -23,6 +25,8 @@ pub(crate) use copy_stats::copy_stats;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
+#[cfg(feature = "hub")]
+pub(crate) use hub::hub_failure;
 pub(crate) use path::path_text;
 pub(crate) use print::{
     after_printing, document_is_printed, error_is_coloured, error_is_terminal, error_size,
