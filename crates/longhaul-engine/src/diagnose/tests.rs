@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::plan::{CopyOptions, Protection};
-use longhaul_core::result::{DiagnosisStep, End};
+use longhaul_core::result::{DiagnosisStep, End, StepReport};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::{CopyDirection, DiagnosePlan, DiagnoseProgress, Openers, run, serve};
@@ -84,16 +84,23 @@ fn every_step_is_measured_and_nothing_remains() {
         let target = dir.path().join(format!("{way:?}"));
         fs::create_dir(&target).unwrap();
         let plan = plan(way, source, &target);
-        let mut openers = Fars::default();
-        let seen = std::sync::Mutex::new(Vec::new());
-        let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|step| {
-            if let DiagnoseProgress::Ended(report) = step {
-                seen.lock().unwrap().push(report.step);
-            }
-        });
-        drop(openers);
-        assert!(outcome.failure.is_none() && !outcome.interrupted, "{:?}", outcome.failure);
-        assert_eq!(seen.into_inner().unwrap(), DiagnosisStep::ALL, "{:?}", plan.way);
+        let once = || {
+            let mut openers = Fars::default();
+            let seen = std::sync::Mutex::new(Vec::new());
+            let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|step| {
+                if let DiagnoseProgress::Ended(report) = step {
+                    seen.lock().unwrap().push(report.step);
+                }
+            });
+            drop(openers);
+            assert!(outcome.failure.is_none() && !outcome.interrupted, "{:?}", outcome.failure);
+            assert_eq!(seen.into_inner().unwrap(), DiagnosisStep::ALL, "{:?}", plan.way);
+            // A host that withholds the processor can leave a step without a byte in its time.
+            let moved = |report: &StepReport| report.rounds[0].bytes.get() > 0;
+            outcome.steps.iter().all(moved).then_some(outcome)
+        };
+        let outcome =
+            (0..5).find_map(|_| once()).expect("one of five diagnoses measures all steps");
         for report in &outcome.steps {
             let round = &report.rounds[0];
             assert!(round.throughput_bps.bps() > 0 && round.bytes.get() > 0, "{report:?}");

@@ -122,6 +122,6 @@ mod tests {
     #[test]
     #[ignore = "takes a minute; .ci/run includes it"]
     fn copies_with_faults_end_and_leave_nothing_wrong() {
-        copies(noise(30, 60).chain(kept("machine").into_iter().step_by(10)));
+        copies(noise(30, 60).chain(kept("machine").into_iter().step_by(6)));
     }
 }
