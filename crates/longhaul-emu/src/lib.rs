@@ -33,6 +33,7 @@
 
 mod device;
 mod driver;
+mod edge;
 mod error;
 pub mod link;
 mod packet;
