@@ -121,9 +121,20 @@ fn a_host_behind_an_interface_is_a_site() {
     let back = host.command(&["ping", "-c", "1", "-W", "9", "-q", "198.18.0.1"]).output().unwrap();
     assert_code(&back, 0);
     // TCP in both directions, with super-packets.
-    let mut server = up.start("ours", "iperf3 -s -1 --forceflush");
-    let client = host.command(&["iperf3", "-c", "198.18.0.1", "-n", "20M"]).output().unwrap();
-    assert_code(&client, 0);
+    let script = "iperf3 -s -1 > /dev/null & echo ready; wait $!";
+    let mut server = up.start("ours", script);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // The server may not listen yet.
+    while !host
+        .command(&["iperf3", "-c", "198.18.0.1", "-n", "20M"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+    {
+        assert!(Instant::now() < deadline, "no connection");
+    }
     assert!(server.wait().unwrap().success());
     let inside = up.exec("theirs", &["true"]);
     assert!(stderr(&inside).contains("run the command on that host"), "{}", stderr(&inside));
