@@ -199,6 +199,7 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<AuxD
     let Some(header) = (unsafe { first.as_ref() }) else { return Ok((length as usize, None)) };
     // SAFETY: CMSG_LEN only computes a number.
     let wanted = unsafe { libc::CMSG_LEN(size_of::<AuxData>() as libc::c_uint) } as usize;
+    #[allow(clippy::unnecessary_cast, reason = "the type of the length depends on the C library")]
     let is_aux = header.cmsg_level == libc::SOL_PACKET
         && header.cmsg_type == libc::PACKET_AUXDATA
         && header.cmsg_len as usize >= wanted;
