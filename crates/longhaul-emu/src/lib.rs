@@ -35,6 +35,7 @@
 mod capture;
 mod device;
 mod driver;
+mod edge;
 mod error;
 pub mod link;
 mod packet;

@@ -78,7 +78,8 @@ impl ArenaBlock {
     /// Splits the block into blocks of `size` bytes each, which must be a multiple of 64. The rest
     /// of the block is lost.
     pub fn split(self, size: usize) -> impl Iterator<Item = ArenaBlock> {
-        let count = if size % ALIGNMENT == 0 { self.length.checked_div(size) } else { None };
+        let count =
+            if size.is_multiple_of(ALIGNMENT) { self.length.checked_div(size) } else { None };
         (0..count.unwrap_or(0)).map(move |index| ArenaBlock {
             // SAFETY: the part lies within this block, which is consumed, and overlaps no other.
             start: unsafe { self.start.add(index * size) },

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::packet_socket::{bind, kernel_drops, set_option as set, shift_offsets};
+use crate::packet_socket::{
+    ETHERNET, bind, kernel_drops, set_option as set, shift_offsets, write_packet,
+};
 use crate::tun::{MAX_FRAME, VNET_HEADER};
 
 /// The longest Ethernet header that a frame of the largest size has: two addresses, four VLAN tags
@@ -138,6 +140,29 @@ impl EthernetSocket {
         Ok(rustix::io::writev(&self.socket, slices)?)
     }
 
+    /// Removes the Ethernet header without VLAN tags from the frame in `frame`, and returns the
+    /// length of the rest: a virtio-net header and the packet.
+    pub fn strip(frame: &mut [u8]) -> usize {
+        let Some(rest) = frame.len().checked_sub(VNET_HEADER + ETHERNET) else { return 0 };
+        frame.copy_within(VNET_HEADER + ETHERNET.., VNET_HEADER);
+        shift_offsets(frame, -(ETHERNET as i16));
+        VNET_HEADER + rest
+    }
+
+    /// Sends an IP packet with its virtio-net header, the concatenation of `slices`, in a frame
+    /// between two addresses. The first slice contains at least the virtio-net header.
+    ///
+    /// # Errors
+    /// As for [`EthernetSocket::write`].
+    pub fn write_packet(
+        &self,
+        slices: &[IoSlice<'_>],
+        to: [u8; 6],
+        from: [u8; 6],
+    ) -> io::Result<usize> {
+        write_packet(&self.socket, slices, to, from)
+    }
+
     /// Returns the number of frames that the socket dropped because its buffer was full, or because
     /// the kernel could not pass them on.
     pub fn dropped(&self) -> u64 {
@@ -174,6 +199,7 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<AuxD
     let Some(header) = (unsafe { first.as_ref() }) else { return Ok((length as usize, None)) };
     // SAFETY: CMSG_LEN only computes a number.
     let wanted = unsafe { libc::CMSG_LEN(size_of::<AuxData>() as libc::c_uint) } as usize;
+    #[allow(clippy::unnecessary_cast, reason = "the type of the length depends on the C library")]
     let is_aux = header.cmsg_level == libc::SOL_PACKET
         && header.cmsg_type == libc::PACKET_AUXDATA
         && header.cmsg_len as usize >= wanted;

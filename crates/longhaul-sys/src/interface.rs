@@ -156,6 +156,17 @@ impl Interface {
         self.set(libc::IFF_UP, libc::IFF_UP, None)
     }
 
+    /// Removes the interface.
+    ///
+    /// # Errors
+    /// `CAP_NET_ADMIN` is missing, or the interface cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        let mut structure = vec![0; 4];
+        structure.extend(self.index.to_ne_bytes());
+        structure.resize(16, 0);
+        self.netlink.request(Request::new(libc::RTM_DELLINK, 0, &structure))
+    }
+
     /// Takes the interface down, which removes its routes.
     ///
     /// # Errors

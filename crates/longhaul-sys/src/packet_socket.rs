@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::tun::{MAX_FRAME, VNET_HEADER};
 
 /// The size of an Ethernet header in bytes: two addresses and a type.
-const ETHERNET: usize = 14;
+pub(crate) const ETHERNET: usize = 14;
 
 /// The size of a ring slot: the kernel's header, padding and the largest frame, in whole pages.
 const PLACE: usize = (MAX_FRAME + ETHERNET + 512).next_multiple_of(4096);
@@ -104,23 +104,7 @@ impl PacketSocket {
     /// # Errors
     /// The frame is malformed, the interface is down, or the socket's buffer is full.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let first = slices.first().ok_or(io::ErrorKind::InvalidInput)?;
-        let (header, rest) =
-            first.split_at_checked(VNET_HEADER).ok_or(io::ErrorKind::InvalidInput)?;
-        let mut head = [0; VNET_HEADER + ETHERNET];
-        head[..VNET_HEADER].copy_from_slice(&moved(header, ETHERNET as i16));
-        head[VNET_HEADER..][..6].copy_from_slice(&self.address);
-        head[VNET_HEADER + 6..][..6].copy_from_slice(&self.address);
-        let version = [rest].into_iter().chain(slices[1..].iter().map(|slice| &slice[..]));
-        let version = version.flatten().next().map_or(0, |byte| byte >> 4);
-        let kind = if version == 6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP } as u16;
-        head[VNET_HEADER + 12..].copy_from_slice(&kind.to_be_bytes());
-        let mut frame = [IoSlice::new(&[]); 8];
-        (frame[0], frame[1]) = (IoSlice::new(&head), IoSlice::new(rest));
-        for (to, from) in frame[2..].iter_mut().zip(&slices[1..]) {
-            *to = IoSlice::new(from);
-        }
-        Ok(rustix::io::writev(&self.socket, &frame)?)
+        write_packet(&self.socket, slices, self.address, self.address)
     }
 
     /// Returns the number of frames that the socket dropped because its ring was full.
@@ -134,6 +118,32 @@ impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Sends an IP packet with its virtio-net header, the concatenation of `slices`, in an Ethernet frame
+/// between two addresses. The first slice contains at least the virtio-net header.
+pub(crate) fn write_packet(
+    socket: &Socket,
+    slices: &[IoSlice<'_>],
+    to: [u8; 6],
+    from: [u8; 6],
+) -> io::Result<usize> {
+    let first = slices.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (header, rest) = first.split_at_checked(VNET_HEADER).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut head = [0; VNET_HEADER + ETHERNET];
+    head[..VNET_HEADER].copy_from_slice(&moved(header, ETHERNET as i16));
+    head[VNET_HEADER..][..6].copy_from_slice(&to);
+    head[VNET_HEADER + 6..][..6].copy_from_slice(&from);
+    let version = [rest].into_iter().chain(slices[1..].iter().map(|slice| &slice[..]));
+    let version = version.flatten().next().map_or(0, |byte| byte >> 4);
+    let kind = if version == 6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP } as u16;
+    head[VNET_HEADER + 12..].copy_from_slice(&kind.to_be_bytes());
+    let mut frame = [IoSlice::new(&[]); 8];
+    (frame[0], frame[1]) = (IoSlice::new(&head), IoSlice::new(rest));
+    for (place, slice) in frame[2..].iter_mut().zip(&slices[1..]) {
+        *place = IoSlice::new(slice);
+    }
+    Ok(rustix::io::writev(socket, &frame)?)
 }
 
 /// Returns the virtio-net header for a packet that starts `by` bytes later in the frame.

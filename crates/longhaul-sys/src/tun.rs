@@ -70,6 +70,21 @@ impl AsFd for Tun {
     }
 }
 
+/// Creates the TAP device `name`, which exists until it is removed.
+///
+/// # Errors
+/// As for [`Tun::create`]; `EBUSY` if an interface of this name exists.
+pub fn create_tap(name: &str) -> io::Result<()> {
+    let fd: OwnedFd = open()?.into();
+    let mut request = crate::interface::request(name)?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    // SAFETY: TUNSETPERSIST takes the flag by value and accesses no memory.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST, 1 as libc::c_ulong) })
+}
+
 /// Opens [`DEVICE`] without creating an interface, to test whether the device is usable.
 ///
 /// # Errors

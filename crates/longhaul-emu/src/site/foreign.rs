@@ -25,6 +25,9 @@ impl Foreign {
     /// It does not exist, or the user may not open it.
     pub(super) fn open(attachment: &Attachment) -> io::Result<Foreign> {
         let (path, process) = match attachment {
+            Attachment::Interface(_) | Attachment::Tap(_) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
             Attachment::Namespace(name) => (PathBuf::from("/run/netns").join(name), None),
             Attachment::Process(id) => {
                 let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);

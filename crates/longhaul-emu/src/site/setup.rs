@@ -34,7 +34,9 @@ pub(super) struct SiteParts {
 pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     let step =
         |operation| move |source| EmuError::Site { operation, site: spec.own.name.clone(), source };
-    let foreign = spec.attachment.as_ref().map(|attachment| open(spec, attachment)).transpose()?;
+    // The site of a host behind an interface has empty namespaces.
+    let existing = spec.attachment.as_ref().filter(|attachment| attachment.interface().is_none());
+    let foreign = existing.map(|attachment| open(spec, attachment)).transpose()?;
     let maker = DeviceMaker::enter_site(foreign.as_ref().map(|foreign| &foreign.namespace))?;
     let tables = Tables::open().map_err(step("open the network tables"))?;
     let init = Init::start().map_err(step("start the first process"))?;

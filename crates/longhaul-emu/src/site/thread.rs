@@ -213,8 +213,9 @@ fn live(
                     let _ = reply.send(command.spawn());
                 }
                 Request::DeviceDrops(interface, reply) => {
-                    let name = &spec.interfaces[interface].name;
-                    let _ = reply.send(tables.device_drops(name));
+                    let wanted = spec.interfaces.get(interface);
+                    let drops = wanted.map_or(Ok(0), |wanted| tables.device_drops(&wanted.name));
+                    let _ = reply.send(drops);
                 }
                 Request::HasListener(reply) => drop(reply.send(tables.has_listener())),
                 Request::SetRoutes(wanted) => routes.set(wanted),

@@ -39,9 +39,17 @@ impl Draft {
             own: hosts[site].clone(),
             attachment: plan.attachments.get(&plan.sites[site]).cloned(),
             hosts: hosts.clone(),
-            interfaces: interfaces(plan, bundles, site),
+            interfaces: if is_edge(plan, site) {
+                Vec::new()
+            } else {
+                interfaces(plan, bundles, site)
+            },
             windows: windows(plan, bundles, &routes.ipv4, site, pressure),
-            routes: routes.of_site(&hosts, bundles, site),
+            routes: if is_edge(plan, site) {
+                Vec::new()
+            } else {
+                routes.of_site(&hosts, bundles, site)
+            },
         };
         let sites: Vec<SiteSpec> = (0..hosts.len()).map(site).collect();
         let warnings = bundles.iter().map(|bundle| {
@@ -99,6 +107,11 @@ impl BothRoutes {
 fn own(bundles: &[Bundle], site: usize) -> impl Iterator<Item = usize> {
     let ends_here = move |(_, bundle): &(usize, &Bundle)| bundle.side_of(site).is_some();
     bundles.iter().enumerate().filter(ends_here).map(|(index, _)| index)
+}
+
+/// Returns whether a site is behind an interface of this host.
+fn is_edge(plan: &TopologyPlan, site: usize) -> bool {
+    plan.attachments.get(&plan.sites[site]).is_some_and(|to| to.interface().is_some())
 }
 
 fn ends(bundles: &[Bundle], bundle: usize) -> [End; 2] {

@@ -10,6 +10,7 @@ mod bundle;
 mod bundles;
 mod draft;
 mod fit;
+mod ports;
 mod rerouter;
 mod routes;
 mod running;

@@ -133,6 +133,7 @@ impl Network {
 
     fn install(&self, routes: &BothRoutes) {
         for (site, router) in self.routers.iter().enumerate() {
+            // A site behind an interface has no interfaces to route over, and ignores them.
             router.set_routes(routes.of_site(&self.hosts, &self.bundles, site));
         }
     }

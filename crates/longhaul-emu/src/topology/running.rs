@@ -10,11 +10,13 @@ use longhaul_core::result::{
     LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
 };
 use longhaul_core::units::Bytes;
+use longhaul_sys::tun::TunOffloads;
 
 use super::bundle::{BundleLink, End, RunningBundle, Shared};
 use super::bundles::Bundle;
 use super::check_fit;
 use super::draft::Draft;
+use super::ports::Ports;
 use super::rerouter::Rerouter;
 use crate::EmuError;
 use crate::capture::Capture;
@@ -38,6 +40,7 @@ pub struct Topology {
     // Fields drop in this order: first the links stop, then the sites' processes end.
     rerouter: Option<Rerouter>,
     running: Vec<RunningBundle>,
+    _ports: Ports,
     sites: Vec<Site>,
 }
 
@@ -60,6 +63,7 @@ impl Topology {
         let draft = Draft::new(&plan, &bundles);
         let shared = shared(&plan)?;
         let (sites, mut devices) = start_sites(draft.sites)?;
+        let mut ports = Ports::default();
         let mut running = Vec::new();
         for ((bundle, ends), mut warnings) in bundles.iter().zip(draft.ends).zip(draft.warnings) {
             for (side, end) in Side::BOTH.into_iter().zip(ends) {
@@ -67,19 +71,22 @@ impl Topology {
                     warnings.push(LinkWarning::WindowsUnset { site: side });
                 }
             }
-            let mut device = |end: End| {
-                let site = || sites[end.site].spec().own.name.clone();
-                devices[end.site][end.interface]
-                    .take()
-                    .ok_or_else(|| EmuError::SiteGone { site: site() })
+            let mut device = |end: End| -> Result<(Arc<dyn PacketDevice>, TunOffloads), EmuError> {
+                let own = &sites[end.site].spec().own;
+                if let Some(edge) = ports.open(&plan, end.site, own)? {
+                    return Ok((edge, TunOffloads { tcp: true, udp: true }));
+                }
+                let device = devices[end.site].get_mut(end.interface).and_then(Option::take);
+                let device = device.ok_or_else(|| EmuError::SiteGone { site: own.name.clone() })?;
+                let offloads = device.offloads();
+                Ok((Arc::new(device), offloads))
             };
-            let [near, far] = [device(ends[0])?, device(ends[1])?];
-            let offloads = near.offloads();
+            let [(near, offloads), (far, _)] = [device(ends[0])?, device(ends[1])?];
             let links = bundle.members.iter().map(|member| {
                 let plan = plan.links[member.link].plan.clone();
                 BundleLink { member: *member, plan }
             });
-            let devices: [Arc<dyn PacketDevice>; 2] = [Arc::new(near), Arc::new(far)];
+            let devices = [near, far];
             let mut bundle =
                 RunningBundle::start(links.collect(), ends, devices, offloads, &shared)?;
             bundle.warn(warnings);
@@ -88,7 +95,7 @@ impl Topology {
         let rerouter = Rerouter::start(&plan, &bundles, &sites)?;
         let down = vec![false; plan.links.len()];
         let started = Instant::now();
-        Ok(Topology { plan, started, bundles, down, rerouter, running, sites })
+        Ok(Topology { plan, started, bundles, down, rerouter, running, _ports: ports, sites })
     }
 
     /// Returns the plan, with the present state of the links.

@@ -94,12 +94,73 @@ fn a_topology_ends_with_the_process_to_which_a_site_is_attached() {
 }
 
 #[test]
+fn a_host_behind_an_interface_is_a_site() {
+    let host = Namespace::new("host");
+    let port = format!("lhp{}", std::process::id() % 100_000);
+    let ip = |words: &[&str]| {
+        let output = Command::new("ip").args(words).output().unwrap();
+        assert!(output.status.success(), "ip {words:?}: {}", stderr(&output));
+    };
+    ip(&[
+        "link", "add", &port, "mtu", "9000", "type", "veth", "peer", "name", "eth0", "netns",
+        &host.0,
+    ]);
+    ip(&["link", "set", &port, "up"]);
+    for address in ["198.18.0.2/15", "2001:2::2/48"] {
+        ip(&["-n", &host.0, "addr", "add", address, "dev", "eth0", "nodad"]);
+    }
+    ip(&["-n", &host.0, "link", "set", "eth0", "mtu", "9000", "up"]);
+    let up = Up::file("edge", &text(&format!("interface:{port}")));
+    for family in ["-4", "-6"] {
+        let ping = ["ping", family, "-c", "1", "-W", "9", "-q", "theirs"];
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !up.exec("ours", &ping).status.success() {
+            assert!(Instant::now() < deadline, "no answer with {family}");
+        }
+    }
+    let back = host.command(&["ping", "-c", "1", "-W", "9", "-q", "198.18.0.1"]).output().unwrap();
+    assert_code(&back, 0);
+    // TCP in both directions, with super-packets.
+    let script = "iperf3 -s -1 > /dev/null & echo ready; wait $!";
+    let mut server = up.start("ours", script);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // The server may not listen yet.
+    while !host
+        .command(&["iperf3", "-c", "198.18.0.1", "-n", "20M"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+        .success()
+    {
+        assert!(Instant::now() < deadline, "no connection");
+    }
+    assert!(server.wait().unwrap().success());
+    let inside = up.exec("theirs", &["true"]);
+    assert!(stderr(&inside).contains("run the command on that host"), "{}", stderr(&inside));
+    drop(up);
+    ip(&["link", "del", &port]);
+}
+
+#[test]
+fn a_tap_device_is_created_for_a_virtual_machine_and_removed() {
+    let tap = format!("lht{}", std::process::id() % 100_000);
+    let exists = || std::path::Path::new("/sys/class/net").join(&tap).exists();
+    let up = Up::file("tap", &text(&format!("tap:{tap}")));
+    assert!(exists());
+    assert_code(&up.wan("down", &[]), 0);
+    assert!(!exists());
+}
+
+#[test]
 fn a_namespace_that_does_not_exist_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("missing.toml");
     for (attach, says) in [
         ("netns:no-such-namespace", "cannot attach site theirs to netns:no-such-namespace"),
         ("netns:4194304", "cannot attach site theirs to netns:4194304"),
+        ("interface:no-such-if", "cannot use interface no-such-if"),
+        ("interface:lo", "lo is not an Ethernet interface"),
     ] {
         std::fs::write(&file, text(attach)).unwrap();
         let output = Command::new(crate::host::PROGRAM)

@@ -136,6 +136,8 @@ impl Drop for Bridge {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Removes the files of a killed bridge.
+        self.wan("down", &[]);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Sites that exist already: a network namespace of a container or another program.
+//! Sites that exist already: a network namespace of a container or another program, or a host
+//! behind an interface.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,17 +13,43 @@ pub enum Attachment {
     Namespace(String),
     /// The network namespace of the process with this id.
     Process(u32),
+    /// A host behind an Ethernet interface of this host.
+    Interface(String),
+    /// A virtual machine behind a TAP device of this host, which is created if it does not exist.
+    Tap(String),
 }
 
 impl Attachment {
     /// The form of a valid text, for error messages.
-    pub const FORM: &str = "\"netns:NAME\" or \"netns:PID\"";
+    pub const FORM: &str = "\"netns:NAME\", \"netns:PID\", \"interface:NAME\" or \"tap:NAME\"";
+
+    /// Returns the name of the interface behind which the site is, if it is behind one.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Attachment::Interface(name) | Attachment::Tap(name) => Some(name),
+            Attachment::Namespace(_) | Attachment::Process(_) => None,
+        }
+    }
 }
 
 impl FromStr for Attachment {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
+        // The limits of dev_valid_name in net/core/dev.c.
+        let is_interface = |name: &str| {
+            let fits = (1..16).contains(&name.len()) && name != "." && name != "..";
+            let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+            fits && name.bytes().all(plain)
+        };
+        for (prefix, kind) in
+            [("interface:", Attachment::Interface as fn(String) -> Self), ("tap:", Attachment::Tap)]
+        {
+            if let Some(name) = text.strip_prefix(prefix) {
+                let valid = is_interface(name).then(|| kind(name.to_owned()));
+                return valid.ok_or(Self::FORM);
+            }
+        }
         let name = text.strip_prefix("netns:").ok_or(Self::FORM)?;
         if let Ok(process) = name.parse::<u32>() {
             return if process > 0 { Ok(Attachment::Process(process)) } else { Err(Self::FORM) };
@@ -41,6 +68,8 @@ impl fmt::Display for Attachment {
         match self {
             Attachment::Namespace(name) => write!(f, "netns:{name}"),
             Attachment::Process(process) => write!(f, "netns:{process}"),
+            Attachment::Interface(name) => write!(f, "interface:{name}"),
+            Attachment::Tap(name) => write!(f, "tap:{name}"),
         }
     }
 }
@@ -63,14 +92,24 @@ mod tests {
 
     #[test]
     fn attachments_are_read_and_printed() {
-        for text in ["netns:blue", "netns:4711", "netns:clab-lab-r1"] {
+        for text in ["netns:blue", "netns:4711", "interface:enp1s0.7", "tap:vm1"] {
             let attachment: Attachment = text.parse().unwrap();
             assert_eq!(attachment.to_string(), text);
             let json = serde_json::to_string(&attachment).unwrap();
             assert_eq!(serde_json::from_str::<Attachment>(&json).unwrap(), attachment);
         }
         assert_eq!("netns:7".parse(), Ok(Attachment::Process(7)));
-        for text in ["blue", "netns:", "netns:0", "netns:../x", "netns:.x", "netns:a/b", "pid:7"] {
+        for text in [
+            "blue",
+            "netns:",
+            "netns:0",
+            "netns:../x",
+            "netns:.x",
+            "netns:a/b",
+            "pid:7",
+            "tap:a/b",
+            "tap:",
+        ] {
             assert!(text.parse::<Attachment>().is_err(), "{text}");
         }
     }

@@ -115,6 +115,12 @@ pub enum TopologyFault {
         /// The MTU of that link.
         mtu: u32,
     },
+    /// A site behind an interface with links to several sites.
+    #[error("'{site}' is behind an interface and can have links to only one other site")]
+    Edge {
+        /// The name of the site.
+        site: String,
+    },
     /// A failover time that is too long.
     #[error("a failover time is at most {} s", Routing::MAX_FAILOVER.as_secs())]
     Failover,

@@ -110,7 +110,29 @@ impl TopologyPlan {
         self.validate_routing()
     }
 
+    /// Checks that each site behind an interface has one neighbour.
+    fn check_edge(&self, site: usize) -> Result<(), TopologyFault> {
+        let name = &self.sites[site];
+        if self.attachments.get(name).is_none_or(|to| to.interface().is_none()) {
+            return Ok(());
+        }
+        let mut neighbours = (0..self.links.len()).filter_map(|link| match self.ends(link) {
+            [Some(near), far] if near == site => far,
+            [near, Some(far)] if far == site => near,
+            _ => None,
+        });
+        let first = neighbours.next();
+        if neighbours.any(|other| Some(other) != first) {
+            return Err(TopologyFault::Edge { site: name.clone() });
+        }
+        Ok(())
+    }
+
     fn validate_routing(&self) -> Result<(), TopologyError> {
+        for site in 0..self.sites.len() {
+            self.check_edge(site)
+                .map_err(|fault| TopologyError { part: TopologyPart::Site(site), fault })?;
+        }
         if self.routing.failover > Routing::MAX_FAILOVER {
             let fault = TopologyFault::Failover;
             return Err(TopologyError { part: TopologyPart::Failover, fault });
@@ -308,6 +330,19 @@ mod tests {
             assert_eq!(error.part, part, "{error}");
             assert!(error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn a_site_behind_an_interface_has_one_neighbour() {
+        let links = [("vm", "a"), ("vm", "a"), ("a", "b")];
+        let mut plan = plan(&["a", "b", "vm"], &links);
+        plan.links[1].name = "second".into();
+        plan.attachments.insert("vm".into(), Attachment::Tap("tap0".into()));
+        assert!(plan.validate().is_ok());
+        plan.links[1].far = "b".into();
+        let error = plan.validate().unwrap_err();
+        assert_eq!(error.part, TopologyPart::Site(2));
+        assert!(error.to_string().contains("only one other site"), "{error}");
     }
 
     #[test]

@@ -104,6 +104,10 @@ fn enter(topology: &impl Emulated, stream: &mut UnixStream, site: &str) -> anyho
     let index = plan
         .site(site)
         .with_context(|| format!("no site '{site}'; the sites are {}", plan.sites.join(", ")))?;
+    if let Some(interface) = plan.attachments.get(&plan.sites[index]).and_then(|to| to.interface())
+    {
+        anyhow::bail!("'{site}' is a host behind {interface}; run the command on that host");
+    }
     let (process, environment) =
         topology.site(index).with_context(|| format!("no command can run at '{site}'"))?;
     let reply = Reply::Enter { environment, user_namespace: user_namespace()? };

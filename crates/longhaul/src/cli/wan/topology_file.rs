@@ -79,6 +79,21 @@ struct LinkPlaces {
     ends: Range<usize>,
 }
 
+impl Places {
+    /// Returns the position of a part of the plan.
+    fn of(&self, part: TopologyPart) -> Range<usize> {
+        match part {
+            TopologyPart::Site(index) => self.sites[index].clone(),
+            TopologyPart::LinkName(index) => self.links[index].name.clone(),
+            TopologyPart::LinkEnds(index) => self.links[index].ends.clone(),
+            TopologyPart::LinkPlan(index) => self.links[index].whole.clone(),
+            TopologyPart::Route(index) => self.routes[index].clone(),
+            TopologyPart::Failover => self.failover.clone(),
+            TopologyPart::Name | TopologyPart::Whole => 0..0,
+        }
+    }
+}
+
 /// The keys of a file.
 const KEYS: &str = "description, seed, site, link, route, hash, failover and shortest";
 
@@ -136,18 +151,7 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     for (link, root) in plan.links.iter_mut().zip(seed.into_iter().cycle()) {
         link.plan.seed.get_or_insert_with(|| derive_seed(root, &[&link.name]));
     }
-    plan.validate().map_err(|error| {
-        let span = match error.part {
-            TopologyPart::Site(index) => places.sites[index].clone(),
-            TopologyPart::LinkName(index) => places.links[index].name.clone(),
-            TopologyPart::LinkEnds(index) => places.links[index].ends.clone(),
-            TopologyPart::LinkPlan(index) => places.links[index].whole.clone(),
-            TopologyPart::Route(index) => places.routes[index].clone(),
-            TopologyPart::Failover => places.failover.clone(),
-            TopologyPart::Name | TopologyPart::Whole => 0..0,
-        };
-        (span, Reason::Topology(error.fault))
-    })?;
+    plan.validate().map_err(|error| (places.of(error.part), Reason::Topology(error.fault)))?;
     Ok(TopologyFile { plan, description })
 }
 

@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use clap::Args;
-use longhaul_core::plan::TopologyPlan;
+use longhaul_core::plan::{Attachment, TopologyPlan};
 use longhaul_core::wire::{read_frame, write_frame};
 use longhaul_emu::EmuError;
 use serde::{Deserialize, Serialize};
 
+use super::bridge;
 use super::file_values::FileError;
 use super::holder::{End, Holder};
 use super::runtime::RuntimeFiles;
@@ -45,6 +46,9 @@ pub(super) struct UpArgs {
     /// Run in the foreground until interrupted
     #[arg(long)]
     foreground: bool,
+    /// Attach a site to an interface that carries the default route of this host
+    #[arg(long)]
+    yes_i_know: bool,
     /// Run as the background process
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
@@ -67,6 +71,9 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let TopologyFile { plan, .. } =
         TopologyFile::load(&file, args.name.as_deref()).map_err(file_error)?;
     let files = RuntimeFiles::named(&plan.name)?;
+    if !args.background {
+        check_ports(&plan, args.yes_i_know)?;
+    }
     if args.background {
         return background(&plan, &files);
     }
@@ -77,6 +84,19 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     let line = format!("{}\n", topology_summary(&plan));
     print_result(&line)?;
     Ok(exit::OK)
+}
+
+/// Checks the interfaces behind which sites are. A missing TAP device is created later.
+fn check_ports(plan: &TopologyPlan, yes: bool) -> Result<(), Coded> {
+    for attachment in plan.attachments.values() {
+        let Some(name) = attachment.interface() else { continue };
+        let is_missing = longhaul_sys::interface::index(name).is_err();
+        if is_missing && matches!(attachment, Attachment::Tap(_)) {
+            continue;
+        }
+        bridge::check_port(name, yes).map_err(|error| Coded::new(exit::HOST, error))?;
+    }
+    Ok(())
 }
 
 fn list() -> String {

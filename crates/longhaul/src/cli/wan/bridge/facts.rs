@@ -64,17 +64,28 @@ pub(super) fn refusal([near, far]: &[Facts; 2], fix: bool, yes: bool) -> Option<
     if joined(near, far) || joined(far, near) {
         return Some(Refusal::Loop { names: [near.name.clone(), far.name.clone()] });
     }
-    [near, far].into_iter().find_map(|facts| {
-        let name = facts.name.clone();
-        let has_default = facts.count(|kind| kind == SavedKind::DefaultRoute) > 0;
-        match facts {
-            facts if !facts.link.is_ethernet => Some(Refusal::NoEthernet { name }),
-            facts if facts.link.master.is_some() => Some(Refusal::Member { name }),
-            _ if has_default && !yes => Some(Refusal::DefaultRoute { name }),
-            facts if !facts.link.is_up && !fix => Some(Refusal::Down { name }),
-            _ => None,
-        }
-    })
+    [near, far].into_iter().find_map(|facts| unsuitable(facts, fix, yes))
+}
+
+/// Returns the reason against the use of an interface.
+fn unsuitable(facts: &Facts, fix: bool, yes: bool) -> Option<Refusal> {
+    let name = facts.name.clone();
+    let has_default = facts.count(|kind| kind == SavedKind::DefaultRoute) > 0;
+    match facts {
+        facts if !facts.link.is_ethernet => Some(Refusal::NoEthernet { name }),
+        facts if facts.link.master.is_some() => Some(Refusal::Member { name }),
+        _ if has_default && !yes => Some(Refusal::DefaultRoute { name }),
+        facts if !facts.link.is_up && !fix => Some(Refusal::Down { name }),
+        _ => None,
+    }
+}
+
+/// Checks an interface behind which a site of a topology is.
+pub(in super::super) fn check_port(name: &str, yes: bool) -> anyhow::Result<()> {
+    match unsuitable(&Facts::read(name)?, false, yes) {
+        Some(refusal) => Err(refusal.into()),
+        None => Ok(()),
+    }
 }
 
 /// Returns the properties of the interfaces that falsify the link.
@@ -117,7 +128,10 @@ impl fmt::Display for Refusal {
                  {name} nomaster'"
             ),
             Refusal::Down { name } => {
-                write!(f, "{name} is down; bring it up with 'ip link set {name} up', or give --fix")
+                write!(
+                    f,
+                    "{name} is down; bring it up with 'ip link set {name} up' ('wan bridge --fix' does)"
+                )
             }
             Refusal::DefaultRoute { name } => write!(
                 f,
