@@ -114,10 +114,18 @@ fn hidden_options(command: &Command) -> Vec<String> {
     hidden
 }
 
-/// Removes options from a completion script: lines of one option, and words of lists.
+/// Removes options from a completion script: lines and branches of one option, and words of lists.
 fn without(script: &str, hidden: &[String]) -> String {
     let mut kept = String::with_capacity(script.len());
+    // A branch of bash's `case` on the option before the present word.
+    let mut in_branch = false;
     for line in script.lines() {
+        let option = line.trim().strip_prefix("--").and_then(|line| line.strip_suffix(')'));
+        in_branch |= option.is_some_and(|name| hidden.iter().any(|one| one == name));
+        if in_branch {
+            in_branch = line.trim() != ";;";
+            continue;
+        }
         let defines = |name: &String| {
             [format!("'--{name}["), format!("'--{name}="), format!("-l {name} ")]
                 .iter()
