@@ -126,25 +126,39 @@ fn without(script: &str, hidden: &[String]) -> String {
             in_branch = line.trim() != ";;";
             continue;
         }
-        let defines = |name: &String| {
-            [format!("'--{name}["), format!("'--{name}="), format!("-l {name} ")]
-                .iter()
-                .any(|start| line.contains(start.as_str()))
-                || line.trim_end().ends_with(&format!("-l {name}"))
-        };
-        if hidden.iter().any(defines) {
+        if hidden.iter().any(|name| defines(line, name)) {
             continue;
         }
-        let words = line.contains("opts=").then(|| {
-            let is_hidden = |word: &&str| {
-                !word.strip_prefix("--").is_some_and(|name| hidden.iter().any(|one| one == name))
+        let shown = if line.contains("opts=") {
+            let is_shown = |word: &&str| {
+                let name = word.strip_prefix("--");
+                !name.is_some_and(|name| hidden.iter().any(|one| one == name))
             };
             let indent = line.len() - line.trim_start().len();
-            let words: Vec<&str> = line.split_whitespace().filter(is_hidden).collect();
+            let words: Vec<&str> = line.split_whitespace().filter(is_shown).collect();
             format!("{}{}", &line[..indent], words.join(" "))
-        });
-        kept.push_str(words.as_deref().unwrap_or(line));
+        } else {
+            hidden.iter().fold(line.to_owned(), |line, name| without_exclusion(&line, name))
+        };
+        kept.push_str(&shown);
         kept.push('\n');
     }
     kept
+}
+
+/// Returns whether a line of zsh or fish defines the option `name`.
+fn defines(line: &str, name: &str) -> bool {
+    let zsh = ["'--", ")--"].iter().any(|start| {
+        let option = format!("{start}{name}");
+        line.contains(&format!("{option}[")) || line.contains(&format!("{option}="))
+    });
+    zsh || line.split_whitespace().collect::<Vec<_>>().windows(2).any(|pair| pair == ["-l", name])
+}
+
+/// Removes an option from the list of options that zsh does not offer beside another one.
+fn without_exclusion(line: &str, name: &str) -> String {
+    line.replace(&format!("(--{name})"), "")
+        .replace(&format!("(--{name} "), "(")
+        .replace(&format!(" --{name})"), ")")
+        .replace(&format!(" --{name} "), " ")
 }
