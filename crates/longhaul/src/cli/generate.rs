@@ -114,29 +114,51 @@ fn hidden_options(command: &Command) -> Vec<String> {
     hidden
 }
 
-/// Removes options from a completion script: lines of one option, and words of lists.
+/// Removes options from a completion script: lines and branches of one option, and words of lists.
 fn without(script: &str, hidden: &[String]) -> String {
     let mut kept = String::with_capacity(script.len());
+    // A branch of bash's `case` on the option before the present word.
+    let mut in_branch = false;
     for line in script.lines() {
-        let defines = |name: &String| {
-            [format!("'--{name}["), format!("'--{name}="), format!("-l {name} ")]
-                .iter()
-                .any(|start| line.contains(start.as_str()))
-                || line.trim_end().ends_with(&format!("-l {name}"))
-        };
-        if hidden.iter().any(defines) {
+        let option = line.trim().strip_prefix("--").and_then(|line| line.strip_suffix(')'));
+        in_branch |= option.is_some_and(|name| hidden.iter().any(|one| one == name));
+        if in_branch {
+            in_branch = line.trim() != ";;";
             continue;
         }
-        let words = line.contains("opts=").then(|| {
-            let is_hidden = |word: &&str| {
-                !word.strip_prefix("--").is_some_and(|name| hidden.iter().any(|one| one == name))
+        if hidden.iter().any(|name| defines(line, name)) {
+            continue;
+        }
+        let shown = if line.contains("opts=") {
+            let is_shown = |word: &&str| {
+                let name = word.strip_prefix("--");
+                !name.is_some_and(|name| hidden.iter().any(|one| one == name))
             };
             let indent = line.len() - line.trim_start().len();
-            let words: Vec<&str> = line.split_whitespace().filter(is_hidden).collect();
+            let words: Vec<&str> = line.split_whitespace().filter(is_shown).collect();
             format!("{}{}", &line[..indent], words.join(" "))
-        });
-        kept.push_str(words.as_deref().unwrap_or(line));
+        } else {
+            hidden.iter().fold(line.to_owned(), |line, name| without_exclusion(&line, name))
+        };
+        kept.push_str(&shown);
         kept.push('\n');
     }
     kept
+}
+
+/// Returns whether a line of zsh or fish defines the option `name`.
+fn defines(line: &str, name: &str) -> bool {
+    let zsh = ["'--", ")--"].iter().any(|start| {
+        let option = format!("{start}{name}");
+        line.contains(&format!("{option}[")) || line.contains(&format!("{option}="))
+    });
+    zsh || line.split_whitespace().collect::<Vec<_>>().windows(2).any(|pair| pair == ["-l", name])
+}
+
+/// Removes an option from the list of options that zsh does not offer beside another one.
+fn without_exclusion(line: &str, name: &str) -> String {
+    line.replace(&format!("(--{name})"), "")
+        .replace(&format!("(--{name} "), "(")
+        .replace(&format!(" --{name})"), ")")
+        .replace(&format!(" --{name} "), " ")
 }

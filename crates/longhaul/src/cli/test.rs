@@ -95,7 +95,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "BYTES")]
     burst: Option<Bytes>,
     /// Bytes per write, or per datagram [default: 1 MiB, or those of 10 ms at a low rate; for UDP
-    /// the largest datagram that the path MTU allows, at most 8972]
+    /// the largest datagram that the path MTU allows, at most 8972, or the bytes of 10 ms]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
     /// Socket buffer size on both hosts [default: autotuned by the kernel]
@@ -349,6 +349,9 @@ impl Args {
         let factor = if self.per_stream { streams.into() } else { 1 };
         let rate_bps = self.rate.map(|rate| Rate::from_bps(rate.bps().saturating_mul(factor)));
         let write_bytes = self.length.unwrap_or(match (protocol, rate_bps) {
+            (Protocol::Udp, Some(rate)) if self.blocks.is_none() => {
+                TestPlan::paced_datagram_bytes(rate, streams, datagram_bytes)
+            }
             (Protocol::Udp, _) => datagram_bytes,
             (Protocol::Tcp | Protocol::Mptcp, Some(rate)) if self.blocks.is_none() => {
                 TestPlan::paced_write_bytes(rate, streams)

@@ -17,6 +17,8 @@ pub(crate) fn check() {
             let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
             packages.dedup();
             // print! and eprintln! would be captured and lost.
+            // The only other writer is `output::print`, which tests cannot use.
+            #[allow(clippy::disallowed_methods)]
             let _ = writeln!(
                 std::io::stderr(),
                 "\nthe tests need programs that are not installed: {}\n\n    \

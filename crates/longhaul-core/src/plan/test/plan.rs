@@ -120,6 +120,13 @@ impl TestPlan {
         Bytes::new(worth.clamp(4 << 10, Self::WRITE_BYTES.get()))
     }
 
+    /// Returns the default bytes per datagram for each of `streams` that share `rate`: the bytes of 10
+    /// ms, from 128 to `most`. Few large datagrams would exceed a low rate in single seconds.
+    pub fn paced_datagram_bytes(rate: Rate, streams: u32, most: Bytes) -> Bytes {
+        let worth = rate.bytes_per_second() / 100 / u64::from(streams.max(1));
+        most.min(Bytes::new(worth.max(128)))
+    }
+
     /// Returns the number of directions with streams.
     pub fn directions(&self) -> u32 {
         if self.direction == Direction::Both { 2 } else { 1 }
@@ -243,6 +250,17 @@ mod tests {
         let text = serde_json::to_string(&plan).unwrap();
         assert!(text.contains(r#""amount":{"seconds":10.0}"#), "{text}");
         assert_eq!(serde_json::from_str::<TestPlan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn datagrams_shrink_at_low_rates() {
+        let bytes = |rate: &str, streams, most| {
+            let rate = rate.parse().unwrap();
+            TestPlan::paced_datagram_bytes(rate, streams, Bytes::new(most)).get()
+        };
+        assert_eq!([bytes("64k", 1, 8972), bytes("1M", 1, 8972)], [128, 1250]);
+        assert_eq!([bytes("72M", 1, 8972), bytes("72M", 8, 8972)], [8972, 8972]);
+        assert_eq!([bytes("10M", 10, 8972), bytes("1G", 1, 1472)], [1250, 1472]);
     }
 
     #[test]
