@@ -84,9 +84,11 @@ fn ask<const N: usize>(name: &str, command: u32) -> io::Result<[u32; N]> {
     let mut question = Question { command, numbers: [0; N] };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut question).cast();
+    // The type of a request differs between the C libraries of GNU and musl.
+    #[allow(clippy::unnecessary_cast)]
     // SAFETY: the kernel reads `request` and writes the structure of `command`, which has the size
     // of `question` by definition. Both live across the call.
-    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }
 }
 
