@@ -117,9 +117,11 @@ fn send<const N: usize>(name: &str, command: u32, numbers: [u32; N]) -> io::Resu
     let mut question = Question { command, numbers };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut question).cast();
+    // The type of a request differs between the C libraries of GNU and musl.
+    #[allow(clippy::unnecessary_cast)]
     // SAFETY: the kernel reads `request` and reads or writes the structure of `command`, which has the size
     // of `question` by definition. Both live across the call.
-    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let code = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(question.numbers) }
 }
 
