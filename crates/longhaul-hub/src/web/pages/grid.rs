@@ -87,7 +87,7 @@ fn first_steps() -> Markup {
 fn grid(applied: &Applied, cells: &[CellDocument], only: Option<CellMetric>) -> Markup {
     let mut by_pair = HashMap::<(&str, &str), Vec<&CellDocument>>::new();
     for cell in cells.iter().filter(|cell| only.is_none_or(|only| cell.metric == only)) {
-        by_pair.entry((&cell.source, &cell.destination)).or_default().push(cell);
+        by_pair.entry((cell.source.as_str(), cell.destination.as_str())).or_default().push(cell);
     }
     let hosts: Vec<&str> = applied.mesh.hosts.iter().map(|host| host.name.as_str()).collect();
     html! {
