@@ -18,8 +18,6 @@ capacity = "10G"
 address = "127.0.0.2"
 interface = "eth0"
 capacity = "10G"
-[groups]
-all = ["a", "b"]
 [tests.bulk]
 kind = "throughput"
 group = "all"
