@@ -68,7 +68,8 @@ pub(crate) fn update(
             set_cell(sql, cell, now)?;
         }
         let silent = away.contains(&cell.source) || away.contains(&cell.destination);
-        events.extend(before.and_then(|before| event(before, cell, silent, now)));
+        let unknown = CellDocument { state: CellState::Unknown, ..cell.clone() };
+        events.extend(event(before.unwrap_or(&unknown), cell, silent, now));
     }
     if pairs.is_none() {
         for (_, cell) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
