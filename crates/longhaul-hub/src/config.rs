@@ -30,13 +30,24 @@ pub enum Channel {
         /// The program.
         program: PathBuf,
     },
+    /// A server that takes the event as JSON by POST.
+    Webhook {
+        /// The URL.
+        url: String,
+    },
 }
 
 impl Channel {
+    /// Returns the channel of a URL; `None` if it is not `https://HOST[:PORT]/PATH`.
+    pub fn webhook(url: &str) -> Option<Self> {
+        crate::webhook::is_url(url).then(|| Channel::Webhook { url: url.to_owned() })
+    }
+
     /// Returns the name of the channel in the store.
     pub(crate) fn name(&self) -> String {
         match self {
             Channel::Exec { program } => format!("exec:{}", program.display()),
+            Channel::Webhook { url } => format!("webhook:{url}"),
         }
     }
 }

@@ -9,8 +9,7 @@ use crate::clock::now_ms;
 use crate::config::Channel;
 use crate::fleet::{self, Applied};
 use crate::guard::Guard;
-use crate::records::events::{Event, NewEvent, add_event, queue};
-use crate::secret;
+use crate::records::events::{Event, NewEvent, record};
 use crate::store::{Store, StoreError};
 
 /// The logins whose password is checked at the same time; each needs 19 MiB.
@@ -116,22 +115,13 @@ impl Hub {
         if events.is_empty() {
             return Ok(());
         }
-        let channels: Vec<String> = self.channels.iter().map(Channel::name).collect();
-        let now = now_ms();
-        let mut ids = Vec::new();
-        for _ in &events {
-            ids.push(secret::id(now).map_err(|_| StoreError::Closed)?);
-        }
-        let record = move |sql: &mut dyn crate::store::Sql| {
-            for (event, id) in events.iter().zip(&ids) {
-                let Some(id) = add_event(sql, id, event)? else { continue };
-                for channel in channels.iter().filter(|_| crate::notify::is_notified(event)) {
-                    queue(sql, &id, channel, now)?;
-                }
-            }
-            Ok(())
-        };
-        self.store.write(record).await
+        let (channels, now) = (self.channel_names(), now_ms());
+        self.store.write(move |sql| record(sql, &events, &channels, now)).await
+    }
+
+    /// Returns the names of the channels of notifications.
+    pub(crate) fn channel_names(&self) -> Vec<String> {
+        self.channels.iter().map(Channel::name).collect()
     }
 
     /// Drops the signals of hosts that do not exist any more, so that their number stays bounded.

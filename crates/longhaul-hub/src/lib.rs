@@ -18,6 +18,7 @@ pub mod store;
 mod tls;
 mod upkeep;
 mod web;
+mod webhook;
 mod words;
 
 pub use config::{Channel, HubConfig, HubError};

@@ -1,27 +1,22 @@
-//! Notifications of events: programs that the hub starts.
+//! Notifications of events: programs that the hub starts, and webhooks.
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul_fleet::protocol::Severity;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::clock::{MINUTE, now_ms};
 use crate::config::Channel;
 use crate::hub::Hub;
-use crate::records::events::{Event, NewEvent, sent, take_outgoing};
+use crate::records::events::{Event, sent, take_outgoing};
 use crate::store::StoreError;
+use crate::webhook;
 
 /// The limit on one notification.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The attempts after which a notification is dropped.
 const ATTEMPTS: i64 = 10;
-
-/// Returns whether an event is sent: warnings, errors, and the recovery of a cell or agent.
-pub(crate) fn is_notified(event: &NewEvent) -> bool {
-    event.severity != Severity::Info || ["cell_good", "agent_present"].contains(&&*event.kind)
-}
 
 /// Sends the waiting notifications of this hub's channels. A failed one is repeated.
 ///
@@ -36,7 +31,15 @@ pub(crate) async fn send_waiting(hub: &Hub) -> Result<(), StoreError> {
     for one in waiting {
         let channel = hub.channels.iter().find(|channel| channel.name() == one.channel);
         let done = match channel {
-            Some(Channel::Exec { program }) => exec(program, &one.event).await,
+            Some(channel) => {
+                let work = async {
+                    match channel {
+                        Channel::Exec { program } => exec(program, &one.event).await,
+                        Channel::Webhook { url } => webhook::post(url, &one.event).await,
+                    }
+                };
+                tokio::time::timeout(LIMIT, work).await.unwrap_or(false)
+            }
             // Another hub has this channel, or nobody any more.
             None => one.attempts + 1 >= ATTEMPTS,
         };
@@ -58,12 +61,9 @@ async fn exec(program: &std::path::Path, event: &Event) -> bool {
         .kill_on_drop(true)
         .spawn();
     let Ok(mut child) = started else { return false };
-    let work = async {
-        if let Some(mut input) = child.stdin.take() {
-            // A program may ignore its input.
-            let _ = input.write_all(&text).await;
-        }
-        child.wait().await.is_ok_and(|status| status.success())
-    };
-    tokio::time::timeout(LIMIT, work).await.unwrap_or(false)
+    if let Some(mut input) = child.stdin.take() {
+        // A program may ignore its input.
+        let _ = input.write_all(&text).await;
+    }
+    child.wait().await.is_ok_and(|status| status.success())
 }

@@ -14,7 +14,7 @@ const MOST: (u32, u32, u32) = (256 * 1024, 16, 4);
 /// The least number of characters of a password.
 pub const LEAST_CHARACTERS: usize = 10;
 /// The most bytes of a password.
-pub const MOST_BYTES: usize = 1024;
+pub(crate) const MOST_BYTES: usize = 1024;
 
 /// Returns the hash of a password with a random salt.
 pub(crate) fn hash_password(password: &str) -> Result<String, NoRandom> {

@@ -68,7 +68,8 @@ pub(crate) fn update(
             set_cell(sql, cell, now)?;
         }
         let silent = away.contains(&cell.source) || away.contains(&cell.destination);
-        events.extend(before.and_then(|before| event(before, cell, silent, now)));
+        let unknown = CellDocument { state: CellState::Unknown, ..cell.clone() };
+        events.extend(event(before.unwrap_or(&unknown), cell, silent, now));
     }
     if pairs.is_none() {
         for (_, cell) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
@@ -189,12 +190,13 @@ fn add(
     });
 }
 
-/// Returns the event of a change; none for a change to or from an unknown state, or if the absence
-/// of an agent has its own event.
+/// Returns the event of a change. There is none for a state that becomes known as good, and none if
+/// the absence of an agent has its own event.
 fn event(old: &CellDocument, new: &CellDocument, silent: bool, now: i64) -> Option<NewEvent> {
     let judged = [CellState::Good, CellState::Warning, CellState::Critical, CellState::NotRun];
     let absent = silent && new.state == CellState::NotRun;
-    if old.state == new.state || absent || ![old, new].iter().all(|c| judged.contains(&c.state)) {
+    let known = judged.contains(&old.state) || new.state != CellState::Good;
+    if old.state == new.state || absent || !known || !judged.contains(&new.state) {
         return None;
     }
     let (severity, kind) = match new.state {
@@ -206,11 +208,17 @@ fn event(old: &CellDocument, new: &CellDocument, silent: bool, now: i64) -> Opti
     let metric = crate::words::metric(new.metric);
     let value = new.value.map_or("no value".to_owned(), |v| crate::words::value(new.metric, v));
     let subject = format!("{} > {}", new.source, new.destination);
+    let message = match new.state {
+        CellState::NotRun => {
+            format!("runs that measure {metric} have no result; the last is {value}")
+        }
+        state => format!("{metric} is {}: {value}", crate::words::state(state).0),
+    };
     Some(NewEvent {
         at_ms: now,
         severity,
         kind: kind.to_owned(),
-        message: format!("{metric} is {}: {value}", crate::words::state(new.state).0),
+        message,
         origin: format!("{kind}/{subject}/{metric}/{now}"),
         subject,
     })

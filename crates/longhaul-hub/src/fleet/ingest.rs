@@ -15,7 +15,7 @@ use super::leases::leases;
 use crate::clock::{DAY, HOUR};
 use crate::figures::Figures;
 use crate::records::agents::{Accepted, Contact, add_facts, contact};
-use crate::records::events::NewEvent;
+use crate::records::events::{NewEvent, record};
 use crate::records::leases::{Reported, cancelled, mark_running, report};
 use crate::records::runs::run_kind;
 use crate::records::series::add_rows;
@@ -37,6 +37,8 @@ pub(crate) struct Upload {
     pub(crate) contact: Contact,
     /// The message.
     pub(crate) request: SyncRequest,
+    /// The names of the channels of notifications.
+    pub(crate) channels: Vec<String>,
 }
 
 /// The effect of an upload.
@@ -48,8 +50,6 @@ pub(crate) struct Ingested {
     pub(crate) leases: Vec<Lease>,
     /// The runs that the agent must stop.
     pub(crate) cancel: Vec<String>,
-    /// The events to record.
-    pub(crate) events: Vec<NewEvent>,
     /// The pairs with a new outcome.
     pub(crate) pairs: BTreeSet<(String, String)>,
 }
@@ -87,6 +87,7 @@ pub(crate) fn ingest(
     now: i64,
 ) -> Result<(Accepted, Ingested), StoreError> {
     let mut done = Ingested::default();
+    let mut events = Vec::new();
     let request = &upload.request;
     if !request.results.is_empty() {
         // The states of tasks change, as in a round of planning.
@@ -95,20 +96,21 @@ pub(crate) fn ingest(
     let accepted = contact(sql, &upload.contact, now)?;
     let Accepted::New { back } = accepted else { return Ok((accepted, done)) };
     if back {
-        done.events.push(present(&upload.host, now));
+        events.push(present(&upload.host, now));
     }
     if let Some(facts) = &request.facts {
         add_facts(sql, &upload.contact.agent, facts, now)?;
     }
     add_samples(sql, upload, now, &mut done)?;
     for result in &request.results {
-        add_result(sql, &upload.host, result, applied, now, &mut done)?;
+        events.extend(add_result(sql, &upload.host, result, (applied, now), &mut done)?);
         done.acknowledged.push(result.id);
     }
     for event in &request.events {
-        done.events.push(from_agent(upload, event));
+        events.push(from_agent(upload, event));
         done.acknowledged.push(event.id);
     }
+    record(sql, &events, &upload.channels, now)?;
     mark_running(sql, &upload.host, &request.state.running)?;
     done.leases = leases(sql, &upload.host, now)?;
     let held: Vec<String> =
@@ -141,14 +143,14 @@ fn add_samples(
     Ok(())
 }
 
+/// Stores a result. Returns the event of one that is not the agent's.
 fn add_result(
     sql: &mut dyn Sql,
     host: &str,
     result: &RunReport,
-    applied: Option<&Arc<Applied>>,
-    now: i64,
+    (applied, now): (Option<&Arc<Applied>>, i64),
     done: &mut Ingested,
-) -> Result<(), StoreError> {
+) -> Result<Option<NewEvent>, StoreError> {
     let kind = run_kind(sql, &result.run)?;
     let figures = kind.map(|kind| Figures::of(kind, result.document.as_ref())).unwrap_or_default();
     match report(sql, host, result, &figures)? {
@@ -167,16 +169,18 @@ fn add_result(
             done.pairs.insert(pair);
         }
         Reported::Repeated => {}
-        Reported::Foreign => done.events.push(NewEvent {
-            at_ms: now,
-            severity: Severity::Warning,
-            kind: "foreign_report".to_owned(),
-            subject: host.to_owned(),
-            message: format!("{host} reported run {}, which it does not hold", result.run),
-            origin: format!("foreign_report/{host}/{}", result.run),
-        }),
+        Reported::Foreign => {
+            return Ok(Some(NewEvent {
+                at_ms: now,
+                severity: Severity::Warning,
+                kind: "foreign_report".to_owned(),
+                subject: host.to_owned(),
+                message: format!("{host} reported run {}, which it does not hold", result.run),
+                origin: format!("foreign_report/{host}/{}", result.run),
+            }));
+        }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn present(host: &str, now: i64) -> NewEvent {

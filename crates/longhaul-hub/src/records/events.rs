@@ -47,6 +47,14 @@ pub struct NewEvent {
     pub origin: String,
 }
 
+impl NewEvent {
+    /// Returns whether notifications are sent: for warnings, errors, and the recovery of a cell or
+    /// agent.
+    pub fn is_notified(&self) -> bool {
+        self.severity != Severity::Info || ["cell_good", "agent_present"].contains(&&*self.kind)
+    }
+}
+
 /// Adds an event; returns its id if it is new.
 ///
 /// # Errors
@@ -72,6 +80,26 @@ pub fn add_event(
     )?;
     let row = rows.first().ok_or(StoreError::Malformed { what: "event" })?;
     Ok((row.int(1)? == 1).then(|| id.to_owned()))
+}
+
+/// Adds events, and queues the notifications of new ones for `channels`.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn record(
+    sql: &mut dyn Sql,
+    events: &[NewEvent],
+    channels: &[String],
+    now: i64,
+) -> Result<(), StoreError> {
+    for event in events {
+        let id = crate::secret::id(now).map_err(|_| StoreError::Closed)?;
+        let Some(id) = add_event(sql, &id, event)? else { continue };
+        for channel in channels.iter().filter(|_| event.is_notified()) {
+            queue(sql, &id, channel, now)?;
+        }
+    }
+    Ok(())
 }
 
 const COLUMNS: &str =

@@ -182,7 +182,8 @@ async fn store(
         clock_offset_ms: request.clock_ms.saturating_sub(now),
         state: request.state.clone(),
     };
-    let upload = Upload { host: agent.host.clone(), contact, request };
+    let channels = hub.channel_names();
+    let upload = Upload { host: agent.host.clone(), contact, request, channels };
     let applied = hub.applied();
     let work = move |sql: &mut dyn crate::store::Sql| ingest(sql, &upload, applied.as_ref(), now);
     let (accepted, mut done) = hub.store.write(work).await?;
@@ -198,7 +199,6 @@ async fn store(
         let _ = hub.live.send(Live::Changed);
     }
     hub.touch(std::mem::take(&mut done.pairs));
-    hub.record(std::mem::take(&mut done.events)).await?;
     Ok(Stored { acknowledged: done.acknowledged, facts, news: (done.leases, done.cancel), held })
 }
 

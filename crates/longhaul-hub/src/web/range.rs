@@ -42,7 +42,8 @@ pub(crate) fn time(text: &str, now: i64) -> Option<i64> {
         if rest.is_empty() {
             return Some(now);
         }
-        let (digits, unit) = rest.strip_prefix('-')?.split_at_checked(rest.len() - 2)?;
+        let span = rest.strip_prefix('-')?;
+        let (digits, unit) = span.split_at_checked(span.len().checked_sub(1)?)?;
         let unit = match unit {
             "s" => SECOND,
             "m" => MINUTE,

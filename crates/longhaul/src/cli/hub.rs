@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// Start this program for each warning, error and recovery, with the event as JSON on its input
     #[arg(long, value_name = "PROGRAM")]
     notify_exec: Vec<PathBuf>,
+    /// Post the event of each warning, error and recovery as JSON to this address
+    #[arg(long, value_name = "https://HOST/PATH")]
+    notify_url: Vec<String>,
     #[command(subcommand)]
     command: Option<HubCommand>,
 }
@@ -147,14 +150,24 @@ impl Args {
             [] => vec![SocketAddr::new(everywhere, DEFAULT_HUB_PORT)],
             listen => listen.to_vec(),
         };
-        let channel = |program: &PathBuf| Channel::Exec { program: program.clone() };
+        let mut channels: Vec<Channel> = self
+            .notify_exec
+            .iter()
+            .map(|program| Channel::Exec { program: program.clone() })
+            .collect();
+        for url in &self.notify_url {
+            let channel = Channel::webhook(url).ok_or_else(|| {
+                Coded::new(exit::USAGE, anyhow!("--notify-url {url} is not https://HOST/PATH"))
+            })?;
+            channels.push(channel);
+        }
         Ok(HubConfig {
             listen,
             data: self.data.directory()?,
             database: self.data.database.clone(),
             tls: self.tls_cert.clone().zip(self.tls_key.clone()),
             public: self.public,
-            channels: self.notify_exec.iter().map(channel).collect(),
+            channels,
         })
     }
 }

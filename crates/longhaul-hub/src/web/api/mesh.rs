@@ -40,9 +40,12 @@ pub(crate) async fn get_mesh(
     responses((status = 200, body = PlanDocument), (status = 400)))]
 pub(crate) async fn post_plan(
     State(hub): State<Arc<Hub>>,
-    _: ApiCaller,
+    ApiCaller(caller): ApiCaller,
     Json(request): Json<MeshText>,
 ) -> Result<Json<PlanDocument>, Failure> {
+    if caller.name.is_empty() {
+        return Err(Failure::login());
+    }
     Ok(Json(plan_text(&hub, &request.text).await?))
 }
 
@@ -58,8 +61,18 @@ pub(crate) async fn post_apply(
     Ok(Json(apply_text(&hub, request, &caller.name).await?))
 }
 
-fn parse(text: &str) -> Result<Mesh, Failure> {
-    mesh::parse(text).map_err(|error| Failure::bad(format!("the mesh is invalid: {error}")))
+/// Reads a mesh and computes its schedule, on a thread that may take some time.
+async fn scheduled(text: &str) -> Result<(Mesh, Schedule), Failure> {
+    let text = text.to_owned();
+    let work = move || {
+        let mesh = mesh::parse(&text)?;
+        let schedule = Schedule::new(&mesh);
+        Ok((mesh, schedule))
+    };
+    let done: Result<_, mesh::MeshError> = tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Failure::bad("the mesh is too large"))?;
+    done.map_err(|error| Failure::bad(format!("the mesh is invalid: {error}")))
 }
 
 /// Returns the plan of a mesh.
@@ -68,8 +81,7 @@ fn parse(text: &str) -> Result<Mesh, Failure> {
 /// The mesh is invalid or the database is unavailable.
 pub(crate) async fn plan_text(hub: &Hub, text: &str) -> Result<PlanDocument, Failure> {
     let applied = hub.refresh().await?;
-    let mesh = parse(text)?;
-    let schedule = Schedule::new(&mesh);
+    let (mesh, schedule) = scheduled(text).await?;
     let test = |(at, test): (usize, &mesh::MeshTest)| PlannedTest {
         test: test.name.clone(),
         pairs: u32::try_from(test.pairs.len()).unwrap_or(u32::MAX),
@@ -114,8 +126,8 @@ pub(crate) async fn apply_text(
     request: MeshText,
     person: &str,
 ) -> Result<ApplyDocument, Failure> {
-    let mesh = parse(&request.text)?;
-    let schedule = Arc::new(Schedule::new(&mesh));
+    let (mesh, schedule) = scheduled(&request.text).await?;
+    let schedule = Arc::new(schedule);
     let (known, person, now) = (hub.applied(), person.to_owned(), now_ms());
     let (mesh, revision) = (Arc::new(mesh), request.revision);
     let name = mesh.name.clone();

@@ -10,7 +10,6 @@ mod runs;
 mod series;
 
 pub(crate) use fleet::{hosts_document, status_document};
-pub(crate) use mesh::{apply_text, plan_text};
 pub(crate) use runs::RunQuery;
 pub(crate) use runs::parse_filter;
 

@@ -87,8 +87,9 @@ fn first_steps() -> Markup {
 fn grid(applied: &Applied, cells: &[CellDocument], only: Option<CellMetric>) -> Markup {
     let mut by_pair = HashMap::<(&str, &str), Vec<&CellDocument>>::new();
     for cell in cells.iter().filter(|cell| only.is_none_or(|only| cell.metric == only)) {
-        by_pair.entry((&cell.source, &cell.destination)).or_default().push(cell);
+        by_pair.entry((cell.source.as_str(), cell.destination.as_str())).or_default().push(cell);
     }
+    by_pair.values_mut().for_each(|cells| cells.sort_by_key(|cell| cell.metric));
     let hosts: Vec<&str> = applied.mesh.hosts.iter().map(|host| host.name.as_str()).collect();
     html! {
         div.scroll tabindex="0" role="region" aria-label="Grid of the mesh" {
@@ -124,7 +125,11 @@ fn cell(source: &str, destination: &str, cells: Option<&Vec<&CellDocument>>) -> 
     let worst = all.iter().map(|cell| cell.state).max_by_key(|state| rank(*state));
     let (word, glyph, class) = words::state(worst.unwrap_or(CellState::NotTested));
     let value = |cell: &CellDocument| {
-        cell.value.map_or("\u{2013}".to_owned(), |value| words::value(cell.metric, value))
+        let text = |value| match cell.metric {
+            CellMetric::Loss => format!("{} lost", words::percent(value)),
+            metric => words::value(metric, value),
+        };
+        cell.value.map_or("\u{2013}".to_owned(), text)
     };
     html! {
         td class=(class) {

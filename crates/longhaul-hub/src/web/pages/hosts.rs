@@ -188,23 +188,32 @@ fn bin(bucket: &Bucket, at: usize) -> Option<Bin> {
     })
 }
 
-/// Returns the findings of the doctor's document of a host.
+/// Returns the findings of the doctor's document of a host, without the facts that are in order.
 fn findings(known: Option<&(i64, Json)>) -> Markup {
     let Some((at, document)) = known else { return html! {} };
     let list = document.get("findings").and_then(Json::as_array).cloned().unwrap_or_default();
     let text = |finding: &Json, name: &str| {
         finding.get(name).and_then(Json::as_str).unwrap_or_default().to_owned()
     };
+    let of = |verdict: &str| {
+        list.iter().filter(|finding| text(finding, "verdict") == verdict).collect::<Vec<_>>()
+    };
+    let marks = [("problem", "\u{2715}", "critical"), ("advice", "\u{25B3}", "warning")];
+    let commands = |finding: &Json| {
+        let all = finding.get("commands").and_then(Json::as_array).cloned().unwrap_or_default();
+        all.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("\n")
+    };
     html! {
         h2 { "Facts and findings" }
-        p.soft { "Reported " (time(*at)) }
-        @if !list.is_empty() {
-            div.scroll { table.small { tbody { @for finding in &list { tr {
-                td { (text(finding, "status")) (text(finding, "verdict")) }
-                td.wrap { (text(finding, "title")) (text(finding, "what")) }
-                td.wrap { (text(finding, "remedy")) }
-            } } } } }
-        }
+        p.soft { "Reported " (time(*at)) ". " (of("ok").len()) " facts are in order." }
+        div.scroll { table.small { tbody {
+            @for (verdict, glyph, class) in marks { @for finding in of(verdict) { tr {
+                td { (badge(glyph, verdict, class)) }
+                td.wrap { b { (text(finding, "title")) } " " (text(finding, "subject")) }
+                td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", wanted: " (text(finding, "wanted")) } }
+                td.wrap { @if !commands(finding).is_empty() { pre { (commands(finding)) } } }
+            } } }
+        } } }
         details.more { summary { "All facts" } pre { (serde_json::to_string_pretty(document).unwrap_or_default()) } }
     }
 }
