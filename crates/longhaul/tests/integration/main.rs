@@ -38,3 +38,4 @@ mod wan;
 mod wan_abuse;
 mod wan_impairments;
 mod wan_selftest;
+mod watch;
