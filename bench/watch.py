@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the CPU time and memory of `longhaul watch` with ten interfaces.
+"""Measures the CPU time and memory of `longhaul watch` with eleven interfaces.
 
 Usage: bench/watch.py LONGHAUL [SECONDS]
 
-Runs as root: it makes a network namespace with loopback, eight Ethernet devices (veth) and a dummy, sends UDP
+Runs as root: it makes a network namespace with loopback and ten Ethernet devices (veth), sends UDP
 packets through four of them, and holds TCP connections over loopback. It prints a row of a table per mode
 of the command. CPU time is user plus system time of the process (wait4), memory is its largest resident
 set. The share of time that the hypervisor took is that of all cores in the same time.
@@ -94,16 +94,15 @@ def run(mode, command, terminal=False):
 
 
 def make_interfaces():
-    """Makes a namespace with ten interfaces: loopback, four pairs, and a dummy."""
+    """Makes a namespace with eleven interfaces: loopback and five pairs."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         sys.exit(f"cannot make a network namespace: {os.strerror(ctypes.get_errno())}")
     sh("ip link set lo up")
-    for device in range(4):
+    for device in range(5):
         sh(f"ip link add wa{device} type veth peer name wb{device}")
         sh(f"ip addr add 10.77.{device}.1/24 dev wa{device}; ip link set wa{device} up")
         sh(f"ip link set wb{device} up")
         sh(f"ip neigh add 10.77.{device}.2 lladdr 02:00:00:00:00:01 dev wa{device}")
-    sh("ip link add wc0 type dummy && ip link set wc0 up")
 
 
 def measure(watch, count, directory):
