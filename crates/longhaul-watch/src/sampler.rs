@@ -24,7 +24,7 @@ pub struct SamplerOptions {
     pub interval: Duration,
     /// The number of TCP connections in a sample; 0 to list none.
     pub flows: usize,
-    /// Whether samples have the cores and the TCP counters of the host.
+    /// True if samples have the cores and the TCP counters of the host.
     pub host: bool,
 }
 

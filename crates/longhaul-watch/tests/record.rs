@@ -1,8 +1,9 @@
-//! Records of earlier versions stay readable, and continue.
+//! Records of earlier versions stay readable, and continue; files of other programs are refused.
 
 use std::path::Path;
 
 use longhaul_sys::traffic::LinkCounters;
+use longhaul_watch::WatchError;
 use longhaul_watch::record::{FILE_NAME, Record, Recorder};
 use longhaul_watch::series::{Channel, Interval};
 
@@ -36,4 +37,20 @@ fn a_record_of_version_1_is_read_and_continued() {
     assert_eq!(record.intervals(&interface, all).unwrap().len(), intervals.len() + 1);
     let days = record.bins(&interface, 86_400, all).unwrap();
     assert_eq!(days.iter().map(|bin| bin.intervals).sum::<u64>(), intervals.len() as u64 + 1);
+}
+
+#[test]
+fn files_of_others_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Record::open(dir.path()), Err(WatchError::NoRecord(_))));
+    let path = dir.path().join(FILE_NAME);
+    std::fs::write(&path, "not a database, but long enough to have a header of a database")
+        .unwrap();
+    assert!(matches!(Record::open(dir.path()), Err(WatchError::NotARecord(_))));
+    assert!(matches!(Recorder::open(dir.path()), Err(WatchError::NotARecord(_))));
+    std::fs::remove_file(&path).unwrap();
+    drop(Recorder::open(dir.path()).unwrap());
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let later = Recorder::open(dir.path()).unwrap_err();
+    assert!(matches!(later, WatchError::RecordVersion { found: 99, known: 1, .. }), "{later}");
 }

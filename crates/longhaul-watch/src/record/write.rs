@@ -394,20 +394,4 @@ mod tests {
         assert_eq!(intervals, [20, 11]);
         assert!(bins.iter().all(|bin| bin.bin(Channel::InBits).maximum == 800.0));
     }
-
-    #[test]
-    fn files_of_others_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Record::open(dir.path()), Err(WatchError::NoRecord(_))));
-        let path = dir.path().join(files::FILE_NAME);
-        std::fs::write(&path, "not a database, but long enough to have a header of a database")
-            .unwrap();
-        assert!(matches!(Record::open(dir.path()), Err(WatchError::NotARecord(_))));
-        assert!(matches!(Recorder::open(dir.path()), Err(WatchError::NotARecord(_))));
-        std::fs::remove_file(&path).unwrap();
-        drop(Recorder::open(dir.path()).unwrap());
-        Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        let later = Recorder::open(dir.path()).unwrap_err();
-        assert!(matches!(later, WatchError::RecordVersion { found: 99, known: 1, .. }), "{later}");
-    }
 }
