@@ -103,7 +103,7 @@ impl Live {
             match self.display {
                 Display::Stream => print_document_line(&WatchDocument::new(&sample))?,
                 Display::Document if self.is_done() => {
-                    print_document(&WatchDocument::new(&sample))?
+                    print_document(&WatchDocument::new(&sample))?;
                 }
                 Display::Lines => print_result(&watch_lines(&sample))?,
                 Display::Document | Display::Nothing | Display::Terminal => {}

@@ -214,7 +214,7 @@ impl WatchView {
         match &self.message {
             Some(message) => put(buffer, area, 0, &escape(message), styles.bad),
             None => {
-                put(buffer, area, 0, "q quit  ? help  s sort  tab flows  space pause", styles.soft)
+                put(buffer, area, 0, "q quit  ? help  s sort  tab flows  space pause", styles.soft);
             }
         }
     }
