@@ -24,7 +24,7 @@ pub struct SamplerOptions {
     pub interval: Duration,
     /// The number of TCP connections in a sample; 0 to list none.
     pub flows: usize,
-    /// Whether samples have the cores and the TCP counters of the host.
+    /// True if samples have the cores and the TCP counters of the host.
     pub host: bool,
 }
 
@@ -104,8 +104,17 @@ impl Sampler {
     /// Returns the state now and the changes since the previous call.
     ///
     /// # Errors
-    /// The kernel refuses to list the interfaces.
+    /// The kernel refuses to list the interfaces. A later call may succeed.
     pub fn sample(&mut self) -> Result<Sample, WatchError> {
+        let sample = self.read();
+        if sample.is_err() {
+            // The socket may hold the rest of an answer.
+            self.links = LinkReader::open().map_err(kernel("interfaces"))?;
+        }
+        sample
+    }
+
+    fn read(&mut self) -> Result<Sample, WatchError> {
         if self.states_read.is_none_or(|read| read.elapsed() >= STATES) {
             self.read_states()?;
         }

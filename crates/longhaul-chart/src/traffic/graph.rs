@@ -133,8 +133,8 @@ impl TrafficGraph {
             window: self.window,
         };
         self.voids(&mut svg, &frame);
-        self.areas(&mut svg, inbound, &frame);
         self.axes(&mut svg, &axis, &frame, width);
+        self.areas(&mut svg, inbound, &frame);
         self.lines(&mut svg, outbound, &frame);
         self.levels(&mut svg, &frame);
         let bottom = self.legend(&mut svg, frame.base + 44.0, total);

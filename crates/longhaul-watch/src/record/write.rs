@@ -35,7 +35,9 @@ pub struct Recorder {
     pending: Vec<(String, Option<Rate>, Interval)>,
     /// Samples of less than a second that are not pending yet.
     partial: HashMap<String, (Option<Rate>, Interval)>,
-    committed: Instant,
+    /// The time of the last commit; `None` before the first one, which is not delayed.
+    committed: Option<Instant>,
+    loopback: bool,
     pruned: Option<Instant>,
 }
 
@@ -80,9 +82,15 @@ impl Recorder {
             series: HashMap::new(),
             pending: Vec::new(),
             partial: HashMap::new(),
-            committed: Instant::now(),
+            committed: None,
+            loopback: false,
             pruned: None,
         })
+    }
+
+    /// Records loopback interfaces, too.
+    pub fn include_loopback(&mut self) {
+        self.loopback = true;
     }
 
     /// Adds the traffic of the running interfaces of a sample. Every five seconds it commits.
@@ -90,11 +98,14 @@ impl Recorder {
     /// # Errors
     /// The commit failed. The intervals stay pending for the next one, up to 20,000 of them.
     pub fn push(&mut self, sample: &Sample) -> Result<(), WatchError> {
-        for interface in sample.interfaces.iter().filter(|one| one.running && !one.loopback) {
+        for interface in sample.interfaces.iter().filter(|one| one.running) {
+            if interface.loopback && !self.loopback {
+                continue;
+            }
             let Some(interval) = sample.interval(interface) else { continue };
             self.push_interval(&interface.name, interface.speed, interval);
         }
-        if self.committed.elapsed() < COMMIT {
+        if self.pending.is_empty() || self.committed.is_some_and(|at| at.elapsed() < COMMIT) {
             return Ok(());
         }
         self.commit()
@@ -122,7 +133,7 @@ impl Recorder {
     /// # Errors
     /// The database refuses, for example because the disk is full. The intervals stay pending.
     pub fn commit(&mut self) -> Result<(), WatchError> {
-        self.committed = Instant::now();
+        self.committed = Some(Instant::now());
         let excess = self.pending.len().saturating_sub(MOST_PENDING);
         self.pending.drain(..excess);
         let written = self.write();
@@ -382,21 +393,5 @@ mod tests {
         let intervals: Vec<u64> = bins.iter().map(|bin| bin.intervals).collect();
         assert_eq!(intervals, [20, 11]);
         assert!(bins.iter().all(|bin| bin.bin(Channel::InBits).maximum == 800.0));
-    }
-
-    #[test]
-    fn files_of_others_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(Record::open(dir.path()), Err(WatchError::NoRecord(_))));
-        let path = dir.path().join(files::FILE_NAME);
-        std::fs::write(&path, "not a database, but long enough to have a header of a database")
-            .unwrap();
-        assert!(matches!(Record::open(dir.path()), Err(WatchError::NotARecord(_))));
-        assert!(matches!(Recorder::open(dir.path()), Err(WatchError::NotARecord(_))));
-        std::fs::remove_file(&path).unwrap();
-        drop(Recorder::open(dir.path()).unwrap());
-        Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-        let later = Recorder::open(dir.path()).unwrap_err();
-        assert!(matches!(later, WatchError::RecordVersion { found: 99, known: 1, .. }), "{later}");
     }
 }

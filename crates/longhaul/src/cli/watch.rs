@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use longhaul_core::units::parse_span;
 use longhaul_watch::metrics::DEFAULT_PORT;
 use longhaul_watch::page::{PageOptions, page, write_page};
-use longhaul_watch::record::Record;
+use longhaul_watch::record::{Record, Recorder};
 use longhaul_watch::{Sampler, SamplerOptions, WatchError};
 
 use self::live::Display;
@@ -89,10 +89,15 @@ impl Args {
             // The first sample has no traffic.
             false => self.samples.map(|count| count.saturating_add(1)),
         };
-        live::run(
-            live::Live { sampler, sinks, interval: self.interval, samples, display },
-            &interrupt,
-        )?;
+        let live = live::Live {
+            sampler,
+            sinks,
+            interval: self.interval,
+            samples,
+            display,
+            has_sampled: false,
+        };
+        live::run(live, &interrupt)?;
         Ok(exit::OK)
     }
 
@@ -114,7 +119,12 @@ impl Args {
             let dir = record_dir(
                 Some(dir).filter(|dir| !dir.as_os_str().is_empty()).map(PathBuf::as_path),
             )?;
-            sinks.record_in(&dir, self.html.as_deref())?;
+            let mut recorder = Recorder::open(&dir)?;
+            // The user named it.
+            if !self.interface.is_empty() {
+                recorder.include_loopback();
+            }
+            sinks.record(recorder, &dir, self.html.as_deref());
         }
         if let Some(address) = self.metrics {
             sinks.serve_on(address)?;

@@ -42,3 +42,4 @@ mod wan_bridge;
 mod wan_impairments;
 mod wan_parallel;
 mod wan_selftest;
+mod watch;

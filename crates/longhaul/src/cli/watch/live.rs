@@ -10,8 +10,8 @@ use longhaul_watch::{Sample, Sampler, Ticker};
 use super::sinks::Sinks;
 use crate::exit::{self, Coded};
 use crate::output::{
-    WatchTerminal, WatchView, print_document, print_document_line, print_message, print_result,
-    watch_lines,
+    WatchTerminal, WatchView, failure_text, print_document, print_document_line, print_message,
+    print_result, watch_lines,
 };
 use crate::signals::Interrupt;
 
@@ -46,6 +46,8 @@ pub(super) struct Live {
     /// The number of samples; without end if `None`.
     pub(super) samples: Option<u64>,
     pub(super) display: Display,
+    /// True after the first sample.
+    pub(super) has_sampled: bool,
 }
 
 /// The longest time until the display notices a signal.
@@ -64,14 +66,20 @@ pub(super) fn run(mut live: Live, interrupt: &Interrupt) -> Result<(), Coded> {
 }
 
 impl Live {
-    /// Reads a sample and passes it to the outputs.
-    fn sample(&mut self) -> Result<(Arc<Sample>, Option<String>), Coded> {
-        let sample = Arc::new(self.sampler.sample()?);
+    /// Reads a sample and passes it to the outputs. A failure after the first sample is a sentence, and
+    /// sampling continues.
+    fn sample(&mut self) -> Result<(Option<Arc<Sample>>, Option<String>), Coded> {
+        let sample = match self.sampler.sample() {
+            Ok(sample) => Arc::new(sample),
+            Err(error) if self.has_sampled => return Ok((None, Some(failure_text(&error)))),
+            Err(error) => return Err(error.into()),
+        };
+        self.has_sampled = true;
         let failure = self.sinks.take(&sample);
         if let Some(left) = &mut self.samples {
             *left = left.saturating_sub(1);
         }
-        Ok((sample, failure))
+        Ok((Some(sample), failure))
     }
 
     fn is_done(&self) -> bool {
@@ -91,10 +99,11 @@ impl Live {
                 failure.iter().for_each(print_message);
             }
             reported = failure;
+            let Some(sample) = sample else { continue };
             match self.display {
                 Display::Stream => print_document_line(&WatchDocument::new(&sample))?,
                 Display::Document if self.is_done() => {
-                    print_document(&WatchDocument::new(&sample))?
+                    print_document(&WatchDocument::new(&sample))?;
                 }
                 Display::Lines => print_result(&watch_lines(&sample))?,
                 Display::Document | Display::Nothing | Display::Terminal => {}
@@ -119,7 +128,7 @@ impl Live {
             if ticker.remaining(now).is_zero() {
                 ticker.advance(now);
                 let (sample, failure) = self.sample()?;
-                view.push(&sample);
+                sample.iter().for_each(|sample| view.push(sample));
                 view.set_message(failure);
                 changed = true;
             }

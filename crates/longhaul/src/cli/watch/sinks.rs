@@ -32,12 +32,11 @@ struct Page {
 }
 
 impl Sinks {
-    /// Records in `dir`, and draws the page into `file`.
-    pub(super) fn record_in(&mut self, dir: &Path, file: Option<&Path>) -> Result<(), WatchError> {
-        self.recorder = Some(Recorder::open(dir)?);
+    /// Passes the samples to `recorder`, whose directory is `dir`, and draws the page into `file`.
+    pub(super) fn record(&mut self, recorder: Recorder, dir: &Path, file: Option<&Path>) {
+        self.recorder = Some(recorder);
         self.page =
             file.map(|file| Page { dir: dir.to_owned(), file: file.to_owned(), drawn: None });
-        Ok(())
     }
 
     /// Serves metrics on `address`; on IPv4 only if the host has no IPv6.

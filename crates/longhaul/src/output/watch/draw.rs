@@ -72,7 +72,7 @@ impl WatchView {
         let interfaces = self.interfaces(&sample).len() as u16;
         let flows = sample.flows.as_ref().map_or(0, Vec::len) as u16;
         let cores = if sample.cores.is_empty() { 0 } else { 1 };
-        let rest = area.height.saturating_sub(3 + cores);
+        let rest = area.height.saturating_sub(2 + cores);
         let table = (interfaces + 1).min(rest / 3 + 1);
         let listed = if flows > 0 { (flows + 2).min(rest.saturating_sub(table) / 2) } else { 0 };
         let graph = rest.saturating_sub(table + listed).max(GRAPH);
@@ -214,7 +214,7 @@ impl WatchView {
         match &self.message {
             Some(message) => put(buffer, area, 0, &escape(message), styles.bad),
             None => {
-                put(buffer, area, 0, "q quit  ? help  s sort  tab flows  space pause", styles.soft)
+                put(buffer, area, 0, "q quit  ? help  s sort  tab flows  space pause", styles.soft);
             }
         }
     }

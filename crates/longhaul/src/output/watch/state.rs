@@ -121,7 +121,6 @@ impl WatchView {
     /// Applies a key. Returns false if the display should end.
     pub(crate) fn press(&mut self, key: WatchKey) -> bool {
         match key {
-            WatchKey::Quit if self.help => self.help = false,
             WatchKey::Quit => return false,
             WatchKey::Up => self.step(-1),
             WatchKey::Down => self.step(1),
@@ -385,12 +384,5 @@ pub(super) mod tests {
         assert_eq!(view.sample.as_ref().unwrap().time_ms, 1_800_000_000_000);
         let history = &view.history[&2];
         assert_eq!((history.len(), history.back()), (HISTORY, Some(&None)), "a gap is no zero");
-    }
-
-    #[test]
-    fn the_first_key_leaves_the_help() {
-        let mut view = view();
-        view.press(WatchKey::Help);
-        assert!(view.press(WatchKey::Quit) && !view.help);
     }
 }

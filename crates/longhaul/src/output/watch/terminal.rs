@@ -77,7 +77,7 @@ impl Drop for WatchTerminal {
 /// Returns the meaning of a key.
 fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<WatchKey> {
     Some(match code {
-        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => WatchKey::Quit,
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => WatchKey::Quit,
         KeyCode::Char('q') | KeyCode::Esc => WatchKey::Quit,
         KeyCode::Up | KeyCode::Char('k') => WatchKey::Up,
         KeyCode::Down | KeyCode::Char('j') => WatchKey::Down,
