@@ -59,17 +59,18 @@ echo
 echo '```text'
 "$longhaul" matrix --list-tools
 echo '```'
-python3 - "$dir/out/matrix.sqlite" "$dir" <<'END'
+python3 - "$dir/out/matrix.sqlite" "$dir" "$longhaul" <<'END'
 import json, os, re, sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("SELECT record_json FROM run ORDER BY label, attempt")
 plain = lambda text: re.sub(r"/\S*longhaul-run-\w+", "RUN", text.replace(sys.argv[2], "DIR")
+                            .replace(sys.argv[3], "longhaul")
                             .replace(os.path.expanduser("~"), "HOME"))
 def cut(text, lines=12):
     found = [line[:160] for line in plain(text).splitlines() if line.strip()]
     return "\n".join(found[:lines] + (["..."] if len(found) > lines else []))
 for (text,) in rows:
     run = json.loads(text)
-    outcome = run["outcome"] if isinstance(run["outcome"], str) else json.dumps(run["outcome"])
+    outcome = ": ".join(filter(None, (run["outcome"]["status"], run["outcome"].get("reason"))))
     print(f"\n## {run['label']}\n\n{run['tool_version']}: {outcome}\n\n```text")
     print(cut("near$ " + run["near_command"]))
     if run["far_command"]:
