@@ -223,7 +223,7 @@ fn values(
     let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
     match &row.work.content {
         Content::Files { files: 1, size } => {
-            set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64))
+            set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64));
         }
         Content::Files { files, size } => {
             set(Dimension::Size, Some(size.get() as f64));
