@@ -33,6 +33,7 @@
 //! ```
 
 pub mod archive;
+mod best;
 pub mod change;
 pub mod data;
 pub mod drivers;

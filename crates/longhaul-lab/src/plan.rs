@@ -249,7 +249,7 @@ pub struct Shipped {
 }
 
 /// All plans that ship.
-pub static SHIPPED: [Shipped; 12] = [
+pub static SHIPPED: [Shipped; 19] = [
     Shipped { name: "quick", text: include_str!("plan/shipped/quick.toml") },
     Shipped { name: "default", text: include_str!("plan/shipped/default.toml") },
     Shipped { name: "sc10", text: include_str!("plan/shipped/sc10.toml") },
@@ -259,6 +259,13 @@ pub static SHIPPED: [Shipped; 12] = [
     Shipped { name: "stability", text: include_str!("plan/shipped/stability.toml") },
     Shipped { name: "streams-windows", text: include_str!("plan/shipped/streams-windows.toml") },
     Shipped { name: "cross-traffic", text: include_str!("plan/shipped/cross-traffic.toml") },
+    Shipped { name: "cross-flows", text: include_str!("plan/shipped/cross-flows.toml") },
+    Shipped { name: "corruption", text: include_str!("plan/shipped/corruption.toml") },
+    Shipped { name: "frames", text: include_str!("plan/shipped/frames.toml") },
+    Shipped { name: "messages", text: include_str!("plan/shipped/messages.toml") },
+    Shipped { name: "access", text: include_str!("plan/shipped/access.toml") },
+    Shipped { name: "rdma", text: include_str!("plan/shipped/rdma.toml") },
+    Shipped { name: "tune", text: include_str!("plan/shipped/tune.toml") },
     Shipped { name: "scaling", text: include_str!("plan/shipped/scaling.toml") },
     Shipped { name: "peers", text: include_str!("plan/shipped/peers.toml") },
     Shipped { name: "real", text: include_str!("plan/shipped/real.toml") },

@@ -60,7 +60,7 @@ fn the_published_matrix_has_its_figures() {
     let (dir, figures) = written("sc10", &synthetic::contents(parse(&text)));
     assert_eq!(figures, ["cpu-disk", "cpu-memory", "rtt", "size", "time-disk", "time-memory"]);
     let page = fs::read_to_string(dir.join("report.html")).unwrap();
-    assert!(page.contains("P1 P2"), "nuttcp's published figure at 0 ms");
+    assert!(page.contains("P1 nuttcp, P2 nuttcp"), "published figures beside 0 ms");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
+use super::beside::Beside;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
@@ -51,12 +52,16 @@ pub(super) fn run(
     let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
     // A row has at least one client, so this branch is never taken.
     let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
+    let server = run.driver.server(first)?;
+    let beside = Beside::start(run, path)?;
     let mut ends = Ends { run, path, landing, record };
-    let done = match run.driver.server(first)? {
+    let done = match server {
         None => ends.clients(&jobs),
         Some(server) => ends.server(server, &jobs),
-    }?;
-    let (outputs, took) = done;
+    };
+    let flowed = beside.map_or(Ok(()), Beside::finish);
+    let (outputs, took) = done?;
+    flowed?;
     run.read(&jobs, &outputs, took, record)
         .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
 }

@@ -193,7 +193,7 @@ impl<'a> Matrix<'a> {
         cell: Cell,
         limit: Duration,
     ) -> Option<RunRecord> {
-        let Setup { plan, drivers, sources, scratch, memory, stop, .. } = self.setup;
+        let Setup { plan, drivers, sources, scratch, memory, path_program, stop, .. } = self.setup;
         rest(plan.cool_down(), stop);
         let row = &self.rows[cell.row];
         let condition = &self.conditions[cell.condition];
@@ -229,6 +229,7 @@ impl<'a> Matrix<'a> {
             version: self.versions.get(driver.name()).copied().unwrap_or("unknown"),
             work,
             limit,
+            program: path_program,
             stop,
         };
         run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))

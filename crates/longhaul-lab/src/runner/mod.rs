@@ -7,6 +7,7 @@
 //! Each path is measured before its first run. A run over a path that violates its conditions is
 //! repeated at most twice.
 
+mod beside;
 mod compare;
 mod disk;
 mod ends;

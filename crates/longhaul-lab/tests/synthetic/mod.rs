@@ -131,7 +131,8 @@ fn fill(run: RunRecord, row: &Row, noise: f64) -> RunRecord {
         cpu: Some(CpuSeconds {
             near_seconds: bytes / 1e9 * cost * noise * 0.4,
             far_seconds: Some(bytes / 1e9 * cost * 0.6),
-            emulator_seconds: Some(bytes / 1e9 * 0.5),
+            // Clock ticks of 10 ms.
+            emulator_seconds: Some((bytes / 1e9 * 50.0).round() / 100.0),
         }),
         samples: samples.collect(),
         work: Some(WorkDone { name: row.work.name.clone(), files, file_bytes: size }),

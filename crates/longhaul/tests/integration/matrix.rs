@@ -108,6 +108,13 @@ fn the_shipped_plans_are_listed_and_shown() {
     for name in ["quick", "sc10", "loss", "small-files", "distance", "stability", "real"] {
         assert!(listed.lines().any(|line| line.starts_with(name)), "{name} is not in {listed}");
     }
+    let tools = host.run(&["matrix", "--list-tools"]);
+    assert_code(&tools, 0);
+    let tools = text(&tools.stdout);
+    assert!(
+        tools.lines().any(|line| line.starts_with("longhaul cp ") && !line.contains("untried"))
+    );
+    assert!(tools.lines().any(|line| line.starts_with("bbcp ") && line.contains("; untried: ")));
     let shown = host.run(&["matrix", "sc10", "--show-plan"]);
     assert_code(&shown, 0);
     let shown = text(&shown.stdout);

@@ -33,6 +33,10 @@ pub struct PlanEntry {
     /// The numbers of simultaneous clients; empty means one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<u32>,
+    /// The number of TCP flows of `longhaul test`, from the near to the far end, that share the path
+    /// with the tool: cross traffic that reacts to congestion.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub beside: u32,
     /// The size of created files for this entry, if it is smaller than the workload's. It is for
     /// tools so slow that the full size would add no information. The table states the size.
     #[serde(rename = "size_bytes", alias = "size", default)]
@@ -48,10 +52,17 @@ impl PlanEntry {
 
     /// Returns the entry's name: `label`, or the tool with its options.
     pub fn label(&self) -> String {
-        match &self.label {
-            Some(label) => label.clone(),
-            None if self.options.is_empty() => self.tool.clone(),
-            None => format!("{} {}", self.tool, self.options.join(" ")),
+        if let Some(label) = &self.label {
+            return label.clone();
+        }
+        let mut label = self.tool.clone();
+        if !self.options.is_empty() {
+            label = format!("{label} {}", self.options.join(" "));
+        }
+        match self.beside {
+            0 => label,
+            1 => format!("{label}, beside 1 flow"),
+            flows => format!("{label}, beside {flows} flows"),
         }
     }
 
@@ -60,6 +71,10 @@ impl PlanEntry {
         let program = self.tool.split(' ').next();
         self.label() == name || self.tool == name || program == Some(name)
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A constraint: it matches the cells that satisfy all its fields.

@@ -34,7 +34,7 @@ const BASE: Tool = Tool {
 };
 
 const SSHFS: &[&str] = &["sshfs", "fusermount3", "ssh", "sshd", "ssh-keygen"];
-const GANESHA: &[&str] = &["nfs-cp", "ganesha.nfsd", "rpcbind", "unshare"];
+const GANESHA: &[&str] = &["ganesha.nfsd", "nfs-cp", "rpcbind", "unshare"];
 const WEBDAV: &[&str] = &["rclone", "fusermount3"];
 const NFS_PORT: u16 = 2049;
 const MOUNT_PORT: u16 = 20048;
@@ -69,7 +69,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "nfs-ganesha",
         programs: GANESHA,
-        version: "-h",
+        version: "-v",
         server: |job, programs| ganesha(job, programs, Way::Write).map(Some),
         client: |job, programs| nfs_cp(job, programs, Way::Write),
         ..BASE
@@ -77,7 +77,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "nfs-ganesha read",
         programs: GANESHA,
-        version: "-h",
+        version: "-v",
         server: |job, programs| ganesha(job, programs, Way::Read).map(Some),
         client: |job, programs| nfs_cp(job, programs, Way::Read),
         ..BASE

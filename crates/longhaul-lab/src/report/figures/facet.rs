@@ -55,9 +55,18 @@ pub(super) struct Common {
 impl<'a> Facets<'a> {
     pub(super) fn of(contents: &'a Contents) -> Self {
         let plan = &contents.header.plan;
+        // The lines stand in the order of the table.
+        let mut variants: Vec<(String, String)> = Vec::new();
+        for row in plan.rows() {
+            let entry = &plan.entries[row.entry];
+            let name = variant(&entry.label(), &row);
+            if !variants.iter().any(|(known, _)| *known == name) {
+                variants.push((name, entry.tool.clone()));
+            }
+        }
         let rows: HashMap<String, Row> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
-        let (mut all, mut variants) = (Vec::new(), Vec::<(String, String)>::new());
+        let mut all = Vec::new();
         let mut smaller = Vec::new();
         for run in contents.runs.iter().filter(|run| run.outcome == Outcome::Ok) {
             let (Some(rate), Some(row)) = (run.throughput_bps, rows.get(&run.label)) else {
@@ -75,10 +84,7 @@ impl<'a> Facets<'a> {
             let (values, rest) = values(run, row, usual);
             let name = variant(&entry.label(), row);
             let known = variants.iter().position(|(known, _)| *known == name);
-            let variant = known.unwrap_or(variants.len());
-            if known.is_none() {
-                variants.push((name, entry.tool.clone()));
-            }
+            let Some(variant) = known else { continue };
             all.push(Facet { run, entry: row.entry, variant, gbps, values, rest });
         }
         let several = |dimension: &Dimension| {
@@ -217,7 +223,7 @@ fn values(
     let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
     match &row.work.content {
         Content::Files { files: 1, size } => {
-            set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64))
+            set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64));
         }
         Content::Files { files, size } => {
             set(Dimension::Size, Some(size.get() as f64));

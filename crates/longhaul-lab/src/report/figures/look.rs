@@ -2,7 +2,7 @@
 
 /// The tools with a fixed colour, in the order of the palette. All commands of longhaul share one.
 const KNOWN: [&str; 8] =
-    ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "globus-url-copy", "iperf", "curl"];
+    ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "iperf", "globus-url-copy", "curl"];
 /// The tools that share these colours with another marker and dash pattern.
 const OTHERS: [&str; 30] = [
     "xrdcp",

@@ -95,10 +95,12 @@ fn panel(
     });
     let lines: Vec<Line> = lines.collect();
     let title = if titled { common.title() } else { String::new() };
+    let references = references(facets, dimension, common, points);
     // Memory and disk differ by a factor that would flatten one of them on a common scale.
     let ys = points.values().flat_map(BTreeMap::values).flatten().copied();
-    let y = titled.then(|| Axis::new("Gb/s", Scale::for_values(&ys.collect::<Vec<f64>>())));
-    Panel { title, lines, references: references(facets, dimension, common, points), y }
+    let ys = ys.chain(references.iter().map(|point| point.y));
+    let y = Some(Axis::new("Gb/s", Scale::for_values(&ys.collect::<Vec<f64>>())));
+    Panel { title, lines, references, y }
 }
 
 fn point(

@@ -3,7 +3,7 @@
 use longhaul_chart::sealed_document;
 use maud::{Markup, html as markup};
 
-use super::{comparison, figure, network, published, repeat, runs, summary, throughput};
+use super::{best, comparison, figure, network, published, repeat, runs, summary, throughput};
 use crate::archive::Contents;
 use crate::report::figures::figures;
 use crate::table::Table;
@@ -19,6 +19,7 @@ pub fn html(contents: &Contents, table: &Table) -> String {
     let main = markup! {
         (summary::head(contents, table))
         (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
+        (best::section(contents, table))
         (comparison::ratios(table))
         @if !figures.is_empty() {
             (section("figures", "Figures", &figure::all(&figures)))

@@ -1,6 +1,7 @@
 //! The report as one HTML document that needs no network and no script, for screens of any width,
 //! in light and dark mode, and for print.
 
+mod best;
 mod comparison;
 mod diagnosis;
 mod document;

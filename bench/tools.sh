@@ -1,0 +1,85 @@
+#!/bin/bash
+# Runs every driver of `longhaul matrix` whose tool is installed once, client and server, over an
+# emulated path of 20 ms, and prints a record of each as Markdown: version, commands and output.
+# Every copy is compared with its source, so a record shows that both halves of a driver work.
+#
+#   bench/tools.sh [LONGHAUL] > bench/runs/DATE-HOST/tools.md
+#
+# As root. Two minutes. On Debian, for all drivers that it can install:
+#
+#   apt install iperf3 iperf nuttcp openssh-client openssh-server rsync rclone lftp vsftpd \
+#       globus-gass-copy-progs globus-gridftp-server-progs xrootd-client xrootd-server curl wget \
+#       aria2 squid nginx-light sshfs nfs-ganesha nfs-ganesha-vfs libnfs-utils rpcbind uftp
+set -euo pipefail
+
+longhaul=$(realpath "${1:-target/release/longhaul}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-bench-tools-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+
+python3 - "$longhaul" > "$dir/tools.toml" <<'END'
+import subprocess, sys
+print('''name = "tools"
+[conditions]
+rtt = ["20ms"]
+[memory]
+seconds = 3
+omit_seconds = 1
+[disk]
+size = "32MiB"
+[[workloads]]
+name = "tree"
+files = 8
+size = "2MiB"''')
+memory = {"longhaul test", "iperf3", "iperf", "nuttcp", "perftest"}
+files_only = {"xrdcp", "curl", "wget", "aria2c", "wget through squid", "uftp"}
+listed = subprocess.run([sys.argv[1], "matrix", "--list-tools"], capture_output=True, text=True,
+                        check=True).stdout
+for line in listed.splitlines():
+    tool = line[:20].strip()
+    if "not installed" in line:
+        continue
+    access = tool.split()[0] in {"sshfs", "nfs-ganesha", "webdav"}
+    works = ["memory"] if tool in memory else ["disk"]
+    if not access and tool not in memory | files_only:
+        works.append("tree")
+    print(f'[[entries]]\ntool = "{tool}"\nworkload = {works!r}')
+END
+"$longhaul" matrix "$dir/tools.toml" --out "$dir/out" --yes > "$dir/table.txt" || true
+
+echo "# Every driver against the real tool"
+echo
+echo "$("$longhaul" --version), $(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(date --utc +%F)."
+echo "\`bench/tools.sh\`, one run each over an emulated path of 20 ms, other work on the host. The rates show"
+echo "that the drivers work; they are not for comparison."
+echo
+echo '```text'
+cat "$dir/table.txt"
+echo '```'
+echo
+echo '```text'
+"$longhaul" matrix --list-tools
+echo '```'
+python3 - "$dir/out/matrix.sqlite" "$dir" "$longhaul" <<'END'
+import json, os, re, sqlite3, sys
+rows = sqlite3.connect(sys.argv[1]).execute("SELECT record_json FROM run ORDER BY label, attempt")
+plain = lambda text: re.sub(r"/\S*longhaul-run-\w+", "RUN", text.replace(sys.argv[2], "DIR")
+                            .replace(sys.argv[3], "longhaul")
+                            .replace(os.path.expanduser("~"), "HOME"))
+def cut(text, lines=12):
+    found = [line[:160] for line in plain(text).splitlines() if line.strip()]
+    return "\n".join(found[:lines] + (["..."] if len(found) > lines else []))
+for (text,) in rows:
+    run = json.loads(text)
+    outcome = ": ".join(filter(None, (run["outcome"]["status"], run["outcome"].get("reason"))))
+    print(f"\n## {run['label']}\n\n{run['tool_version']}: {outcome}\n\n```text")
+    print(cut("near$ " + run["near_command"]))
+    if run["far_command"]:
+        print(cut("far$ " + run["far_command"]))
+    for end in ("near_output", "far_output"):
+        output = run[end] or {}
+        for stream in ("stdout", "stderr"):
+            if output.get(stream, "").strip():
+                print(f"-- {end.split('_')[0]}, {stream}")
+                print(cut(output[stream]))
+    print("```")
+END

@@ -1,0 +1,66 @@
+//! The section of the best settings.
+
+use longhaul_core::plan::Condition;
+use maud::{Markup, html as markup};
+
+use crate::archive::Contents;
+use crate::best::{Best, best};
+use crate::report::text::gbps;
+use crate::table::Table;
+
+/// Returns the best setting of each tool and path with its evidence; empty if no tool has several
+/// settings.
+pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
+    let all = best(contents, table);
+    if all.is_empty() {
+        return markup! {};
+    }
+    markup! {
+        section id="best" {
+            h2 { "Best settings" }
+            div.scroll {
+                table.small {
+                    thead { tr {
+                        th { "Tool" }
+                        th { "Type" }
+                        th.figure { "Path" }
+                        th { "Best of the settings" }
+                        th.figure { "Gb/s" }
+                        th.figure { "Times the first" }
+                        th { "Command" }
+                    } }
+                    tbody { @for best in &all { (line(best)) } }
+                }
+            }
+            p.soft {
+                "The setting with the highest median, and its ratio within passes to the first setting of "
+                "the tool, with the 95 % interval from six passes. The highest of several medians is "
+                "biased upwards, which the interval does not allow for: repeat the two settings before "
+                "you rely on a small difference."
+            }
+        }
+    }
+}
+
+fn line(best: &Best<'_>) -> Markup {
+    let ratio = match (&best.ratio, best.is_shown()) {
+        (None, _) => "the first".to_owned(),
+        (Some(ratio), true) => format!("{:.2}", ratio.median),
+        (Some(ratio), false) => format!("{:.2}, no difference shown", ratio.median),
+    };
+    let interval = best.ratio.and_then(|ratio| ratio.interval);
+    markup! {
+        tr {
+            th scope="row" { (best.tool) }
+            td { (best.first.workload.label()) }
+            td.figure { (Condition::label(best.condition)) }
+            td { (best.best.label) " (" (best.settings) " compared)" }
+            td.figure { (gbps(best.rate)) }
+            td.figure {
+                (ratio)
+                @if let Some((low, high)) = interval { span.range { (format!("{low:.2} - {high:.2}")) } }
+            }
+            td.wrap { code { (best.command) } }
+        }
+    }
+}

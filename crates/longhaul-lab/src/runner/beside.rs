@@ -1,0 +1,93 @@
+//! Cross traffic that reacts to congestion: TCP flows of `longhaul test` beside the measured tool.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::Side;
+
+use super::process::{Finished, Process};
+use super::ready::{self, Awaited, Readiness};
+use super::work::{Run, Trouble};
+use crate::network::NetPath;
+
+/// The port of the flows' server; no driver uses it.
+const PORT: u16 = 5299;
+/// The time that the flows get to fill the path before the tool starts.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The time in seconds that the flows run beyond the limit of the run.
+const SPARE: u64 = 60;
+
+/// The flows beside a run, with their server.
+pub(super) struct Beside {
+    server: Process,
+    flows: Process,
+}
+
+impl Beside {
+    /// Starts the flows that the entry of a run requires, and waits until they fill the path;
+    /// `None` for an entry without flows.
+    pub(super) fn start(run: &Run<'_>, path: &mut dyn NetPath) -> Result<Option<Self>, Trouble> {
+        if run.entry.beside == 0 {
+            return Ok(None);
+        }
+        let Some(program) = run.program else {
+            return Err(Trouble::Failed(
+                "longhaul, which makes the flows beside, is missing".into(),
+            ));
+        };
+        let port = PORT.to_string();
+        let mut serve = Command::new(program);
+        serve.args(["serve", "--port", &port]);
+        let server = Process::spawn(path, Side::Far, serve).map_err(|e| Trouble::of(&*e))?;
+        match ready::wait(&server, &Awaited::port(PORT), path, run.stop) {
+            Readiness::Listening => {}
+            Readiness::Stopped => {
+                server.finish();
+                return Err(Trouble::Stopped);
+            }
+            Readiness::Ended | Readiness::Late => {
+                return Err(broken("the server of the flows beside does not listen", server));
+            }
+        }
+        let seconds = run.limit.as_secs() + SPARE;
+        let mut test = Command::new(program);
+        test.args(["test", path.host(Side::Far), "--port", &port]);
+        test.args(["-P", &run.entry.beside.to_string(), "-t", &seconds.to_string()]);
+        let flows = match Process::spawn(path, Side::Near, test) {
+            Ok(flows) => flows,
+            Err(error) => {
+                server.finish();
+                return Err(Trouble::of(&*error));
+            }
+        };
+        let beside = Beside { server, flows };
+        let begun = Instant::now();
+        while begun.elapsed() < SETTLE && !beside.flows.has_ended() {
+            if run.stop.load(Ordering::Relaxed) {
+                return beside.finish().and(Err(Trouble::Stopped));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(Some(beside))
+    }
+
+    /// Stops the flows. A run whose flows ended before the tool did not meet its conditions.
+    pub(super) fn finish(self) -> Result<(), Trouble> {
+        let is_early = self.flows.has_ended();
+        let Finished { output, .. } = self.flows.finish();
+        self.server.finish();
+        if !is_early {
+            return Ok(());
+        }
+        let said = output.last_line().unwrap_or("no output").to_owned();
+        Err(Trouble::Disturbed(format!("the flows beside ended before the tool: {said}")))
+    }
+}
+
+/// Returns the failure of a process that is then stopped, with its last line.
+fn broken(what: &str, process: Process) -> Trouble {
+    let Finished { output, .. } = process.finish();
+    Trouble::Failed(format!("{what}: {}", output.last_line().unwrap_or("no output")))
+}
