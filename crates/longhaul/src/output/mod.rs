@@ -2,6 +2,7 @@
 //! the last line of its text is the answer.
 
 mod certificate;
+mod certify;
 mod copy;
 mod diagnosis;
 mod doctor;
@@ -16,6 +17,7 @@ mod test;
 mod topology;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
+pub(crate) use certify::certify_text;
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;

@@ -3,6 +3,7 @@
 //! `run` emulates a link while its command runs, and with a name answers requests. `up` starts a holder: a background process that
 //! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
+mod certify;
 mod control;
 mod ends;
 mod exec;
@@ -35,6 +36,7 @@ enum WanCommand {
     Status(running::StatusArgs),
     Set(running::SetArgs),
     Down(running::DownArgs),
+    Certify(certify::CertifyArgs),
     Selftest(selftest::SelftestArgs),
     #[command(hide = true)]
     Probe(selftest::ProbeArgs),
@@ -51,6 +53,7 @@ pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
         WanCommand::Status(args) => running::status(args),
         WanCommand::Set(args) => running::set(args),
         WanCommand::Down(args) => running::down(args),
+        WanCommand::Certify(args) => certify::run(&args),
         WanCommand::Selftest(args) => selftest::run(&args),
         WanCommand::Probe(args) => selftest::run_probe(&args),
     }
