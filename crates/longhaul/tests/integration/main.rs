@@ -37,4 +37,5 @@ mod topology;
 mod wan;
 mod wan_abuse;
 mod wan_impairments;
+mod wan_records;
 mod wan_selftest;
