@@ -226,7 +226,7 @@ mod tests {
             let capacity = Rate::from_bps((1e8 * capacity) as u64);
             let probes = RecordedProbes {
                 delays_us: (0..100).map(probe).collect(),
-                capacity_bps: (second % 200 == 0).then_some(capacity),
+                capacity_bps: second.is_multiple_of(200).then_some(capacity),
             };
             let window =
                 RecordedWindow { seconds: second as f64, up: probes.clone(), down: probes };

@@ -36,7 +36,7 @@ fn recording(probe: impl Fn(u64) -> Option<i64>, capacity: Option<Rate>) -> Stri
 /// A path with queues that come and go, losses, pairs of losses and an outage.
 fn path(index: u64) -> Option<i64> {
     let noise = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    let lost = noise % 50 == 0 || (4000..4040).contains(&index) || index % 2999 < 2;
+    let lost = noise.is_multiple_of(50) || (4000..4040).contains(&index) || index % 2999 < 2;
     let wave = ((index as f64 / 700.0).sin() + 1.0) * 4000.0;
     Some(if lost { -1 } else { 20_000 + wave as i64 + (noise % 800) as i64 })
 }
@@ -88,7 +88,7 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     let own = plan_with_file("--replay file --rate 1G", &text).up.rate_bps;
     assert_eq!(own, Some(Rate::from_bps(1_000_000_000)));
     // Every tenth probe takes 15 ms longer than the next, so it arrives after it.
-    let late = |index: u64| Some(if index % 10 == 0 { 35_000 } else { 20_000 });
+    let late = |index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
     let text = recording(late, None);
     let recorded = Recording::parse(&text).unwrap().way(Side::Near).reordered();
     assert_eq!(recorded, SECONDS * PROBES / 10);
