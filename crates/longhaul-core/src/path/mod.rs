@@ -4,16 +4,18 @@
 //! [`Bursts`] counts the runs of lost packets.
 //! [`Delays`] keeps the variation of the delay in bounded memory. [`Dispersion`] evaluates one
 //! train of packets, and [`capacity`] all of them. [`asymmetry`] judges whether the clocks are
-//! accurate enough to compare the two directions. None of them sends anything, and each accepts
-//! whatever a hostile peer may report.
+//! accurate enough to compare the two directions. [`certify`] compares two recordings of a path.
+//! None of them sends anything, and each accepts whatever a hostile peer may report.
 
 mod bursts;
+mod certify;
 mod delays;
 mod mtu;
 mod reordering;
 mod train;
 
 pub use bursts::Bursts;
+pub use certify::certify;
 pub use delays::{Clock, Delays, asymmetry};
 pub use mtu::MtuSearch;
 pub use reordering::Reordering;

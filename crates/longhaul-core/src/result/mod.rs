@@ -18,6 +18,7 @@ mod lateness;
 mod link;
 mod manifest;
 mod path;
+mod recording;
 mod run;
 mod side;
 mod stamp;
@@ -52,6 +53,9 @@ pub use path::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, DelayVariation, Hop, Hops, MtuLimit,
     MtuProof, PATH_SCHEMA, PathDirection, PathEnd, PathResult, ProbeFigures, Prober, Proportion,
     RoundTrips, RttFigures, SentProbes, TcpSegments, Unmeasured,
+};
+pub use recording::{
+    RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
 };
 pub use run::{
     Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,

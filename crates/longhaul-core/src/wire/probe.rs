@@ -21,7 +21,8 @@ pub enum ProbeKind {
 /// ```text
 ///  0  8  tag of the flow; derived from the session's secret
 ///  8  1  kind: 0 request, 1 answer, 2 of a stream, 3 of a train
-///  9  1  train, from 0; zero in the other kinds
+///  9  1  train, from 0; in an answer the lowest byte of the number of requests that arrived; zero
+///        in the other kinds
 /// 10  2  payload bytes of the answer, at most those of the request
 /// 12  4  number; in a stream its lower 32 bits
 /// 16  8  sending time in ns, by the sender's `CLOCK_REALTIME`
@@ -36,7 +37,7 @@ pub struct ProbeHeader {
     pub tag: u64,
     /// The kind of the probe.
     pub kind: ProbeKind,
-    /// The number of the train.
+    /// The number of the train; in an answer the lowest byte of the number of requests that arrived.
     pub train: u8,
     /// The payload bytes that the answer must have.
     pub answer_bytes: u16,

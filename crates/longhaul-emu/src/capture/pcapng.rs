@@ -1,7 +1,13 @@
 //! The blocks of a pcapng file (draft-ietf-opsawg-pcapng).
 
-/// Link type of packets that begin with an IPv4 or IPv6 header (`LINKTYPE_RAW`).
-const LINKTYPE_RAW: u16 = 101;
+/// Link type of packets that begin with a protocol family in four bytes (`LINKTYPE_NULL`). libpcap
+/// refuses files with several interfaces of `LINKTYPE_RAW`, because it compares the type with its
+/// own number for it.
+const LINKTYPE_NULL: u16 = 0;
+
+/// The families of IPv4 and IPv6 in this link type.
+const FAMILY_IPV4: u32 = 2;
+const FAMILY_IPV6: u32 = 24;
 
 const SECTION: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
@@ -30,7 +36,7 @@ pub(super) fn section(application: &str) -> Vec<u8> {
 /// Returns the description block of an interface whose times are in nanoseconds.
 pub(super) fn interface(name: &str, snaplen: u32) -> Vec<u8> {
     let mut body = Vec::new();
-    body.extend(LINKTYPE_RAW.to_le_bytes());
+    body.extend(LINKTYPE_NULL.to_le_bytes());
     body.extend([0, 0]);
     body.extend(snaplen.to_le_bytes());
     option(&mut body, INTERFACE_NAME, name.as_bytes());
@@ -58,8 +64,14 @@ pub(super) fn packet(packet: &Packet<'_>) -> Vec<u8> {
     let mut body = Vec::with_capacity(packet.bytes.len() + 96);
     body.extend(packet.interface.to_le_bytes());
     time(&mut body, packet.nanos);
-    body.extend((packet.bytes.len() as u32).to_le_bytes());
-    body.extend(packet.length.max(packet.bytes.len() as u32).to_le_bytes());
+    let family = match packet.bytes.first().map(|byte| byte >> 4) {
+        Some(6) => FAMILY_IPV6,
+        _ => FAMILY_IPV4,
+    };
+    let captured = packet.bytes.len() as u32 + 4;
+    body.extend(captured.to_le_bytes());
+    body.extend(captured.max(packet.length + 4).to_le_bytes());
+    body.extend(family.to_le_bytes());
     body.extend(packet.bytes);
     pad(&mut body);
     if !packet.comment.is_empty() {

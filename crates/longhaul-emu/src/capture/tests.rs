@@ -70,9 +70,10 @@ fn every_arrival_departure_and_fate_is_a_block() {
     for part in ["congestion", "damaged, with a matching", "duplicate", "segment 1"] {
         assert!(text(&blocks[9].1).contains(part), "{part}");
     }
-    // The length of the whole packet precedes its bytes, and the bytes begin with an IP header.
+    // The length of the whole packet precedes its bytes: the family of IPv4, and the IP header.
     let whole = u32::from_le_bytes(blocks[7].1[16..20].try_into().unwrap());
-    assert_eq!((whole, blocks[7].1[20] >> 4), ((frame.len() - 10) as u32, 4));
+    assert_eq!((whole, blocks[7].1[20]), ((frame.len() - 10 + 4) as u32, 2));
+    assert_eq!(blocks[7].1[24] >> 4, 4);
     assert!(matches!(records[1].event, Event::Dropped(_)));
 }
 

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::plan::link::{DelaySamples, DelaySchedule, Jitter, Spread};
+use longhaul_core::plan::link::{DelaySamples, DelaySchedule, Jitter, Recording, Spread};
 use longhaul_core::plan::{LinkPlan, Side};
 
 use super::batch::Batch;
@@ -16,6 +16,8 @@ use super::{LinkTime, Piece};
 pub(super) struct Delay {
     constant: Duration,
     trace: Option<Arc<DelaySchedule>>,
+    /// The recorded path, and the direction of it.
+    replay: Option<(Arc<Recording>, Side)>,
     jitter: Option<Variation>,
     /// The latest departure so far. A segment leaves before it only if jitter may reorder.
     last: LinkTime,
@@ -29,6 +31,10 @@ impl Delay {
         Delay {
             constant: direction.delay,
             trace: direction.delay_trace.as_ref().and_then(|file| file.content()).cloned(),
+            replay: direction
+                .replay
+                .as_ref()
+                .and_then(|file| Some((Arc::clone(file.content()?), from))),
             jitter: direction.jitter.as_ref().and_then(|jitter| Variation::new(jitter, stream)),
             last,
         }
@@ -41,7 +47,7 @@ impl Delay {
 
     /// Returns whether the delay is the same for all segments.
     pub(super) fn is_constant(&self) -> bool {
-        self.trace.is_none() && self.jitter.is_none()
+        self.trace.is_none() && self.jitter.is_none() && self.replay.is_none()
     }
 
     /// Returns the departure time of segments sent at `sent` with the constant delay.
@@ -54,6 +60,14 @@ impl Delay {
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         if self.jitter.is_some() {
             batch.replace_pieces(|batch, piece| self.vary(batch, &piece));
+        } else if self.replay.as_ref().is_some_and(|(path, from)| path.way(*from).reorders()) {
+            for piece in &mut *batch.pieces {
+                piece.at = piece.at + self.at(piece.at);
+                if piece.at < self.last {
+                    batch.counts.reordered += batch.packet.count_of(piece.segments.clone());
+                }
+                self.last = self.last.max(piece.at);
+            }
         } else {
             for piece in &mut *batch.pieces {
                 self.last = self.last.max(piece.at + self.at(piece.at));
@@ -79,6 +93,9 @@ impl Delay {
 
     /// Returns the delay of a segment sent at `time`.
     fn at(&self, time: LinkTime) -> Duration {
+        if let Some((recording, from)) = &self.replay {
+            return recording.way(*from).delay_at(time.since(LinkTime::default()));
+        }
         match &self.trace {
             None => self.constant,
             Some(trace) => trace.at(time.since(LinkTime::default())).0,

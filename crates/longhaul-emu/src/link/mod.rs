@@ -26,6 +26,7 @@ mod policer;
 mod queue;
 mod random;
 mod reorder;
+mod replay;
 mod scheduler;
 mod slots;
 mod stages;

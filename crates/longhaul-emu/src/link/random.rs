@@ -36,6 +36,7 @@ pub(super) enum Purpose {
     BitError = 17,
     Slot = 18,
     DualPi2 = 19,
+    Replay = 20,
 }
 
 /// The random numbers of one purpose in one direction.

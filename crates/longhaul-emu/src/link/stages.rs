@@ -18,6 +18,7 @@ use super::policer::TokenBucket;
 use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
+use super::replay::ReplayedLoss;
 use super::scheduler::{Gone, Scheduler};
 use super::slots::SlotGate;
 
@@ -29,6 +30,7 @@ pub(super) struct Stages {
     plan: LinkDirection,
     outages: Option<Outages>,
     losses: Option<Losses>,
+    replayed: Option<ReplayedLoss>,
     policer: Option<TokenBucket>,
     queue: Option<Queue>,
     scheduler: Option<Scheduler>,
@@ -56,6 +58,7 @@ impl Stages {
         Stages {
             outages: Outages::new(&direction.outages, now),
             losses,
+            replayed: ReplayedLoss::new(plan, from),
             policer: TokenBucket::new(direction, now),
             queue: Queue::new(plan, from, now),
             scheduler: Scheduler::new(plan, from, now),
@@ -73,6 +76,7 @@ impl Stages {
     pub(super) fn is_empty(&self) -> bool {
         self.outages.is_none()
             && self.losses.is_none()
+            && self.replayed.is_none()
             && self.policer.is_none()
             && self.queue.is_none()
             && self.scheduler.is_none()
@@ -113,6 +117,9 @@ impl Stages {
         }
         if let Some(losses) = self.losses.as_mut().filter(|_| !batch.carrier.is_down) {
             losses.apply(batch);
+        }
+        if let Some(replayed) = self.replayed.as_ref().filter(|_| !batch.carrier.is_down) {
+            replayed.apply(batch);
         }
         if let Some(policer) = self.policer.as_mut().filter(|_| !batch.carrier.is_down) {
             policer.apply(batch);

@@ -120,23 +120,23 @@ pub(super) fn patience(trips: &[Trips]) -> Duration {
     }
 }
 
-struct PathClient<'a, N> {
-    sender: ControlSender,
+pub(super) struct PathClient<'a, N> {
+    pub(super) sender: ControlSender,
     receiver: ControlReceiver,
     dialer: DataDialer,
-    flow: ProbeFlow,
+    pub(super) flow: ProbeFlow,
     plan: &'a PathPlan,
     stop: &'a AtomicBool,
     note: N,
     patience: Duration,
     near: Clock,
     far: Clock,
-    same_clock: bool,
-    result: PathResult,
+    pub(super) same_clock: bool,
+    pub(super) result: PathResult,
 }
 
 impl<'a, N: FnMut(&str)> PathClient<'a, N> {
-    fn open(
+    pub(super) fn open(
         session: Session,
         target: &str,
         plan: &'a PathPlan,
@@ -212,7 +212,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         self.result.unmeasured.push(Unmeasured { part, what, why });
     }
 
-    fn first_trips(&mut self) {
+    pub(super) fn first_trips(&mut self) {
         let (least, pace) = (self.flow.least_bytes(), Duration::from_millis(10));
         let flow = &mut self.flow;
         let series =
@@ -331,7 +331,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         Ok(())
     }
 
-    fn capacity(&mut self) -> Result<()> {
+    pub(super) fn capacity(&mut self) -> Result<()> {
         let mtu = |way: &PathDirection| way.mtu_bytes().unwrap_or(USUAL_MTU);
         let (there, back) = (mtu(&self.result.forward), mtu(&self.result.reverse));
         (self.note)("estimating the capacity there, by trains of packets");

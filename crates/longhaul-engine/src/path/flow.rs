@@ -58,6 +58,8 @@ pub(super) struct Shared {
     pub(super) cut: AtomicBool,
     /// The bytes received, probes or not.
     pub(super) received: AtomicU64,
+    /// The number of requests received; its lowest byte is in every answer.
+    requests: AtomicU64,
 }
 
 struct State {
@@ -94,6 +96,7 @@ impl ProbeFlow {
             stop: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             received: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
         });
         let (forward, reply) = mpsc::sync_channel(MOST_HEARD);
         let (ours, relay) = (shared.clone(), Relay(forward));
@@ -189,6 +192,7 @@ impl Shared {
                 what: What::Answer(Some(PeerTimes {
                     arrived_ns: header.arrived_ns,
                     answered_ns: header.last,
+                    requests: header.train,
                 })),
                 at_ns,
             }),
@@ -211,7 +215,7 @@ impl Shared {
         let header = ProbeHeader {
             kind: ProbeKind::Answer,
             answer_bytes: 0,
-            train: 0,
+            train: (self.requests.fetch_add(1, Ordering::Relaxed) + 1) as u8,
             arrived_ns,
             last: now_nanos(),
             ..*header

@@ -8,6 +8,9 @@
 //! opposite direction in the same way. A host without longhaul is probed by [ICMP echo, closed
 //! ports and TCP](alone).
 //!
+//! A [recording](record()) sends requests for a long time and keeps the delay and fate of each in both
+//! directions.
+//!
 //! - Times are the kernel's own times of arrival, on the clock of the day; of a round trip the time
 //!   that the far end took is taken off.
 //! - Nothing here fills a path: streams take a tenth of it, trains a fifth while they run.
@@ -23,6 +26,8 @@ mod probe_socket;
 
 mod mtu;
 mod probers;
+mod record;
+mod series;
 mod serve;
 mod stream;
 mod tally;
@@ -31,6 +36,7 @@ mod trains;
 
 pub use alone::{ServerlessHost, run_without_server};
 pub use client::run;
+pub use record::{RecordSpec, record};
 pub use serve::serve;
 
 #[cfg(test)]

@@ -48,6 +48,9 @@ pub(super) enum What {
 pub(super) struct PeerTimes {
     pub(super) arrived_ns: u64,
     pub(super) answered_ns: u64,
+    /// The lowest byte of the number of requests that the peer had received; always 0 from earlier
+    /// versions.
+    pub(super) requests: u8,
 }
 
 /// A prober that sends probes and receives answers.

@@ -243,6 +243,9 @@ mod tests {
                 "--loss-trace /nowhere/at/all",
                 "--loss-trace /nowhere/at/all: the file cannot be read",
             ),
+            ("--replay /nowhere/at/all", "--replay /nowhere/at/all: the file cannot be read"),
+            ("--replay /dev/null", "--replay /dev/null: the file has no entries"),
+            ("--replay /dev/null --rtt 1ms", "contradict each other"),
             ("--down-gravity 1", "unexpected argument"),
         ] {
             let error = plan(options).unwrap_err();

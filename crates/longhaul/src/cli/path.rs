@@ -1,8 +1,10 @@
 //! `longhaul path`: turns arguments into a plan, measures the path and prints the result.
 
+mod record;
 mod stamp;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -45,10 +47,11 @@ pub(super) struct Args {
     /// Port of 'longhaul serve', or any TCP port that accepts connections
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Send loss probes for this long, in both directions at once
-    #[arg(short, long, value_name = "SECS", value_parser = parse_span, default_value = "5")]
-    time: Duration,
-    /// Interval between loss probes [default: 1ms, longer if that exceeds a tenth of the capacity]
+    /// Send loss probes for this long, in both directions at once [default: 5s; with --record 60s]
+    #[arg(short, long, value_name = "SECS", value_parser = parse_span)]
+    time: Option<Duration>,
+    /// Interval between loss probes [default: 1ms, longer if that exceeds a tenth of the capacity;
+    /// with --record 10ms]
     #[arg(short, long, value_name = "TIME", value_parser = parse_span)]
     interval: Option<Duration>,
     /// Size of a loss probe with its IP header [default: 128]
@@ -72,6 +75,10 @@ pub(super) struct Args {
     /// Measure without the server, even if 'longhaul serve' runs at HOST
     #[arg(long)]
     alone: bool,
+    /// Record the delay, loss, reordering and capacity over time in FILE, for 'longhaul wan run
+    /// --replay FILE'
+    #[arg(long, value_name = "FILE", conflicts_with = "stamp")]
+    record: Option<PathBuf>,
     /// Print one JSON document, "longhaul.path/1"
     #[arg(long)]
     json: bool,
@@ -104,6 +111,10 @@ impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         if self.stamp.asked() {
             return stamp::run(&self);
+        }
+        if let Some(file) = &self.record {
+            record::check(&self)?;
+            return record::run(&self, file);
         }
         let plan = self.plan()?;
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
@@ -153,7 +164,7 @@ impl Args {
         let bytes = |length: Bytes| length.get().try_into().unwrap_or(u32::MAX);
         let plan = PathPlan {
             echoes: self.echoes.unwrap_or(defaults.echoes),
-            probe_time: self.time,
+            probe_time: self.time(),
             probe_interval: self.interval,
             probe_bytes: self.length.map_or(defaults.probe_bytes, bytes),
             most_hops: self.max_hops,
@@ -162,6 +173,11 @@ impl Args {
         };
         plan.validate().map_err(|error| Coded::new(exit::USAGE, error))?;
         Ok(plan)
+    }
+
+    /// Returns the duration of the measurement of loss.
+    fn time(&self) -> Duration {
+        self.time.unwrap_or(PathPlan::new().probe_time)
     }
 
     fn family(&self) -> Family {

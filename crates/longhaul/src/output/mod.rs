@@ -2,6 +2,7 @@
 //! the last line of its text is the answer.
 
 mod certificate;
+mod certify;
 mod copy;
 mod copy_stats;
 mod diagnosis;
@@ -20,6 +21,7 @@ mod topology;
 mod watch;
 
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
+pub(crate) use certify::certify_text;
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use copy_stats::copy_stats;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};

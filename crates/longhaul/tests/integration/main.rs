@@ -41,5 +41,6 @@ mod wan_attach;
 mod wan_bridge;
 mod wan_impairments;
 mod wan_parallel;
+mod wan_records;
 mod wan_selftest;
 mod watch;

@@ -11,7 +11,8 @@ use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
     Aqm, ClassMatch, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage,
-    Policer, Probability, QueueLimit, RateSchedule, Reorder, Slots, Spread, TraceFile,
+    Policer, Probability, QueueLimit, RateSchedule, Recording, Reorder, Side, Slots, Spread,
+    TraceFile,
 };
 use crate::units::Rate;
 use crate::units::seconds;
@@ -27,6 +28,9 @@ pub struct LinkDirection {
     /// The delay over time, instead of `delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_trace: Option<TraceFile<DelaySchedule>>,
+    /// The recorded path whose delay, loss and reordering the direction has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<TraceFile<Recording>>,
     /// The variation of the delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
@@ -118,10 +122,15 @@ impl LinkDirection {
 
     /// Returns the delay without queueing; for a trace its longest delay.
     pub fn propagation(&self) -> Duration {
-        self.delay_trace
-            .as_ref()
-            .and_then(TraceFile::content)
-            .map_or(self.delay, |trace| trace.longest())
+        let trace = self.delay_trace.as_ref().and_then(TraceFile::content);
+        let replay = self.replay.as_ref().and_then(TraceFile::content);
+        let recorded = |replay: &Recording| {
+            Side::BOTH.map(|side| replay.way(side).longest()).into_iter().max()
+        };
+        trace
+            .map(|trace| trace.longest())
+            .or_else(|| replay.and_then(|replay| recorded(replay)))
+            .unwrap_or(self.delay)
     }
 
     /// Returns the longest time from the queue to the receiver, except for the rarest segments.
@@ -169,6 +178,7 @@ impl LinkDirection {
             || self.slots.is_some_and(|slots| slots.least < slots.most)
             || drawn.iter().any(|p| !p.is_zero())
             || self.jitter.is_some()
+            || self.replay.is_some()
             || self.reorder.is_some()
             || self.cross.is_some()
             || matches!(self.aqm, Some(Aqm::Pie { .. } | Aqm::Red { .. } | Aqm::DualPi2 { .. }))
@@ -182,6 +192,9 @@ impl LinkDirection {
     pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
         if let Some(file) = &mut self.delay_trace {
             file.load("delay-trace", read)?;
+        }
+        if let Some(file) = &mut self.replay {
+            file.load("replay", read)?;
         }
         if let Some(Jitter { spread: Spread::File(file), .. }) = &mut self.jitter {
             file.load("jitter", read)?;
@@ -207,6 +220,12 @@ impl LinkDirection {
                 return Err(LinkPlanError::contradiction("delay-trace", "delay"));
             }
             file.check("delay-trace")?;
+        }
+        if let Some(file) = &self.replay {
+            if !self.delay.is_zero() || self.delay_trace.is_some() {
+                return Err(LinkPlanError::contradiction("replay", "delay"));
+            }
+            file.check("replay")?;
         }
         if let Some(file) = &self.rate_trace {
             if self.rate_bps.is_some() {

@@ -43,7 +43,7 @@ const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
 
 /// All link options. An option that depends on another one, such as the burst length on the loss
 /// rate, follows it. Options that set a whole path come first.
-pub static LINK_OPTIONS: [LinkOption; 33] = [
+pub static LINK_OPTIONS: [LinkOption; 34] = [
     direction(
         "netem",
         "LINE",
@@ -83,7 +83,19 @@ pub static LINK_OPTIONS: [LinkOption; 33] = [
         "One-way delay over time: lines of 'TIME DELAY'",
         |link, text| {
             link.delay = Duration::ZERO;
+            link.replay = None;
             link.delay_trace = named(text);
+            Ok(())
+        },
+    ),
+    direction(
+        "replay",
+        "FILE",
+        "Delay, loss, reordering and capacity of a path that 'longhaul path --record' recorded",
+        |link, text| {
+            link.delay = Duration::ZERO;
+            link.delay_trace = None;
+            link.replay = named(text);
             Ok(())
         },
     ),
@@ -371,6 +383,7 @@ fn delay(text: &str) -> Result<Duration, OptionFault> {
 
 fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), OptionFault> {
     link.delay_trace = None;
+    link.replay = None;
     link.delay = delay;
     Ok(())
 }

@@ -15,7 +15,7 @@ const SEEDS: &str = "a seed is a whole number from 0 to 9007199254740991";
 
 /// Sets of options with the same purpose: at most one of each set can be given per direction.
 const EXCLUSIVE: [&[&str]; 5] = [
-    &["preset", "rtt", "delay", "distance", "delay-trace"],
+    &["preset", "rtt", "delay", "distance", "delay-trace", "replay"],
     &["rate", "rate-trace"],
     &["loss", "loss-ge", "loss-state", "loss-pattern", "loss-trace"],
     &["loss-burst", "loss-ge", "loss-state", "loss-pattern", "loss-trace"],

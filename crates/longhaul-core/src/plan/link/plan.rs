@@ -105,8 +105,14 @@ impl LinkPlan {
     /// # Errors
     /// The first file that cannot be read or parsed.
     pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
-        self.up.load(read)?;
-        self.down.load(read)
+        for (side, link) in Side::BOTH.into_iter().zip([&mut self.up, &mut self.down]) {
+            link.load(read)?;
+            let replay = link.replay.as_ref().and_then(|file| file.content());
+            if let Some(recorded) = replay.filter(|_| !link.has_rate()) {
+                link.rate_bps = recorded.way(side).capacity();
+            }
+        }
+        Ok(())
     }
 
     /// Checks every number of the plan.

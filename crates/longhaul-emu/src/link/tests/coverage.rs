@@ -4,13 +4,14 @@ use longhaul_core::plan::link::LINK_OPTIONS;
 
 /// The tests of each option in virtual time, by file: the text of the file, and the name of a test
 /// function in it.
-const TESTS: [(&str, &str, &str); 33] = [
+const TESTS: [(&str, &str, &str); 34] = [
     ("netem", NETEM, "a_line_has_the_meaning_that_tc_gives_it"),
     ("preset", PLANS, "the_special_goes_before_the_general_and_builds_on_it"),
     ("rtt", LINK, "options_make_the_plan"),
     ("delay", ORDER, "a_fixed_delay_moves_all_alike_and_follows_its_trace_in_order"),
     ("distance", PRESET, "fibre_takes_five_microseconds_for_each_kilometre"),
     ("delay-trace", ORDER, "a_fixed_delay_moves_all_alike_and_follows_its_trace_in_order"),
+    ("replay", REPLAYS, "a_replayed_path_has_the_distributions_of_the_recording"),
     ("jitter", ORDER, "jitter_keeps_order_unless_it_may_not"),
     ("reorder", ORDER, "reordered_segments_have_the_share_and_the_extent_that_were_asked_for"),
     ("rate", CAPACITY, "the_mean_rate_is_exact_however_packets_are_cut"),
@@ -47,6 +48,7 @@ const CLASSES: &str = include_str!("classes.rs");
 const ORDER: &str = include_str!("order.rs");
 const POLICING: &str = include_str!("policing.rs");
 const RANDOM: &str = include_str!("random.rs");
+const REPLAYS: &str = include_str!("replays.rs");
 const LINK: &str = include_str!("../../../../longhaul/src/cli/link.rs");
 const NETEM: &str = include_str!("../../../../longhaul-core/src/plan/link/netem.rs");
 const PLANS: &str = include_str!("../../../../longhaul-core/src/plan/link/options.rs");

@@ -10,6 +10,7 @@ mod order;
 mod policing;
 mod properties;
 mod random;
+mod replays;
 mod scheduling;
 
 use std::collections::VecDeque;

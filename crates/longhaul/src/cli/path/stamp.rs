@@ -110,7 +110,7 @@ fn plan(args: &Args) -> Result<StampPlan, Coded> {
     let continuous = args.stamp.continuous;
     let default = if continuous { CONTINUOUS_INTERVAL } else { INTERVAL };
     let interval = args.interval.unwrap_or(default).max(Duration::from_nanos(1));
-    let by_time = args.time.as_nanos().div_ceil(interval.as_nanos());
+    let by_time = args.time().as_nanos().div_ceil(interval.as_nanos());
     let by_time = u64::try_from(by_time).unwrap_or(u64::MAX);
     let plan = StampPlan {
         packets: (!continuous).then(|| args.echoes.map_or(by_time, u64::from)),

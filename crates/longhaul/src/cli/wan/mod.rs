@@ -5,6 +5,7 @@
 //! owns a topology. `exec`, `status`, `set` and `down` send requests to its socket.
 
 mod bridge;
+mod certify;
 mod control;
 mod ends;
 mod exec;
@@ -41,6 +42,7 @@ enum WanCommand {
     Status(running::StatusArgs),
     Set(running::SetArgs),
     Down(running::DownArgs),
+    Certify(certify::CertifyArgs),
     Selftest(selftest::SelftestArgs),
     #[command(hide = true)]
     Probe(selftest::ProbeArgs),
@@ -64,6 +66,7 @@ pub(crate) fn run(args: WanArgs) -> Result<u8, Coded> {
         WanCommand::Status(args) => running::status(args),
         WanCommand::Set(args) => running::set(args),
         WanCommand::Down(args) => running::down(args),
+        WanCommand::Certify(args) => certify::run(&args),
         WanCommand::Selftest(args) => selftest::run(&args),
         WanCommand::Probe(args) => selftest::run_probe(&args),
     }

@@ -1,0 +1,265 @@
+//! Compares the recording of a path with the recording of a link that replays it.
+
+use crate::plan::Side;
+use crate::plan::link::{Fate, RecordedWay, Recording};
+use crate::result::{
+    RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
+};
+use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval};
+
+/// The probability with which chance fails a correct check.
+const ALPHA: f64 = 1e-4;
+/// The deviation of delays that is accepted: that of timing, and a part of the delay.
+const TOLERANCE_MS: f64 = 0.1;
+const TOLERANCE: f64 = 0.01;
+/// The deviation of a capacity that is accepted. The estimate of trains is a median.
+const CAPACITY_TOLERANCE: f64 = 0.04;
+
+/// The number of delays per second that count as independent. Both recordings cover the same whole
+/// cycle of the same queues, so that chance is only in the times of the probes.
+const PER_SECOND: f64 = 10.0;
+
+/// Compares two recordings, distribution by distribution.
+pub fn certify(recorded: &Recording, rebuilt: &Recording) -> RecordingCertificate {
+    let mut checks = Vec::new();
+    for side in Side::BOTH {
+        let ways = [recorded.way(side), rebuilt.way(side)];
+        checks.push(delays(side, ways));
+        checks.push(variation(side, ways));
+        checks.push(share(side, RecordingFigure::Loss, ways.map(losses)));
+        checks.push(share(side, RecordingFigure::Outage, ways.map(outages)));
+        checks.push(runs(side, ways));
+        checks.push(share(side, RecordingFigure::Reordering, ways.map(reordering)));
+        checks.push(capacity(side, ways));
+    }
+    RecordingCertificate {
+        schema: RECORDING_CERTIFICATE_SCHEMA.to_owned(),
+        seconds: rebuilt.time().as_secs_f64(),
+        passed: checks.iter().all(|check| check.passed != Some(false)),
+        checks,
+        warnings: Vec::new(),
+    }
+}
+
+/// Compares the distributions of delays.
+fn delays(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
+    distribution(side, RecordingFigure::Delay, ways, ways.map(RecordedWay::delays_ms))
+}
+
+/// Compares the distributions of the differences between consecutive probes (RFC 3393).
+fn variation(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
+    let differences = ways.map(|way| {
+        let delays = way.delays_ms();
+        delays.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect()
+    });
+    distribution(side, RecordingFigure::DelayVariation, ways, differences)
+}
+
+/// Compares two distributions by the Kolmogorov-Smirnov distance between them, after either is moved
+/// by the tolerance. Consecutive delays are not independent, so at most [`PER_SECOND`] values per
+/// second count for the bound.
+fn distribution(
+    side: Side,
+    figure: RecordingFigure,
+    ways: [&RecordedWay; 2],
+    mut values: [Vec<f64>; 2],
+) -> RecordingCheck {
+    let [recorded, rebuilt] = values.each_mut().map(|values| {
+        values.sort_by(f64::total_cmp);
+        median(values).unwrap_or_default()
+    });
+    let tolerance = TOLERANCE_MS.max(recorded * TOLERANCE);
+    let [one, other] = &values;
+    let distance = excess(one, other, tolerance).max(excess(other, one, tolerance));
+    let counts = ways.map(|way| {
+        let seconds = way.fates().len() as f64 * way.interval().as_secs_f64();
+        (seconds * PER_SECOND).min(way.fates().len() as f64)
+    });
+    let count = counts[0] * counts[1] / (counts[0] + counts[1]);
+    let bound = kolmogorov_bound(count.ceil().max(1.0) as usize, ALPHA);
+    RecordingCheck {
+        from: side,
+        figure,
+        recorded: Some(recorded),
+        rebuilt: Some(rebuilt),
+        distance: Some(distance),
+        bound: Some(bound),
+        passed: (bound < 1.0).then_some(distance <= bound),
+    }
+}
+
+/// Returns the largest excess of the distribution of `one` over that of `other`, if `other` may be
+/// later by `tolerance`.
+fn excess(one: &[f64], other: &[f64], tolerance: f64) -> f64 {
+    let share = |sorted: &[f64], x: f64| {
+        sorted.partition_point(|value| *value <= x) as f64 / sorted.len().max(1) as f64
+    };
+    one.iter().map(|x| share(one, *x) - share(other, x + tolerance)).fold(0.0, f64::max)
+}
+
+fn count(way: &RecordedWay, fate: Fate) -> u64 {
+    way.fates().iter().filter(|other| **other == fate).count() as u64
+}
+
+/// Returns the lost probes of those outside of outages.
+fn losses(way: &RecordedWay) -> (u64, u64) {
+    let lost = count(way, Fate::Lost);
+    (lost, lost + count(way, Fate::Arrived))
+}
+
+/// Returns the seconds with an outage, of all seconds. Probes in an outage are not independent.
+fn outages(way: &RecordedWay) -> (u64, u64) {
+    let per_second = (1.0 / way.interval().as_secs_f64()).ceil().max(1.0) as usize;
+    let seconds = way.fates().chunks(per_second);
+    let hit = seconds.clone().filter(|fates| fates.contains(&Fate::Outage)).count();
+    (hit as u64, seconds.count() as u64)
+}
+
+fn reordering(way: &RecordedWay) -> (u64, u64) {
+    (way.reordered(), count(way, Fate::Arrived))
+}
+
+/// Compares two shares: they differ by more than chance if their intervals do not overlap. Two
+/// intervals at the square root of the level give the level for the difference.
+fn share(
+    side: Side,
+    figure: RecordingFigure,
+    [(one, of), (other, of_other)]: [(u64, u64); 2],
+) -> RecordingCheck {
+    let confidence = 1.0 - ALPHA.sqrt();
+    let [first, second] = [
+        proportion_interval(one, of, confidence),
+        proportion_interval(other, of_other, confidence),
+    ];
+    let ratio = |hits: u64, of: u64| hits as f64 / of.max(1) as f64;
+    RecordingCheck {
+        from: side,
+        figure,
+        recorded: Some(ratio(one, of)),
+        rebuilt: Some(ratio(other, of_other)),
+        distance: None,
+        bound: None,
+        passed: (of > 0 && of_other > 0).then_some(first.0 <= second.1 && second.0 <= first.1),
+    }
+}
+
+/// Compares the lengths of runs of lost probes by Pearson's chi-square test: single losses and
+/// pairs; longer runs are outages.
+fn runs(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
+    let lengths = |way: &RecordedWay| {
+        let mut counts = [0_u64; 2];
+        for run in way.fates().chunk_by(|one, other| one == other) {
+            if run[0] == Fate::Lost {
+                counts[run.len().min(2) - 1] += 1;
+            }
+        }
+        counts
+    };
+    let [recorded, rebuilt] = ways.map(lengths);
+    let pairs = |[one, two]: [u64; 2]| two as f64 / (one + two).max(1) as f64;
+    let total = [recorded[0] + rebuilt[0], recorded[1] + rebuilt[1]];
+    let all = (total[0] + total[1]) as f64;
+    let p = pearson_p(&rebuilt, &total.map(|count| count as f64 / all));
+    // The test needs about five expected runs per cell.
+    let enough = total[1] * (rebuilt[0] + rebuilt[1]) >= 5 * (total[0] + total[1]) && all > 0.0;
+    RecordingCheck {
+        from: side,
+        figure: RecordingFigure::LossRuns,
+        recorded: Some(pairs(recorded)),
+        rebuilt: Some(pairs(rebuilt)),
+        distance: None,
+        bound: None,
+        passed: p.filter(|_| enough).map(|p| p >= ALPHA),
+    }
+}
+
+fn capacity(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
+    let [recorded, rebuilt] = ways.map(|way| way.capacity().map(|rate| rate.bps() as f64));
+    let distance = recorded.zip(rebuilt).map(|(one, other)| (other / one - 1.0).abs());
+    RecordingCheck {
+        from: side,
+        figure: RecordingFigure::Capacity,
+        recorded,
+        rebuilt,
+        distance,
+        bound: Some(CAPACITY_TOLERANCE),
+        passed: distance.map(|distance| distance <= CAPACITY_TOLERANCE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::link::{RecordedProbes, RecordedWindow, RecordingHead, Trace};
+    use crate::units::Rate;
+
+    /// Returns numbers from 0 to 1 that look random.
+    fn noise(seed: u64, index: u64) -> f64 {
+        let mut x = index.wrapping_add(seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((x ^ x >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Returns a recording of ten minutes with a wavy delay, whose delays, losses and capacity are
+    /// scaled.
+    fn recording(seed: u64, delay: f64, loss: f64, capacity: f64) -> Recording {
+        let head = RecordingHead {
+            schema: RecordingHead::SCHEMA.to_owned(),
+            version: String::new(),
+            target: "far".to_owned(),
+            started_unix_seconds: 0,
+            interval_seconds: 0.01,
+            packet_bytes: 128,
+            same_clock: true,
+        };
+        let mut text = serde_json::to_string(&head).unwrap();
+        for second in 0..600_u64 {
+            let probe = |index: u64| {
+                let index = second * 100 + index;
+                if noise(seed + 1, index) < 0.01 * loss {
+                    return Some(-1);
+                }
+                let wave = (index as f64 / 3000.0).sin() * 2.0;
+                Some(((45.0 + wave + noise(seed, index)) * delay * 1e3) as i64)
+            };
+            let capacity = Rate::from_bps((1e8 * capacity) as u64);
+            let probes = RecordedProbes {
+                delays_us: (0..100).map(probe).collect(),
+                capacity_bps: second.is_multiple_of(200).then_some(capacity),
+            };
+            let window =
+                RecordedWindow { seconds: second as f64, up: probes.clone(), down: probes };
+            text.push('\n');
+            text.push_str(&serde_json::to_string(&window).unwrap());
+        }
+        Recording::parse(&text).unwrap()
+    }
+
+    fn failed(certificate: &RecordingCertificate) -> Vec<RecordingFigure> {
+        let failed = certificate.checks.iter().filter(|check| check.passed == Some(false));
+        failed.map(|check| check.figure).collect()
+    }
+
+    #[test]
+    fn an_equal_path_passes() {
+        let certificate = certify(&recording(1, 1.0, 1.0, 1.0), &recording(7, 1.0, 1.0, 1.01));
+        assert!(certificate.passed, "{certificate:?}");
+        let done = certificate.checks.iter().filter(|check| check.passed.is_some()).count();
+        assert!(done >= 12, "{certificate:?}");
+    }
+
+    #[test]
+    fn an_error_of_five_percent_fails() {
+        let good = recording(1, 1.0, 1.0, 1.0);
+        for factor in [0.95, 1.05] {
+            let found = failed(&certify(&good, &recording(7, factor, 1.0, 1.0)));
+            assert_eq!(found, [RecordingFigure::Delay; 2], "delay by {factor}");
+            let found = failed(&certify(&good, &recording(7, 1.0, 1.0, factor)));
+            assert_eq!(found, [RecordingFigure::Capacity; 2], "capacity by {factor}");
+        }
+        // 60,000 probes with 1 % of losses detect a share that is wrong by a half.
+        let found = failed(&certify(&good, &recording(7, 1.0, 1.5, 1.0)));
+        assert!(found.contains(&RecordingFigure::Loss), "{found:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Records the delay, loss and capacity of a path over time.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use longhaul_core::plan::PathPlan;
+use longhaul_core::plan::link::RecordedWindow;
+use longhaul_core::result::{Certainty, PathDirection};
+use longhaul_core::units::Rate;
+use longhaul_core::wire::PathOrder;
+use longhaul_sys::probe::now_nanos;
+
+use super::client::PathClient;
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What};
+use super::series::Series;
+use crate::error::{EngineError, Result};
+use crate::session::Session;
+
+/// The duration of a window.
+const WINDOW: Duration = Duration::from_secs(1);
+/// The latest answer that counts.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The parameters of a recording.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordSpec {
+    /// The interval between probes, 1 ms to 1 s.
+    pub interval: Duration,
+    /// The bytes of a probe with its IP header.
+    pub packet_bytes: u32,
+    /// The duration; a server ends a session after at least five minutes.
+    pub time: Duration,
+    /// True to estimate the capacity first, which takes some seconds.
+    pub capacity: bool,
+}
+
+/// Records the path to the server of `session` for the time of `spec`, and passes each window to
+/// `take`, and whether both ends have the same clock. The windows count from `origin`. When `stop` is
+/// set, it ends early.
+///
+/// # Errors
+/// The server refuses the measurement, no data can be exchanged with it, or `take` fails.
+pub fn record(
+    session: Session,
+    spec: &RecordSpec,
+    origin: Instant,
+    stop: &AtomicBool,
+    take: Take<'_>,
+) -> Result<()> {
+    let plan = PathPlan::new();
+    let mut client = PathClient::open(session, "", &plan, stop, |_: &str| ())?;
+    client.first_trips();
+    if spec.capacity {
+        // Without an estimate the recording has no capacity.
+        let _ = client.capacity();
+    }
+    let capacity = |way: &PathDirection| {
+        let sure = way.capacity.as_ref().filter(|found| found.certainty == Certainty::Good)?;
+        sure.estimate_bps
+    };
+    let capacities = [capacity(&client.result.forward), capacity(&client.result.reverse)];
+    let mut recorder = Recorder {
+        series: Series::new(client.same_clock),
+        per_window: (WINDOW.as_nanos() / spec.interval.as_nanos().max(1)).max(1) as usize,
+        begun: origin.elapsed(),
+        windows: 0,
+        capacities,
+        same_clock: client.same_clock,
+        spec: *spec,
+    };
+    let recorded = recorder.run(&mut client.flow, stop, take);
+    let _ = client.sender.send(&PathOrder::Finished);
+    recorded
+}
+
+struct Recorder {
+    series: Series,
+    per_window: usize,
+    /// The time of the first probe since the start of the recording.
+    begun: Duration,
+    windows: usize,
+    /// The capacities that the first window states.
+    capacities: [Option<Rate>; 2],
+    same_clock: bool,
+    spec: RecordSpec,
+}
+
+/// A function that takes a window.
+type Take<'a> = &'a mut dyn FnMut(bool, RecordedWindow) -> io::Result<()>;
+
+impl Recorder {
+    fn run(
+        &mut self,
+        flow: &mut impl ProbeSocket,
+        stop: &AtomicBool,
+        take: Take<'_>,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        let interval = self.spec.interval;
+        let count = self.spec.time.as_nanos().div_ceil(interval.as_nanos().max(1)) as u32;
+        let late = (PATIENCE.as_nanos() / interval.as_nanos().max(1)) as usize;
+        for index in 0..count {
+            self.listen(flow, begun + interval * index);
+            if stop.load(Ordering::Acquire) {
+                break;
+            }
+            let number = flow.number();
+            let bytes = self.spec.packet_bytes;
+            self.series.sent(number, now_nanos());
+            let probe =
+                ProbeSpec { number, packet_bytes: bytes, answer_bytes: bytes, hop_limit: None };
+            flow.send_probe(&probe)
+                .map_err(|source| EngineError::System { operation: "send probes", source })?;
+            while self.series.len() > late + self.per_window {
+                self.pass(take)?;
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        self.listen(flow, until);
+        while self.series.len() > 0 {
+            self.pass(take)?;
+        }
+        Ok(())
+    }
+
+    /// Takes answers until a deadline.
+    fn listen(&mut self, flow: &mut impl ProbeSocket, until: Instant) {
+        while let Some(reply) = flow.receive_reply(until) {
+            if let ProbeReply {
+                number: Some(number), what: What::Answer(Some(peer)), at_ns, ..
+            } = reply
+            {
+                self.series.answered(number, peer, at_ns);
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+    }
+
+    /// Passes the next window on.
+    fn pass(&mut self, take: Take<'_>) -> Result<()> {
+        let first = self.windows * self.per_window;
+        let seconds = self.begun + self.spec.interval * first as u32;
+        let mut window = self.series.window(self.per_window, seconds.as_secs_f64());
+        self.windows += 1;
+        [window.up.capacity_bps, window.down.capacity_bps] = std::mem::take(&mut self.capacities);
+        take(self.same_clock, window)
+            .map_err(|source| EngineError::System { operation: "write the recording", source })
+    }
+}

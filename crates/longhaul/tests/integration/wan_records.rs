@@ -1,0 +1,116 @@
+//! Captures, recordings, replays and classes of `longhaul wan run` and `longhaul path`.
+//!
+//! The bounds of delays are lower bounds, which a busy machine cannot break.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn longhaul(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env("HOME", directory).env("XDG_CONFIG_HOME", directory);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// Returns the round trips in ms that ping printed.
+fn round_trips(output: &Output) -> Vec<f64> {
+    let printed = text(&output.stdout);
+    let times = printed.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next());
+    times.filter_map(|time| time.parse().ok()).collect()
+}
+
+#[test]
+fn a_capture_has_arrivals_departures_and_the_reasons_of_drops() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("link.pcapng");
+    let pcap = file.to_str().unwrap();
+    // The kernel also sends packets of its own.
+    let lossy = "icmp: loss-pattern 2";
+    let options = ["wan", "run", "--rtt", "4ms", "--up-class", lossy, "--pcap", pcap];
+    let ping = ["--", "ping", "-4", "-n", "-c", "3", "-i", "0.2", "-W", "5", "far"];
+    let output = longhaul(directory.path(), &[&options[..], &ping[..]].concat());
+    assert_eq!(round_trips(&output).len(), 2, "{}", text(&output.stderr));
+    let bytes = fs::read(&file).unwrap();
+    let notes = text(&bytes);
+    assert_eq!(notes.matches("dropped: lost by the link").count(), 1);
+    for name in ["near-to-far arrived", "near-to-far left", "far-to-near left"] {
+        assert!(notes.contains(name), "{name}");
+    }
+    let dump = Command::new("tcpdump").args(["-n", "-r", pcap, "icmp"]).output().unwrap();
+    assert!(dump.status.success(), "{}", text(&dump.stderr));
+    let lines = text(&dump.stdout);
+    // Three requests arrive and one is dropped; two answers arrive. Each of the others leaves.
+    assert_eq!(lines.matches("echo request").count(), 3 + 1 + 2, "{lines}");
+    assert_eq!(lines.matches("echo reply").count(), 2 + 2, "{lines}");
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_is_an_error_before_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    for file in ["/nowhere/at/all.pcapng", "/dev/full"] {
+        let run = ["wan", "run", "--pcap", file, "--", "echo", "ran"];
+        let output = longhaul(directory.path(), &run);
+        assert_eq!(output.status.code(), Some(125), "{file}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{file}");
+        assert!(text(&output.stderr).contains(file));
+    }
+}
+
+#[test]
+fn a_class_has_its_own_delay() {
+    let directory = tempfile::tempdir().unwrap();
+    let ping = "ping -4 -n -c 1 -W 9 far; ping -4 -n -c 1 -W 9 -Q 0xb8 far";
+    let run = ["wan", "run", "--delay", "2ms", "--class", "dscp ef", "--delay", "60ms"];
+    let output = longhaul(directory.path(), &[&run[..], &["--", "sh", "-c", ping]].concat());
+    let times = round_trips(&output);
+    assert_eq!(times.len(), 2, "{}", text(&output.stderr));
+    assert!(times[0] >= 3.9 && times[1] >= 119.5, "{times:?}");
+}
+
+#[test]
+fn a_recorded_path_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("path.jsonl");
+    let record = file.to_str().unwrap();
+    let far = format!("{PROGRAM} serve");
+    let run = ["wan", "run", "--up-delay", "30ms", "--down-delay", "10ms", "--far", &far, "--"];
+    let path = [PROGRAM, "path", "far", "--record", record, "-t", "2s", "--skip", "capacity"];
+    let output = longhaul(directory.path(), &[&run[..], &path[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let recorded = fs::read_to_string(&file).unwrap();
+    assert!(recorded.starts_with(r#"{"schema":"longhaul.recording/1""#), "{recorded}");
+    assert_eq!(recorded.lines().count(), 3, "two windows");
+    assert!(recorded.contains(r#""same_clock":true"#), "{recorded}");
+    assert!(!directory.path().join("path.jsonl.part").exists());
+    let replay = ["wan", "run", "--replay", record, "--", "ping", "-4", "-n", "-c", "2", "far"];
+    let output = longhaul(directory.path(), &replay);
+    let times = round_trips(&output);
+    assert!(times.len() == 2 && times.iter().all(|ms| *ms >= 39.5), "{times:?}");
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("broken.jsonl");
+    fs::write(&file, "{\"schema\":\"longhaul.recording/9\"}\n").unwrap();
+    let broken = file.to_str().unwrap();
+    for (arguments, code) in [
+        (&["wan", "certify", broken][..], 2),
+        (&["wan", "certify", "/nowhere/at/all"], 2),
+        (&["wan", "run", "--replay", broken, "--", "true"], 2),
+        (&["path", "127.0.0.1", "--record", "/nowhere/at/all"], 5),
+        (&["path", "127.0.0.1", "--record", "x", "-i", "1us"], 2),
+        (&["path", "127.0.0.1", "--record", "x", "--json"], 2),
+    ] {
+        let output = longhaul(directory.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.trim().lines().count(), 1, "{arguments:?}: {said}");
+    }
+}
