@@ -12,6 +12,7 @@ use longhaul_engine::session::{Exposure, Lapse};
 use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
 
+use super::agent_words::agent_words;
 use super::peer_failure::peer_words;
 
 /// The name that the engine gives to a server in this process.
@@ -35,7 +36,9 @@ fn words(error: &(dyn Error + 'static)) -> String {
     let plan = || error.downcast_ref().and_then(plan_words);
     let link = || error.downcast_ref().and_then(link_words);
     let lab = || error.downcast_ref().and_then(lab_words);
+    let agent = || error.downcast_ref().map(agent_words);
     peer.or_else(engine)
+        .or_else(agent)
         .or_else(plan)
         .or_else(link)
         .or_else(lab)

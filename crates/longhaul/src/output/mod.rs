@@ -1,11 +1,14 @@
 //! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
 //! the last line of its text is the answer.
 
+mod agent;
+mod agent_words;
 mod certificate;
 mod copy;
 mod diagnosis;
 mod doctor;
 mod failure;
+mod fleet;
 mod path;
 mod peer_failure;
 mod print;
@@ -15,11 +18,16 @@ mod style;
 mod test;
 mod topology;
 
+pub(crate) use agent::{agent_checks, agent_notice};
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
+pub(crate) use fleet::{
+    fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_run_text, fleet_runs_text,
+    fleet_status_text,
+};
 pub(crate) use path::path_text;
 pub(crate) use print::{
     after_printing, document_is_printed, error_is_terminal, error_size, output_error,
