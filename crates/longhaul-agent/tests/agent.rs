@@ -100,7 +100,6 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
             lease("stale", 7, TestKind::Throughput, 600_000),
             lease("broken", 8, TestKind::Diagnose, 600_000),
             lease("late", 9, TestKind::Iperf3, 1),
-            lease("long", 10, TestKind::Path, 3000),
             Lease { run: "../../etc".into(), ..lease("evil", 99, TestKind::Nuttcp, 600_000) },
         ];
         book.leases[2].spec.bytes = Some(longhaul_core::units::Bytes::new(1000));
@@ -110,7 +109,7 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     };
     let ((), ended) = with_agent(&options, || {
         wait_for("all results twice", || {
-            ["good", "stale", "broken", "late", "long"].iter().all(|run| of(run).len() >= 2)
+            ["good", "stale", "broken", "late"].iter().all(|run| of(run).len() >= 2)
         });
         wait_for("the facts", || {
             hub.book.lock().unwrap().uploads.iter().any(|upload| upload.facts.is_some())
@@ -125,7 +124,6 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     let outcome = |run: &str| (first(run).outcome, first(run).reason);
     assert_eq!(outcome("stale"), (RunOutcome::NotRun, Some(RunReason::StaleLease)));
     assert_eq!(outcome("late"), (RunOutcome::NotRun, Some(RunReason::WindowMissed)));
-    assert_eq!(outcome("long"), (RunOutcome::Failed, Some(RunReason::WindowEnded)));
     assert_eq!(outcome("broken"), (RunOutcome::Failed, Some(RunReason::Failed)));
     assert_eq!(first("broken").message.as_deref(), Some("broken"));
     assert!(of("../../etc").is_empty());
@@ -178,8 +176,6 @@ fn a_run_that_was_running_at_a_crash_has_failed() {
         (report.outcome, report.reason),
         (RunOutcome::Failed, Some(RunReason::AgentRestarted))
     );
-    // The copied journal is older than the hub's counter: the agent skips to it.
-    assert!(hub.book.lock().unwrap().uploads.len() >= 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_fleet::protocol::{
-    AgentSettings, ENROL_PATH, EnrolRequest, EnrolResponse, Lease, Refusal, RefusalCode,
+    AgentSettings, ENROL_PATH, EnrolRequest, EnrolResponse, Lease, Refusal, RefusalCode, SYNC_PATH,
     SyncRequest, SyncResponse, key_pin, signature_holds, signed_text,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -101,7 +101,7 @@ fn read_request(tls: &mut impl Read) -> Option<(String, String, Vec<u8>)> {
         bytes.extend_from_slice(&piece[..read]);
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    let length: usize = header(&head, "content-length").and_then(|text| text.parse().ok())?;
+    let length = header(&head, "content-length").map_or(0, |text| text.parse().unwrap());
     while bytes.len() < end + length {
         let read = tls.read(&mut piece).ok().filter(|read| *read > 0)?;
         bytes.extend_from_slice(&piece[..read]);
@@ -135,6 +135,9 @@ fn answer(path: &str, head: &str, body: &[u8], book: &Mutex<Book>) -> (u16, Vec<
         book.public_key = request.public_key;
         let (agent, hub_version) = ("agent-1".to_owned(), "1".to_owned());
         return json(200, &EnrolResponse { agent, host: request.host, hub_version });
+    }
+    if !path.starts_with(SYNC_PATH) {
+        return refuse(RefusalCode::Other, None);
     }
     let counter: u64 = header(head, "longhaul-counter").unwrap().parse().unwrap();
     let text = signed_text("POST", path, counter, body);

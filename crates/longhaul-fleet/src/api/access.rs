@@ -7,6 +7,7 @@ pub const TOKEN_SCHEMA: &str = "longhaul.fleet-token/1";
 
 /// The rights of a user or API token. Each role has the rights of the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UserRole {
     /// Reads everything except secrets.
@@ -19,6 +20,7 @@ pub enum UserRole {
 
 /// The body of `POST /api/v1/login`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoginRequest {
     /// The name of the user.
     pub user: String,
@@ -30,6 +32,7 @@ pub struct LoginRequest {
 
 /// The answer to a login.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoginResponse {
     /// The bearer token for `authorization`.
     pub token: String,
@@ -41,6 +44,7 @@ pub struct LoginResponse {
 
 /// The body of `POST /api/v1/tokens`: a request for an enrolment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewToken {
     /// The name of the host that may enrol.
     pub host: String,
@@ -50,6 +54,7 @@ pub struct NewToken {
 
 /// A new enrolment token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenDocument {
     /// [`TOKEN_SCHEMA`].
     pub schema: String,

@@ -9,6 +9,7 @@ pub const HOSTS_SCHEMA: &str = "longhaul.fleet-hosts/1";
 
 /// The answer to `GET /api/v1/hosts`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostsDocument {
     /// [`HOSTS_SCHEMA`].
     pub schema: String,
@@ -18,6 +19,7 @@ pub struct HostsDocument {
 
 /// A host of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostDocument {
     /// The name.
     pub name: String,
@@ -39,6 +41,7 @@ pub struct HostDocument {
 
 /// The state of a host's agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HostState {
     /// The agent is in contact.

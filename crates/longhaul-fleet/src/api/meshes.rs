@@ -9,6 +9,7 @@ pub const APPLY_SCHEMA: &str = "longhaul.fleet-apply/1";
 
 /// The body of `POST /api/v1/mesh/plan` and `POST /api/v1/mesh/apply`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MeshText {
     /// The text of `mesh.toml`, at most 1 MiB.
     pub text: String,
@@ -19,6 +20,7 @@ pub struct MeshText {
 
 /// The effect of a mesh before it is applied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlanDocument {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
@@ -42,6 +44,7 @@ pub struct PlanDocument {
 
 /// A test of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlannedTest {
     /// The name.
     pub test: String,
@@ -57,6 +60,7 @@ pub struct PlannedTest {
 
 /// The load of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoadDocument {
     /// The resource: `HOST/INTERFACE/out`, `HOST/INTERFACE/in` or `trunk/NAME/right`.
     pub resource: String,
@@ -72,6 +76,7 @@ pub struct LoadDocument {
 
 /// The outcome of `apply`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApplyDocument {
     /// [`APPLY_SCHEMA`].
     pub schema: String,

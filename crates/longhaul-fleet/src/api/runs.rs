@@ -10,6 +10,7 @@ pub const RUNS_SCHEMA: &str = "longhaul.fleet-runs/1";
 
 /// The answer to `GET /api/v1/runs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunsDocument {
     /// [`RUNS_SCHEMA`].
     pub schema: String,
@@ -21,6 +22,7 @@ pub struct RunsDocument {
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunDocument {
     /// The id.
     pub run: String,
@@ -66,6 +68,7 @@ pub struct RunDocument {
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// The run has a time, and no agent has its lease.

@@ -7,6 +7,7 @@ pub const STATUS_SCHEMA: &str = "longhaul.fleet-status/1";
 
 /// The answer to `GET /api/v1/status`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatusDocument {
     /// [`STATUS_SCHEMA`].
     pub schema: String,
@@ -32,6 +33,7 @@ pub struct StatusDocument {
 
 /// One cell of the grid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CellDocument {
     /// The source's host.
     pub source: String,
@@ -51,6 +53,7 @@ pub struct CellDocument {
 
 /// The property that a cell shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CellMetric {
     /// The throughput in bit/s.
@@ -65,6 +68,7 @@ pub enum CellMetric {
 
 /// The state of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
     /// Within the thresholds.

@@ -10,6 +10,7 @@ use super::limits::MAX_NAME_BYTES;
 
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TestKind {
     /// `longhaul test` from the source to the destination.
@@ -154,6 +155,7 @@ pub enum RunOutcome {
 
 /// The reason of a run without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunReason {
     /// The source's agent did not take its lease.

@@ -36,6 +36,7 @@ pub struct SyncRequest {
 
 /// The state of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentState {
     /// The version of longhaul.
     pub version: String,

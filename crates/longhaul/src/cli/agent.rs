@@ -1,6 +1,6 @@
 //! `longhaul agent`: the agent of a fleet.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
@@ -72,7 +72,7 @@ impl Args {
         }
         let program = std::env::current_exe().context("cannot find this program");
         let program = program.map_err(|error| Coded::new(exit::HOST, error))?;
-        let any = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+        let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let reflectors = match self.stamp_port {
             0 => Vec::new(),
             port => any.into_iter().map(|address| SocketAddr::new(address, port)).collect(),

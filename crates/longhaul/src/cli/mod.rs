@@ -9,6 +9,8 @@ mod failed;
 mod fleet;
 mod generate;
 mod habits;
+#[cfg(feature = "hub")]
+mod hub;
 mod iperf3;
 mod key;
 mod link;
@@ -54,6 +56,9 @@ enum Command {
     Matrix(matrix::MatrixArgs),
     Report(report::ReportArgs),
     Wan(wan::WanArgs),
+    /// Run the hub of a fleet: agents, meshes of tests, history, web pages
+    #[cfg(feature = "hub")]
+    Hub(hub::Args),
     /// Run with the command line and the output of iperf3
     #[command(disable_help_flag = true)]
     Iperf3 {
@@ -120,6 +125,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Matrix(args) => matrix::run(args),
         Command::Report(args) => report::run(args),
         Command::Wan(args) => wan::run(args),
+        #[cfg(feature = "hub")]
+        Command::Hub(args) => args.run(),
         Command::Iperf3 { args } => iperf3::run(args),
         Command::Nuttcp { args } => nuttcp::run(args),
         Command::Cache(args) => args.run(),

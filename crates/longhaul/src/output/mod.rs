@@ -9,6 +9,8 @@ mod diagnosis;
 mod doctor;
 mod failure;
 mod fleet;
+#[cfg(feature = "hub")]
+mod hub;
 mod path;
 mod peer_failure;
 mod print;
@@ -28,6 +30,8 @@ pub(crate) use fleet::{
     fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_run_text, fleet_runs_text,
     fleet_status_text,
 };
+#[cfg(feature = "hub")]
+pub(crate) use hub::hub_failure;
 pub(crate) use path::path_text;
 pub(crate) use print::{
     after_printing, document_is_printed, error_is_terminal, error_size, output_error,

@@ -48,7 +48,7 @@ impl Connection {
         let login: Login = serde_json::from_str(&text)
             .with_context(|| format!("{} is damaged: log in again", path.display()))
             .map_err(|error| Coded::new(exit::HOST, error))?;
-        let hub: HubUrl = login.hub.parse().map_err(|error| Coded::new(exit::HOST, error))?;
+        let hub = login.hub.parse::<HubUrl>().map_err(|error| Coded::new(exit::HOST, error))?;
         let trust = Trust::of(login.pin.as_deref(), login.ca.as_deref());
         let authorization = format!("Bearer {}", login.token);
         Ok(Connection { client: HubClient::new(hub, &trust)?, authorization })
@@ -60,7 +60,7 @@ impl Connection {
     }
 
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Coded> {
-        Ok(self.client.get(path, &[("authorization", &self.authorization)])?)
+        Ok(self.client.get(path, &[("authorization", self.authorization.as_str())])?)
     }
 
     pub(super) fn post<T: DeserializeOwned>(
@@ -68,7 +68,7 @@ impl Connection {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Coded> {
-        Ok(self.client.post(path, &[("authorization", &self.authorization)], body)?)
+        Ok(self.client.post(path, &[("authorization", self.authorization.as_str())], body)?)
     }
 }
 

@@ -1,0 +1,202 @@
+//! The upload of an agent: stored in one transaction, together with its counter.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use longhaul_fleet::api::RunState;
+use longhaul_fleet::protocol::{
+    AgentEvent, Lease, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_ROWS, MAX_RUNS,
+    RunReport, Severity, SyncRequest,
+};
+use longhaul_fleet::schedule::TaskState;
+
+use super::applied::Applied;
+use super::leases::leases;
+use crate::clock::{DAY, HOUR};
+use crate::figures::Figures;
+use crate::records::agents::{Accepted, Contact, add_facts, contact};
+use crate::records::events::NewEvent;
+use crate::records::leases::{Reported, cancelled, mark_running, report};
+use crate::records::runs::run_kind;
+use crate::records::series::add_rows;
+use crate::records::tasks::{set_task_state, task_state};
+use crate::samples::{Kind, interface_row, stamp_row};
+use crate::store::{Lock, Sql, StoreError};
+
+/// The time before the present from which on samples are accepted.
+const OLDEST_MS: i64 = 366 * DAY;
+/// The time after the present until which samples are accepted; an agent's clock may be ahead.
+const NEWEST_MS: i64 = HOUR;
+
+/// An authenticated upload.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// The name of the agent's host.
+    pub(crate) host: String,
+    /// The contact.
+    pub(crate) contact: Contact,
+    /// The message.
+    pub(crate) request: SyncRequest,
+}
+
+/// The effect of an upload.
+#[derive(Debug, Default)]
+pub(crate) struct Ingested {
+    /// The numbers of the stored journal entries.
+    pub(crate) acknowledged: Vec<u64>,
+    /// The leases of the agent.
+    pub(crate) leases: Vec<Lease>,
+    /// The runs that the agent must stop.
+    pub(crate) cancel: Vec<String>,
+    /// The events to record.
+    pub(crate) events: Vec<NewEvent>,
+    /// The pairs with a new outcome.
+    pub(crate) pairs: BTreeSet<(String, String)>,
+}
+
+/// Returns whether a message keeps the limits of the protocol.
+pub(crate) fn within_limits(request: &SyncRequest) -> bool {
+    let name = |text: &String| text.len() <= MAX_NAME_BYTES;
+    let rows: usize = request.samples.iter().map(|samples| samples.rows.len()).sum();
+    let state = &request.state;
+    rows + request.stamp.len() <= MAX_ROWS
+        && request.samples.len() <= MAX_ROWS
+        && request.results.len() <= MAX_RUNS
+        && request.events.len() <= MAX_EVENTS
+        && name(&request.boot)
+        && name(&state.version)
+        && state.running.len() + state.accepted.len() <= MAX_ROWS
+        && state.running.iter().chain(&state.accepted).all(name)
+        && request.samples.iter().all(|samples| name(&samples.interface))
+        && request.stamp.iter().all(|summary| name(&summary.peer))
+        && request.results.iter().all(|result| name(&result.run))
+        && request
+            .events
+            .iter()
+            .all(|event| name(&event.kind) && event.message.len() <= 2 * MAX_MESSAGE_BYTES)
+}
+
+/// Stores an upload, unless its counter is not new, and leases the planned runs of the agent.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) fn ingest(
+    sql: &mut dyn Sql,
+    upload: &Upload,
+    applied: Option<&Arc<Applied>>,
+    now: i64,
+) -> Result<(Accepted, Ingested), StoreError> {
+    let mut done = Ingested::default();
+    let request = &upload.request;
+    if !request.results.is_empty() {
+        // The states of tasks change, as in a round of planning.
+        sql.lock(Lock::Planning)?;
+    }
+    let accepted = contact(sql, &upload.contact, now)?;
+    let Accepted::New { back } = accepted else { return Ok((accepted, done)) };
+    if back {
+        done.events.push(present(&upload.host, now));
+    }
+    if let Some(facts) = &request.facts {
+        add_facts(sql, &upload.contact.agent, facts, now)?;
+    }
+    add_samples(sql, upload, now, &mut done)?;
+    for result in &request.results {
+        add_result(sql, &upload.host, result, applied, now, &mut done)?;
+        done.acknowledged.push(result.id);
+    }
+    for event in &request.events {
+        done.events.push(from_agent(upload, event));
+        done.acknowledged.push(event.id);
+    }
+    mark_running(sql, &upload.host, &request.state.running)?;
+    done.leases = leases(sql, &upload.host, now)?;
+    let held: Vec<String> =
+        request.state.running.iter().chain(&request.state.accepted).cloned().collect();
+    done.cancel = cancelled(sql, &held)?;
+    Ok((accepted, done))
+}
+
+fn add_samples(
+    sql: &mut dyn Sql,
+    upload: &Upload,
+    now: i64,
+    done: &mut Ingested,
+) -> Result<(), StoreError> {
+    let timely = |row: &Vec<i64>| (now - OLDEST_MS..now + NEWEST_MS).contains(&row[0]);
+    for samples in &upload.request.samples {
+        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(timely);
+        let name = (Kind::Interface, upload.host.as_str(), samples.interface.as_str());
+        add_rows(sql, name, samples.speed_bps, &rows.collect::<Vec<_>>())?;
+        done.acknowledged.push(samples.id);
+    }
+    for summary in &upload.request.stamp {
+        let row = stamp_row(summary);
+        let name = (Kind::Stamp, upload.host.as_str(), summary.peer.as_str());
+        if timely(&row) {
+            add_rows(sql, name, None, &[row])?;
+        }
+        done.acknowledged.push(summary.id);
+    }
+    Ok(())
+}
+
+fn add_result(
+    sql: &mut dyn Sql,
+    host: &str,
+    result: &RunReport,
+    applied: Option<&Arc<Applied>>,
+    now: i64,
+    done: &mut Ingested,
+) -> Result<(), StoreError> {
+    let kind = run_kind(sql, &result.run)?;
+    let figures = kind.map(|kind| Figures::of(kind, result.document.as_ref())).unwrap_or_default();
+    match report(sql, host, result, &figures)? {
+        Reported::Stored { pair, test, due_ms, state } => {
+            let id = format!("{test}/{}/{}", pair.0, pair.1);
+            let task = applied.and_then(|applied| applied.schedule.task(&id));
+            if let (Some(task), Some(outcome)) = (task, state) {
+                let mut state = task_state(sql, &id)?.unwrap_or(TaskState::new(now));
+                match outcome {
+                    RunState::Finished => state.finished(),
+                    RunState::Cancelled => {}
+                    _ => state.missed(task, due_ms, now),
+                }
+                set_task_state(sql, &id, &state)?;
+            }
+            done.pairs.insert(pair);
+        }
+        Reported::Repeated => {}
+        Reported::Foreign => done.events.push(NewEvent {
+            at_ms: now,
+            severity: Severity::Warning,
+            kind: "foreign_report".to_owned(),
+            subject: host.to_owned(),
+            message: format!("{host} reported run {}, which it does not hold", result.run),
+            origin: format!("foreign_report/{host}/{}", result.run),
+        }),
+    }
+    Ok(())
+}
+
+fn present(host: &str, now: i64) -> NewEvent {
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Info,
+        kind: "agent_present".to_owned(),
+        subject: host.to_owned(),
+        message: format!("the agent of {host} is in contact"),
+        origin: format!("agent_present/{host}/{now}"),
+    }
+}
+
+fn from_agent(upload: &Upload, event: &AgentEvent) -> NewEvent {
+    NewEvent {
+        at_ms: event.at_ms,
+        severity: event.severity,
+        kind: event.kind.clone(),
+        subject: upload.host.clone(),
+        message: event.message.clone(),
+        origin: format!("agent/{}/{}", upload.contact.agent, event.id),
+    }
+}

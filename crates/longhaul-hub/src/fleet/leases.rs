@@ -1,0 +1,89 @@
+//! The leases of an agent, from the planned runs of the store.
+
+use std::collections::HashMap;
+
+use longhaul_fleet::mesh::Mesh;
+use longhaul_fleet::protocol::{Lease, MAX_LEASES, Role, StampPeer};
+
+use super::planner::LeaseParts;
+use crate::records::agents::{Agent, agents};
+use crate::records::leases::{Due, cancelled, lease, waiting};
+use crate::store::{Sql, StoreError};
+
+/// Returns the leases of `host`, by their fencing numbers.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) fn leases(sql: &mut dyn Sql, host: &str, now: i64) -> Result<Vec<Lease>, StoreError> {
+    let due = lease(sql, host, now)?;
+    with_keys(sql, due, host)
+}
+
+/// Returns the leases that [`leases`] would return, and the runs of `held` that the agent must stop.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) fn news(
+    sql: &mut dyn Sql,
+    host: &str,
+    held: &[String],
+    now: i64,
+) -> Result<(Vec<Lease>, Vec<String>), StoreError> {
+    let due = waiting(sql, host, now)?;
+    Ok((with_keys(sql, due, host)?, cancelled(sql, held)?))
+}
+
+fn with_keys(sql: &mut dyn Sql, due: Vec<Due>, host: &str) -> Result<Vec<Lease>, StoreError> {
+    if due.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: HashMap<String, String> = agents(sql)?
+        .into_iter()
+        .filter(|agent| agent.revoked_ms.is_none())
+        .map(|agent| (agent.host, agent.public_key))
+        .collect();
+    due.into_iter().take(MAX_LEASES).map(|due| made(due, host, &keys)).collect()
+}
+
+fn made(due: Due, host: &str, keys: &HashMap<String, String>) -> Result<Lease, StoreError> {
+    let parts: LeaseParts =
+        serde_json::from_str(&due.lease).map_err(|_| StoreError::Malformed { what: "lease" })?;
+    let [test, source, destination] = due.names;
+    let (local, peer, peer_host) = match due.role {
+        Role::Source => (parts.source, parts.destination, &destination),
+        Role::Target => (parts.destination, parts.source, &source),
+    };
+    let prefix = format!("{host}/");
+    let resources = due.resources.into_iter().filter(|name| name.starts_with(&prefix));
+    let needs_key = parts.spec.kind.needs_target_agent();
+    Ok(Lease {
+        run: due.run,
+        fencing: due.fencing.cast_unsigned(),
+        resources: resources.collect(),
+        test,
+        role: due.role,
+        peer_key: keys.get(peer_host).filter(|_| needs_key).cloned(),
+        spec: parts.spec,
+        source,
+        destination,
+        local: Some(local),
+        peer,
+        port: parts.port,
+        start_ms: due.window_ms.0,
+        end_ms: due.window_ms.1,
+    })
+}
+
+/// Returns the peers that `host` measures with STAMP.
+pub(crate) fn stamp_peers(mesh: &Mesh, host: &str, agents: &[Agent]) -> Vec<StampPeer> {
+    let Some(stamp) = &mesh.stamp else { return Vec::new() };
+    let peer = |name: &String| {
+        let address = mesh.host(name)?.interface(None)?.address;
+        let agent = agents.iter().find(|agent| agent.host == *name);
+        let reported = agent.and_then(|agent| Some(agent.state.as_ref()?.stamp_port));
+        let port = reported.filter(|port| *port != 0).unwrap_or(stamp.port);
+        Some(StampPeer { host: name.clone(), address, port, interval_ms: stamp.interval_ms })
+    };
+    let pairs = stamp.pairs.iter().filter(|(source, _)| source == host);
+    pairs.filter_map(|(_, destination)| peer(destination)).collect()
+}

@@ -1,0 +1,13 @@
+//! The fleet as the hub runs it: planning, leases, uploads, the grid.
+
+mod applied;
+mod grid;
+mod ingest;
+mod leases;
+mod planner;
+
+pub(crate) use applied::{Applied, refreshed};
+pub(crate) use grid::update as update_grid;
+pub(crate) use ingest::{Upload, ingest, within_limits};
+pub(crate) use leases::{leases, news, stamp_peers};
+pub(crate) use planner::plan;

@@ -1,0 +1,230 @@
+//! A round of planning: expired runs get their reasons, and due tasks their runs.
+
+use std::collections::BTreeSet;
+
+use longhaul_fleet::protocol::{RunReason, Severity, TestSpec};
+use longhaul_fleet::schedule::{ActiveRun, Decision, Situation, Task, TaskState, Verdict};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+use super::applied::Applied;
+use crate::clock::{MINUTE, SECOND};
+use crate::records::agents::agents;
+use crate::records::events::NewEvent;
+use crate::records::leases::{Expired, expire, open_runs};
+use crate::records::numbers;
+use crate::records::runs::{NewRun, add_run};
+use crate::records::tasks::{set_task_state, task_states};
+use crate::secret;
+use crate::store::{Lock, Sql, StoreError};
+
+/// The time in ms after the end of a window in which an agent reports in time.
+const REPORT_MS: i64 = 20 * SECOND;
+/// A pause of planning from which on it is recorded, in ms.
+const PAUSE_MS: i64 = MINUTE;
+/// The most missed runs of one task that one round records separately.
+const MOST_MISSED: u32 = 48;
+
+/// The parameters of the leases of a run, which the store keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeaseParts {
+    /// The parameters of the test.
+    pub(crate) spec: TestSpec,
+    /// The address of the source.
+    pub(crate) source: IpAddr,
+    /// The address of the destination.
+    pub(crate) destination: IpAddr,
+    /// The port of the server at the destination.
+    pub(crate) port: u16,
+}
+
+/// The effect of a round.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// The events to record.
+    pub(crate) events: Vec<NewEvent>,
+    /// The pairs with a new missed run.
+    pub(crate) missed: Vec<(String, String)>,
+    /// The number of planned runs.
+    pub(crate) planned: usize,
+}
+
+/// Plans at `now`. All hubs over a database plan in turn.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) fn plan(
+    sql: &mut dyn Sql,
+    applied: Option<&Applied>,
+    now: i64,
+) -> Result<Round, StoreError> {
+    sql.lock(Lock::Planning)?;
+    let mut round = Round::default();
+    let (since_ms, away_ms) = planning_time(sql, now, &mut round)?;
+    let mut states = task_states(sql)?;
+    for one in expire(sql, now - REPORT_MS, away_ms)? {
+        note_expired(applied, &mut states, &one, now);
+        round.missed.push((one.names[1].clone(), one.names[2].clone()));
+    }
+    let Some(applied) = applied else { return Ok(round) };
+    let before = states.clone();
+    for task in &applied.schedule.tasks {
+        states.entry(task.id.clone()).or_insert_with(|| TaskState::new(now));
+    }
+    let active: Vec<ActiveRun> = open_runs(sql)?.into_iter().map(|run| run.active).collect();
+    let present: BTreeSet<String> =
+        agents(sql)?.into_iter().filter(|one| one.present).map(|one| one.host).collect();
+    let hosts = applied.mesh.hosts.iter().map(|host| host.name.clone());
+    let away = hosts.filter(|host| !present.contains(host)).collect();
+    let situation = Situation {
+        now_ms: now,
+        planning_since_ms: since_ms,
+        states: &states,
+        active: &active,
+        away: &away,
+    };
+    let decisions = applied.schedule.plan(&applied.mesh, &situation);
+    for decision in &decisions {
+        let task = &applied.schedule.tasks[decision.task];
+        let state = states.get(&task.id).copied().unwrap_or(TaskState::new(now));
+        record(sql, applied, decision, now, &mut round)?;
+        states.insert(task.id.clone(), decision.next_state(&applied.schedule, state));
+    }
+    for (id, state) in &states {
+        if before.get(id) != Some(state) {
+            set_task_state(sql, id, state)?;
+        }
+    }
+    Ok(round)
+}
+
+/// Returns the time since which the hubs have planned without a pause, and the last pause.
+fn planning_time(
+    sql: &mut dyn Sql,
+    now: i64,
+    round: &mut Round,
+) -> Result<(i64, Option<(i64, i64)>), StoreError> {
+    let last = numbers::get(sql, "planned_ms")?;
+    numbers::set(sql, "planned_ms", now)?;
+    match last {
+        Some(last) if now - last < PAUSE_MS => {}
+        last => {
+            if let Some(last) = last {
+                numbers::set(sql, "away_from_ms", last)?;
+                numbers::set(sql, "away_to_ms", now)?;
+                round.events.push(NewEvent {
+                    at_ms: now,
+                    severity: Severity::Warning,
+                    kind: "hub_away".to_owned(),
+                    subject: "hub".to_owned(),
+                    message: format!("no hub planned runs for {} s", (now - last) / SECOND),
+                    origin: format!("hub_away/{last}"),
+                });
+            }
+            numbers::set(sql, "planning_since_ms", now)?;
+        }
+    }
+    let since = numbers::get(sql, "planning_since_ms")?.unwrap_or(now);
+    let from = numbers::get(sql, "away_from_ms")?;
+    let to = numbers::get(sql, "away_to_ms")?;
+    Ok((since, from.zip(to)))
+}
+
+fn note_expired(
+    applied: Option<&Applied>,
+    states: &mut std::collections::BTreeMap<String, TaskState>,
+    expired: &Expired,
+    now: i64,
+) {
+    let id = expired.names.join("/");
+    let task = applied.and_then(|applied| applied.schedule.task(&id));
+    if let (Some(task), Some(state)) = (task, states.get_mut(&id)) {
+        state.missed(task, expired.due_ms, now);
+    }
+}
+
+fn record(
+    sql: &mut dyn Sql,
+    applied: &Applied,
+    decision: &Decision,
+    now: i64,
+    round: &mut Round,
+) -> Result<(), StoreError> {
+    let task = &applied.schedule.tasks[decision.task];
+    match decision.verdict {
+        Verdict::Run { start_ms, end_ms, port } => {
+            let due = (decision.due_ms, (start_ms, end_ms));
+            if let Some(run) = new_run(sql, applied, task, due, port, None)? {
+                add_run(sql, &run)?;
+                round.planned += 1;
+            }
+        }
+        Verdict::Missed { reason, occurrences, .. } => {
+            // After a long absence only the latest runs are recorded one by one.
+            for at in occurrences.saturating_sub(MOST_MISSED)..occurrences {
+                let due_ms = decision.due_ms + i64::from(at) * task.period_ms;
+                let due = (due_ms, (due_ms, due_ms + task.slot_ms));
+                if let Some(run) = new_run(sql, applied, task, due, 0, Some(reason))? {
+                    add_run(sql, &run)?;
+                }
+            }
+            if occurrences > MOST_MISSED {
+                round.events.push(unrecorded(task, decision.due_ms, occurrences, reason, now));
+            }
+            round.missed.push((task.source.clone(), task.destination.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn unrecorded(task: &Task, due_ms: i64, occurrences: u32, reason: RunReason, now: i64) -> NewEvent {
+    let earlier = occurrences - MOST_MISSED;
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Warning,
+        kind: "runs_missed".to_owned(),
+        subject: format!("{} > {}", task.source, task.destination),
+        message: format!("{earlier} earlier runs of {} did not run: {}", task.id, reason.as_str()),
+        origin: format!("runs_missed/{}/{due_ms}", task.id),
+    }
+}
+
+/// Returns a run of a task; `None` if the mesh lacks an address.
+fn new_run(
+    sql: &mut dyn Sql,
+    applied: &Applied,
+    task: &Task,
+    (due_ms, window_ms): (i64, (i64, i64)),
+    port: u16,
+    missed: Option<RunReason>,
+) -> Result<Option<NewRun>, StoreError> {
+    let test = &applied.mesh.tests[task.test];
+    let address = |host: &str| {
+        let host = applied.mesh.host(host)?;
+        Some(host.interface(test.interface.as_deref())?.address)
+    };
+    let (Some(source), Some(destination)) = (address(&task.source), address(&task.destination))
+    else {
+        return Ok(None);
+    };
+    let parts = LeaseParts { spec: test.spec.clone(), source, destination, port };
+    let lease =
+        serde_json::to_string(&parts).map_err(|_| StoreError::Malformed { what: "lease" })?;
+    let has_agent = applied.mesh.host(&task.destination).is_some_and(|host| host.agent);
+    Ok(Some(NewRun {
+        id: secret::id(window_ms.0).map_err(|_| StoreError::Closed)?,
+        fencing: numbers::next(sql, "fencing")?,
+        test: test.name.clone(),
+        kind: test.spec.kind,
+        source: task.source.clone(),
+        destination: task.destination.clone(),
+        due_ms,
+        window_ms,
+        port,
+        resources: applied.schedule.resource_names(task),
+        lease,
+        revision: applied.revision,
+        has_target: has_agent && test.spec.kind.needs_target_agent(),
+        missed,
+    }))
+}

@@ -1,0 +1,122 @@
+//! The limit on failed logins, in memory of a bounded size.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock::MINUTE;
+
+/// The failures within a window after which logins are refused.
+const MOST_FAILURES: u32 = 10;
+/// The length of a window in ms.
+const WINDOW_MS: i64 = 5 * MINUTE;
+/// The most counters in memory.
+const MOST_COUNTERS: usize = 8192;
+
+/// The counters of failed logins by network and by user.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    counters: Mutex<HashMap<String, Counter>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Counter {
+    since_ms: i64,
+    failures: u32,
+}
+
+/// The decision on a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The password may be checked.
+    Allowed,
+    /// Too many logins failed; try again after some seconds.
+    Refused {
+        /// The seconds until the window ends.
+        seconds: i64,
+    },
+}
+
+impl Guard {
+    /// Decides on a login of `user` from `address`, and counts it as failed until
+    /// [`succeeded`](Self::succeeded). Counting first bounds simultaneous logins, too.
+    pub(crate) fn admit(&self, address: IpAddr, user: &str, now: i64) -> Admission {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        if counters.len() + 2 > MOST_COUNTERS {
+            counters.retain(|_, counter| now - counter.since_ms < WINDOW_MS);
+        }
+        let keys = keys(address, user);
+        let full = counters.len() + 2 > MOST_COUNTERS;
+        let waits = keys.iter().filter_map(|key| {
+            let counter = counters.get(key)?;
+            let left = counter.since_ms + WINDOW_MS - now;
+            (left > 0 && counter.failures >= MOST_FAILURES).then_some(left)
+        });
+        if let Some(left) = waits.max().or(full.then_some(WINDOW_MS)) {
+            return Admission::Refused { seconds: left / 1000 + 1 };
+        }
+        for key in keys {
+            let counter = counters.entry(key).or_insert(Counter { since_ms: now, failures: 0 });
+            if now - counter.since_ms >= WINDOW_MS {
+                *counter = Counter { since_ms: now, failures: 0 };
+            }
+            counter.failures += 1;
+        }
+        Admission::Allowed
+    }
+
+    /// Forgets the failures of a user and network after a correct password.
+    pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys(address, user) {
+            counters.remove(&key);
+        }
+    }
+}
+
+/// Returns the counters of a login: the user from this network, and the network. One network cannot
+/// lock a user out of another.
+fn keys(address: IpAddr, user: &str) -> [String; 2] {
+    let network = match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        // A host commonly has a whole /64.
+        IpAddr::V6(address) => format!("{:x}", u128::from(address) >> 64),
+    };
+    let user: String = user.chars().take(64).collect();
+    [format!("{network} {user}"), network]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_logins_are_refused_in_bounded_memory() {
+        let guard = Guard::default();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let allowed = (0..10_000)
+            .filter(|_| guard.admit(address, "admin", 1000) == Admission::Allowed)
+            .count();
+        assert_eq!(allowed, MOST_FAILURES as usize);
+        let other: IpAddr = "192.0.2.2".parse().unwrap();
+        assert_eq!(guard.admit(other, "admin", 1000), Admission::Allowed);
+        guard.succeeded(other, "admin");
+        for at in 0..20_000u32 {
+            guard.admit(IpAddr::V4(at.into()), "x", 2000);
+        }
+        assert!(guard.counters.lock().unwrap().len() <= MOST_COUNTERS);
+        // The window ends.
+        assert_eq!(guard.admit(address, "admin", 1000 + WINDOW_MS), Admission::Allowed);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one() {
+        let guard = Guard::default();
+        for at in 0..10u16 {
+            let address: IpAddr = format!("2001:db8::{at:x}").parse().unwrap();
+            assert_eq!(guard.admit(address, &format!("user{at}"), 0), Admission::Allowed);
+        }
+        let next: IpAddr = "2001:db8::ffff".parse().unwrap();
+        assert!(matches!(guard.admit(next, "other", 0), Admission::Refused { .. }));
+    }
+}

@@ -1,0 +1,142 @@
+//! The state that all parts of a running hub share.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio::sync::{Notify, Semaphore, broadcast};
+
+use crate::clock::now_ms;
+use crate::config::Channel;
+use crate::fleet::{self, Applied};
+use crate::guard::Guard;
+use crate::records::events::{Event, NewEvent, add_event, queue};
+use crate::secret;
+use crate::store::{Store, StoreError};
+
+/// The logins whose password is checked at the same time; each needs 19 MiB.
+const LOGINS: usize = 2;
+/// The requests of agents whose body is in memory at the same time.
+const UPLOADS: usize = 64;
+/// The messages that a slow reader of live updates may miss at most before it is cut off.
+const LIVE: usize = 256;
+
+/// A message to open pages.
+#[derive(Debug, Clone)]
+pub(crate) enum Live {
+    /// A new event.
+    Event(Arc<Event>),
+    /// Runs or cells changed.
+    Changed,
+}
+
+/// A running hub.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) store: Store,
+    /// The pin of the hub's key.
+    pub(crate) pin: String,
+    /// True if everybody may read.
+    pub(crate) public: bool,
+    pub(crate) guard: Guard,
+    pub(crate) logins: Semaphore,
+    pub(crate) uploads: Semaphore,
+    pub(crate) live: broadcast::Sender<Live>,
+    pub(crate) channels: Vec<Channel>,
+    applied: RwLock<Option<Arc<Applied>>>,
+    wakes: Mutex<HashMap<String, Arc<Notify>>>,
+    /// The pairs whose cells must be computed.
+    touched: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl Hub {
+    pub(crate) fn new(store: Store, pin: String, public: bool, channels: Vec<Channel>) -> Self {
+        Hub {
+            store,
+            pin,
+            public,
+            channels,
+            guard: Guard::default(),
+            logins: Semaphore::new(LOGINS),
+            uploads: Semaphore::new(UPLOADS),
+            live: broadcast::Sender::new(LIVE),
+            applied: RwLock::default(),
+            wakes: Mutex::default(),
+            touched: Mutex::default(),
+        }
+    }
+
+    /// Returns the mesh that was applied at the last round of planning.
+    pub(crate) fn applied(&self) -> Option<Arc<Applied>> {
+        self.applied.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the mesh again, if another revision was applied.
+    pub(crate) async fn refresh(&self) -> Result<Option<Arc<Applied>>, StoreError> {
+        let known = self.applied();
+        let latest = self.store.read(move |sql| fleet::refreshed(sql, known.as_ref())).await?;
+        *self.applied.write().unwrap_or_else(PoisonError::into_inner) = latest.clone();
+        Ok(latest)
+    }
+
+    /// Returns the signal that a host has new leases or cancellations.
+    pub(crate) fn wake_of(&self, host: &str) -> Arc<Notify> {
+        let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.entry(host.to_owned()).or_default().clone()
+    }
+
+    /// Ends the long polls of hosts.
+    pub(crate) fn wake(&self, hosts: impl IntoIterator<Item = impl AsRef<str>>) {
+        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        for host in hosts {
+            if let Some(wake) = wakes.get(host.as_ref()) {
+                wake.notify_waiters();
+            }
+        }
+    }
+
+    /// Ends all long polls.
+    pub(crate) fn wake_all(&self) {
+        let wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.values().for_each(|wake| wake.notify_waiters());
+    }
+
+    /// Notes pairs whose cells must be computed.
+    pub(crate) fn touch(&self, pairs: impl IntoIterator<Item = (String, String)>) {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).extend(pairs);
+    }
+
+    /// Takes the noted pairs.
+    pub(crate) fn take_touched(&self) -> BTreeSet<(String, String)> {
+        std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records events and queues their notifications. New ones reach open pages by the watch over
+    /// the store, which sees those of other hubs, too.
+    pub(crate) async fn record(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let channels: Vec<String> = self.channels.iter().map(Channel::name).collect();
+        let now = now_ms();
+        let mut ids = Vec::new();
+        for _ in &events {
+            ids.push(secret::id(now).map_err(|_| StoreError::Closed)?);
+        }
+        let record = move |sql: &mut dyn crate::store::Sql| {
+            for (event, id) in events.iter().zip(&ids) {
+                let Some(id) = add_event(sql, id, event)? else { continue };
+                for channel in channels.iter().filter(|_| crate::notify::is_notified(event)) {
+                    queue(sql, &id, channel, now)?;
+                }
+            }
+            Ok(())
+        };
+        self.store.write(record).await
+    }
+
+    /// Drops the signals of hosts that do not exist any more, so that their number stays bounded.
+    pub(crate) fn forget_hosts(&self, known: &HashSet<String>) {
+        let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        wakes.retain(|host, wake| known.contains(host) || Arc::strong_count(wake) > 1);
+    }
+}

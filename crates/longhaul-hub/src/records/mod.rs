@@ -1,0 +1,15 @@
+//! The queries of the hub, which are the same for every database.
+//!
+//! Each function runs within a transaction, see [`Store`](crate::store::Store).
+
+pub mod agents;
+pub mod cells;
+pub mod events;
+pub mod leases;
+pub mod meshes;
+pub mod numbers;
+mod packed;
+pub mod people;
+pub mod runs;
+pub mod series;
+pub mod tasks;

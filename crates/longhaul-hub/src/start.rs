@@ -1,0 +1,206 @@
+//! The start of a hub, and the administration of its users.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_fleet::api::UserRole;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::clock::now_ms;
+use crate::config::{HubConfig, HubError};
+use crate::hub::Hub;
+use crate::password::{LEAST_CHARACTERS, MOST_BYTES, hash_password};
+use crate::records::people::{Person, add_person, people, set_password};
+use crate::secret;
+use crate::store::Store;
+use crate::{tls, upkeep, web};
+
+/// The facts about a hub that is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The addresses, with the ports that the kernel chose for port 0.
+    pub addresses: Vec<SocketAddr>,
+    /// The pin of the hub's key, which is part of enrolment tokens.
+    pub pin: String,
+    /// The password of the new user `admin`, if the hub had no users.
+    pub first_password: Option<String>,
+}
+
+/// Runs a hub until `stop` is set. Calls `ready` when it answers requests.
+///
+/// # Errors
+/// The database, the certificate or an address cannot be used.
+pub fn run(
+    config: &HubConfig,
+    stop: &AtomicBool,
+    ready: impl FnOnce(&Started),
+) -> Result<(), HubError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(HubError::Runtime)?;
+    let ended = runtime.block_on(async {
+        let (started, _tasks) = start(config).await?;
+        ready(&started);
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    });
+    // A transaction that runs may end; connections are dropped.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    ended
+}
+
+/// Starts a hub on the present runtime. It ends when the returned set is dropped.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn start(config: &HubConfig) -> Result<(Started, JoinSet<()>), HubError> {
+    let store = open_store(config).await?;
+    let tls = tls::load(&config.data, config.tls.as_ref())?;
+    let first_password = first_user(&store).await?;
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        let listener = bind(*address)?;
+        listeners.push(TcpListener::from_std(listener).map_err(HubError::Runtime)?);
+    }
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let started = Started {
+        addresses: addresses.map_err(HubError::Runtime)?,
+        pin: tls.pin.clone(),
+        first_password,
+    };
+    let hub = Arc::new(Hub::new(store, tls.pin, config.public, config.channels.clone()));
+    hub.refresh().await?;
+    let mut tasks = upkeep::start(&hub);
+    let app = web::routes(hub);
+    for listener in listeners {
+        tasks.spawn(web::accept(listener, TlsAcceptor::from(tls.server.clone()), app.clone()));
+    }
+    Ok((started, tasks))
+}
+
+/// Opens the store of a hub, and creates its directory.
+async fn open_store(config: &HubConfig) -> Result<Store, HubError> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.data)
+        .map_err(HubError::file("create", &config.data))?;
+    match &config.database {
+        Some(address) => Ok(Store::postgres(address).await?),
+        None => {
+            let path = config.data.join("hub.db");
+            create_private(&path)?;
+            Ok(Store::sqlite(&path).await?)
+        }
+    }
+}
+
+/// Creates an empty database file that only this user can read, or checks the present one.
+fn create_private(path: &Path) -> Result<(), HubError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => tls::check_private(path),
+        Err(error) => Err(HubError::file("create", path)(error)),
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<std::net::TcpListener, HubError> {
+    let failed = |source| HubError::Listen { address, source };
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Adds the user `admin` to a store without users, and returns the password.
+async fn first_user(store: &Store) -> Result<Option<String>, HubError> {
+    if !store.read(people).await?.is_empty() {
+        return Ok(None);
+    }
+    let password = secret::secret()?.chars().take(20).collect::<String>();
+    let hash = hash_password(&password)?;
+    let admin = Person { name: "admin".to_owned(), role: UserRole::Admin, created_ms: now_ms() };
+    let added = store.write(move |sql| add_person(sql, &admin, &hash)).await?;
+    // Another hub over the same database may have added it first.
+    Ok(added.then_some(password))
+}
+
+/// A change of the users.
+#[derive(Clone, PartialEq, Eq)]
+pub enum UserChange {
+    /// Adds a user.
+    Add {
+        /// The name.
+        name: String,
+        /// The rights.
+        role: UserRole,
+        /// The password.
+        password: String,
+    },
+    /// Changes a password, and ends the sessions and tokens of the user.
+    Password {
+        /// The name.
+        name: String,
+        /// The new password.
+        password: String,
+    },
+    /// Changes nothing.
+    List,
+}
+
+/// Changes the users of a hub, which may be running, and returns all users.
+///
+/// # Errors
+/// The database cannot be used, or the name or password is not acceptable.
+pub fn change_users(config: &HubConfig, change: UserChange) -> Result<Vec<Person>, HubError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(HubError::Runtime)?;
+    runtime.block_on(async {
+        let store = open_store(config).await?;
+        match change {
+            UserChange::List => {}
+            UserChange::Add { name, role, password } => {
+                check_user(&name, &password)?;
+                let hash = hash_password(&password)?;
+                let person = Person { name: name.clone(), role, created_ms: now_ms() };
+                if !store.write(move |sql| add_person(sql, &person, &hash)).await? {
+                    return Err(HubError::UserExists { name });
+                }
+            }
+            UserChange::Password { name, password } => {
+                check_user(&name, &password)?;
+                let hash = hash_password(&password)?;
+                let user = name.clone();
+                if !store.write(move |sql| set_password(sql, &user, &hash)).await? {
+                    return Err(HubError::NoUser { name });
+                }
+            }
+        }
+        Ok(store.read(people).await?)
+    })
+}
+
+fn check_user(name: &str, password: &str) -> Result<(), HubError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    let good_name = (1..=64).contains(&name.len()) && name.chars().all(plain);
+    let characters = password.chars().count();
+    if good_name && characters >= LEAST_CHARACTERS && password.len() <= MOST_BYTES {
+        Ok(())
+    } else {
+        Err(HubError::BadUser)
+    }
+}

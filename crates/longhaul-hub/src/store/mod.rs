@@ -1,0 +1,118 @@
+//! The store: transactions over SQLite or PostgreSQL.
+//!
+//! [`Sql`] is the trait that both databases implement; everything above it exists once. A
+//! [`Store`] runs closures as transactions on worker threads, so that no thread of the async
+//! runtime waits for a disk. `records/` has the queries.
+
+mod error;
+mod postgres;
+mod schema;
+mod sql;
+mod sqlite;
+mod worker;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::Handle;
+
+pub use error::StoreError;
+pub use schema::SCHEMA;
+pub(crate) use sql::values;
+pub use sql::{Lock, Row, Sql, Value, first};
+
+use self::postgres::Postgres;
+use self::sqlite::Sqlite;
+use self::worker::{Work, Workers};
+
+/// The number of connections for reading SQLite, and of all connections to PostgreSQL for each of
+/// reading and writing.
+const CONNECTIONS: usize = 3;
+/// The most transactions that SQLite commits with one sync of the disk.
+const TOGETHER: usize = 64;
+
+/// A handle to the database. Clones share the connections.
+#[derive(Clone)]
+pub struct Store {
+    readers: Workers,
+    writers: Workers,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Store {
+    /// Opens or creates the SQLite database `path`.
+    ///
+    /// # Errors
+    /// The file is inaccessible or no database, or a later version wrote it.
+    pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
+        // Creates the file with WAL before readers open it.
+        drop(Sqlite::open(path, true)?);
+        let (writer, reader) = (path.to_owned(), path.to_owned());
+        let store = Store {
+            writers: Workers::start(1, TOGETHER, move || Sqlite::open(&writer, true))?,
+            readers: Workers::start(CONNECTIONS, 1, move || Sqlite::open(&reader, false))?,
+        };
+        store.write(schema::prepare).await?;
+        Ok(store)
+    }
+
+    /// Connects to the PostgreSQL database at `address`, a URL or a list of `key=value`.
+    ///
+    /// # Errors
+    /// The database is unavailable, or a later version wrote it.
+    pub async fn postgres(address: &str) -> Result<Self, StoreError> {
+        let runtime = Handle::current();
+        let address = address.to_owned();
+        let open = move || Postgres::connect(&address, &runtime);
+        let store = Store {
+            readers: Workers::start(CONNECTIONS, 1, open.clone())?,
+            writers: Workers::start(CONNECTIONS, 1, open)?,
+        };
+        store.write(schema::prepare).await?;
+        Ok(store)
+    }
+
+    /// Runs a transaction that reads.
+    ///
+    /// # Errors
+    /// `work` fails, or the database is unavailable.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        run(&self.readers, work).await
+    }
+
+    /// Runs a transaction that writes. It is repeated after a deadlock.
+    ///
+    /// # Errors
+    /// `work` fails, and nothing is written, or the database is unavailable.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        run(&self.writers, work).await
+    }
+}
+
+async fn run<T: Send + 'static>(
+    workers: &Workers,
+    mut work: impl FnMut(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let slot = Arc::new(Mutex::new(None));
+    let work: Work = Box::new({
+        let slot = slot.clone();
+        move |sql| {
+            let value = work(sql)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            Ok(())
+        }
+    });
+    workers.run(work).await?;
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(StoreError::Closed)
+}

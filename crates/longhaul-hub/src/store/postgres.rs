@@ -1,0 +1,185 @@
+//! PostgreSQL: a connection per worker thread, with a limit on every wait.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::runtime::Handle;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Config, NoTls, Statement};
+
+use super::worker::Link;
+use super::{Lock, Row, Sql, StoreError, Value};
+
+/// The limit on one statement at the client; the server ends it earlier.
+const ANSWER: Duration = Duration::from_secs(40);
+
+/// A connection to a server.
+pub(super) struct Postgres {
+    client: Client,
+    runtime: Handle,
+    statements: HashMap<String, Statement>,
+    lost: bool,
+}
+
+impl Postgres {
+    /// Connects to the server at `address`, a URL or a list of `key=value`. The thread must not be
+    /// one of the runtime's.
+    pub(super) fn connect(address: &str, runtime: &Handle) -> Result<Self, StoreError> {
+        let mut config: Config = address.parse().map_err(StoreError::Address)?;
+        config.connect_timeout(Duration::from_secs(10)).application_name("longhaul-hub");
+        let client = runtime.block_on(limited(async {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(connection);
+            client
+                .batch_execute(
+                    "SET statement_timeout = '30s'; SET lock_timeout = '20s';
+                     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning",
+                )
+                .await?;
+            Ok(client)
+        }))?;
+        Ok(Postgres { client, runtime: runtime.clone(), statements: HashMap::new(), lost: false })
+    }
+
+    fn wait<T>(
+        &mut self,
+        run: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, StoreError> {
+        let done = self.runtime.block_on(limited(run(&self.client)));
+        // After a timeout the state of the connection is unknown.
+        self.lost |= matches!(done, Err(StoreError::Timeout { .. })) || self.client.is_closed();
+        done
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
+        self.wait(async |client| client.batch_execute(sql).await)
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<Statement, StoreError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.wait(async |client| client.prepare(sql).await)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+async fn limited<T>(
+    work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, StoreError> {
+    let done = tokio::time::timeout(ANSWER, work).await;
+    Ok(done.map_err(|_| StoreError::Timeout { seconds: ANSWER.as_secs() })??)
+}
+
+impl Link for Postgres {
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.batch("BEGIN")
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.batch("COMMIT")
+    }
+
+    fn rollback(&mut self) {
+        if !self.lost && self.batch("ROLLBACK").is_err() {
+            self.lost = true;
+        }
+    }
+
+    fn savepoint(&mut self) -> Result<(), StoreError> {
+        self.batch("SAVEPOINT job")
+    }
+
+    fn release(&mut self, keep: bool) -> Result<(), StoreError> {
+        self.batch(if keep { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.lost || self.client.is_closed()
+    }
+
+    fn sql(&mut self) -> &mut dyn Sql {
+        self
+    }
+}
+
+impl Sql for Postgres {
+    fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError> {
+        let statement = self.prepared(sql)?;
+        self.wait(async |client| client.execute_raw(&statement, values).await)
+    }
+
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        let statement = self.prepared(sql)?;
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|v| v as _).collect();
+        let rows = self.wait(async |client| client.query(&statement, &values).await)?;
+        let read = |row: &tokio_postgres::Row| {
+            let cells = (0..row.len()).map(|index| row.try_get::<_, Value>(index));
+            cells.collect::<Result<_, _>>().map(Row)
+        };
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+    }
+
+    fn lock(&mut self, lock: Lock) -> Result<(), StoreError> {
+        self.query("SELECT pg_advisory_xact_lock($1)", &[Value::Int(lock as i64)])?;
+        Ok(())
+    }
+
+    fn size_bytes(&mut self) -> Result<i64, StoreError> {
+        let rows = self.query("SELECT pg_database_size(current_database())", &[])?;
+        rows.first().map_or(Ok(0), |row| row.int(0))
+    }
+
+    fn definition(&self, sql: &str) -> String {
+        sql.replace("KEYED", "")
+    }
+}
+
+type Fault = Box<dyn std::error::Error + Sync + Send>;
+
+impl ToSql for Value {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Fault> {
+        match self {
+            Value::Null => Ok(IsNull::Yes),
+            Value::Int(value) if *ty == Type::INT4 => i32::try_from(*value)?.to_sql(ty, out),
+            #[allow(clippy::cast_precision_loss)]
+            Value::Int(value) if *ty == Type::FLOAT8 => (*value as f64).to_sql(ty, out),
+            Value::Int(value) => value.to_sql_checked(ty, out),
+            Value::Real(value) => value.to_sql_checked(ty, out),
+            Value::Text(value) => value.to_sql_checked(ty, out),
+            Value::Bytes(value) => value.to_sql_checked(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Value {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Fault> {
+        Ok(match *ty {
+            Type::INT8 => Value::Int(i64::from_sql(ty, raw)?),
+            Type::INT4 => Value::Int(i32::from_sql(ty, raw)?.into()),
+            Type::BOOL => Value::Int(bool::from_sql(ty, raw)?.into()),
+            Type::FLOAT8 => Value::Real(f64::from_sql(ty, raw)?),
+            Type::BYTEA => Value::Bytes(<&[u8]>::from_sql(ty, raw)?.to_vec()),
+            // The only query with a column of type void waits for a lock.
+            Type::VOID => Value::Null,
+            _ => Value::Text(String::from_sql(ty, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Fault> {
+        Ok(Value::Null)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}

@@ -1,0 +1,226 @@
+//! Authentication of people: sessions, tokens, roles, and the check against forged requests.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use longhaul_fleet::api::UserRole;
+
+use super::failure::Failure;
+use crate::clock::{DAY, HOUR, now_ms};
+use crate::hub::Hub;
+use crate::password::{MOST_BYTES, has_hash, hash_password};
+use crate::records::people::{self, Bearer, Session};
+use crate::secret;
+
+/// The name of the session's cookie. The prefix binds it to this host and to HTTPS.
+const COOKIE: &str = "__Host-longhaul";
+/// The length of a session in ms.
+const SESSION_MS: i64 = 12 * HOUR;
+/// The validity of an API token in ms.
+const BEARER_MS: i64 = 90 * DAY;
+/// The header with the session's secret, for requests that change something.
+pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
+
+/// The person of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// The user; empty for a reader without login.
+    pub(crate) name: String,
+    pub(crate) role: UserRole,
+    /// The secret of the session; `None` with an API token or without login.
+    pub(crate) csrf: Option<String>,
+}
+
+impl Caller {
+    /// Refuses a caller with fewer rights than `role`.
+    pub(crate) fn at_least(&self, role: UserRole) -> Result<(), Failure> {
+        let named = !self.name.is_empty() || role == UserRole::Viewer;
+        if self.role >= role && named { Ok(()) } else { Err(Failure::forbidden()) }
+    }
+
+    /// Refuses a form of another site: it lacks the secret of the session.
+    pub(crate) fn sent_form(&self, csrf: &str) -> Result<(), Failure> {
+        match &self.csrf {
+            Some(own) if secret::same(own, csrf) => Ok(()),
+            _ => Err(Failure::csrf()),
+        }
+    }
+}
+
+/// A caller with at least the rights of a viewer. A request that changes something has an API token,
+/// or the secret of its session in a header.
+#[derive(Debug)]
+pub(crate) struct ApiCaller(pub(crate) Caller);
+
+impl FromRequestParts<Arc<Hub>> for ApiCaller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, Failure> {
+        let caller = caller(hub, &parts.headers).await?.ok_or_else(Failure::login)?;
+        if parts.method != Method::GET
+            && let Some(own) = &caller.csrf
+        {
+            let sent = parts.headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok());
+            if !sent.is_some_and(|sent| secret::same(own, sent)) {
+                return Err(Failure::csrf());
+            }
+        }
+        Ok(ApiCaller(caller))
+    }
+}
+
+/// A caller of a page. Its forms have the secret of the session as a field.
+#[derive(Debug)]
+pub(crate) struct PageCaller(pub(crate) Option<Caller>);
+
+impl FromRequestParts<Arc<Hub>> for PageCaller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, Failure> {
+        Ok(PageCaller(caller(hub, &parts.headers).await?))
+    }
+}
+
+/// Returns the person of a request; `None` without a valid session or token.
+async fn caller(hub: &Hub, headers: &HeaderMap) -> Result<Option<Caller>, Failure> {
+    let now = now_ms();
+    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    if let Some(authorization) = authorization {
+        let Some(token) = authorization.strip_prefix("Bearer ") else { return Ok(None) };
+        let hash = secret::hash(token.trim());
+        let found = hub.store.read(move |sql| people::bearer(sql, &hash, now)).await?;
+        return Ok(found.map(|(name, role)| Caller { name, role, csrf: None }));
+    }
+    if let Some(cookie) = cookie(headers) {
+        let hash = secret::hash(&cookie);
+        let found = hub.store.read(move |sql| people::session(sql, &hash, now)).await?;
+        if let Some(Session { person, role, csrf }) = found {
+            return Ok(Some(Caller { name: person, role, csrf: Some(csrf) }));
+        }
+    }
+    let anybody = Caller { name: String::new(), role: UserRole::Viewer, csrf: None };
+    Ok(hub.public.then_some(anybody))
+}
+
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|text| text.split(';')).filter_map(|pair| pair.split_once('='));
+    let found = pairs.find(|(name, _)| name.trim() == COOKIE);
+    found.map(|(_, value)| value.trim().to_owned())
+}
+
+/// The outcome of a login.
+pub(crate) enum Login {
+    /// The password is correct.
+    Granted(UserRole),
+    /// The user or password is wrong.
+    Wrong,
+    /// Too many logins failed.
+    Limited {
+        /// The seconds until the next attempt.
+        seconds: i64,
+    },
+}
+
+/// Checks a password. Wrong ones are limited and recorded.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) async fn check_login(
+    hub: &Hub,
+    client: std::net::IpAddr,
+    user: &str,
+    password: &str,
+) -> Result<Login, Failure> {
+    use crate::guard::Admission;
+    let now = now_ms();
+    if let Admission::Refused { seconds } = hub.guard.admit(client, user, now) {
+        return Ok(Login::Limited { seconds });
+    }
+    let name = user.to_owned();
+    let found = hub.store.read(move |sql| people::password_of(sql, &name)).await?;
+    let correct = match hub.logins.acquire().await {
+        Ok(_place) if password.len() <= MOST_BYTES => {
+            let password = password.to_owned();
+            let stored = found.as_ref().map(|(hash, _)| hash.clone());
+            let check = move || match stored {
+                Some(stored) => has_hash(&password, &stored),
+                // An unknown user costs the same time.
+                None => hash_password(&password).is_err(),
+            };
+            tokio::task::spawn_blocking(check).await.unwrap_or(false)
+        }
+        _ => false,
+    };
+    match found {
+        Some((_, role)) if correct => {
+            hub.guard.succeeded(client, user);
+            Ok(Login::Granted(role))
+        }
+        _ => {
+            hub.record(vec![failed_login(client, user, now)]).await?;
+            Ok(Login::Wrong)
+        }
+    }
+}
+
+fn failed_login(
+    client: std::net::IpAddr,
+    user: &str,
+    now: i64,
+) -> crate::records::events::NewEvent {
+    let user: String = user.chars().take(64).collect();
+    crate::records::events::NewEvent {
+        at_ms: now,
+        severity: longhaul_fleet::protocol::Severity::Warning,
+        kind: "login_failed".to_owned(),
+        subject: client.to_string(),
+        message: format!("a login of user '{user}' from {client} failed"),
+        // One event per hour, which counts its repetitions.
+        origin: format!("login_failed/{client}/{}", now / HOUR),
+    }
+}
+
+/// Opens a session, and returns the value of the `set-cookie` header.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) async fn open_session(hub: &Hub, user: &str, role: UserRole) -> Result<String, Failure> {
+    let cookie = secret::secret()?;
+    let session = Session { person: user.to_owned(), role, csrf: secret::secret()? };
+    let (hash, expires) = (secret::hash(&cookie), now_ms() + SESSION_MS);
+    hub.store.write(move |sql| people::open_session(sql, &hash, &session, expires)).await?;
+    let age = SESSION_MS / 1000;
+    Ok(format!("{COOKIE}={cookie}; Path=/; Max-Age={age}; Secure; HttpOnly; SameSite=Strict"))
+}
+
+/// Ends the session of a request, and returns the value of the `set-cookie` header.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) async fn close_session(hub: &Hub, headers: &HeaderMap) -> Result<String, Failure> {
+    if let Some(cookie) = cookie(headers) {
+        let hash = secret::hash(&cookie);
+        hub.store.write(move |sql| people::close_session(sql, &hash)).await?;
+    }
+    Ok(format!("{COOKIE}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict"))
+}
+
+/// Makes an API token of a user. Returns the token and the end of its validity.
+///
+/// # Errors
+/// The database is unavailable.
+pub(crate) async fn new_bearer(
+    hub: &Hub,
+    user: &str,
+    label: &str,
+) -> Result<(String, i64), Failure> {
+    let token = secret::secret()?;
+    let (hash, now) = (secret::hash(&token), now_ms());
+    let label = label.chars().take(64).collect();
+    let bearer = Bearer { person: user.to_owned(), label, expires_ms: now + BEARER_MS };
+    hub.store.write(move |sql| people::add_bearer(sql, &hash, &bearer, now)).await?;
+    Ok((token, now + BEARER_MS))
+}

@@ -1,0 +1,246 @@
+//! The requests of agents.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Extension, Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use longhaul_fleet::protocol::{
+    AGENT_HEADER, AgentSettings, COUNTER_HEADER, EnrolRequest, EnrolResponse, Lease,
+    MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, Refusal, RefusalCode, SIGNATURE_HEADER,
+    SyncRequest, SyncResponse, signature_holds, signed_text,
+};
+use serde::Deserialize;
+
+use super::server::Client;
+use crate::clock::now_ms;
+use crate::fleet::{self, Upload, ingest, within_limits};
+use crate::hub::{Hub, Live};
+use crate::records::agents::{Accepted, Agent, Contact, agent_of, agents, enrol};
+use crate::secret;
+use crate::store::StoreError;
+
+/// The limit on the time in which a body arrives.
+const BODY: Duration = Duration::from_secs(60);
+/// The interval of interface samples in ms.
+const SAMPLE_INTERVAL_MS: u32 = 1000;
+
+/// A refused request of an agent.
+pub(crate) struct Refused(RefusalCode, Option<u64>);
+
+impl From<RefusalCode> for Refused {
+    fn from(code: RefusalCode) -> Self {
+        Refused(code, None)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(_: StoreError) -> Self {
+        Refused(RefusalCode::Busy, None)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let message = match self.0 {
+            RefusalCode::UnknownToken => "the token is unknown or has expired",
+            RefusalCode::TokenUsed => "the token was used",
+            RefusalCode::OtherHost => "the token belongs to another host name",
+            RefusalCode::UnknownAgent => "the agent is unknown",
+            RefusalCode::Revoked => "the key of the agent is revoked",
+            RefusalCode::BadSignature => "the signature does not belong to the request",
+            RefusalCode::Replayed => "the counter is not above the last one",
+            RefusalCode::TooLarge => "the message is larger than the limits",
+            RefusalCode::Malformed => "the message is malformed",
+            RefusalCode::Busy => "the hub cannot store the message now",
+            RefusalCode::Other => "the request is refused",
+        };
+        let status = StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let body = Refusal { code: self.0, message: message.to_owned(), counter: self.1 };
+        (status, Json(body)).into_response()
+    }
+}
+
+/// Reads a body within the limits on its size and time.
+async fn body_of(body: Body) -> Result<axum::body::Bytes, Refused> {
+    let read = axum::body::to_bytes(body, MAX_BODY_BYTES);
+    let read = tokio::time::timeout(BODY, read).await.map_err(|_| RefusalCode::Malformed)?;
+    Ok(read.map_err(|_| RefusalCode::TooLarge)?)
+}
+
+/// `POST /agent/v1/enrol`.
+pub(crate) async fn post_enrol(
+    State(hub): State<Arc<Hub>>,
+    Extension(client): Extension<Client>,
+    body: Body,
+) -> Result<Json<EnrolResponse>, Refused> {
+    let _place = hub.uploads.acquire().await.map_err(|_| RefusalCode::Busy)?;
+    let body = body_of(body).await?;
+    let request: EnrolRequest =
+        serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
+    let short = [&request.secret, &request.host, &request.public_key, &request.version];
+    if short.iter().any(|text| text.len() > MAX_NAME_BYTES) {
+        return Err(RefusalCode::TooLarge.into());
+    }
+    // Failed enrolments count like failed logins.
+    let (address, now) = (client.0.ip(), now_ms());
+    if hub.guard.admit(address, "enrol", now) != crate::guard::Admission::Allowed {
+        return Err(RefusalCode::Busy.into());
+    }
+    let hash = secret::hash(&request.secret);
+    let id = secret::id(now).map_err(|_| RefusalCode::Busy)?;
+    let host = request.host.clone();
+    let enrolled = hub.store.write(move |sql| enrol(sql, (&hash, &id), &request, now)).await?;
+    let agent = enrolled?;
+    hub.guard.succeeded(address, "enrol");
+    let hub_version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(EnrolResponse { agent, host, hub_version }))
+}
+
+/// The query of a sync.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct SyncQuery {
+    #[serde(default)]
+    wait: u64,
+}
+
+/// `POST /agent/v1/sync?wait=SECONDS`.
+pub(crate) async fn post_sync(
+    State(hub): State<Arc<Hub>>,
+    Extension(client): Extension<Client>,
+    uri: Uri,
+    Query(query): Query<SyncQuery>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<SyncResponse>, Refused> {
+    let path = uri.path_and_query().map_or("", |path| path.as_str()).to_owned();
+    let (agent, counter, signature) = identify(&hub, &headers).await?;
+    let stored = {
+        let _place = hub.uploads.acquire().await.map_err(|_| RefusalCode::Busy)?;
+        let body = body_of(body).await?;
+        let text = signed_text("POST", &path, counter, &body);
+        if !signature_holds(&agent.public_key, &text, &signature) {
+            return Err(RefusalCode::BadSignature.into());
+        }
+        let request: SyncRequest =
+            serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
+        if !within_limits(&request) {
+            return Err(RefusalCode::TooLarge.into());
+        }
+        store(&hub, &agent, counter, client, request).await?
+    };
+    let limit = Duration::from_secs(query.wait.min(MAX_WAIT_SECONDS));
+    let news = wait(&hub, &agent, stored.news, &stored.held, limit).await?;
+    Ok(Json(answer(&hub, &agent, (stored.acknowledged, stored.facts), news).await?))
+}
+
+/// Returns the agent of a request, its counter and signature, before the body is read.
+async fn identify(hub: &Hub, headers: &HeaderMap) -> Result<(Agent, u64, String), Refused> {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let id = header(AGENT_HEADER).ok_or(RefusalCode::UnknownAgent)?.to_owned();
+    let counter: u64 =
+        header(COUNTER_HEADER).and_then(|text| text.parse().ok()).ok_or(RefusalCode::Malformed)?;
+    let signature = header(SIGNATURE_HEADER).ok_or(RefusalCode::BadSignature)?.to_owned();
+    let agent = hub.store.read(move |sql| agent_of(sql, &id)).await?;
+    let agent = agent.ok_or(RefusalCode::UnknownAgent)?;
+    if agent.revoked_ms.is_some() {
+        return Err(RefusalCode::Revoked.into());
+    }
+    Ok((agent, counter, signature))
+}
+
+/// The stored part of a sync.
+struct Stored {
+    acknowledged: Vec<u64>,
+    facts: bool,
+    news: News,
+    held: Vec<String>,
+}
+
+/// The leases of an agent, and the runs that it must stop.
+type News = (Vec<Lease>, Vec<String>);
+
+async fn store(
+    hub: &Hub,
+    agent: &Agent,
+    counter: u64,
+    client: Client,
+    request: SyncRequest,
+) -> Result<Stored, Refused> {
+    let now = now_ms();
+    let facts = request.facts.is_some();
+    let held: Vec<String> =
+        request.state.running.iter().chain(&request.state.accepted).cloned().collect();
+    let contact = Contact {
+        agent: agent.id.clone(),
+        counter: i64::try_from(counter).map_err(|_| RefusalCode::Malformed)?,
+        address: client.0.ip().to_canonical().to_string(),
+        boot: request.boot.clone(),
+        clock_offset_ms: request.clock_ms.saturating_sub(now),
+        state: request.state.clone(),
+    };
+    let upload = Upload { host: agent.host.clone(), contact, request };
+    let applied = hub.applied();
+    let work = move |sql: &mut dyn crate::store::Sql| ingest(sql, &upload, applied.as_ref(), now);
+    let (accepted, mut done) = hub.store.write(work).await?;
+    match accepted {
+        Accepted::New { .. } => {}
+        Accepted::Replayed { counter } => {
+            return Err(Refused(RefusalCode::Replayed, Some(counter.cast_unsigned())));
+        }
+        Accepted::Unknown => return Err(RefusalCode::UnknownAgent.into()),
+        Accepted::Revoked => return Err(RefusalCode::Revoked.into()),
+    }
+    if !done.pairs.is_empty() {
+        let _ = hub.live.send(Live::Changed);
+    }
+    hub.touch(std::mem::take(&mut done.pairs));
+    hub.record(std::mem::take(&mut done.events)).await?;
+    Ok(Stored { acknowledged: done.acknowledged, facts, news: (done.leases, done.cancel), held })
+}
+
+/// Waits until the agent has a new lease or a cancellation, at most for `limit`.
+async fn wait(
+    hub: &Hub,
+    agent: &Agent,
+    mut news: News,
+    held: &[String],
+    limit: Duration,
+) -> Result<News, Refused> {
+    let wake = hub.wake_of(&agent.host);
+    let deadline = Instant::now() + limit;
+    while news.1.is_empty() && news.0.iter().all(|lease| held.contains(&lease.run)) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(news);
+        }
+        // A wake between the query and this wait is seen after two seconds.
+        let _ = tokio::time::timeout(left.min(Duration::from_secs(2)), wake.notified()).await;
+        let (host, held, now) = (agent.host.clone(), held.to_vec(), now_ms());
+        news = hub.store.read(move |sql| fleet::news(sql, &host, &held, now)).await?;
+    }
+    let (host, now) = (agent.host.clone(), now_ms());
+    news.0 = hub.store.write(move |sql| fleet::leases(sql, &host, now)).await?;
+    Ok(news)
+}
+
+async fn answer(
+    hub: &Hub,
+    agent: &Agent,
+    (acknowledged, facts_stored): (Vec<u64>, bool),
+    (leases, cancel): News,
+) -> Result<SyncResponse, Refused> {
+    let all = hub.store.read(agents).await?;
+    let applied = hub.applied();
+    let stamp_peers = applied
+        .map(|applied| fleet::stamp_peers(&applied.mesh, &agent.host, &all))
+        .unwrap_or_default();
+    // Ten seconds for small fleets; a large one must not sync the disk too often.
+    let upload_seconds = u32::try_from(10 + all.len() / 20).unwrap_or(300).min(300);
+    let settings =
+        AgentSettings { hub_ms: now_ms(), sample_interval_ms: SAMPLE_INTERVAL_MS, upload_seconds };
+    Ok(SyncResponse { acknowledged, facts_stored, leases, cancel, stamp_peers, settings })
+}

@@ -1,0 +1,94 @@
+// Live updates, local times and zoom. Pages work without this script.
+"use strict";
+(() => {
+  const announce = (text) => {
+    const place = document.getElementById("announce");
+    if (place) place.textContent = text;
+  };
+
+  const localTimes = () => {
+    for (const time of document.querySelectorAll("time")) {
+      time.title = "local: " + new Date(time.dateTime).toLocaleString();
+    }
+  };
+
+  // Reads the page again and replaces its content, unless the reader is in a form.
+  let waiting = null;
+  const reload = async () => {
+    waiting = null;
+    if (document.hidden || document.querySelector("main input:focus, main select:focus, main details[open]")) return;
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
+    if (!answer || !answer.ok || answer.redirected) return;
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const focus = document.activeElement && document.activeElement.getAttribute("href");
+    const scrolled = [...document.querySelectorAll("main .scroll")].map((part) => part.scrollLeft);
+    document.querySelector("main").replaceWith(next.querySelector("main"));
+    document.querySelector("footer p").replaceWith(next.querySelector("footer p"));
+    document.querySelectorAll("main .scroll").forEach((part, at) => { part.scrollLeft = scrolled[at] || 0; });
+    if (focus) document.querySelector(`main a[href="${CSS.escape(focus)}"]`)?.focus();
+    start();
+  };
+  const soon = () => { waiting ??= setTimeout(reload, 1500); };
+
+  const listen = () => {
+    if (!document.body.hasAttribute("data-live") || !window.EventSource) return;
+    const stream = new EventSource("/api/v1/events/stream");
+    stream.addEventListener("changed", soon);
+    stream.addEventListener("event", (message) => {
+      const event = JSON.parse(message.data);
+      if (event.severity !== "info") announce(`${event.subject}: ${event.message}`);
+      soon();
+    });
+  };
+
+  // A range that is dragged over a graph becomes the range of the page.
+  const zoom = (figure) => {
+    const svg = figure.querySelector("svg");
+    const data = figure.dataset;
+    const left = Number(data.left), width = Number(data.width), right = Number(data.right);
+    const timeAt = (x) => {
+      const box = svg.getBoundingClientRect();
+      const share = ((x - box.left) / box.width * width - left) / (width - left - right);
+      const bounded = Math.min(1, Math.max(0, share));
+      return Math.round(Number(data.from) + bounded * (Number(data.to) - Number(data.from)));
+    };
+    let from = null, band = null;
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || event.pointerType === "touch") return;
+      from = event.clientX;
+      svg.setPointerCapture(event.pointerId);
+      band = document.body.appendChild(document.createElement("div"));
+      band.className = "select";
+      event.preventDefault();
+    });
+    svg.addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      const box = svg.getBoundingClientRect();
+      band.style.left = Math.min(from, event.clientX) + scrollX + "px";
+      band.style.width = Math.abs(event.clientX - from) + "px";
+      band.style.top = box.top + scrollY + "px";
+      band.style.height = box.height + "px";
+    });
+    const end = (event) => {
+      if (from === null) return;
+      const [a, b] = [timeAt(from), timeAt(event.clientX)].sort((one, two) => one - two);
+      from = null;
+      band.remove();
+      if (event.type === "pointerup" && b - a > 1000) {
+        const url = new URL(location.href);
+        url.searchParams.set("from", a);
+        url.searchParams.set("to", b);
+        location.href = url.href;
+      }
+    };
+    svg.addEventListener("pointerup", end);
+    svg.addEventListener("pointercancel", end);
+  };
+
+  const start = () => {
+    localTimes();
+    document.querySelectorAll("figure.plot[data-from]").forEach(zoom);
+  };
+  start();
+  listen();
+})();

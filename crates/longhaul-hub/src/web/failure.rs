@@ -1,0 +1,81 @@
+//! Failed requests: their status, and one sentence as JSON.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::store::StoreError;
+
+/// The body of a failed request of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub(crate) struct ErrorDocument {
+    /// `longhaul.fleet-error/1`.
+    pub(crate) schema: &'static str,
+    /// The reason as a word.
+    pub(crate) code: &'static str,
+    /// The reason as a sentence.
+    pub(crate) message: String,
+}
+
+/// A failed request.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Failure { status, code, message: message.into() }
+    }
+
+    pub(crate) fn not_found(what: &str) -> Self {
+        Failure::new(StatusCode::NOT_FOUND, "not_found", format!("the hub has no such {what}"))
+    }
+
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Failure::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    }
+
+    pub(crate) fn login() -> Self {
+        let message = "log in, or send a valid token in the authorization header";
+        Failure::new(StatusCode::UNAUTHORIZED, "login_required", message)
+    }
+
+    pub(crate) fn forbidden() -> Self {
+        Failure::new(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "the role of this user does not permit this",
+        )
+    }
+
+    pub(crate) fn csrf() -> Self {
+        let message = "the request does not have the session's token; reload the page";
+        Failure::new(StatusCode::FORBIDDEN, "csrf", message)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        // The text can have parts of a statement, but no secrets of users.
+        let message = format!("the database failed: {error}");
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "database", message)
+    }
+}
+
+impl From<crate::secret::NoRandom> for Failure {
+    fn from(error: crate::secret::NoRandom) -> Self {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random", error.to_string())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let schema = "longhaul.fleet-error/1";
+        let body = ErrorDocument { schema, code: self.code, message: self.message };
+        (self.status, Json(body)).into_response()
+    }
+}

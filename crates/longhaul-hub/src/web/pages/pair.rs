@@ -1,0 +1,167 @@
+//! The page of a pair: both directions with their history.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use longhaul_fleet::api::{CellDocument, CellMetric, RunDocument};
+use maud::{Markup, html};
+
+use super::Viewed;
+use super::layout::{badge, page, range_form, segment};
+use super::plot::{Mark, Plot};
+use super::runs::table;
+use crate::clock::{MINUTE, now_ms};
+use crate::hub::Hub;
+use crate::records::cells::cells;
+use crate::records::runs::{RunFilter, runs};
+use crate::records::series::{read_series, series};
+use crate::samples::{Bucket, Kind};
+use crate::store::{Sql, StoreError};
+use crate::web::failure::Failure;
+use crate::web::range::Range;
+use crate::words;
+
+/// The most runs of one direction in a graph.
+const MOST_RUNS: i64 = 2000;
+
+/// The measurements of one direction.
+struct Direction {
+    source: String,
+    destination: String,
+    cells: Vec<CellDocument>,
+    runs: Vec<RunDocument>,
+    stamp: Option<(i64, Vec<Bucket>)>,
+}
+
+/// `GET /pairs/A/B`.
+pub(super) async fn get_pair(
+    State(hub): State<Arc<Hub>>,
+    Viewed(caller): Viewed,
+    Path((source, destination)): Path<(String, String)>,
+    Query(range): Query<Range>,
+) -> Result<Response, Failure> {
+    let now = now_ms();
+    let window = range.times(now)?;
+    let title = format!("{source} and {destination}");
+    let path = format!("/pairs/{}/{}", segment(&source), segment(&destination));
+    let read = move |sql: &mut dyn Sql| {
+        let there = direction(sql, (&source, &destination), window, now)?;
+        let back = direction(sql, (&destination, &source), window, now)?;
+        Ok([there, back])
+    };
+    let directions = hub.store.read(read).await?;
+    let main = html! {
+        h1 { (title) }
+        (range_form(&path, &range))
+        @for direction in &directions { (section(direction, window)) }
+    };
+    Ok(page(&title, Some(&caller), true, &main))
+}
+
+fn direction(
+    sql: &mut dyn Sql,
+    (source, destination): (&str, &str),
+    (from, to): (i64, i64),
+    now: i64,
+) -> Result<Direction, StoreError> {
+    let mut states = cells(sql)?;
+    states.retain(|cell| cell.source == source && cell.destination == destination);
+    let filter = RunFilter {
+        source: Some(source.to_owned()),
+        destination: Some(destination.to_owned()),
+        from_ms: Some(from),
+        to_ms: Some(to),
+        ..RunFilter::default()
+    };
+    let all = series(sql, Kind::Stamp, Some(source))?;
+    let stamp = match all.iter().find(|one| one.name == destination) {
+        Some(one) => {
+            let step = MINUTE.max((to - from) / 400);
+            Some(read_series(sql, one, (from, to), step, now)?)
+        }
+        None => None,
+    };
+    Ok(Direction {
+        source: source.to_owned(),
+        destination: destination.to_owned(),
+        cells: states,
+        runs: runs(sql, &filter, MOST_RUNS)?,
+        stamp,
+    })
+}
+
+fn section(direction: &Direction, window_ms: (i64, i64)) -> Markup {
+    let shown = &direction.runs[..direction.runs.len().min(50)];
+    html! {
+        section {
+            h2 { (direction.source) " \u{2192} " (direction.destination) }
+            ul.states { @for cell in &direction.cells { li { (state(cell)) } } }
+            (throughput(direction, window_ms))
+            @if let Some((step, buckets)) = &direction.stamp { (stamp(*step, buckets, window_ms)) }
+            h3 { "Runs" }
+            (table(shown))
+            @if direction.runs.len() > shown.len() {
+                p { a href=(format!("/runs?source={}&destination={}", segment(&direction.source), segment(&direction.destination))) { "All runs" } }
+            }
+        }
+    }
+}
+
+fn state(cell: &CellDocument) -> Markup {
+    let (word, glyph, class) = words::state(cell.state);
+    html! {
+        (badge(glyph, word, class)) " " (words::metric(cell.metric))
+        @if let Some(value) = cell.value { " " b { (words::value(cell.metric, value)) } }
+        @if let Some(expected) = cell.expected { span.soft { " (reference " (words::value(cell.metric, expected)) ")" } }
+    }
+}
+
+/// Returns the graph of the runs that measure throughput. Runs without a result are gaps.
+fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
+    let measures = |run: &&RunDocument| run.kind != longhaul_fleet::protocol::TestKind::Path;
+    #[allow(clippy::cast_precision_loss)]
+    let mark = |run: &RunDocument| Mark {
+        at_ms: run.started_ms.unwrap_or(run.planned_ms),
+        value: run.throughput_bps.map(|bps| bps as f64),
+        range: None,
+    };
+    let over = direction.runs.iter().rev().filter(|run| run.state.is_final());
+    let marks: Vec<Mark> = over.filter(measures).map(mark).collect();
+    if marks.is_empty() {
+        return html! {};
+    }
+    let cell = direction.cells.iter().find(|cell| cell.metric == CellMetric::Throughput);
+    let mut gaps: Vec<i64> = marks.windows(2).map(|two| two[1].at_ms - two[0].at_ms).collect();
+    gaps.sort_unstable();
+    Plot {
+        title: "Throughput of the runs",
+        text: words::rate,
+        window_ms,
+        step_ms: gaps.get(gaps.len() / 2).copied().unwrap_or(0),
+        series: vec![("throughput", marks)],
+        expected: cell.and_then(|cell| cell.expected),
+    }
+    .figure()
+}
+
+fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
+    let marks = |at: usize| -> Vec<Mark> {
+        let mark = |bucket: &Bucket| {
+            let span = bucket.spans.get(at)?;
+            Some(Mark {
+                at_ms: bucket.start_ms,
+                value: Some(span.average()?),
+                range: Some((span.min, span.max)),
+            })
+        };
+        buckets.iter().filter_map(mark).collect()
+    };
+    let plot =
+        |title, text, series| Plot { title, text, window_ms, step_ms, series, expected: None };
+    let delays = vec![("median", marks(4)), ("99th percentile", marks(5)), ("lowest", marks(3))];
+    html! {
+        (plot("Round-trip time (STAMP)", words::milliseconds as fn(f64) -> String, delays).figure())
+        (plot("Loss (STAMP)", words::percent, vec![("loss", marks(0))]).figure())
+    }
+}

@@ -1,0 +1,209 @@
+//! A client of a hub: HTTPS/1.1 with a pinned key, as agents and scripts have.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use longhaul_fleet::protocol::{SYNC_PATH, key_pin, signed_text};
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use serde_json::Value as Json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// The limit on every request.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Returns the cookie that the answer sets.
+    pub(crate) fn cookie(&self) -> String {
+        let line = self.head.lines().find(|line| line.to_lowercase().starts_with("set-cookie:"));
+        let line = line.unwrap_or_else(|| panic!("no cookie: {self:?}"));
+        line["set-cookie:".len()..].split(';').next().unwrap().trim().to_owned()
+    }
+}
+
+/// A client of one hub.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    config: Arc<ClientConfig>,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, pin: &str) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = Pinned { pin: pin.to_owned(), algorithms: algorithms(&provider) };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Client { address, config: Arc::new(config) }
+    }
+
+    /// Sends a request with headers, each a line, and returns the answer.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[String],
+        body: &[u8],
+    ) -> Answer {
+        let work = async {
+            let stream = TcpStream::connect(self.address).await.unwrap();
+            let connector = TlsConnector::from(self.config.clone());
+            let name = ServerName::try_from("hub").unwrap();
+            let mut stream = connector.connect(name, stream).await.expect("the key has the pin");
+            let mut head =
+                format!("{method} {path} HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n");
+            head += &format!("content-length: {}\r\n", body.len());
+            for header in headers {
+                head += &format!("{header}\r\n");
+            }
+            head += "\r\n";
+            // The hub may refuse a body before it has read it.
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(body).await;
+            let _ = stream.flush().await;
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let text = tokio::time::timeout(LIMIT, work).await.expect("an answer in time");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    pub(crate) async fn get(&self, path: &str, header: &str) -> Answer {
+        self.send("GET", path, &[header.to_owned()], b"").await
+    }
+
+    /// Posts a JSON document.
+    pub(crate) async fn post(&self, path: &str, headers: &[String], body: &Json) -> Answer {
+        let mut headers = headers.to_vec();
+        headers.push("content-type: application/json".to_owned());
+        self.send("POST", path, &headers, body.to_string().as_bytes()).await
+    }
+
+    /// Posts a form.
+    pub(crate) async fn form(&self, path: &str, cookie: &str, body: &str) -> Answer {
+        let kind = "content-type: application/x-www-form-urlencoded".to_owned();
+        self.send("POST", path, &[kind, format!("cookie: {cookie}")], body.as_bytes()).await
+    }
+
+    /// Returns a bearer header from a login.
+    pub(crate) async fn bearer(&self, user: &str, password: &str) -> String {
+        let body = serde_json::json!({ "user": user, "password": password, "label": "test" });
+        let answer = self.post("/api/v1/login", &[], &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        format!("authorization: Bearer {}", answer.json()["token"].as_str().unwrap())
+    }
+}
+
+/// An agent, as the hub sees it.
+pub(crate) struct Agent {
+    pub(crate) id: String,
+    pub(crate) counter: u64,
+    key: Ed25519KeyPair,
+}
+
+impl Agent {
+    /// Makes the key of an agent from a seed.
+    pub(crate) fn new(seed: u8) -> Self {
+        let key = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap();
+        Agent { id: String::new(), counter: 0, key }
+    }
+
+    pub(crate) fn public_key(&self) -> String {
+        STANDARD.encode(self.key.public_key())
+    }
+
+    /// Returns the headers of a sync with a counter.
+    pub(crate) fn headers(&self, counter: u64, path: &str, body: &[u8]) -> Vec<String> {
+        let signature = self.key.sign(signed_text("POST", path, counter, body).as_bytes());
+        vec![
+            format!("longhaul-agent: {}", self.id),
+            format!("longhaul-counter: {counter}"),
+            format!("longhaul-signature: {}", STANDARD.encode(signature)),
+        ]
+    }
+
+    /// Sends a sync with the next counter.
+    pub(crate) async fn sync(&mut self, client: &Client, wait: u64, body: &Json) -> Answer {
+        self.counter += 1;
+        let path = format!("{SYNC_PATH}?wait={wait}");
+        let body = body.to_string();
+        let headers = self.headers(self.counter, &path, body.as_bytes());
+        client.send("POST", &path, &headers, body.as_bytes()).await
+    }
+}
+
+#[derive(Debug)]
+struct Pinned {
+    pin: String,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
+    provider.signature_verification_algorithms
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let certificate = webpki::EndEntityCert::try_from(certificate).unwrap();
+        match key_pin(&certificate.subject_public_key_info()) == self.pin {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(Error::General("another key".to_owned())),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,484 @@
+//! The conformance suite of the store, on SQLite and on PostgreSQL.
+
+use longhaul_fleet::api::{RunState, UserRole};
+use longhaul_fleet::protocol::{
+    AgentState, EnrolRequest, InterfaceRow, RefusalCode, Role, RunOutcome, RunReason, RunReport,
+    Severity, TestKind,
+};
+use longhaul_hub::Figures;
+use longhaul_hub::records::agents::{self, Accepted, Contact};
+use longhaul_hub::records::events::{self, EventFilter, NewEvent};
+use longhaul_hub::records::leases::{self, Reported};
+use longhaul_hub::records::people::{self, Person, Session};
+use longhaul_hub::records::runs::{self, NewRun, RunFilter};
+use longhaul_hub::records::series::{self, LEVELS};
+use longhaul_hub::records::{meshes, numbers};
+use longhaul_hub::samples::{Kind, interface_row};
+use longhaul_hub::store::{Sql, Store, StoreError, Value};
+use serde_json::json;
+
+const DAY: i64 = 86_400_000;
+
+#[tokio::test]
+async fn sqlite_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hub.db");
+    conforms(&Store::sqlite(&path).await.unwrap()).await;
+    let again = Store::sqlite(&path).await.unwrap();
+    newer_is_refused(&again, async || Store::sqlite(&path).await).await;
+}
+
+#[tokio::test]
+async fn postgres_conforms() {
+    let server = crate::postgres::Server::start();
+    let address = server.database("conforms");
+    conforms(&Store::postgres(&address).await.unwrap()).await;
+    let again = Store::postgres(&address).await.unwrap();
+    newer_is_refused(&again, async || Store::postgres(&address).await).await;
+    assert!(matches!(Store::postgres("port=x").await, Err(StoreError::Address(_))));
+}
+
+async fn newer_is_refused(store: &Store, open: impl AsyncFn() -> Result<Store, StoreError>) {
+    store.write(|sql| sql.execute("UPDATE schema_version SET version = 999", &[])).await.unwrap();
+    let Err(StoreError::Newer { found: 999, known }) = open().await else {
+        panic!("a newer database is refused")
+    };
+    assert_eq!(known, longhaul_hub::store::SCHEMA);
+}
+
+async fn conforms(store: &Store) {
+    transactions(store).await;
+    concurrent_counters(store).await;
+    people_and_sessions(store).await;
+    enrolment_and_counters(store).await;
+    runs_and_reports(store).await;
+    reasons_of_expired_runs(store).await;
+    series_and_retention(store).await;
+    events_and_outbox(store).await;
+}
+
+async fn transactions(store: &Store) {
+    // A refused transaction leaves nothing behind; others that are committed with it stay.
+    let failing = store.write(|sql| {
+        numbers::set(sql, "undone", 1)?;
+        sql.execute("INSERT INTO number (name) VALUES ('x')", &[])?;
+        Ok(())
+    });
+    let good = store.write(|sql| numbers::set(sql, "kept", 7));
+    let (failed, good) = tokio::join!(failing, good);
+    assert!(failed.is_err());
+    good.unwrap();
+    assert_eq!(store.read(|sql| numbers::get(sql, "undone")).await.unwrap(), None);
+    assert_eq!(store.read(|sql| numbers::get(sql, "kept")).await.unwrap(), Some(7));
+    assert_eq!(store.read(meshes::latest_mesh).await.unwrap(), None);
+    assert_eq!(store.read(meshes::latest_revision).await.unwrap(), 0);
+    let all = [
+        Value::Null,
+        Value::Int(i64::MIN),
+        Value::Real(0.1),
+        Value::Text("\u{1F600} <b>'\"$1?\u{0}".to_owned()),
+        Value::Bytes(vec![0, 255]),
+    ];
+    let row = store
+        .read(move |sql| {
+            let select =
+                "SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS DOUBLE PRECISION), $4";
+            let values =
+                [all[0].clone(), all[1].clone(), all[2].clone(), Value::from("\u{1F600} \0'")];
+            Ok(sql.query(select, &values)?.remove(0))
+        })
+        .await
+        .unwrap();
+    assert_eq!(row.opt_int(0).unwrap(), None);
+    assert_eq!(row.int(1).unwrap(), i64::MIN);
+    assert_eq!(row.opt_real(2).unwrap(), Some(0.1));
+    assert_eq!(row.text(3).unwrap(), "\u{1F600} \u{fffd}'");
+    assert!(matches!(row.int(3), Err(StoreError::Column { index: 3, .. })));
+    assert!(store.read(|sql| sql.size_bytes()).await.unwrap() > 10_000);
+}
+
+async fn concurrent_counters(store: &Store) {
+    let tasks: Vec<_> = (0..40)
+        .map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.write(|sql| numbers::next(sql, "many")).await })
+        })
+        .collect();
+    let mut seen = Vec::new();
+    for task in tasks {
+        seen.push(task.await.unwrap().unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=40).collect::<Vec<i64>>());
+}
+
+async fn people_and_sessions(store: &Store) {
+    let person = Person { name: "ann".to_owned(), role: UserRole::Operator, created_ms: 5 };
+    let added = store
+        .write(move |sql| {
+            let first = people::add_person(sql, &person, "hash")?;
+            let second = people::add_person(sql, &person, "other")?;
+            let session =
+                Session { person: person.name.clone(), role: person.role, csrf: "c".to_owned() };
+            people::open_session(sql, "cookie", &session, 100)?;
+            Ok((
+                first,
+                second,
+                people::session(sql, "cookie", 99)?,
+                people::session(sql, "cookie", 100)?,
+            ))
+        })
+        .await
+        .unwrap();
+    assert!(added.0 && !added.1);
+    assert_eq!(added.2.unwrap().role, UserRole::Operator);
+    assert_eq!(added.3, None);
+    let (known, ended) = store
+        .write(|sql| {
+            let known = people::set_password(sql, "ann", "new")?;
+            Ok((known, people::session(sql, "cookie", 0)?))
+        })
+        .await
+        .unwrap();
+    assert!(known);
+    assert_eq!(ended, None, "a new password ends the sessions");
+    let password = store.read(|sql| people::password_of(sql, "ann")).await.unwrap();
+    assert_eq!(password, Some(("new".to_owned(), UserRole::Operator)));
+}
+
+async fn enrolment_and_counters(store: &Store) {
+    let request = EnrolRequest {
+        secret: String::new(),
+        host: "a".to_owned(),
+        public_key: "key".to_owned(),
+        version: "1".to_owned(),
+    };
+    let other = EnrolRequest { public_key: "other".to_owned(), ..request.clone() };
+    let elsewhere = EnrolRequest { host: "b".to_owned(), ..request.clone() };
+    let outcomes = store
+        .write(move |sql| {
+            agents::add_enrolment(sql, "h", "a", 1000)?;
+            agents::add_enrolment(sql, "old", "a", 10)?;
+            Ok([
+                agents::enrol(sql, ("unknown", "x"), &request, 20)?,
+                agents::enrol(sql, ("old", "x"), &request, 20)?,
+                agents::enrol(sql, ("h", "x"), &elsewhere, 20)?,
+                agents::enrol(sql, ("h", "one"), &request, 20)?,
+                agents::enrol(sql, ("h", "two"), &request, 30)?,
+                agents::enrol(sql, ("h", "two"), &other, 40)?,
+                agents::enrol(sql, ("h", "two"), &request, 20 + 600_000)?,
+            ])
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        outcomes,
+        [
+            Err(RefusalCode::UnknownToken),
+            Err(RefusalCode::UnknownToken),
+            Err(RefusalCode::OtherHost),
+            Ok("one".to_owned()),
+            Ok("one".to_owned()),
+            Err(RefusalCode::TokenUsed),
+            Err(RefusalCode::TokenUsed),
+        ]
+    );
+    let contact = |agent: &str, counter| Contact {
+        agent: agent.to_owned(),
+        counter,
+        address: "192.0.2.1".to_owned(),
+        boot: "boot".to_owned(),
+        clock_offset_ms: -3,
+        state: AgentState { version: "1".to_owned(), ..AgentState::default() },
+    };
+    let all = [contact("one", 5), contact("one", 5), contact("one", 6), contact("none", 1)];
+    let accepted = store
+        .write(move |sql| {
+            all.iter().map(|one| agents::contact(sql, one, 100)).collect::<Result<Vec<_>, _>>()
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        accepted,
+        [
+            Accepted::New { back: true },
+            Accepted::Replayed { counter: 5 },
+            Accepted::New { back: false },
+            Accepted::Unknown,
+        ]
+    );
+    let last = contact("one", 7);
+    let (away, revoked, refused, facts) = store
+        .write(move |sql| {
+            let away = agents::mark_away(sql, 101)?;
+            agents::add_facts(sql, "one", &json!({"kernel": "6.1"}), 50)?;
+            let facts = (agents::facts(sql, "one", 49)?, agents::facts(sql, "one", 51)?);
+            let revoked = agents::revoke(sql, "one", 200)?;
+            Ok((away, revoked, agents::contact(sql, &last, 300)?, facts))
+        })
+        .await
+        .unwrap();
+    assert_eq!(away, ["a"]);
+    assert!(revoked);
+    assert_eq!(refused, Accepted::Revoked);
+    assert_eq!(facts, (None, Some((50, json!({"kernel": "6.1"})))));
+}
+
+fn new_run(id: &str, fencing: i64, start: i64) -> NewRun {
+    NewRun {
+        id: id.to_owned(),
+        fencing,
+        test: "bulk".to_owned(),
+        kind: TestKind::Throughput,
+        source: "a".to_owned(),
+        destination: "b".to_owned(),
+        due_ms: start,
+        window_ms: (start, start + 1000),
+        port: 5300,
+        resources: vec!["a/eth0/out".to_owned(), "b/eth0/in".to_owned()],
+        lease: "{}".to_owned(),
+        revision: 1,
+        has_target: true,
+        missed: None,
+    }
+}
+
+fn report(run: &str, fencing: u64, role: Role, outcome: RunOutcome) -> RunReport {
+    RunReport {
+        id: 1,
+        run: run.to_owned(),
+        fencing,
+        role,
+        outcome,
+        reason: (outcome != RunOutcome::Finished).then_some(RunReason::Failed),
+        started_ms: Some(1),
+        ended_ms: 2,
+        exit_code: Some(0),
+        message: None,
+        document: (role == Role::Source).then(|| json!({"schema": "longhaul.test/1"})),
+    }
+}
+
+async fn runs_and_reports(store: &Store) {
+    let (first, again, target, open) = store
+        .write(|sql| {
+            runs::add_run(sql, &new_run("r1", 1, 5000))?;
+            runs::add_run(sql, &new_run("r2", 2, 7000))?;
+            let due = leases::hosts_due(sql, 4000)?;
+            assert_eq!(due, ["a", "b"]);
+            let first = leases::lease(sql, "a", 4000)?;
+            Ok((
+                first,
+                leases::lease(sql, "a", 4000)?,
+                leases::lease(sql, "b", 4000)?,
+                leases::open_runs(sql)?,
+            ))
+        })
+        .await
+        .unwrap();
+    assert_eq!(first.iter().map(|due| due.fencing).collect::<Vec<_>>(), [1, 2]);
+    assert!(first.iter().all(|due| !due.repeated && due.role == Role::Source));
+    assert!(again.iter().all(|due| due.repeated), "a lost answer loses no lease");
+    assert!(target.iter().all(|due| due.role == Role::Target));
+    assert_eq!(open.len(), 2);
+    let figures = Figures { throughput_bps: Some(9_000_000_000), ..Figures::default() };
+    let outcomes = store
+        .write(move |sql| {
+            let finished = report("r1", 1, Role::Source, RunOutcome::Finished);
+            Ok([
+                leases::report(sql, "b", &finished, &figures)?,
+                leases::report(
+                    sql,
+                    "a",
+                    &report("r1", 9, Role::Source, RunOutcome::Finished),
+                    &figures,
+                )?,
+                leases::report(sql, "a", &finished, &figures)?,
+                leases::report(sql, "a", &finished, &figures)?,
+                leases::report(
+                    sql,
+                    "b",
+                    &report("r1", 1, Role::Target, RunOutcome::NotRun),
+                    &figures,
+                )?,
+            ])
+        })
+        .await
+        .unwrap();
+    let stored = |state| Reported::Stored {
+        pair: ("a".to_owned(), "b".to_owned()),
+        test: "bulk".to_owned(),
+        due_ms: 5000,
+        state,
+    };
+    assert_eq!(
+        outcomes,
+        [
+            Reported::Foreign,
+            Reported::Foreign,
+            stored(Some(RunState::Finished)),
+            Reported::Repeated,
+            stored(None),
+        ]
+    );
+    let (run, page, next, counts) = store
+        .read(|sql| {
+            let all = RunFilter { host: Some("b".to_owned()), ..RunFilter::default() };
+            let page = runs::runs(sql, &all, 1)?;
+            let before = page.last().map(|run| (run.planned_ms, run.run.clone()));
+            let next = runs::runs(sql, &RunFilter { before, ..all }, 10)?;
+            Ok((runs::run_of(sql, "r1")?, page, next, runs::counts(sql, (0, DAY))?))
+        })
+        .await
+        .unwrap();
+    let run = run.unwrap();
+    assert_eq!((run.state, run.throughput_bps), (RunState::Finished, Some(9_000_000_000)));
+    assert_eq!(run.document, Some(json!({"schema": "longhaul.test/1"})));
+    assert_eq!((page.len(), page[0].run.as_str()), (1, "r2"));
+    assert_eq!((next.len(), next[0].run.as_str()), (1, "r1"));
+    assert_eq!(counts.len(), 2);
+}
+
+async fn reasons_of_expired_runs(store: &Store) {
+    let expired = store
+        .write(|sql| {
+            for (id, start) in [("n1", 20_000), ("n2", 21_000), ("n3", 22_000)] {
+                let source = if id == "n2" { "c" } else { "a" };
+                let run = NewRun {
+                    source: source.to_owned(),
+                    destination: "z".to_owned(),
+                    ..new_run(id, 3, start)
+                };
+                runs::add_run(sql, &run)?;
+            }
+            leases::lease(sql, "c", 20_000)?;
+            assert_eq!(leases::cancelled(sql, &["n1".to_owned(), "gone".to_owned()])?, ["gone"]);
+            assert!(leases::cancel(sql, "r2", RunReason::MeshChanged, 9)?);
+            assert!(!leases::cancel(sql, "r2", RunReason::MeshChanged, 9)?);
+            leases::expire(sql, 30_000, Some((19_000, 20_500)))
+        })
+        .await
+        .unwrap();
+    let mut reasons: Vec<_> = expired.iter().map(|one| (one.run.as_str(), one.reason)).collect();
+    reasons.sort_unstable();
+    assert_eq!(
+        reasons,
+        [("n1", RunReason::HubAway), ("n2", RunReason::PeerAway), ("n3", RunReason::AgentAway),]
+    );
+    // A report that arrives later replaces the reason.
+    let late = report("n3", 3, Role::Source, RunOutcome::Finished);
+    let run = store
+        .write(move |sql| {
+            leases::report(sql, "a", &late, &Figures::default())?;
+            runs::run_of(sql, "n3")
+        })
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((run.state, run.reason), (RunState::Finished, None));
+    let left = store
+        .write(|sql| {
+            runs::remove_runs(sql, 21_500)?;
+            runs::runs(sql, &RunFilter::default(), 10)
+        })
+        .await
+        .unwrap();
+    assert_eq!(left.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["n3"]);
+}
+
+async fn series_and_retention(store: &Store) {
+    let start = 1_000 * DAY;
+    let row = move |at: i64, bytes: u64| {
+        interface_row(InterfaceRow {
+            end_ms: start + (at + 1) * 1000,
+            span_ms: 1000,
+            in_bytes: bytes,
+            ..InterfaceRow::default()
+        })
+    };
+    store
+        .write(move |sql| {
+            // 10 minutes at 8 Mbit/s with one second at 80, a gap of an hour, then 8 again.
+            let first: Vec<_> =
+                (0..600).map(|at| row(at, if at == 7 { 10_000_000 } else { 1_000_000 })).collect();
+            let second: Vec<_> = (4200..4260).map(|at| row(at, 1_000_000)).collect();
+            let name = (Kind::Interface, "a", "eth0");
+            series::add_rows(sql, name, Some(10_000_000), &first)?;
+            series::add_rows(sql, name, Some(10_000_000), &first)?;
+            series::add_rows(sql, name, Some(10_000_000), &second)
+        })
+        .await
+        .unwrap();
+    while store.write(series::consolidate).await.unwrap() {}
+    let (fine, coarse, hours) = store
+        .read(move |sql| {
+            let all = series::series(sql, Kind::Interface, Some("a"))?;
+            assert_eq!(all.len(), 1);
+            assert_eq!(all[0].last_ms, start + 4_260_000);
+            let range = (start, start + DAY);
+            let now = start + DAY;
+            let read =
+                |sql: &mut dyn Sql, step| series::read_series(sql, &all[0], range, step, now);
+            Ok((read(sql, 1000)?, read(sql, LEVELS[0].step_ms)?, read(sql, LEVELS[1].step_ms)?))
+        })
+        .await
+        .unwrap();
+    assert_eq!((fine.0, fine.1.len()), (1000, 660), "a repeated block is stored once");
+    assert_eq!((coarse.0, coarse.1.len()), (300_000, 3), "a gap has no buckets");
+    let peak = coarse.1[0].spans[0];
+    assert_eq!((peak.min, peak.max), (8e6, 8e7));
+    assert_eq!(peak.average(), Some((299.0 * 8e6 + 8e7) / 300.0));
+    assert_eq!((hours.0, hours.1.len()), (7_200_000, 1));
+    assert_eq!(hours.1[0].spans[0].max, 8e7);
+    let (left, level) = store
+        .write(move |sql| {
+            let now = start + 60 * DAY;
+            series::remove_old(sql, now)?;
+            let all = series::series(sql, Kind::Interface, None)?;
+            let (step, found) = series::read_series(sql, &all[0], (start, start + DAY), 1000, now)?;
+            let chunks = sql.query("SELECT 1 FROM chunk", &[])?.len();
+            Ok((chunks, (step, found.len())))
+        })
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
+    assert_eq!(level, (7_200_000, 1), "after 60 days the level of two hours remains");
+}
+
+async fn events_and_outbox(store: &Store) {
+    let event = |origin: &str| NewEvent {
+        at_ms: 10,
+        severity: Severity::Error,
+        kind: "agent_away".to_owned(),
+        subject: "<script>".to_owned(),
+        message: "x".to_owned(),
+        origin: origin.to_owned(),
+    };
+    let (new, repeated) = (event("one"), event("one"));
+    let (first, second) = store
+        .write(move |sql| {
+            Ok((events::add_event(sql, "e1", &new)?, events::add_event(sql, "e2", &repeated)?))
+        })
+        .await
+        .unwrap();
+    assert_eq!((first.as_deref(), second), (Some("e1"), None));
+    let (taken, taken_again, open, acknowledged, after) = store
+        .write(|sql| {
+            events::queue(sql, "e1", "mail", 0)?;
+            events::queue(sql, "e1", "mail", 0)?;
+            let taken = events::take_outgoing(sql, (5, 100))?;
+            let again = events::take_outgoing(sql, (5, 100))?;
+            let open = EventFilter { open: true, ..EventFilter::default() };
+            let before = events::events(sql, &open, 10)?;
+            assert!(events::acknowledge(sql, "e1", "ann", 20)?);
+            assert!(events::acknowledge(sql, "e1", "bob", 30)?);
+            assert!(!events::acknowledge(sql, "none", "bob", 30)?);
+            let after = events::events(sql, &open, 10)?;
+            Ok((taken, again, before, after, events::events_after(sql, "e0", 10)?))
+        })
+        .await
+        .unwrap();
+    assert_eq!((taken.len(), taken_again.len()), (1, 0));
+    assert_eq!((open.len(), open[0].repeats, acknowledged.len()), (1, 2, 0));
+    assert_eq!(after[0].acknowledged_by.as_deref(), Some("ann"));
+}

@@ -1,0 +1,231 @@
+//! `longhaul hub`: the arguments of the hub, and the administration of its users.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::{Subcommand, ValueEnum};
+use longhaul_fleet::api::UserRole;
+use longhaul_fleet::protocol::DEFAULT_HUB_PORT;
+use longhaul_hub::{Channel, HubConfig, HubError, Started, UserChange};
+
+use crate::exit::{self, Coded};
+use crate::output::{hub_failure, print_document, print_message, print_result};
+use crate::passphrase::ask;
+use crate::signals::Interrupt;
+use crate::supervisor;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "The first start adds the user 'admin' and prints its password once. To add a host: \
+                  run 'longhaul fleet token HOST' and, on the host, 'longhaul agent' with that \
+                  token. The data are in SQLite in --data, or with --database in PostgreSQL 15 or \
+                  later, which any number of hubs share. Exit codes: 2 invalid arguments, 5 the data \
+                  cannot be used, 6 an address cannot be used, 130 interrupted by Ctrl-C, 143 ended \
+                  by SIGTERM."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Listen on this address and port [default: [::]:5280, and 0.0.0.0:5280 on a host without IPv6]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Use this certificate chain (PEM) instead of a self-made one
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let everybody read the pages without a login
+    #[arg(long)]
+    public: bool,
+    /// Start this program for each warning, error and recovery, with the event as JSON on its input
+    #[arg(long, value_name = "PROGRAM")]
+    notify_exec: Vec<PathBuf>,
+    #[command(subcommand)]
+    command: Option<HubCommand>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct DataArgs {
+    /// Keep the data in this directory [default: $STATE_DIRECTORY, or ~/.local/share/longhaul/hub]
+    #[arg(long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+    /// Keep the data in this PostgreSQL database, such as postgres://hub@db/fleet
+    #[arg(
+        long,
+        value_name = "URL",
+        global = true,
+        env = "LONGHAUL_HUB_DATABASE",
+        hide_env_values = true
+    )]
+    database: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum HubCommand {
+    /// Add users, change passwords, list users
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum UserCommand {
+    /// Add a user; the password is asked for
+    Add {
+        /// The name of the user
+        name: String,
+        /// The rights of the user
+        #[arg(long, value_enum, default_value_t = RoleName::Viewer)]
+        role: RoleName,
+    },
+    /// Change a password, and end the sessions and tokens of the user
+    Passwd {
+        /// The name of the user
+        name: String,
+    },
+    /// List the users
+    List {
+        /// Print a JSON document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RoleName {
+    /// Reads everything except secrets
+    Viewer,
+    /// Acknowledges events and cancels runs
+    Operator,
+    /// Applies meshes, creates tokens, revokes agents
+    Admin,
+}
+
+impl RoleName {
+    fn role(self) -> UserRole {
+        match self {
+            RoleName::Viewer => UserRole::Viewer,
+            RoleName::Operator => UserRole::Operator,
+            RoleName::Admin => UserRole::Admin,
+        }
+    }
+}
+
+impl Args {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let config = self.config()?;
+        if let Some(HubCommand::User { command }) = self.command {
+            return users(&config, command);
+        }
+        let interrupt = Interrupt::install().map_err(|error| Coded::new(exit::HOST, error))?;
+        // One descriptor per connection. If the kernel refuses, fewer agents can wait.
+        let _ = longhaul_sys::descriptors::raise_limit();
+        let ready = |started: &Started| {
+            announce(started);
+            supervisor::notify("READY=1");
+        };
+        let mut ended = longhaul_hub::run(&config, interrupt.flag(), ready);
+        if let (Err(HubError::Listen { address, .. }), true) = (&ended, self.listen.is_empty())
+            && address.is_ipv6()
+        {
+            let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), DEFAULT_HUB_PORT);
+            let config = HubConfig { listen: vec![everywhere], ..config };
+            ended = longhaul_hub::run(&config, interrupt.flag(), ready);
+        }
+        supervisor::notify("STOPPING=1");
+        ended.map_err(hub_failure)?;
+        Ok(interrupt.exit_code().unwrap_or(exit::OK))
+    }
+
+    fn config(&self) -> Result<HubConfig, Coded> {
+        let everywhere: IpAddr = Ipv6Addr::UNSPECIFIED.into();
+        let listen = match self.listen.as_slice() {
+            [] => vec![SocketAddr::new(everywhere, DEFAULT_HUB_PORT)],
+            listen => listen.to_vec(),
+        };
+        let channel = |program: &PathBuf| Channel::Exec { program: program.clone() };
+        Ok(HubConfig {
+            listen,
+            data: self.data.directory()?,
+            database: self.data.database.clone(),
+            tls: self.tls_cert.clone().zip(self.tls_key.clone()),
+            public: self.public,
+            channels: self.notify_exec.iter().map(channel).collect(),
+        })
+    }
+}
+
+impl DataArgs {
+    fn directory(&self) -> Result<PathBuf, Coded> {
+        let absolute = |name: &str| {
+            let path = PathBuf::from(std::env::var_os(name)?);
+            path.is_absolute().then_some(path)
+        };
+        let home = || Some(absolute("HOME")?.join(".local/share"));
+        let shared = || absolute("XDG_DATA_HOME").or_else(home);
+        let found = self.data.clone().or_else(|| absolute("STATE_DIRECTORY"));
+        found.or_else(|| Some(shared()?.join("longhaul/hub"))).ok_or_else(|| {
+            Coded::new(exit::USAGE, anyhow!("no directory for the data of the hub; use --data DIR"))
+        })
+    }
+}
+
+fn announce(started: &Started) {
+    if let Some(password) = &started.first_password {
+        print_message(format_args!("log in as admin with the password {password}"));
+    }
+    for address in &started.addresses {
+        print_message(format_args!("hub on https://{address}"));
+    }
+    print_message(format_args!("the pin of the hub's key is {}", started.pin));
+}
+
+fn users(config: &HubConfig, command: UserCommand) -> Result<u8, Coded> {
+    let (change, json) = match command {
+        UserCommand::Add { name, role } => {
+            (UserChange::Add { password: new_password(&name)?, name, role: role.role() }, None)
+        }
+        UserCommand::Passwd { name } => {
+            (UserChange::Password { password: new_password(&name)?, name }, None)
+        }
+        UserCommand::List { json } => (UserChange::List, Some(json)),
+    };
+    let people = longhaul_hub::change_users(config, change).map_err(hub_failure)?;
+    match json {
+        None => print_message("the users are changed"),
+        Some(true) => {
+            let rows =
+                people.iter().map(|one| serde_json::json!({"name": one.name, "role": one.role}));
+            let rows: Vec<_> = rows.collect();
+            let schema = "longhaul.hub-users/1";
+            print_document(&serde_json::json!({ "schema": schema, "users": rows }))?;
+        }
+        Some(false) => {
+            let role = |role| longhaul_hub::records::people::role_name(role);
+            let line = |one: &longhaul_hub::records::people::Person| {
+                format!("{:<9} {}\n", role(one.role), one.name)
+            };
+            print_result(&people.iter().map(line).collect::<String>())?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn new_password(name: &str) -> Result<String, Coded> {
+    let failed = |text: String| Coded::new(exit::USAGE, anyhow!("{text}"));
+    let password = ask(&format!("New password of {name}: ")).ok_or_else(|| {
+        failed("cannot read a password; run this in a terminal, or set LONGHAUL_ASKPASS".to_owned())
+    })?;
+    let least = longhaul_hub::LEAST_CHARACTERS;
+    if password.chars().count() < least {
+        return Err(failed(format!("the password has less than {least} characters")));
+    }
+    if ask("Repeat the new password: ").as_ref() != Some(&password) {
+        return Err(failed("the passwords differ; nothing was changed".to_owned()));
+    }
+    Ok(password)
+}
