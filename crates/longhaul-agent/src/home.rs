@@ -92,7 +92,10 @@ impl Home {
 }
 
 /// Writes a file for this user only, synced and complete before it gets its name.
-pub(crate) fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// The file cannot be created, written, synced or renamed.
+pub fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = path.with_extension("new");
     let _ = fs::remove_file(&temporary);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);

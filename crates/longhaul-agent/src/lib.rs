@@ -22,6 +22,6 @@ pub use agent::{enrol, run};
 pub use check::{CheckItem, CheckResult, check};
 pub use client::{HubClient, HubUrl, InvalidUrl, Trust};
 pub use error::AgentError;
-pub use home::Enrolment;
+pub use home::{Enrolment, write_private};
 pub use notice::Notice;
 pub use options::{AgentOptions, DEFAULT_STATE_DIR};

@@ -65,6 +65,8 @@ struct Progress {
     pause: Duration,
     away: bool,
     pruned: Instant,
+    /// True while the disk is known to be full.
+    full: bool,
     /// Readings of this host's clock and of a clock that never steps.
     clocks: (i64, Instant),
 }
@@ -81,6 +83,7 @@ impl Sync<'_> {
             pause: SHORTEST_PAUSE,
             away: false,
             pruned: Instant::now(),
+            full: false,
             clocks: (local_ms(), Instant::now()),
         };
         while !stop.load(Ordering::Relaxed) {
@@ -124,8 +127,11 @@ impl Sync<'_> {
             self.event(Severity::Warning, "clock_step", message);
         }
         if self.journal.is_full() {
-            (self.notice)(Notice::DiskFull);
+            if !std::mem::replace(&mut progress.full, true) {
+                (self.notice)(Notice::DiskFull);
+            }
             if self.journal.check_space() {
+                progress.full = false;
                 let message = "the disk of the journal was full".to_owned();
                 self.event(Severity::Error, "disk_full", message);
             }

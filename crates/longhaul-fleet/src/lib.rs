@@ -8,4 +8,5 @@ pub mod change;
 pub mod grid;
 pub mod mesh;
 pub mod protocol;
+pub mod psconfig;
 pub mod schedule;

@@ -50,7 +50,7 @@ pub(crate) fn rate(bps: f64) -> String {
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
-        p if p == 0.0 => "0 %".to_owned(),
+        0.0 => "0 %".to_owned(),
         p if p < 0.01 => format!("{p:.1e} %"),
         p if p < 1.0 => format!("{p:.2} %"),
         p => format!("{p:.1} %"),

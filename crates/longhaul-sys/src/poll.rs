@@ -11,12 +11,15 @@ pub fn readable(fd: impl AsFd, limit: Duration) -> bool {
     ready(fd, PollFlags::IN, limit)
 }
 
-/// Waits until one of `fds` is readable, for at most `limit`. The caller must check all of them.
-pub fn any_readable<F: AsFd>(fds: &[F], limit: Duration) {
-    let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+/// Waits until one of `fds` is readable or has an error, for at most `limit`. Returns for each whether
+/// it is; none after the limit or a signal.
+pub fn readable_among<F: AsFd>(fds: &[F], limit: Duration) -> Vec<bool> {
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    // An error, such as a signal, ends the wait early.
-    let _ = poll(&mut fds, Some(&limit));
+    match poll(&mut polled, Some(&limit)) {
+        Ok(_) => polled.iter().map(|one| !one.revents().is_empty()).collect(),
+        Err(_) => vec![false; fds.len()],
+    }
 }
 
 /// Waits until a pipe or socket accepts `PIPE_BUF` bytes, 4096 on Linux (pipe(7)), without

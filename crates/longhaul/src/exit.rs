@@ -1,6 +1,7 @@
 //! Exit codes, the same for every command. `longhaul wan run` and `wan exec` return the exit code
 //! of their command.
 
+use longhaul_agent::AgentError;
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::EngineError;
 use longhaul_interop::InteropError;
@@ -122,6 +123,25 @@ impl From<EngineError> for Coded {
             | EngineError::NoCpu { .. }
             | EngineError::System { .. } => HOST,
             EngineError::Interrupted => SIGNAL_BASE + 2,
+        };
+        Coded::new(code, error)
+    }
+}
+
+impl From<AgentError> for Coded {
+    fn from(error: AgentError) -> Self {
+        let code = match &error {
+            AgentError::NotEnrolled(_) => USAGE,
+            AgentError::Unreachable { .. } | AgentError::Answer { .. } => UNREACHABLE,
+            AgentError::Certificate { .. } | AgentError::Refused { .. } => REFUSED,
+            AgentError::File { .. }
+            | AgentError::Exposed { .. }
+            | AgentError::InUse(_)
+            | AgentError::OtherHub { .. }
+            | AgentError::Damaged { .. }
+            | AgentError::Key(_)
+            | AgentError::Journal(_)
+            | AgentError::NewerJournal { .. } => HOST,
         };
         Coded::new(code, error)
     }

@@ -1,7 +1,7 @@
 //! The entries of the journal that the hub has not acknowledged.
 
 use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, StampSummary};
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::store::Journal;
@@ -29,6 +29,8 @@ pub(crate) struct BatchLimits {
     pub(crate) events: usize,
 }
 
+/// The most entries of a batch.
+const MOST_ENTRIES: usize = 1024;
 /// The most bytes of unacknowledged samples; the oldest are dropped above.
 const MOST_SAMPLE_BYTES: i64 = 256 << 20;
 
@@ -68,32 +70,29 @@ impl Journal {
     pub(crate) fn batch(&self, limits: BatchLimits) -> Result<Batch> {
         let mut batch = Batch::default();
         let connection = self.connection();
-        let sql = "SELECT id, kind, rows, body FROM outbox ORDER BY kind != 'result', id";
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut found = statement.query(())?;
-        let (mut bytes, mut rows) = (0, 0);
-        while let Some(row) = found.next()? {
-            let body = row.get_ref(3)?.as_str().unwrap_or_default();
+        let mut statement =
+            connection.prepare_cached("SELECT kind, rows, body FROM outbox WHERE id = ?1")?;
+        let (mut bytes, mut rows, mut count) = (0, 0, 0);
+        for id in oldest(&connection)? {
+            let mut found = statement.query([id])?;
+            let Some(row) = found.next()? else { continue };
+            let body = row.get_ref(2)?.as_str().unwrap_or_default();
             bytes += body.len();
-            rows += row.get::<_, i64>(2)? as usize;
-            let count = batch.results.len() + batch.samples.len() + batch.stamp.len();
+            rows += row.get::<_, i64>(1)? as usize;
             let full = bytes > limits.bytes
                 || rows > limits.rows
                 || batch.results.len() >= limits.results
                 || batch.events.len() >= limits.events;
-            if full && count + batch.events.len() > 0 {
+            if full && count > 0 {
                 batch.more = true;
                 break;
             }
-            batch.add(
-                row.get::<_, i64>(0)? as u64,
-                row.get_ref(1)?.as_str().unwrap_or_default(),
-                body,
-            );
+            count += 1;
+            batch.add(id as u64, row.get_ref(0)?.as_str().unwrap_or_default(), body);
         }
-        drop(found);
         drop(statement);
         drop(connection);
+        batch.more |= count >= MOST_ENTRIES;
         if !batch.damaged.is_empty() {
             self.acknowledge(&batch.damaged)?;
         }
@@ -120,6 +119,21 @@ impl Journal {
             Ok(())
         })
     }
+}
+
+/// Returns the numbers of the oldest entries: results before the others.
+fn oldest(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let mut ids = Vec::new();
+    for kinds in ["= 'result'", "!= 'result'"] {
+        let sql =
+            format!("SELECT id FROM outbox WHERE kind {kinds} ORDER BY id LIMIT {MOST_ENTRIES}");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let rows = statement.query_map((), |row| row.get(0))?;
+        for id in rows.take(MOST_ENTRIES - ids.len()) {
+            ids.push(id?);
+        }
+    }
+    Ok(ids)
 }
 
 impl Batch {

@@ -23,6 +23,7 @@ const SCHEMA: &str = "
         id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, bytes INTEGER NOT NULL,
         rows INTEGER NOT NULL, body TEXT NOT NULL
     );
+    CREATE INDEX outbox_kind ON outbox (kind, bytes);
     PRAGMA user_version = 1;";
 
 /// The number of counters that one write of the journal reserves.

@@ -26,7 +26,12 @@ const MOST_PEERS: usize = 1000;
 struct Measured {
     peer: StampPeer,
     sender: Option<Sender>,
+    /// The earliest time of the next attempt to open a sender.
     retry: Instant,
+    /// The time at which the sender has something to do, even if nothing arrives.
+    due: Instant,
+    /// True if something has arrived.
+    readable: bool,
 }
 
 /// Measures `peers` until `stop` is set. Passes each summary to `record`.
@@ -42,16 +47,36 @@ pub(crate) fn measure_peers(
         follow(&mut measured, wanted);
         let looked = Instant::now();
         while looked.elapsed() < LOOK && !stop.load(Ordering::Relaxed) {
-            let mut wait = LOOK;
-            for one in measured.values_mut() {
-                wait = wait.min(one.advance(clock, &mut record));
-            }
-            if wait > Duration::ZERO {
-                let sockets: Vec<&Sender> =
-                    measured.values().filter_map(|one| one.sender.as_ref()).collect();
-                poll::any_readable(&sockets, wait);
-            }
+            let wait = advance(&mut measured, clock, &mut record);
+            wait_for_replies(&mut measured, wait);
         }
+    }
+}
+
+/// Advances the measurements that have something to do, and returns the time until another one has.
+fn advance(
+    measured: &mut BTreeMap<String, Measured>,
+    clock: &HubClock,
+    record: &mut impl FnMut(StampSummary),
+) -> Duration {
+    let mut wait = LOOK;
+    for one in measured.values_mut() {
+        if one.readable || one.due <= Instant::now() {
+            one.readable = false;
+            one.due = Instant::now() + one.advance(clock, record);
+        }
+        wait = wait.min(one.due.saturating_duration_since(Instant::now()));
+    }
+    wait
+}
+
+fn wait_for_replies(measured: &mut BTreeMap<String, Measured>, limit: Duration) {
+    let mut open: Vec<&mut Measured> =
+        measured.values_mut().filter(|one| one.sender.is_some()).collect();
+    let sockets: Vec<&Sender> = open.iter().filter_map(|one| one.sender.as_ref()).collect();
+    let readable = poll::readable_among(&sockets, limit);
+    for (one, readable) in open.iter_mut().zip(readable) {
+        one.readable = readable;
     }
 }
 
@@ -60,8 +85,9 @@ fn follow(measured: &mut BTreeMap<String, Measured>, wanted: Vec<StampPeer>) {
     measured.retain(|_, one| wanted.contains(&one.peer));
     for peer in wanted.into_iter().take(MOST_PEERS) {
         if !measured.contains_key(&peer.host) {
-            let retry = Instant::now();
-            measured.insert(peer.host.clone(), Measured { peer, sender: None, retry });
+            let now = Instant::now();
+            let one = Measured { peer, sender: None, retry: now, due: now, readable: false };
+            measured.insert(one.peer.host.clone(), one);
         }
     }
 }

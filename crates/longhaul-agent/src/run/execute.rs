@@ -165,3 +165,64 @@ fn note(report: &mut RunReport, lease: &Lease, outcome: ChildOutcome) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_fleet::protocol::TestSpec;
+
+    use super::*;
+
+    fn noted(role: Role, outcome: ChildOutcome) -> (RunOutcome, Option<RunReason>) {
+        let spec = TestSpec {
+            kind: TestKind::Path,
+            seconds: 1,
+            streams: None,
+            rate_bps: None,
+            udp: false,
+            congestion: None,
+            bytes: None,
+        };
+        let lease = Lease {
+            run: "r".into(),
+            fencing: 1,
+            resources: vec![],
+            test: "t".into(),
+            role,
+            spec,
+            source: "a".into(),
+            destination: "b".into(),
+            local: None,
+            peer: [127, 0, 0, 1].into(),
+            port: 1,
+            peer_key: None,
+            start_ms: 0,
+            end_ms: 1,
+        };
+        let mut report = report_of(&lease);
+        note(&mut report, &lease, outcome);
+        (report.outcome, report.reason)
+    }
+
+    #[test]
+    fn every_end_of_a_command_has_an_outcome() {
+        use RunOutcome::{Cancelled, Failed, Finished};
+        let ended = |code, output: &[u8]| ChildOutcome::Ended {
+            code: Some(code),
+            output: output.to_vec(),
+            message: None,
+        };
+        let (source, target) = (Role::Source, Role::Target);
+        let failed = |reason| (Failed, Some(reason));
+        assert_eq!(noted(source, ended(0, b"{}")), (Finished, None));
+        assert_eq!(noted(source, ended(7, b"{}")), (Finished, None));
+        assert_eq!(noted(source, ended(0, b"no document")), failed(RunReason::Failed));
+        assert_eq!(noted(source, ended(1, b"{}")), failed(RunReason::Failed));
+        assert_eq!(noted(source, ended(3, b"{}")), failed(RunReason::PeerAway));
+        assert_eq!(noted(source, ChildOutcome::OutOfTime), failed(RunReason::WindowEnded));
+        assert_eq!(noted(source, ChildOutcome::TooLarge), failed(RunReason::Failed));
+        assert_eq!(noted(target, ChildOutcome::OutOfTime), (Finished, None));
+        assert_eq!(noted(target, ended(6, b"")), failed(RunReason::Failed));
+        let cancelled = noted(target, ChildOutcome::Cancelled);
+        assert_eq!(cancelled, (Cancelled, Some(RunReason::Cancelled)));
+    }
+}

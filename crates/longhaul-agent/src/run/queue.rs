@@ -26,6 +26,8 @@ pub(crate) struct RunQueue<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) notice: &'a (dyn Fn(Notice<'_>) + Sync),
     runs: Mutex<BTreeMap<(String, Role), Entry>>,
+    /// True once the agent ends.
+    stopping: AtomicBool,
     /// Reports that the journal could not store.
     unstored: Mutex<Vec<RunReport>>,
 }
@@ -51,6 +53,7 @@ impl<'a> RunQueue<'a> {
             executor,
             notice,
             runs: Mutex::default(),
+            stopping: AtomicBool::new(false),
             unstored: Mutex::default(),
         };
         for run in journal.open_runs()? {
@@ -154,8 +157,7 @@ impl<'a> RunQueue<'a> {
         unstored.retain(|report| self.journal.finish(report).is_err());
     }
 
-    /// Starts the runs that are due until `stop` is set; then cancels the running ones and waits for
-    /// them.
+    /// Starts the runs that are due until `stop` is set, and stops the running ones then.
     pub(crate) fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             for lease in self.due() {
@@ -163,9 +165,7 @@ impl<'a> RunQueue<'a> {
             }
             thread::sleep(LOOK);
         }
-        for entry in self.runs().values().filter(|entry| entry.running) {
-            entry.cancelled.store(true, Ordering::Release);
-        }
+        self.stopping.store(true, Ordering::Release);
     }
 
     /// Removes the runs whose window is too short by now, and returns those that start now.
@@ -213,8 +213,13 @@ impl<'a> RunQueue<'a> {
         };
         (self.notice)(Notice::RunStarted { run: &lease.run, test: &lease.test });
         scope.spawn(move || {
-            let stopped = || cancelled.load(Ordering::Acquire);
-            let report = self.executor.run(&lease, self.clock, &stopped);
+            let by_hub = || cancelled.load(Ordering::Acquire);
+            let stopped = || by_hub() || self.stopping.load(Ordering::Acquire);
+            let mut report = self.executor.run(&lease, self.clock, &stopped);
+            if report.outcome == RunOutcome::Cancelled && !by_hub() {
+                report.outcome = RunOutcome::Failed;
+                report.reason = Some(RunReason::AgentRestarted);
+            }
             self.finish(report);
             self.runs().remove(&key);
         });

@@ -89,8 +89,11 @@ fn context(applied: &Applied, (source, destination): (&str, &str), now: i64) -> 
     }
 }
 
+/// Reads a value of a run's document.
+type Reading = fn(&RunDocument) -> Option<f64>;
+
 /// Returns the metrics of a kind of test, with their values.
-fn metrics(kind: TestKind) -> &'static [(CellMetric, fn(&RunDocument) -> Option<f64>)] {
+fn metrics(kind: TestKind) -> &'static [(CellMetric, Reading)] {
     match kind {
         TestKind::Path => &[
             (CellMetric::Loss, |run| run.loss),

@@ -1,10 +1,12 @@
 //! The command line: one module per command, which turns arguments into a plan.
 
+mod agent;
 mod cache;
 mod cp;
 mod diagnose;
 mod doctor;
 mod failed;
+mod fleet;
 mod generate;
 mod habits;
 mod help;
@@ -73,6 +75,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run the agent of a fleet: measure on behalf of a hub
+    Agent(agent::Args),
+    /// Plan, apply and show the mesh of a hub
+    Fleet(fleet::Args),
     /// List or remove the data that matrix keeps for later runs
     Cache(cache::Args),
     /// Print the public key of this user
@@ -117,6 +123,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done: Result<u8, Coded> = match cli.command {
+        Command::Agent(args) => args.run(),
+        Command::Fleet(args) => args.run(),
         Command::Cp(args) => args.run(),
         Command::Diagnose(args) => args.run(),
         Command::Doctor(args) => args.run(),

@@ -13,6 +13,7 @@ use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
 use longhaul_watch::WatchError;
 
+use super::agent_words::agent_words;
 use super::peer_failure::peer_words;
 
 /// The name that the engine gives to a server in this process.
@@ -37,7 +38,9 @@ fn words(error: &(dyn Error + 'static)) -> String {
     let link = || error.downcast_ref().and_then(link_words);
     let lab = || error.downcast_ref().and_then(lab_words);
     let watch = || error.downcast_ref().and_then(watch_words);
+    let agent = || error.downcast_ref().map(agent_words);
     peer.or_else(engine)
+        .or_else(agent)
         .or_else(plan)
         .or_else(link)
         .or_else(lab)

@@ -1,6 +1,8 @@
 //! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
 //! the last line of its text is the answer.
 
+mod agent;
+mod agent_words;
 mod certificate;
 mod certify;
 mod copy;
@@ -8,6 +10,7 @@ mod copy_stats;
 mod diagnosis;
 mod doctor;
 mod failure;
+mod fleet;
 #[cfg(feature = "hub")]
 mod hub;
 mod path;
@@ -20,6 +23,7 @@ mod test;
 mod topology;
 mod watch;
 
+pub(crate) use agent::{agent_checks, agent_notice};
 pub(crate) use certificate::{certificate_end, certificate_head, check_line};
 pub(crate) use certify::certify_text;
 pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
@@ -27,6 +31,10 @@ pub(crate) use copy_stats::copy_stats;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
+pub(crate) use fleet::{
+    fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_run_text, fleet_runs_text,
+    fleet_status_text,
+};
 #[cfg(feature = "hub")]
 pub(crate) use hub::hub_failure;
 pub(crate) use path::path_text;

@@ -17,6 +17,7 @@ mod cp_space;
 mod cp_tree;
 mod diagnose;
 mod doctor;
+mod fleet;
 mod generate;
 mod habits;
 mod host;

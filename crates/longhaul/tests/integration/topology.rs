@@ -66,6 +66,13 @@ impl Up {
         self.wan("exec", &[&[site, "--"], command].concat())
     }
 
+    /// Returns a command at a site.
+    pub(crate) fn command(&self, site: &str, command: &[&str]) -> Command {
+        let mut whole = Command::new(PROGRAM);
+        whole.args(["wan", "exec", "--name", &self.name, site, "--"]).args(command);
+        whole
+    }
+
     /// Starts a shell at a site and waits until it prints that it is ready.
     pub(crate) fn start(&self, site: &str, script: &str) -> Child {
         let mut child = Command::new(PROGRAM)

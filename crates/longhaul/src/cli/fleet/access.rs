@@ -1,0 +1,151 @@
+//! The login to a hub, and the tokens of agents.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use longhaul_agent::{HubClient, HubUrl, Trust, write_private};
+use longhaul_core::units::parse_span;
+use longhaul_engine::session::{ConfigDir, secret_text};
+use longhaul_fleet::api::{LoginRequest, LoginResponse, NewToken, TokenDocument};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{self, Coded};
+use crate::output::{print_document, print_message, print_result};
+use crate::passphrase::ask;
+
+/// A login, in `fleet.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Login {
+    hub: String,
+    pin: Option<String>,
+    ca: Option<PathBuf>,
+    token: String,
+}
+
+const FILE: &str = "fleet.json";
+
+/// A hub, and the header with the user's token.
+pub(super) struct Connection {
+    client: HubClient,
+    authorization: String,
+}
+
+impl Connection {
+    /// Connects with the stored login.
+    pub(super) fn of_user() -> Result<Self, Coded> {
+        let path = ConfigDir::of_user()?.file(FILE);
+        let missing = || {
+            let text = "there is no login to a hub: run 'longhaul fleet login https://HUB' first";
+            Coded::new(exit::USAGE, anyhow!(text))
+        };
+        if !path.try_exists().unwrap_or(true) {
+            return Err(missing());
+        }
+        let text = secret_text(&path)?;
+        let login: Login = serde_json::from_str(&text)
+            .with_context(|| format!("{} is damaged: log in again", path.display()))
+            .map_err(|error| Coded::new(exit::HOST, error))?;
+        let hub = login.hub.parse::<HubUrl>().map_err(|error| Coded::new(exit::HOST, error))?;
+        let trust = Trust::of(login.pin.as_deref(), login.ca.as_deref());
+        let authorization = format!("Bearer {}", login.token);
+        Ok(Connection { client: HubClient::new(hub, &trust)?, authorization })
+    }
+
+    /// Returns true if there is a stored login.
+    pub(super) fn is_stored() -> bool {
+        ConfigDir::of_user().is_ok_and(|config| config.file(FILE).exists())
+    }
+
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Coded> {
+        Ok(self.client.get(path, &[("authorization", self.authorization.as_str())])?)
+    }
+
+    pub(super) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Coded> {
+        Ok(self.client.post(path, &[("authorization", self.authorization.as_str())], body)?)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LoginArgs {
+    /// Address of the hub: https://HOST or https://HOST:PORT
+    #[arg(value_name = "URL")]
+    hub: HubUrl,
+    /// Name of the user
+    #[arg(long, default_value = "admin")]
+    user: String,
+    /// Pin of the hub's key, which the hub prints when it starts
+    #[arg(long, conflicts_with = "ca")]
+    pin: Option<String>,
+    /// Verify the hub by the certificates in this file (PEM) instead of those of this host
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl LoginArgs {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let trust = Trust::of(self.pin.as_deref(), self.ca.as_deref());
+        let client = HubClient::new(self.hub.clone(), &trust)?;
+        let password = read_password(&self.user)?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let label = format!("longhaul fleet on {host}");
+        let request = LoginRequest { user: self.user, password, label };
+        let response: LoginResponse = client.post("/api/v1/login", &[], &request)?;
+        let ca = self.ca.map(std::path::absolute).transpose();
+        let ca = ca.map_err(|error| Coded::new(exit::HOST, error))?;
+        let login = Login { hub: self.hub.to_string(), pin: self.pin, ca, token: response.token };
+        let config = ConfigDir::of_user()?;
+        config.create()?;
+        let text = serde_json::to_vec_pretty(&login).map_err(anyhow::Error::from)?;
+        write_private(&config.file(FILE), &text)
+            .with_context(|| format!("cannot write {}", config.file(FILE).display()))
+            .map_err(|error| Coded::new(exit::HOST, error))?;
+        print_message(format_args!("logged in to {}", self.hub));
+        Ok(exit::OK)
+    }
+}
+
+/// Reads the password from the terminal, or the first line of another standard input.
+fn read_password(user: &str) -> Result<String, Coded> {
+    let missing = || Coded::new(exit::USAGE, anyhow!("a password is necessary"));
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return ask(&format!("Password of {user}: ")).ok_or_else(missing);
+    }
+    let mut line = String::new();
+    let read = std::io::Read::take(stdin.lock(), 4096).read_line(&mut line);
+    read.map_err(|error| Coded::new(exit::HOST, error))?;
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() { Err(missing()) } else { Ok(password.to_owned()) }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TokenArgs {
+    /// Name of the host
+    host: String,
+    /// Time for which the token is valid
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_span)]
+    valid: Duration,
+    /// Print one JSON document, "longhaul.fleet-token/1"
+    #[arg(long)]
+    json: bool,
+}
+
+impl TokenArgs {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let valid_seconds = u32::try_from(self.valid.as_secs()).unwrap_or(u32::MAX);
+        let request = NewToken { host: self.host, valid_seconds };
+        let token: TokenDocument = Connection::of_user()?.post("/api/v1/tokens", &request)?;
+        match self.json {
+            true => print_document(&token)?,
+            false => print_result(&format!("{}\n", token.token))?,
+        }
+        Ok(exit::OK)
+    }
+}

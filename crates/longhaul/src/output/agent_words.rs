@@ -1,0 +1,31 @@
+//! Words for the errors of an agent and of requests to the hub.
+
+use longhaul_agent::AgentError;
+use longhaul_fleet::protocol::RefusalCode;
+
+/// Returns the words for an error of an agent or of a request to the hub.
+pub(super) fn agent_words(error: &AgentError) -> String {
+    let hint = match error {
+        AgentError::Exposed { .. } => "change its owner or run chmod go-rwx",
+        AgentError::InUse(_) => "stop that agent, or use another --state",
+        AgentError::NotEnrolled(_) => {
+            "start it once with --hub and --token ('longhaul fleet token HOST' on the hub prints one)"
+        }
+        AgentError::OtherHub { .. } => "use another --state, or remove the directory",
+        AgentError::NewerJournal { .. } => "use the newer longhaul",
+        AgentError::Certificate { .. } => {
+            "the hub has another key than the token or login states: verify the address, or use --ca"
+        }
+        AgentError::Refused { code: RefusalCode::Revoked, .. } => {
+            "enrol again with a new token and an empty --state"
+        }
+        AgentError::Refused {
+            code: RefusalCode::TokenUsed | RefusalCode::UnknownToken, ..
+        } => "create another one with 'longhaul fleet token HOST'",
+        AgentError::Refused { code: RefusalCode::OtherHost, .. } => {
+            "the token is for another host: use --name, or create one for this host"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error}; {hint}")
+}
