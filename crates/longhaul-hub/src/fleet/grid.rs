@@ -89,11 +89,11 @@ fn context(applied: &Applied, (source, destination): (&str, &str), now: i64) -> 
     }
 }
 
-/// Reads a value of a run's document.
-type Reading = fn(&RunDocument) -> Option<f64>;
+/// Takes a value from the document of a run.
+type Extract = fn(&RunDocument) -> Option<f64>;
 
 /// Returns the metrics of a kind of test, with their values.
-fn metrics(kind: TestKind) -> &'static [(CellMetric, Reading)] {
+fn metrics(kind: TestKind) -> &'static [(CellMetric, Extract)] {
     match kind {
         TestKind::Path => &[
             (CellMetric::Loss, |run| run.loss),

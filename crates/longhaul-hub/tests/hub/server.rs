@@ -1,5 +1,6 @@
 //! The hub as agents, people and attackers see it.
 
+use std::slice;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_hub::{HubConfig, Started, UserChange, change_users, start};
@@ -108,18 +109,18 @@ async fn a_mesh_is_planned_leased_reported_and_shown() {
         assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
     }
     let wrong = json!({"text": "name = 'x'\n[tests.t]\nkind = 'throughput'\ngroup = 'none'\n"});
-    let answer = client.post("/api/v1/mesh/apply", &[admin.clone()], &wrong).await;
+    let answer = client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &wrong).await;
     assert_eq!(answer.status, 400, "{answer:?}");
     assert!(answer.body.contains("line "), "{answer:?}");
     let mesh = json!({ "text": MESH });
-    let plan = client.post("/api/v1/mesh/plan", &[admin.clone()], &mesh).await;
+    let plan = client.post("/api/v1/mesh/plan", slice::from_ref(&admin), &mesh).await;
     assert_eq!(plan.json()["tests"][0]["pairs"], 2, "{plan:?}");
-    let applied = client.post("/api/v1/mesh/apply", &[admin.clone()], &mesh).await;
+    let applied = client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &mesh).await;
     assert_eq!(applied.json()["revision"], 1, "{applied:?}");
-    let again = client.post("/api/v1/mesh/apply", &[admin.clone()], &mesh).await;
+    let again = client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &mesh).await;
     assert_eq!(again.json()["revision"], 1, "nothing differs");
     let late = json!({"text": MESH, "revision": 7});
-    assert_eq!(client.post("/api/v1/mesh/apply", &[admin.clone()], &late).await.status, 409);
+    assert_eq!(client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &late).await.status, 409);
 
     let lease = leased(client, &mut a, "source").await;
     assert_eq!((&lease["destination"], &lease["peer"]), (&json!("b"), &json!("127.0.0.2")));
@@ -218,8 +219,8 @@ async fn attacks_are_refused() {
     let mut agent = enrolled(client, &admin, "a", 1).await;
     hostile_agent(client, &mut agent).await;
     let script = json!({"host": "<script>", "valid_seconds": 600});
-    assert_eq!(client.post("/api/v1/tokens", &[admin.clone()], &script).await.status, 400);
-    let revoke = client.post("/api/v1/agents/a/revoke", &[admin.clone()], &json!({})).await;
+    assert_eq!(client.post("/api/v1/tokens", slice::from_ref(&admin), &script).await.status, 400);
+    let revoke = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
     assert_eq!(revoke.status, 204);
     let revoked = agent.sync(client, 0, &upload()).await;
     assert_eq!((revoked.status, &revoked.json()["code"]), (403, &json!("revoked")));
@@ -279,14 +280,15 @@ async fn viewer_and_forged_requests(hub: &Hub) {
         ("/api/v1/runs/x/cancel", json!({})),
         ("/api/v1/events/x/ack", json!({})),
     ] {
-        let answer = client.post(path, &[viewer.clone()], &body).await;
+        let answer = client.post(path, slice::from_ref(&viewer), &body).await;
         assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("forbidden")), "{path}");
     }
     let login = client.form("/login", "", &format!("user=admin&password={}", hub.password)).await;
     let cookie = login.cookie();
     assert!(login.head.contains("HttpOnly") && login.head.contains("SameSite=Strict"));
     let header = format!("cookie: {cookie}");
-    let forged = client.post("/api/v1/mesh/apply", &[header.clone()], &json!({"text": MESH})).await;
+    let forged =
+        client.post("/api/v1/mesh/apply", slice::from_ref(&header), &json!({"text": MESH})).await;
     assert_eq!((forged.status, &forged.json()["code"]), (403, &json!("csrf")));
     let forged = client.form("/logout", &cookie, "csrf=guess").await;
     assert_eq!(forged.status, 403);
@@ -328,7 +330,7 @@ async fn two_hubs_share_a_database() {
     assert_eq!(a.sync(&two.client, 0, &upload()).await.status, 200);
     assert_eq!(b.sync(&one.client, 0, &upload()).await.status, 200);
     let mesh = json!({ "text": MESH });
-    let applied = two.client.post("/api/v1/mesh/apply", &[admin.clone()], &mesh).await;
+    let applied = two.client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &mesh).await;
     assert_eq!(applied.status, 200, "{applied:?}");
     let first = leased(&one.client, &mut a, "source").await;
     let second = leased(&two.client, &mut a, "source").await;
