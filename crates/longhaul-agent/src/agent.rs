@@ -197,11 +197,12 @@ impl Parts {
         let mut last = None;
         while !self.ended.load(Ordering::Relaxed) {
             let facts = read_facts(program, state, &self.ended);
+            let pause = if facts.is_some() { FACTS_INTERVAL } else { RESTART };
             if facts.is_some() && facts != last {
                 *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = facts.clone();
                 last = facts;
             }
-            sleep(FACTS_INTERVAL, &self.ended);
+            sleep(pause, &self.ended);
         }
     }
 }

@@ -190,7 +190,7 @@ impl Sync<'_> {
         if wait == 0 || spent < Duration::from_millis(500) {
             progress.trip = spent;
         }
-        self.take(answer, samples, progress)
+        self.take(answer, request.facts.as_ref(), samples, progress)
     }
 
     /// Keeps the samples of one request within its limit; the rest goes to the journal.
@@ -246,9 +246,18 @@ impl Sync<'_> {
         self.client.post_bytes(&path, &headers, &body, Duration::from_secs(wait))
     }
 
+    /// Forgets the facts that the hub has stored, unless newer ones have come since.
+    fn forget_facts(&self, stored: Option<&Value>) {
+        let mut facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if facts.as_ref() == stored {
+            *facts = None;
+        }
+    }
+
     fn take(
         &self,
         answer: SyncResponse,
+        facts: Option<&Value>,
         samples: Vec<InterfaceSamples>,
         progress: &mut Progress,
     ) -> Result<()> {
@@ -261,7 +270,7 @@ impl Sync<'_> {
         self.journal.acknowledge(&stored)?;
         self.keep(samples.into_iter().filter(|one| !acknowledged.contains(&one.id)).collect());
         if answer.facts_stored {
-            *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+            self.forget_facts(facts);
         }
         *self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = answer.stamp_peers;
         self.queue.cancel(&answer.cancel);

@@ -6,6 +6,7 @@ mod fake_hub;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,8 +25,14 @@ fn options(hub: &FakeHub, dir: &Path) -> AgentOptions {
         doctor) echo '{\"schema\":\"longhaul.doctor/1\"}';;\n\
         --version) echo script;;\n\
         *) echo broken >&2; exit 1;;\nesac\n";
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: a fork of a parallel test would keep it open for writing, and the
+    // kernel refuses to execute it then (ETXTBSY).
+    let written = Command::new("sh")
+        .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""])
+        .arg(&program)
+        .arg(script)
+        .status();
+    assert!(written.unwrap().success());
     AgentOptions {
         hub: Some(hub.url().parse().unwrap()),
         token: Some(format!("{SECRET}.{}", hub.pin).parse().unwrap()),
@@ -64,13 +71,23 @@ fn lease(run: &str, fencing: u64, kind: TestKind, length_ms: i64) -> Lease {
     }
 }
 
+/// Ends an agent, also if its test panics.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs an agent while `work` runs.
 fn with_agent<T>(options: &AgentOptions, work: impl FnOnce() -> T) -> (T, Result<(), AgentError>) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let agent = scope.spawn(|| longhaul_agent::run(options, &stop, &|_| {}));
+        let guard = StopOnDrop(&stop);
         let value = work();
-        stop.store(true, Ordering::Relaxed);
+        drop(guard);
         (value, agent.join().unwrap())
     })
 }
@@ -111,9 +128,12 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
         wait_for("all results twice", || {
             ["good", "stale", "broken", "late"].iter().all(|run| of(run).len() >= 2)
         });
-        wait_for("the facts", || {
-            hub.book.lock().unwrap().uploads.iter().any(|upload| upload.facts.is_some())
-        });
+        let facts = |hub: &FakeHub| {
+            let book = hub.book.lock().unwrap();
+            let found = book.uploads.iter().find_map(|upload| upload.facts.clone());
+            found.map(|facts| facts["schema"].to_string())
+        };
+        wait_for("the facts", || facts(&hub).is_some());
     });
     ended.unwrap();
     let first = |run: &str| of(run).remove(0);

@@ -15,6 +15,9 @@ use crate::clock::HubClock;
 
 /// The exit code of a command that did not reach its server.
 const UNREACHABLE: i32 = 3;
+/// The exit code of a command that its server refused: at the start, the server of an earlier run may
+/// still answer.
+const REFUSED: i32 = 4;
 /// The exit code of a command that cannot use its port or a file of this host.
 const HOST: i32 = 6;
 /// The pause before a command that failed at once is repeated.
@@ -80,7 +83,9 @@ impl Executor {
             let paths = Paths { program: &self.program, config: dir.path(), data: data.as_deref() };
             let outcome = run_child(command(lease, paths), deadline, cancelled)?;
             let retried = match (lease.role, &outcome) {
-                (Role::Source, ChildOutcome::Ended { code, .. }) => *code == Some(UNREACHABLE),
+                (Role::Source, ChildOutcome::Ended { code, .. }) => {
+                    matches!(code, Some(UNREACHABLE | REFUSED))
+                }
                 (Role::Target, ChildOutcome::Ended { code, .. }) => *code == Some(HOST),
                 _ => false,
             };

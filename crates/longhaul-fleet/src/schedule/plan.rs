@@ -79,6 +79,8 @@ const LEAD_MS: i64 = 3_000;
 const LEAST_HORIZON_MS: i64 = 15_000;
 /// The least time in ms after its due time at which a run that cannot start is recorded as missed.
 const LEAST_GRACE_MS: i64 = 10_000;
+/// The time in ms for which the port of a run is not used again: its server may end late.
+const PORT_REST_MS: i64 = 10_000;
 /// The number of ports per host for simultaneous runs.
 const PORTS: u16 = 100;
 
@@ -274,7 +276,9 @@ impl<'a> Planning<'a> {
         }
         let used = self.ports.entry(host).or_default();
         let free = |port: &u16| {
-            !used.iter().any(|(other, from, to)| other == port && *from < end_ms && *to > start_ms)
+            !used.iter().any(|(other, from, to)| {
+                other == port && *from < end_ms + PORT_REST_MS && *to + PORT_REST_MS > start_ms
+            })
         };
         let port = (first..first.saturating_add(PORTS)).find(free)?;
         used.push((port, start_ms, end_ms));

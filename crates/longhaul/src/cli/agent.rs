@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "URL", env = "LONGHAUL_HUB")]
     hub: Option<HubUrl>,
     /// One-time token of this host
-    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     token: Option<EnrolToken>,
     /// Verify the hub by the certificates in this file (PEM) instead of the token's pin
     #[arg(long, value_name = "FILE")]
