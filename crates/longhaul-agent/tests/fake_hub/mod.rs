@@ -16,29 +16,29 @@ use serde::Serialize;
 
 /// The state of the hub, which tests read and change.
 #[derive(Default)]
-pub struct Book {
-    pub leases: Vec<Lease>,
-    pub uploads: Vec<SyncRequest>,
-    pub refused: usize,
-    pub counter: u64,
-    pub public_key: String,
+pub(crate) struct Book {
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) uploads: Vec<SyncRequest>,
+    pub(crate) refused: usize,
+    pub(crate) counter: u64,
+    pub(crate) public_key: String,
     /// True to store uploads without an acknowledgement.
-    pub silent: bool,
+    pub(crate) silent: bool,
     /// True to refuse all syncs as from a revoked agent.
-    pub revoked: bool,
+    pub(crate) revoked: bool,
 }
 
-pub struct FakeHub {
-    pub address: SocketAddr,
-    pub pin: String,
-    pub certificate: String,
-    pub book: Arc<Mutex<Book>>,
+pub(crate) struct FakeHub {
+    pub(crate) address: SocketAddr,
+    pub(crate) pin: String,
+    pub(crate) certificate: String,
+    pub(crate) book: Arc<Mutex<Book>>,
 }
 
-pub const SECRET: &str = "0123456789abcdef0123";
+pub(crate) const SECRET: &str = "0123456789abcdef0123";
 
 impl FakeHub {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let pin = key_pin(&rcgen::PublicKeyData::subject_public_key_info(&made.signing_key));
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -64,12 +64,12 @@ impl FakeHub {
         FakeHub { address, pin, certificate: made.cert.pem(), book }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 }
 
-pub fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 

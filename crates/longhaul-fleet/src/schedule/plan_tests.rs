@@ -82,9 +82,9 @@ impl<'a> Hub<'a> {
             let state = self.states.get_mut(&task.id).unwrap();
             let good = good(at);
             if good {
-                state.finished()
+                state.finished();
             } else {
-                state.missed(task, due_ms, now)
+                state.missed(task, due_ms, now);
             }
             self.log.push((at, run.start_ms, run.end_ms, good));
         }

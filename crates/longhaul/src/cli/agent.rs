@@ -93,9 +93,9 @@ fn print_checks(options: &AgentOptions, json: bool) -> Result<u8, Coded> {
     let items = longhaul_agent::check(options);
     let (document, text) = agent_checks(&items);
     if json {
-        print_document(&document)?
+        print_document(&document)?;
     } else {
-        print_result(&text)?
+        print_result(&text)?;
     }
     let failed =
         |result: &CheckResult| matches!(result, CheckResult::Failed(_) | CheckResult::Wrong(_));

@@ -21,9 +21,9 @@ impl StatusArgs {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let status: StatusDocument = Connection::of_user()?.get("/api/v1/status")?;
         if self.json {
-            print_document(&status)?
+            print_document(&status)?;
         } else {
-            print_result(&fleet_status_text(&status))?
+            print_result(&fleet_status_text(&status))?;
         }
         Ok(exit::OK)
     }
@@ -40,9 +40,9 @@ impl HostsArgs {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let hosts: HostsDocument = Connection::of_user()?.get("/api/v1/hosts")?;
         if self.json {
-            print_document(&hosts)?
+            print_document(&hosts)?;
         } else {
-            print_result(&fleet_hosts_text(&hosts))?
+            print_result(&fleet_hosts_text(&hosts))?;
         }
         Ok(exit::OK)
     }
@@ -80,17 +80,17 @@ impl RunsArgs {
         if let Some(id) = &self.run {
             let run: RunDocument = connection.get(&format!("/api/v1/runs/{}", plain(id)?))?;
             if self.json {
-                print_document(&run)?
+                print_document(&run)?;
             } else {
-                print_result(&fleet_run_text(&run))?
+                print_result(&fleet_run_text(&run))?;
             }
             return Ok(exit::OK);
         }
         let runs: RunsDocument = connection.get(&self.query()?)?;
         if self.json {
-            print_document(&runs)?
+            print_document(&runs)?;
         } else {
-            print_result(&fleet_runs_text(&runs))?
+            print_result(&fleet_runs_text(&runs))?;
         }
         Ok(exit::OK)
     }

@@ -34,9 +34,9 @@ impl PlanArgs {
             Connection::of_user()?.post::<PlanDocument>("/api/v1/mesh/plan", &request)?
         };
         if self.json {
-            print_document(&plan)?
+            print_document(&plan)?;
         } else {
-            print_result(&fleet_plan_text(&plan))?
+            print_result(&fleet_plan_text(&plan))?;
         }
         Ok(exit::OK)
     }
@@ -61,9 +61,9 @@ impl ApplyArgs {
         let request = MeshText { text, revision: self.revision };
         let done: ApplyDocument = Connection::of_user()?.post("/api/v1/mesh/apply", &request)?;
         if self.json {
-            print_document(&done)?
+            print_document(&done)?;
         } else {
-            print_result(&fleet_apply_text(&done))?
+            print_result(&fleet_apply_text(&done))?;
         }
         Ok(exit::OK)
     }
