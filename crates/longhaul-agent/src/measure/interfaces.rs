@@ -25,6 +25,13 @@ pub(crate) struct Interfaces {
     interval_ms: AtomicU32,
 }
 
+/// The samples of one interface.
+#[derive(Debug, Default)]
+struct Series {
+    speed_bps: Option<u64>,
+    rows: Vec<InterfaceRow>,
+}
+
 impl Interfaces {
     pub(crate) fn new() -> Self {
         Interfaces { series: Mutex::new(BTreeMap::new()), interval_ms: AtomicU32::new(1000) }
@@ -65,8 +72,8 @@ impl Interfaces {
             {
                 continue;
             }
-            let (speed, rows) = series.entry(interface.name.clone()).or_default();
-            *speed = interface.speed.map(|speed| speed.bps());
+            let Series { speed_bps, rows } = series.entry(interface.name.clone()).or_default();
+            *speed_bps = interface.speed.map(|speed| speed.bps());
             if rows.len() >= MOST_ROWS {
                 rows.remove(0);
             }
@@ -91,12 +98,12 @@ impl Interfaces {
     pub(crate) fn take(&self) -> Vec<InterfaceSamples> {
         let mut series = self.series.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let filled =
-            std::mem::take(&mut *series).into_iter().filter(|(_, (_, rows))| !rows.is_empty());
+            std::mem::take(&mut *series).into_iter().filter(|(_, one)| !one.rows.is_empty());
         // JSON numbers are exact up to 2^53.
         let ids = (0..1_u64 << 53).rev();
         filled
             .zip(ids)
-            .map(|((interface, (speed_bps, rows)), id)| InterfaceSamples {
+            .map(|((interface, Series { speed_bps, rows }), id)| InterfaceSamples {
                 id,
                 interface,
                 speed_bps,
