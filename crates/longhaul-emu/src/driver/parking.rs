@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::store::ParcelId;
 
-/// Where the waiting segments are, by ticket: the number of a segment among all segments that
+/// The places of the waiting segments, by ticket: the number of a segment among all segments that
 /// entered the lane.
 #[derive(Debug, Default)]
 pub(super) struct Parking {

@@ -17,7 +17,7 @@ pub(super) struct OurClient {
     pub(super) name: &'static str,
     /// The scheme of the server's address, such as `iperf3`.
     pub(super) scheme: &'static str,
-    /// Whether the protocol can omit the first seconds. Otherwise the driver omits intervals.
+    /// True if the protocol can omit the first seconds. Otherwise the driver omits intervals.
     pub(super) omits: bool,
     pub(super) ours: LonghaulTest,
     /// The tool whose server answers.

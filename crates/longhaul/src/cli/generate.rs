@@ -87,16 +87,26 @@ fn completions(shell: Shell) -> String {
     let hidden = hidden_options(&command);
     command = command
         .mut_subcommand("matrix", |matrix| {
-            matrix.mut_arg("plan", |plan| plan.value_parser(PossibleValuesParser::new(plans)))
+            matrix.mut_arg("plan", |plan| plan.value_parser(PossibleValuesParser::new(&plans)))
         })
         .mut_subcommand("wan", |wan| {
             wan.mut_subcommand("up", |up| {
-                up.mut_arg("file", |file| file.value_parser(PossibleValuesParser::new(topologies)))
+                up.mut_arg("file", |file| file.value_parser(PossibleValuesParser::new(&topologies)))
             })
         });
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "longhaul", &mut script);
-    without(&String::from_utf8_lossy(&script), &hidden)
+    let mut script = without(&String::from_utf8_lossy(&script), &hidden);
+    if shell == Shell::Fish {
+        // clap_complete offers no values of positional arguments in fish.
+        let matrix = "__fish_longhaul_using_subcommand matrix";
+        let up = "__fish_longhaul_using_subcommand wan; and __fish_seen_subcommand_from up";
+        for (condition, names) in [(matrix, plans), (up, topologies)] {
+            script +=
+                &format!("complete -c longhaul -n \"{condition}\" -a \"{}\"\n", names.join(" "));
+        }
+    }
+    script
 }
 
 /// Returns the long names of the options that no help shows, unless another command shows them.

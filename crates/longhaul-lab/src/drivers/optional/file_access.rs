@@ -41,7 +41,7 @@ const MOUNT_PORT: u16 = 20048;
 const WEBDAV_PORT: u16 = 8081;
 const UFTP_PORT: u16 = 1044;
 
-/// Which end has the source.
+/// The end that has the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Write,
