@@ -94,7 +94,7 @@ pub struct ProbeFigures {
     pub lost: Proportion,
     /// The number of bursts in which the probes were lost, which widen the interval of `lost`;
     /// `None` if it is unknown or a host dropped probes. Losses are then assumed to be independent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_bursts: Option<u64>,
     /// The share of duplicates, of the probes that left the sender's host.
     pub duplicated: Proportion,

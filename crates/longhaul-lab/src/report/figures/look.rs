@@ -55,7 +55,9 @@ pub(super) fn looks<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
 }
 
 fn slot(driver: &str) -> usize {
-    let program = if driver.starts_with("longhaul ") { "longhaul" } else { driver };
+    // A pair of different programs has the colour of its client.
+    let client = driver.split_once(" (").map_or(driver, |(client, _)| client);
+    let program = if client.starts_with("longhaul ") { "longhaul" } else { client };
     let all = KNOWN.iter().chain(&OTHERS);
     all.clone().position(|known| *known == program).unwrap_or(KNOWN.len() + OTHERS.len())
 }
