@@ -27,8 +27,10 @@ pub struct TreeOptions {
     /// True to skip files that are as new or newer at the target (`--update`).
     pub update: bool,
     /// The comparison that decides whether an existing file is copied; `None` copies all files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_level: Option<SyncLevel>,
     /// True to report every file and directory that is created or replaced (`-v`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list: bool,
     /// True to change nothing and only report the changes (`--dry-run`).
     pub dry_run: bool,
