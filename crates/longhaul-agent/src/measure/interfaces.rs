@@ -15,9 +15,6 @@ const MOST_INTERFACES: usize = 128;
 /// The most rows of one interface in memory: ten minutes at 1 s. The oldest are dropped above.
 const MOST_ROWS: usize = 600;
 
-/// The speed in bit/s, if it is known, and the rows of an interface.
-type Series = (Option<u64>, Vec<InterfaceRow>);
-
 /// The samples since the last upload.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
