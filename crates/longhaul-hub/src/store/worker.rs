@@ -149,3 +149,17 @@ fn run_together(link: &mut impl Link, mut jobs: Vec<Job>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{Store, StoreError};
+
+    #[tokio::test]
+    async fn the_thread_goes_on_after_a_panic_in_a_transaction() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let failed = store.write(|_| -> Result<(), StoreError> { panic!("on purpose") }).await;
+        assert!(matches!(failed, Err(StoreError::Closed)), "{failed:?}");
+        store.write(|sql| sql.query("SELECT 1", &[]).map(drop)).await.unwrap();
+    }
+}
