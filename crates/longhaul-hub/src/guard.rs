@@ -77,13 +77,18 @@ impl Guard {
 /// Returns the counters of a login: the user from this network, and the network. One network cannot
 /// lock a user out of another.
 fn keys(address: IpAddr, user: &str) -> [String; 2] {
-    let network = match address.to_canonical() {
+    let network = network(address);
+    let user: String = user.chars().take(64).collect();
+    [format!("{network} {user}"), network]
+}
+
+/// Returns the name of the network of `address`: an IPv4 address, or a /64 of IPv6.
+pub(crate) fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         // A host commonly has a whole /64.
         IpAddr::V6(address) => format!("{:x}", u128::from(address) >> 64),
-    };
-    let user: String = user.chars().take(64).collect();
-    [format!("{network} {user}"), network]
+    }
 }
 
 #[cfg(test)]

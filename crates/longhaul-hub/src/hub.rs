@@ -10,12 +10,15 @@ use crate::config::Channel;
 use crate::fleet::{self, Applied};
 use crate::guard::Guard;
 use crate::records::events::{Event, NewEvent, record};
+use crate::shares::Shares;
 use crate::store::{Store, StoreError};
 
 /// The logins whose password is checked at the same time; each needs 19 MiB.
 const LOGINS: usize = 2;
 /// The requests of agents whose body is in memory at the same time.
 const UPLOADS: usize = 64;
+/// Those of one network.
+const UPLOADS_OF_NETWORK: usize = 32;
 /// The messages that a slow reader of live updates may miss at most before it is cut off.
 const LIVE: usize = 256;
 
@@ -39,6 +42,7 @@ pub(crate) struct Hub {
     pub(crate) guard: Guard,
     pub(crate) logins: Semaphore,
     pub(crate) uploads: Semaphore,
+    pub(crate) upload_shares: Shares,
     pub(crate) live: broadcast::Sender<Live>,
     pub(crate) channels: Vec<Channel>,
     applied: RwLock<Option<Arc<Applied>>>,
@@ -57,6 +61,7 @@ impl Hub {
             guard: Guard::default(),
             logins: Semaphore::new(LOGINS),
             uploads: Semaphore::new(UPLOADS),
+            upload_shares: Shares::new(UPLOADS_OF_NETWORK),
             live: broadcast::Sender::new(LIVE),
             applied: RwLock::default(),
             wakes: Mutex::default(),

@@ -13,6 +13,7 @@ mod password;
 pub mod records;
 pub mod samples;
 mod secret;
+mod shares;
 mod start;
 pub mod store;
 mod tls;

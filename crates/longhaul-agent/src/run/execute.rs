@@ -76,7 +76,8 @@ impl Executor {
             return Err(io::Error::other("the peer's key in the lease is invalid"));
         }
         let dir = RunDir::create(&self.state, &self.state.join("identity"), lease)?;
-        let data = self.data(lease, dir.path())?;
+        let stop = || cancelled() || Instant::now() >= deadline;
+        let data = self.data(lease, dir.path(), &stop)?;
         let length = Duration::from_secs(lease.spec.seconds.into());
         loop {
             let begun = Instant::now();
@@ -98,13 +99,18 @@ impl Executor {
         }
     }
 
-    fn data(&self, lease: &Lease, run_dir: &Path) -> io::Result<Option<PathBuf>> {
+    fn data(
+        &self,
+        lease: &Lease,
+        run_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<Option<PathBuf>> {
         if !matches!(lease.spec.kind, TestKind::Copy | TestKind::Diagnose) {
             return Ok(None);
         }
         let bytes = lease.spec.bytes.map_or(DEFAULT_COPY_BYTES, |bytes| bytes.get());
         let made = match lease.role {
-            Role::Source => scratch::source_file(&self.state, bytes),
+            Role::Source => scratch::source_file(&self.state, run_dir, bytes, stop),
             Role::Target => scratch::target_dir(run_dir, bytes),
         };
         made.map(Some)

@@ -11,6 +11,7 @@ use super::connection::Server;
 use super::event::ServeEvent;
 use super::guest_report::GuestReport;
 use super::limiter::{Fresh, Place};
+use super::limits::network;
 use super::penalties::Failure;
 use crate::quota::Taken;
 use crate::share::Portion;
@@ -99,6 +100,11 @@ impl Gate {
             let failure = if silent { Failure::GraceExceeded } else { Failure::Authentication };
             self.server.blame_guest(arrival.source, failure);
         }
+    }
+
+    /// Records that the client at `address` had no valid credentials.
+    pub fn unauthorised(&self, address: SocketAddr) {
+        self.server.blame_guest(network(address.ip()), Failure::Authentication);
     }
 
     /// Waits up to `limit` for a place for the client of `arrival`, which has `streams` data

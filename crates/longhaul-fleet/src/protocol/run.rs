@@ -134,6 +134,7 @@ impl Lease {
             && congestion.bytes().all(plain)
             && !congestion.starts_with('-')
             && self.port > 0
+            && self.start_ms >= 0
             && self.start_ms < self.end_ms
             && self.end_ms - self.start_ms <= 2 * 86_400_000
     }

@@ -69,7 +69,10 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
         && state.running.iter().chain(&state.accepted).all(name)
         && request.samples.iter().all(|samples| name(&samples.interface))
         && request.stamp.iter().all(|summary| name(&summary.peer))
-        && request.results.iter().all(|result| name(&result.run))
+        && request.results.iter().all(|result| {
+            let message = result.message.as_deref().unwrap_or_default();
+            name(&result.run) && message.len() <= 2 * MAX_MESSAGE_BYTES
+        })
         && request
             .events
             .iter()
@@ -107,7 +110,7 @@ pub(crate) fn ingest(
         done.acknowledged.push(result.id);
     }
     for event in &request.events {
-        events.push(from_agent(upload, event));
+        events.push(from_agent(upload, event, now));
         done.acknowledged.push(event.id);
     }
     record(sql, &events, &upload.channels, now)?;
@@ -125,7 +128,10 @@ fn add_samples(
     now: i64,
     done: &mut Ingested,
 ) -> Result<(), StoreError> {
-    let timely = |row: &Vec<i64>| (now - OLDEST_MS..now + NEWEST_MS).contains(&row[0]);
+    // A row begins with the end and the length of its interval.
+    let timely = |row: &Vec<i64>| {
+        (now - OLDEST_MS..now + NEWEST_MS).contains(&row[0]) && (0..=OLDEST_MS).contains(&row[1])
+    };
     for samples in &upload.request.samples {
         let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(timely);
         let name = (Kind::Interface, upload.host.as_str(), samples.interface.as_str());
@@ -194,9 +200,10 @@ fn present(host: &str, now: i64) -> NewEvent {
     }
 }
 
-fn from_agent(upload: &Upload, event: &AgentEvent) -> NewEvent {
+fn from_agent(upload: &Upload, event: &AgentEvent, now: i64) -> NewEvent {
     NewEvent {
-        at_ms: event.at_ms,
+        // An event of the far future would never be removed.
+        at_ms: event.at_ms.clamp(now - OLDEST_MS, now + NEWEST_MS),
         severity: event.severity,
         kind: event.kind.clone(),
         subject: upload.host.clone(),

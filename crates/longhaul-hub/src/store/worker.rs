@@ -1,5 +1,7 @@
 //! Threads that run transactions from a bounded queue, each on its own connection.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use tokio::sync::oneshot;
 
@@ -82,11 +84,12 @@ fn serve<L: Link>(
         };
         match connected {
             Ok(mut connected) => {
-                match <[Job; 1]>::try_from(jobs) {
+                let work = AssertUnwindSafe(|| match <[Job; 1]>::try_from(jobs) {
                     Ok([job]) => run_one(&mut connected, job),
                     Err(jobs) => run_together(&mut connected, jobs),
-                }
-                link = Some(connected);
+                });
+                // After a panic the thread goes on with another connection.
+                link = catch_unwind(work).is_ok().then_some(connected);
             }
             Err(error) => {
                 let mut error = Some(error);
@@ -144,5 +147,19 @@ fn run_together(link: &mut impl Link, mut jobs: Vec<Job>) {
             link.rollback();
             jobs.into_iter().for_each(|job| run_one(link, job));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{Store, StoreError};
+
+    #[tokio::test]
+    async fn the_thread_goes_on_after_a_panic_in_a_transaction() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let failed = store.write(|_| -> Result<(), StoreError> { panic!("on purpose") }).await;
+        assert!(matches!(failed, Err(StoreError::Closed)), "{failed:?}");
+        store.write(|sql| sql.query("SELECT 1", &[]).map(drop)).await.unwrap();
     }
 }

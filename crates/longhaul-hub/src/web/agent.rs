@@ -14,6 +14,7 @@ use longhaul_fleet::protocol::{
     SyncRequest, SyncResponse, signature_holds, signed_text,
 };
 use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::server::Client;
 use crate::clock::now_ms;
@@ -25,6 +26,8 @@ use crate::store::StoreError;
 
 /// The limit on the time in which a body arrives.
 const BODY: Duration = Duration::from_secs(60);
+/// The most bytes of an enrolment.
+const ENROL_BYTES: usize = 16 << 10;
 /// The interval of interface samples in ms.
 const SAMPLE_INTERVAL_MS: u32 = 1000;
 
@@ -64,9 +67,22 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Reads a body within the limits on its size and time.
-async fn body_of(body: Body) -> Result<axum::body::Bytes, Refused> {
-    let read = axum::body::to_bytes(body, MAX_BODY_BYTES);
+/// Waits for a place for a large body. One network cannot take all places.
+async fn place(
+    hub: &Hub,
+    client: Client,
+) -> Result<(OwnedSemaphorePermit, SemaphorePermit<'_>), Refused> {
+    let places = async {
+        let share = hub.upload_shares.of(client.0.ip()).acquire_owned().await.ok()?;
+        Some((share, hub.uploads.acquire().await.ok()?))
+    };
+    let places = tokio::time::timeout(BODY, places).await.ok().flatten();
+    Ok(places.ok_or(RefusalCode::Busy)?)
+}
+
+/// Reads a body of at most `most` bytes within the limit on its time.
+async fn body_of(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
+    let read = axum::body::to_bytes(body, most);
     let read = tokio::time::timeout(BODY, read).await.map_err(|_| RefusalCode::Malformed)?;
     Ok(read.map_err(|_| RefusalCode::TooLarge)?)
 }
@@ -77,8 +93,8 @@ pub(crate) async fn post_enrol(
     Extension(client): Extension<Client>,
     body: Body,
 ) -> Result<Json<EnrolResponse>, Refused> {
-    let _place = hub.uploads.acquire().await.map_err(|_| RefusalCode::Busy)?;
-    let body = body_of(body).await?;
+    // Anybody can send it, so it takes none of the places of agents.
+    let body = body_of(body, ENROL_BYTES).await?;
     let request: EnrolRequest =
         serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
     let short = [&request.secret, &request.host, &request.public_key, &request.version];
@@ -119,8 +135,8 @@ pub(crate) async fn post_sync(
     let path = uri.path_and_query().map_or("", |path| path.as_str()).to_owned();
     let (agent, counter, signature) = identify(&hub, &headers).await?;
     let stored = {
-        let _place = hub.uploads.acquire().await.map_err(|_| RefusalCode::Busy)?;
-        let body = body_of(body).await?;
+        let _place = place(&hub, client).await?;
+        let body = body_of(body, MAX_BODY_BYTES).await?;
         let text = signed_text("POST", &path, counter, &body);
         if !signature_holds(&agent.public_key, &text, &signature) {
             return Err(RefusalCode::BadSignature.into());

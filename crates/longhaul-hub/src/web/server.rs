@@ -1,11 +1,14 @@
 //! Connections: TLS, HTTP/1.1, limits on their number and on every wait.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,10 +16,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
+use crate::shares::Shares;
+
 /// The most connections at the same time.
 const CONNECTIONS: usize = 8192;
+/// Those of one network.
+const CONNECTIONS_OF_NETWORK: usize = 4096;
 /// The limit on a TLS handshake, and on the headers of a request.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The limit on a request until its answer begins: longer than a long poll after a slow upload.
+const REQUEST: Duration = Duration::from_secs(240);
+/// The time in ms after which the kernel ends a connection whose client takes no bytes.
+const UNTAKEN_MS: u32 = 60_000;
 
 /// The address of the client of a request.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +36,14 @@ pub(crate) struct Client(pub(crate) SocketAddr);
 /// Accepts connections until the future is dropped.
 pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let shares = Shares::new(CONNECTIONS_OF_NETWORK);
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, client)) => {
-                tokio::spawn(serve(stream, client, tls.clone(), app.clone(), place));
+                // Without a share the connection is closed.
+                let Ok(share) = shares.of(client.ip()).try_acquire_owned() else { continue };
+                tokio::spawn(serve(stream, client, tls.clone(), app.clone(), [place, share]));
             }
             // The process has no free descriptor; some connections will end.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -42,14 +56,22 @@ async fn serve(
     client: SocketAddr,
     tls: TlsAcceptor,
     app: Router,
-    _place: OwnedSemaphorePermit,
+    _places: [OwnedSemaphorePermit; 2],
 ) {
     let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_MS);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await else { return };
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(Client(client));
-        app.clone().call(request)
+        let answer = app.clone().call(request);
+        async {
+            match tokio::time::timeout(REQUEST, answer).await {
+                Ok(Ok(answer)) => Ok(guarded(answer)),
+                Ok(Err(never)) => match never {},
+                Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+            }
+        }
     });
     // A lost connection is no failure of the hub.
     let _ = hyper::server::conn::http1::Builder::new()
@@ -58,4 +80,18 @@ async fn serve(
         .max_buf_size(64 << 10)
         .serve_connection(TokioIo::new(stream), service)
         .await;
+}
+
+/// Adds the headers that keep an answer out of caches, frames and guesses about its type, unless it
+/// has its own.
+fn guarded(mut answer: Response) -> Response {
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    answer
 }

@@ -247,6 +247,12 @@ async fn hostile_agent(client: &Client, agent: &mut Agent) {
     let answer = client.send("POST", path, &headers, &large).await;
     // The connection may end before the client has read the answer.
     assert!([413, 0].contains(&answer.status), "{answer:?}");
+    let long = client.send("POST", "/agent/v1/enrol", &[], &large[..20_000]).await;
+    refused(long, 413, "too_large");
+    let mut many = upload();
+    many["results"] = json!([{"id": 1, "run": "r", "fencing": 1, "role": "source",
+        "outcome": "failed", "ended_ms": 1, "message": "x".repeat(10_000)}]);
+    refused(agent.sync(client, 0, &many).await, 413, "too_large");
     let mut many = upload();
     many["state"]["running"] = json!(["x".repeat(200)]);
     refused(agent.sync(client, 0, &many).await, 413, "too_large");

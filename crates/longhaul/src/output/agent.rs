@@ -11,13 +11,19 @@ use super::failure::failure_text;
 /// Returns a notice as one line.
 pub(crate) fn agent_notice(notice: &Notice<'_>) -> String {
     match notice {
-        Notice::Enrolled { host, agent } => format!("enrolled as {host} (agent {agent})"),
-        Notice::Started { host, hub } => format!("the agent of {host} works for {hub}"),
+        Notice::Enrolled { host, agent } => {
+            format!("enrolled as {} (agent {})", Escaped(host), Escaped(agent))
+        }
+        Notice::Started { host, hub } => {
+            format!("the agent of {} works for {hub}", Escaped(host))
+        }
         Notice::HubBack => "the hub answers again".to_owned(),
         Notice::HubAway(error) => {
             format!("{}; the agent keeps its results and retries", failure_text(*error))
         }
-        Notice::RunStarted { run, test } => format!("run {run} of {test} started"),
+        Notice::RunStarted { run, test } => {
+            format!("run {run} of {} started", Escaped(test))
+        }
         Notice::RunOver { run, reason: None } => format!("run {run} has ended"),
         Notice::RunOver { run, reason: Some(reason) } => {
             format!("run {run} has no result: {}", reason.replace('_', " "))

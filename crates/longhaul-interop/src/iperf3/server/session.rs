@@ -99,6 +99,9 @@ impl Session<'_> {
         let (address, start) = (arrival.address, Instant::now());
         let mut record = Record::default();
         let outcome = self.serve(arrival, stream, &mut record);
+        if matches!(&outcome, Err(EngineError::Refused { kind: RefusalKind::NotAuthorised, .. })) {
+            self.gate.unauthorised(address);
+        }
         let Record { version, began, work, reasons } = record;
         self.gate.report(GuestReport {
             program: Program::Iperf3.name(),
