@@ -198,7 +198,7 @@ impl Lane {
         self.serve(self.entered_at);
     }
 
-    /// Schedules the waiting segments whose turn has come by `now`.
+    /// Schedules the waiting segments that are due at `now`.
     fn serve(&mut self, now: LinkTime) {
         if !self.model.needs_headers() {
             return;

@@ -162,7 +162,7 @@ impl LinkModel {
         self.advance(now);
     }
 
-    /// Takes the waiting segments whose turn comes by `now`.
+    /// Takes the waiting segments that are due at `now`.
     fn advance(&mut self, now: LinkTime) {
         self.base.advance(now);
         for class in &mut self.classes {
@@ -176,7 +176,7 @@ impl LinkModel {
         std::iter::once(&self.base).chain(classes).filter_map(Pipe::next_turn).min()
     }
 
-    /// Appends the outcomes of the parked segments whose turn comes by `now` to `served`, in the
+    /// Appends the outcomes of the parked segments that are due at `now` to `served`, in the
     /// order of their service.
     pub fn serve(&mut self, now: LinkTime, served: &mut Vec<Served>) {
         self.advance(now);

@@ -140,7 +140,7 @@ impl Pipe {
         }
     }
 
-    /// Takes the waiting segments whose turn comes by `now`.
+    /// Takes the waiting segments that are due at `now`.
     pub(super) fn advance(&mut self, now: LinkTime) {
         if let Some(stages) = &mut self.stages {
             stages.advance(now);

@@ -247,7 +247,7 @@ impl Stages {
         Scheduler::is_same(&self.plan, plan)
     }
 
-    /// Takes the waiting segments whose turn comes by `now`.
+    /// Takes the waiting segments that are due at `now`.
     pub(super) fn advance(&mut self, now: LinkTime) {
         let down_at = self.outages.as_ref().and_then(Outages::next_start);
         if let Some(scheduler) = &mut self.scheduler {

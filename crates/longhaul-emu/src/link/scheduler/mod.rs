@@ -216,7 +216,7 @@ impl Scheduler {
         (self.segments > 0).then(|| cut_at.map_or(turn, |cut| turn.min(cut)))
     }
 
-    /// Takes all segments whose turn comes by `now`. The next outage starts at `cut_at`.
+    /// Takes all segments that are due at `now`. The next outage starts at `cut_at`.
     pub(super) fn advance(&mut self, now: LinkTime, cut_at: Option<LinkTime>) {
         while let Some(turn) = self.next(cut_at).filter(|turn| *turn <= now) {
             if cut_at == Some(turn) {

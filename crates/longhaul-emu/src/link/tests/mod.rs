@@ -93,7 +93,7 @@ impl Run {
         self.serve(now);
     }
 
-    /// Takes the segments whose turn comes by `now`.
+    /// Takes the segments that are due at `now`.
     fn serve(&mut self, now: LinkTime) {
         let mut served = Vec::new();
         self.model.serve(now, &mut served);

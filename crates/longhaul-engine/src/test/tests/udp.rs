@@ -104,7 +104,7 @@ fn what_a_receiver_drops_is_not_blamed_on_the_path() {
         let dropped = udp.receiver_dropped.unwrap();
         assert!(dropped > 0, "{udp:?}");
         assert_eq!(udp.sent, udp.received + udp.lost + udp.late.unwrap() + dropped, "{udp:?}");
-        // Where the host withholds the processor, the kernel drops datagrams before the socket.
+        // If the host withholds the processor, the kernel drops datagrams before the socket.
         (udp.lost <= udp.sent / 100).then_some(result)
     };
     let result = (0..5).find_map(|_| tested()).expect("one of five tests lost little on the way");

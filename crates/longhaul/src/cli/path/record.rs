@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     }
     let (seconds, path) = (output.seconds, output.path.clone());
     if matches!(&recorded, Err(failed) if failed.code == exit::FILES) {
-        // What was written until the disk was full stays beside the file.
+        // The part that was written before the disk was full stays beside the file.
         return recorded.map(|()| exit::OK);
     }
     output.finish()?;
