@@ -48,8 +48,8 @@ pub(super) struct Args {
     metrics: Option<SocketAddr>,
     /// Record the interfaces in this directory [default: longhaul/watch in XDG_STATE_HOME or
     /// ~/.local/state]
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "")]
-    record: Option<PathBuf>,
+    #[arg(long, value_name = "DIR")]
+    record: Option<Option<PathBuf>>,
     /// Write a page with daily, weekly, monthly and yearly graphs of the record; with --record, every
     /// five minutes
     #[arg(long, value_name = "FILE")]
@@ -116,9 +116,7 @@ impl Args {
     fn sinks(&self) -> Result<Sinks, Coded> {
         let mut sinks = Sinks::default();
         if let Some(dir) = &self.record {
-            let dir = record_dir(
-                Some(dir).filter(|dir| !dir.as_os_str().is_empty()).map(PathBuf::as_path),
-            )?;
+            let dir = record_dir(dir.as_deref())?;
             let mut recorder = Recorder::open(&dir)?;
             // The user named it.
             if !self.interface.is_empty() {

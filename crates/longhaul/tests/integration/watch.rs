@@ -41,6 +41,16 @@ fn the_stream_is_a_document_per_sample_and_a_gap_is_null() {
 }
 
 #[test]
+fn a_record_needs_no_directory() {
+    let host = TestHost::new();
+    let page = host.near("page.html");
+    let words = ["watch", "--record", "--html", page.to_str().unwrap(), "--samples=2", "-q"];
+    let output = host.run(&[&words[..], &["--interval=100ms", "-i", "lo"]].concat());
+    assert_code(&output, 0);
+    assert!(std::fs::read_to_string(page).unwrap().contains("<h2>lo</h2>"));
+}
+
+#[test]
 fn a_killed_recorder_leaves_a_record_that_continues() {
     let host = TestHost::new();
     let (dir, page) = (host.near("record"), host.near("page.html"));
