@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::socket_option::set;
+use crate::socket::set;
 
 /// The most datagrams that one call receives.
 const BATCH: usize = 16;
@@ -50,7 +50,7 @@ fn set_receive_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
 
 /// A received datagram, or several of one size that the kernel merged.
 #[derive(Debug, Clone, Copy)]
-pub struct ReceivedDatagram<'a> {
+pub struct MergedDatagrams<'a> {
     /// The bytes that fit into the buffer.
     pub bytes: &'a [u8],
     /// The length of the datagrams in bytes, including truncated bytes.
@@ -64,7 +64,7 @@ pub struct ReceivedDatagram<'a> {
     pub ecn: u8,
 }
 
-/// A socket that receives [`ReceivedDatagram`]s.
+/// A socket that receives [`MergedDatagrams`]s.
 #[derive(Debug)]
 pub struct Receiver {
     socket: UdpSocket,
@@ -108,7 +108,7 @@ impl Receiver {
     ///
     /// # Errors
     /// The kernel's error, except `WouldBlock`.
-    pub fn receive(&mut self, mut visit: impl FnMut(ReceivedDatagram<'_>)) -> io::Result<usize> {
+    pub fn receive(&mut self, mut visit: impl FnMut(MergedDatagrams<'_>)) -> io::Result<usize> {
         // SAFETY: both are plain C structures for which all zeroes is valid.
         let (mut vectors, mut messages): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (zeroed(), zeroed()) };
@@ -139,7 +139,7 @@ impl Receiver {
         for (index, message) in messages.iter().take(received as usize).enumerate() {
             let length = message.msg_len as usize;
             let control = read_control(&message.msg_hdr);
-            visit(ReceivedDatagram {
+            visit(MergedDatagrams {
                 bytes: &self.bytes[index * self.room..][..length.min(self.room)],
                 length,
                 segment_bytes: control.segment_bytes.unwrap_or(length),
@@ -205,7 +205,7 @@ mod tests {
     fn all(receiver: &mut Receiver) -> Vec<(Vec<u8>, usize, usize, u64, u8)> {
         assert!(readable(&*receiver, Duration::from_secs(5)));
         let mut arrivals = Vec::new();
-        let visit = |a: ReceivedDatagram<'_>| {
+        let visit = |a: MergedDatagrams<'_>| {
             arrivals.push((a.bytes.to_vec(), a.length, a.segment_bytes, a.at_nanos, a.ecn));
         };
         receiver.receive(visit).unwrap();

@@ -88,6 +88,35 @@ impl EthernetSocket {
         Ok(EthernetSocket { socket, dropped: AtomicU64::new(0) })
     }
 
+    /// Opens several sockets on an interface, to which the kernel assigns frames by the hash of their
+    /// flow, which is the same in both directions of the flow.
+    ///
+    /// # Errors
+    /// As for [`EthernetSocket::open`].
+    pub fn open_queues(interface: u32, count: u32) -> io::Result<Vec<Self>> {
+        /// `PACKET_FANOUT_HASH`, and `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel chooses the group.
+        const HASH: libc::c_int = 0;
+        const UNIQUE: libc::c_int = 0x2000;
+        let sockets = (0..count).map(|_| EthernetSocket::open(interface));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        let [first, others @ ..] = &sockets[..] else { return Ok(sockets) };
+        if others.is_empty() {
+            return Ok(sockets);
+        }
+        set(&first.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &((HASH | UNIQUE) << 16))?;
+        let group: libc::c_int =
+            crate::socket::get(&first.socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        for other in others {
+            set(
+                &other.socket,
+                libc::SOL_PACKET,
+                libc::PACKET_FANOUT,
+                &(group & 0xffff | HASH << 16),
+            )?;
+        }
+        Ok(sockets)
+    }
+
     /// Reads one frame into `buffer`, which must have space for [`MAX_ETHERNET_FRAME`], and returns
     /// its length.
     ///

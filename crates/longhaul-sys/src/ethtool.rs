@@ -23,6 +23,7 @@ const GGSO: u32 = 0x23;
 const GFLAGS: u32 = 0x25;
 const SFLAGS: u32 = 0x26;
 const GGRO: u32 = 0x2b;
+const GET_TS_INFO: u32 = 0x41;
 /// `ETH_FLAG_LRO`.
 const FLAG_LRO: u32 = 1 << 15;
 
@@ -87,6 +88,16 @@ pub fn pause(name: &str) -> io::Result<[u64; 2]> {
     Ok([receive, send].map(u64::from))
 }
 
+/// Returns the fields of `struct ethtool_ts_info` after the command: the flags of `SO_TIMESTAMPING`, the
+/// number of the hardware clock, the modes of departures, 3 reserved numbers, the filters of
+/// arrivals, 3 reserved numbers.
+///
+/// # Errors
+/// As for [`offloads`].
+pub(crate) fn timestamps(name: &str) -> io::Result<[u32; 10]> {
+    ask(name, GET_TS_INFO)
+}
+
 /// Lets the driver merge received segments without keeping their sizes (LRO), or not.
 ///
 /// # Errors
@@ -134,6 +145,9 @@ mod tests {
         let [tso, gso, ..] = offloads("lo").unwrap();
         assert_eq!((tso, gso), (1, 1));
         assert_eq!(rings("lo").unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+        let [modes, clock, ..] = timestamps("lo").unwrap();
+        assert_ne!(modes & libc::SOF_TIMESTAMPING_RX_SOFTWARE, 0);
+        assert_eq!((modes & libc::SOF_TIMESTAMPING_RAW_HARDWARE, clock as i32), (0, -1));
         let missing = offloads("no-such-if").unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
     }

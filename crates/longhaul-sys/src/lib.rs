@@ -15,12 +15,9 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
-pub mod child;
-pub mod clock;
 pub mod confine;
 pub mod cpu;
 pub mod datagram;
-pub mod descriptors;
 pub mod doctor;
 pub mod ethernet_socket;
 pub mod ethtool;
@@ -35,12 +32,11 @@ mod netlink;
 pub mod packet_socket;
 pub mod poll;
 pub mod probe;
-pub mod realtime;
+pub mod process;
 pub mod route;
 pub mod schedule;
-mod socket_option;
+mod socket;
 pub mod tcp;
-pub mod terminal;
 pub mod topology;
 pub mod traffic;
 pub mod tun;

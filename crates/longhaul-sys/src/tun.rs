@@ -45,10 +45,27 @@ impl Tun {
     /// not be opened, or the thread lacks `CAP_NET_ADMIN` over the namespace. `InvalidInput`: the
     /// name is too long.
     pub fn create(name: &str) -> io::Result<Self> {
+        Tun::attach(name, 0)
+    }
+
+    /// Creates device `name` with several queues, to which the kernel assigns flows by their hash. A
+    /// flow of packets written to a queue comes back in the queue with the same index.
+    ///
+    /// # Errors
+    /// As for [`Tun::create`].
+    pub fn create_queues(name: &str, count: u32) -> io::Result<Vec<Self>> {
+        match count {
+            1 => Ok(vec![Tun::create(name)?]),
+            _ => (0..count).map(|_| Tun::attach(name, libc::IFF_MULTI_QUEUE)).collect(),
+        }
+    }
+
+    /// Opens a queue of device `name`, which is created if it does not exist.
+    fn attach(name: &str, flags: libc::c_int) -> io::Result<Self> {
         let mut request = crate::interface::request(name)?;
         let fd: OwnedFd = open()?.into();
         request.ifr_ifru.ifru_flags =
-            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | flags) as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
         check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
         let header = VNET_HEADER as libc::c_int;

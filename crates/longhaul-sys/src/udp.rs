@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockAddr;
 
-use crate::socket_option::set;
+use crate::socket::set;
 
 /// The index of the drop counter in the result of `SO_MEMINFO` (`SK_MEMINFO_DROPS`,
 /// linux/sock_diag.h).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_core::doctor::{HostFacts, Target, examine};
-use longhaul_core::result::{Finding, FindingValue, Measurement, TargetSource, Verdict};
+use longhaul_core::result::{Finding, FindingValue, FindingVerdict, Measurement, TargetSource};
 use longhaul_core::units::parse_span;
 use longhaul_sys::doctor::{FactSource, Query, read_facts};
 
@@ -24,7 +24,7 @@ fn target(rate: &str, rtt: &str) -> Target {
 }
 
 /// The names of the rules that came to `verdict`, in their order.
-fn rules(findings: &[Finding], verdict: Verdict) -> Vec<&str> {
+fn rules(findings: &[Finding], verdict: FindingVerdict) -> Vec<&str> {
     findings.iter().filter(|f| f.verdict == verdict).map(|f| f.rule.as_str()).collect()
 }
 
@@ -54,14 +54,14 @@ fn a_tuned_data_transfer_node_is_fit_for_100_gigabits() {
     let facts = facts(include_str!("hosts/dtn-100g.host"), "/data");
     let found = examine(&facts, &[], &target("100G", "100ms"));
     // Each of the two drives is on four lanes: no single one could do it.
-    assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
+    assert_eq!(rules(&found, FindingVerdict::Problem), [""; 0], "{found:#?}");
     assert_eq!(finding(&found, "pcie_rate").subject, "ens3f0np0");
-    assert_eq!(rules(&found, Verdict::Advice), ["disk_node", "firewall"], "{found:#?}");
-    assert_eq!(rules(&found, Verdict::Unseen), [""; 0]);
+    assert_eq!(rules(&found, FindingVerdict::Advice), ["disk_node", "firewall"], "{found:#?}");
+    assert_eq!(rules(&found, FindingVerdict::Unseen), [""; 0]);
     assert_eq!(text(finding(&found, "pcie_rate"), "link"), "16 GT/s x16");
     assert!(text(finding(&found, "interrupt_node"), "node_cpus").contains("16-31"));
     assert_eq!(count(finding(&found, "tcp_rmem"), "connections"), 2);
-    assert_eq!(finding(&found, "direct_io").verdict, Verdict::Ok);
+    assert_eq!(finding(&found, "direct_io").verdict, FindingVerdict::Ok);
     let disk = finding(&found, "file_system");
     assert_eq!(
         ["file_system", "mount_point", "device"].map(|v| text(disk, v)),
@@ -74,7 +74,7 @@ fn a_default_server_gets_all_findings() {
     let facts = facts(include_str!("hosts/server-untuned.host"), "/srv");
     let found = examine(&facts, &[], &target("100G", "100ms"));
     assert_eq!(
-        rules(&found, Verdict::Problem),
+        rules(&found, FindingVerdict::Problem),
         [
             "tcp_rmem",
             "tcp_wmem",
@@ -90,7 +90,7 @@ fn a_default_server_gets_all_findings() {
         ],
     );
     assert_eq!(
-        rules(&found, Verdict::Advice),
+        rules(&found, FindingVerdict::Advice),
         [
             "rmem_max",
             "wmem_max",
@@ -135,9 +135,9 @@ fn a_default_server_gets_all_findings() {
 fn a_laptop_without_rights_reports_unseen_facts() {
     let facts = facts(include_str!("hosts/laptop-wifi.host"), "/home/me");
     let found = examine(&facts, &[], &target("1G", "20ms"));
-    assert_eq!(rules(&found, Verdict::Problem), [""; 0], "{found:#?}");
+    assert_eq!(rules(&found, FindingVerdict::Problem), [""; 0], "{found:#?}");
     assert_eq!(
-        rules(&found, Verdict::Advice),
+        rules(&found, FindingVerdict::Advice),
         [
             "tcp_wmem",
             "rmem_max",
@@ -151,7 +151,7 @@ fn a_laptop_without_rights_reports_unseen_facts() {
         ],
     );
     assert_eq!(
-        rules(&found, Verdict::Unseen),
+        rules(&found, FindingVerdict::Unseen),
         ["pcie_payload", "firewall", "firewall_old"],
         "{found:#?}"
     );
@@ -170,13 +170,13 @@ fn a_laptop_without_rights_reports_unseen_facts() {
 fn a_virtual_machine_is_not_blamed_for_what_its_host_decides() {
     let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
     let found = examine(&facts, &[], &target("10G", "100ms"));
-    assert_eq!(rules(&found, Verdict::Problem), ["tcp_rmem", "tcp_wmem"], "{found:#?}");
-    assert_eq!(rules(&found, Verdict::Unseen), ["speed"]);
+    assert_eq!(rules(&found, FindingVerdict::Problem), ["tcp_rmem", "tcp_wmem"], "{found:#?}");
+    assert_eq!(rules(&found, FindingVerdict::Unseen), ["speed"]);
     let absent = ["rings", "pcie_rate", "governor", "threads_of_cores", "pause"];
     assert!(absent.iter().all(|rule| found.iter().all(|finding| finding.rule != *rule)));
     // Over a short path the same host is fit.
     let near = examine(&facts, &[], &target("10G", "1ms"));
-    assert_eq!(rules(&near, Verdict::Problem), [""; 0], "{near:#?}");
+    assert_eq!(rules(&near, FindingVerdict::Problem), [""; 0], "{near:#?}");
 }
 
 #[test]
@@ -199,10 +199,13 @@ fn what_was_measured_is_judged_by_the_cores_and_disks_that_it_takes() {
     ];
     let found = examine(&facts, &measured, &target("10G", "1ms"));
     let verdict = |rule| finding(&found, rule).verdict;
-    assert_eq!((verdict("memory_copy"), verdict("blake3")), (Verdict::Ok, Verdict::Advice));
+    assert_eq!(
+        (verdict("memory_copy"), verdict("blake3")),
+        (FindingVerdict::Ok, FindingVerdict::Advice)
+    );
     assert_eq!(
         (verdict("aes_256_gcm"), verdict("disk_write")),
-        (Verdict::Problem, Verdict::Problem)
+        (FindingVerdict::Problem, FindingVerdict::Problem)
     );
     let cores = &finding(&found, "aes_256_gcm").values["busy_cores"];
     assert_eq!(*cores, FindingValue::Number(2.5));
@@ -214,7 +217,7 @@ fn what_was_measured_is_judged_by_the_cores_and_disks_that_it_takes() {
 fn a_host_that_tells_nothing_has_findings_and_no_verdicts() {
     let facts = facts("longhaul.host/1\n", "/data");
     let found = examine(&facts, &[], &target("10G", "100ms"));
-    assert!(found.iter().all(|finding| finding.verdict == Verdict::Unseen), "{found:#?}");
+    assert!(found.iter().all(|finding| finding.verdict == FindingVerdict::Unseen), "{found:#?}");
     assert!(found.len() > 15 && found.iter().all(|finding| finding.values.contains_key("unseen")));
 }
 
@@ -234,10 +237,10 @@ fn this_host_is_examined_in_time_and_its_recording_is_the_same_host() {
     let route = finding(&found, "path_route");
     assert_eq!(["address", "interface"].map(|value| text(route, value)), ["127.0.0.1", "lo"]);
     let there = finding(&found, "interface_there");
-    assert_eq!((there.verdict, text(there, "interfaces")), (Verdict::Problem, "no-such-if"));
+    assert_eq!((there.verdict, text(there, "interfaces")), (FindingVerdict::Problem, "no-such-if"));
     let missing: Vec<_> = found.iter().filter(|f| f.subject == "/no/such/directory").collect();
     assert_eq!(missing.len(), 1, "{missing:#?}");
-    assert_eq!(missing[0].verdict, Verdict::Unseen);
+    assert_eq!(missing[0].verdict, FindingVerdict::Unseen);
 
     let recording = source.recording().to_string();
     let again = FactSource::recorded(recording.parse().unwrap());

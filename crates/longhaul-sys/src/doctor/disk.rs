@@ -8,9 +8,9 @@ use std::path::Path;
 use longhaul_core::doctor::{DirectIoSupport, DiskFacts, MountFacts, Seen, Unseen};
 use longhaul_core::units::Bytes;
 
+use super::FactSource;
 use super::interface::{bus, node};
 use super::pci::Place;
-use super::source::FactSource;
 
 /// The largest depth of a stack of devices: LVM on encryption on RAID on a partition has four.
 const DEPTH: usize = 8;

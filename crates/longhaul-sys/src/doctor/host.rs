@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_core::doctor::{
-    ClockFacts, HostFacts, ResourceLimit, SETTINGS, Seen, TcpMemoryFacts, Unseen,
+    Chain, ClockFacts, FirewallFacts, HostFacts, ResourceLimit, SETTINGS, Seen, TcpMemoryFacts,
+    Unseen,
 };
 use longhaul_core::units::Bytes;
 
-use super::source::FactSource;
-use super::{disk, firewall, interface, path, processor};
+use super::{FactSource, disk, interface, path, processor};
 use crate::host::parse_tcp_memory;
+use crate::netfilter;
 
 /// The objects to inspect.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +63,7 @@ pub fn read_facts(source: &FactSource, query: &Query) -> HostFacts {
             .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         open_files: limit(source, "Max open files"),
         locked_memory: limit(source, "Max locked memory"),
-        firewall: firewall::read(source),
+        firewall: read_firewall(source),
         tracked_connections: tracked(source),
     }
 }
@@ -122,7 +123,7 @@ fn runs(source: &FactSource, name: &str) -> Seen<bool> {
 fn clock(source: &FactSource) -> Seen<ClockFacts> {
     let [synchronised, micros] =
         source.numbers("clock", ["synchronised", "max_error_us"], || {
-            let clock = crate::clock::state()?;
+            let clock = crate::host::clock_state()?;
             Ok([u64::from(clock.synchronised), clock.max_error.as_micros() as u64])
         })?;
     let max_error = Duration::from_micros(micros);
@@ -146,4 +147,41 @@ fn limit(source: &FactSource, name: &str) -> Seen<ResourceLimit> {
 fn tracked(source: &FactSource) -> Seen<(u64, u64)> {
     let number = |name| source.number(&format!("proc/sys/net/netfilter/nf_conntrack_{name}"));
     Ok((number("count")?, number("max")?))
+}
+
+/// Reads the rule chains that filter incoming packets of this host.
+pub(super) fn read_firewall(source: &FactSource) -> FirewallFacts {
+    let old_tables = source.text("proc/net/ip_tables_names");
+    FirewallFacts {
+        chains: chains(source),
+        old_tables: old_tables.map(|text| text.lines().map(str::to_owned).collect()),
+    }
+}
+
+fn chains(source: &FactSource) -> Seen<Vec<Chain>> {
+    let text = source.call("nftables input chains", || {
+        let chains = match netfilter::input_chains() {
+            Ok(chains) => chains,
+            // Without the module the kernel has no rules.
+            Err(error) if netfilter::is_missing(&error) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let line = |chain: netfilter::InputChain| {
+            let netfilter::InputChain { family, table, name, drops, rules } = chain;
+            format!("{family} {table} {name} {} {rules}", if drops { "drop" } else { "accept" })
+        };
+        Ok(chains.into_iter().map(line).collect::<Vec<_>>().join("\n"))
+    })?;
+    let chain = |line: &str| {
+        let [family, table, name, policy, rules] =
+            line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        Some(Chain {
+            family: str::to_owned(family),
+            table: str::to_owned(table),
+            name: str::to_owned(name),
+            drops: policy == "drop",
+            rules: rules.parse().ok()?,
+        })
+    };
+    Ok(text.lines().filter_map(chain).collect())
 }

@@ -8,8 +8,8 @@ use longhaul_core::doctor::{
 };
 use longhaul_core::units::Rate;
 
+use super::FactSource;
 use super::pci::{self, Place};
-use super::source::FactSource;
 use crate::{ethtool, route};
 
 /// The drivers of virtual cards, which do not report the physical hardware.

@@ -1,14 +1,13 @@
 //! Reads facts about the path to another host.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
 
-use super::source::FactSource;
+use super::FactSource;
 use crate::route::route_to;
 
 /// Determines the route to `host` and the time to connect to it.

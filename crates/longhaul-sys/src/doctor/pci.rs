@@ -2,7 +2,7 @@
 
 use longhaul_core::doctor::{Capability, PciFacts, PcieLink, Seen, Unseen, express_capability};
 
-use super::source::FactSource;
+use super::FactSource;
 
 /// The PCI part of a device's path in sysfs: the paths of the innermost function and of the bridges
 /// above it.

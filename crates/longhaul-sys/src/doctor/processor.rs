@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::doctor::{IdleState, ProcessorFacts, Seen, Unseen};
 
-use super::source::FactSource;
+use super::FactSource;
 use crate::cpu::HostTimes;
 
 const CPU: &str = "sys/devices/system/cpu";

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::text::{number, read};
+use super::{number, read};
 
 /// The time that one core has spent since boot (`/proc/stat`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::text::read;
+use super::read;
 
 /// Returns the time for which a CPU quota has throttled the process: the quota of its control group
 /// or of an ancestor, since the group was created (`cpu.stat`,

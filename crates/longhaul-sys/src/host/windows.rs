@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::text::{number, read};
+use super::{number, read};
 
 /// TCP's memory, shared by all namespaces of the host (`tcp_mem` in tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::receive::{ReceivedProbe, Reported, receive, receive_report};
+use super::receive::{ReceivedProbe, ReceivedReport, receive, receive_report};
 use super::{prepare, send};
 
 /// The size of an ICMP echo header in bytes.
@@ -109,7 +109,10 @@ impl EchoSocket {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn receive_report(&self, buffer: &mut [u8]) -> io::Result<Option<(Option<u16>, Reported)>> {
+    pub fn receive_report(
+        &self,
+        buffer: &mut [u8],
+    ) -> io::Result<Option<(Option<u16>, ReceivedReport)>> {
         let Some(reported) = receive_report(&self.socket, buffer)? else { return Ok(None) };
         let wanted = if self.ipv6 { V6_REQUEST } else { REQUEST };
         Ok(Some((self.number(&buffer[..reported.bytes], wanted), reported)))

@@ -6,14 +6,17 @@
 //! module does not decide which packets are sent, or when.
 
 mod echo;
+mod hardware;
 mod receive;
 mod send;
 mod stamped;
 
 pub use echo::{ECHO_HEADER_BYTES, EchoKind, EchoSocket};
-pub use receive::{ReceivedProbe, Report, Reported, receive, receive_report};
+pub use hardware::{HardwareClocks, HardwareTime, hardware_clock};
+pub use receive::{ReceivedProbe, ReceivedReport, Report, receive, receive_report};
 pub use send::{now_nanos, prepare};
 pub use send::{send, send_train};
 pub use stamped::{
-    Header, Note, Stamped, prepare_stamped, receive_note, receive_stamped, send_stamped,
+    Header, Note, Stamped, prepare_hardware_stamps, prepare_stamped, receive_note, receive_stamped,
+    send_stamped,
 };

@@ -21,7 +21,7 @@ pub struct ReceivedProbe {
 
 /// A report of a router, the far host or this kernel about a sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReceivedReport {
     /// The number of bytes of the packet's payload in the buffer, for ICMP echo including its
     /// header.
     pub bytes: usize,
@@ -76,8 +76,8 @@ pub(super) fn hop_limit(data: *const u8) -> Option<u8> {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Reported>> {
-    let mut reported = Reported { bytes: 0, by: None, what: Report::Other, at_nanos: 0 };
+pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<ReceivedReport>> {
+    let mut reported = ReceivedReport { bytes: 0, by: None, what: Report::Other, at_nanos: 0 };
     let got = message(socket, buffer, libc::MSG_ERRQUEUE, |level, kind, data| {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => reported.at_nanos = nanos(data),
@@ -95,7 +95,7 @@ pub fn receive_report(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option
             _ => {}
         }
     })?;
-    Ok(got.map(|bytes| Reported { bytes, ..reported }))
+    Ok(got.map(|bytes| ReceivedReport { bytes, ..reported }))
 }
 
 pub(super) fn meaning(error: &libc::sock_extended_err) -> Report {

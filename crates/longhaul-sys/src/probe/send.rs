@@ -5,7 +5,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::socket_option::set;
+use crate::socket::set;
 
 /// Space for one int and its header.
 const CONTROL_WORDS: usize = 4;

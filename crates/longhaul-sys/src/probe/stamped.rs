@@ -11,14 +11,18 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{SockAddr, SockRef};
 
-use super::receive::{hop_limit, meaning, message, nanos, waiting};
-use super::{ReceivedProbe, Report};
-use crate::socket_option::set;
+use super::hardware::HardwareTime;
+use super::receive::{hop_limit, meaning, message, waiting};
+use super::{ReceivedProbe, Report, now_nanos};
+use crate::socket::set;
 use crate::udp::{destination, force_receive_buffer, message as receive_message};
 
 /// The receive buffer in bytes: some 2000 packets of 100 bytes with the kernel's overhead, so that a
 /// program that waits for a processor loses none.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+
+/// The kernel's times of arrival.
+const KERNEL_STAMPS: u32 = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
 
 /// Space for a local address, a hop limit, a traffic class and time stamp flags, with their headers.
 const CONTROL_WORDS: usize = 16;
@@ -34,6 +38,8 @@ pub struct Stamped {
     pub to: Option<IpAddr>,
     /// The traffic class: the DSCP in the upper six bits, ECN in the lower two.
     pub class: u8,
+    /// The time of the network interface, if it stamped the datagram.
+    pub hardware: Option<HardwareTime>,
 }
 
 /// The header fields of a datagram to send.
@@ -49,6 +55,9 @@ pub struct Header {
     pub class: u8,
     /// True to receive the time of departure with [`receive_note`].
     pub stamp: bool,
+    /// True to receive the time of the network interface instead of the kernel's, if the interface
+    /// stamps the datagram. The socket needs [`prepare_hardware_stamps`].
+    pub hardware: bool,
 }
 
 /// A note of the kernel about a sent datagram.
@@ -59,8 +68,10 @@ pub enum Note {
     Departed {
         /// The number of bytes in the buffer.
         bytes: usize,
-        /// The time in nanoseconds of `CLOCK_REALTIME`.
+        /// The kernel's time in nanoseconds of `CLOCK_REALTIME`; 0 if it has none.
         at_nanos: u64,
+        /// The time of the network interface, if it stamped the datagram.
+        hardware: Option<HardwareTime>,
     },
     /// The datagram did not arrive.
     Failed(Report),
@@ -100,7 +111,20 @@ pub fn prepare_stamped(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
     } else {
         set(&socket, libc::IPPROTO_IP, libc::IP_TTL, 255)?;
     }
-    let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+    set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, KERNEL_STAMPS as libc::c_int)
+}
+
+/// Adds the times of network interfaces to a socket after [`prepare_stamped`], where an interface
+/// has them.
+///
+/// # Errors
+/// The kernel rejects the option.
+pub fn prepare_hardware_stamps(socket: impl AsFd) -> io::Result<()> {
+    // With OPT_CMSG, the note of a departure has the interface.
+    let stamps = KERNEL_STAMPS
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+        | libc::SOF_TIMESTAMPING_OPT_CMSG;
     set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps as libc::c_int)
 }
 
@@ -111,6 +135,7 @@ pub fn prepare_stamped(socket: impl AsFd, ipv6: bool) -> io::Result<()> {
 pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Stamped>> {
     let mut received = ReceivedProbe { bytes: 0, at_nanos: 0, hop_limit: None };
     let (mut to, mut class) = (None, 0);
+    let mut stamps = Stamps::default();
     // SAFETY: the closure returns the length that the kernel wrote, or fails.
     let got = unsafe {
         SockAddr::try_init(|storage, length| {
@@ -118,7 +143,7 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Optio
             let name = Some((storage, length));
             receive_message(&socket, buffer, name, flags, |level, kind, data| {
                 match (level, kind) {
-                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => received.at_nanos = nanos(data),
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamps.read_times(data),
                     (libc::IPPROTO_IP, libc::IP_TTL)
                     | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                         received.hop_limit = hop_limit(data);
@@ -129,14 +154,20 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Optio
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                         class = data.cast::<libc::c_int>().read_unaligned() as u8;
                     }
-                    _ => to = destination(level, kind, data).or(to),
+                    _ => {
+                        to = destination(level, kind, data).or(to);
+                        stamps.read_interface(level, kind, data);
+                    }
                 }
             })
         })
     };
     let Some((bytes, from)) = waiting(got)? else { return Ok(None) };
     let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-    Ok(Some(Stamped { received: ReceivedProbe { bytes, ..received }, from, to, class }))
+    // The kernel turns on its timestamps asynchronously, so the first datagrams can lack one.
+    let at_nanos = if stamps.kernel == 0 { now_nanos() } else { stamps.kernel };
+    let received = ReceivedProbe { bytes, at_nanos, ..received };
+    Ok(Some(Stamped { received, from, to, class, hardware: stamps.hardware() }))
 }
 
 /// Receives a waiting note about a sent datagram; `None` if no note waits.
@@ -144,25 +175,77 @@ pub fn receive_stamped(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Optio
 /// # Errors
 /// The kernel's error.
 pub fn receive_note(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Note>> {
-    let (mut departed, mut failed) = (None, Report::Other);
+    let (mut departed, mut failed) = (false, Report::Other);
+    let mut stamps = Stamps::default();
     let got = message(socket, buffer, libc::MSG_ERRQUEUE, |level, kind, data| {
         match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => departed = Some(nanos(data)),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                departed = true;
+                // SAFETY: the closure gets the data of a message that the kernel wrote.
+                unsafe { stamps.read_times(data) };
+            }
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 // SAFETY: the kernel stores this structure here (ip_recv_error(),
                 // ipv6_recv_error()).
                 let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
                 if error.ee_origin != libc::SO_EE_ORIGIN_TIMESTAMPING {
-                    (departed, failed) = (None, meaning(&error));
+                    (departed, failed) = (false, meaning(&error));
                 }
             }
-            _ => {}
+            // SAFETY: as above.
+            _ => unsafe { stamps.read_interface(level, kind, data) },
         }
     })?;
     Ok(got.map(|bytes| match departed {
-        Some(at_nanos) => Note::Departed { bytes, at_nanos },
-        None => Note::Failed(failed),
+        true => Note::Departed { bytes, at_nanos: stamps.kernel, hardware: stamps.hardware() },
+        false => Note::Failed(failed),
     }))
+}
+
+/// The times and the interface in the control messages of a datagram or a note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Stamps {
+    kernel: u64,
+    raw: u64,
+    interface: u32,
+}
+
+impl Stamps {
+    /// # Safety
+    /// `data` is that of a control message `SCM_TIMESTAMPING`.
+    unsafe fn read_times(&mut self, data: *const u8) {
+        // SAFETY: the kernel stores struct scm_timestamping: the kernel's time, an unused one, and the
+        // interface's time.
+        let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
+        let nanos = |at: libc::timespec| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64;
+        (self.kernel, self.raw) = (nanos(times[0]), nanos(times[2]));
+    }
+
+    /// # Safety
+    /// `data` is that of a control message of this level and kind.
+    unsafe fn read_interface(&mut self, level: libc::c_int, kind: libc::c_int, data: *const u8) {
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // SAFETY: the kernel stores this structure here (ip(7)).
+                let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
+                self.interface = info.ipi_ifindex as u32;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // SAFETY: the kernel stores this structure here (ipv6(7)).
+                let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
+                // An int in some C libraries, unsigned in others.
+                #[allow(clippy::unnecessary_cast)]
+                let interface = info.ipi6_ifindex as u32;
+                self.interface = interface;
+            }
+            _ => {}
+        }
+    }
+
+    fn hardware(self) -> Option<HardwareTime> {
+        let Stamps { raw, interface, .. } = self;
+        (raw != 0).then_some(HardwareTime { interface, nanos: raw })
+    }
 }
 
 /// Sends a datagram.
@@ -222,7 +305,9 @@ fn put_header(space: &mut [u64; CONTROL_WORDS], header: &Header) -> usize {
         None => {}
     }
     if header.stamp {
-        let stamp = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+        // With both, the kernel gives its own time only if the interface gives none.
+        let hardware = if header.hardware { libc::SOF_TIMESTAMPING_TX_HARDWARE } else { 0 };
+        let stamp = libc::SOF_TIMESTAMPING_TX_SOFTWARE | hardware;
         put(space, &mut at, (libc::SOL_SOCKET, libc::SO_TIMESTAMPING), stamp);
     }
     at
@@ -259,7 +344,6 @@ mod tests {
 
     use super::*;
     use crate::poll::readable;
-    use crate::probe::now_nanos;
 
     fn socket(local: &str) -> UdpSocket {
         let socket = UdpSocket::bind(local).unwrap();
@@ -280,17 +364,24 @@ mod tests {
 
     #[test]
     fn a_datagram_has_its_header_fields_and_both_times() {
-        for (any, near, far) in [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "::1", "::1")]
+        let families = [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "::1", "::1")];
+        for ((any, near, far), hardware) in
+            families.into_iter().flat_map(|f| [(f, false), (f, true)])
         {
             let (one, other) = (socket(any), socket(any));
+            if hardware {
+                prepare_hardware_stamps(&one).unwrap();
+                prepare_hardware_stamps(&other).unwrap();
+            }
             let (near, far): (IpAddr, IpAddr) = (near.parse().unwrap(), far.parse().unwrap());
             let to = SocketAddr::new(far, other.local_addr().unwrap().port());
             let (ipv6, to, from) = (near.is_ipv6(), Some(to), Some(near));
-            let header = Header { to, from, ipv6, class: 0xb9, stamp: true };
+            // Loopback has no clock, so that the times are the kernel's.
+            let header = Header { to, from, ipv6, class: 0xb9, stamp: true, hardware };
             let before = now_nanos();
             assert_eq!(send_stamped(&one, b"hello", &header).unwrap(), 5);
             let mut buffer = [0; 256];
-            let Note::Departed { bytes, at_nanos } = note(&one, &mut buffer) else {
+            let Note::Departed { bytes, at_nanos, hardware: None } = note(&one, &mut buffer) else {
                 panic!("the datagram failed");
             };
             assert!(buffer[..bytes].ends_with(b"hello") && at_nanos >= before);
@@ -298,10 +389,37 @@ mod tests {
             let found = receive_stamped(&other, &mut buffer).unwrap().unwrap();
             assert_eq!((&buffer[..found.received.bytes], found.class), (&b"hello"[..], 0xb9));
             assert_eq!((found.from.ip(), found.to), (near, Some(far)));
+            assert_eq!(found.hardware, None);
             assert_eq!(found.received.hop_limit, Some(255));
-            assert!((before..=now_nanos()).contains(&found.received.at_nanos));
+            let now = now_nanos();
+            let at = found.received.at_nanos;
+            assert!((before..=now).contains(&at), "{before} {at} {now} {hardware}");
             assert_eq!(receive_stamped(&other, &mut buffer).unwrap(), None);
             assert_eq!(receive_note(&one, &mut buffer).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn control_messages_have_the_times_of_the_kernel_and_of_the_interface() {
+        let at = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        // SAFETY: an `in_pktinfo` of zeros is valid.
+        let mut info: libc::in_pktinfo = unsafe { zeroed() };
+        info.ipi_ifindex = 3;
+        for (times, kernel, hardware) in [
+            ([at(7, 5), at(0, 0), at(0, 0)], 7_000_000_005, None),
+            ([at(0, 0), at(9, 9), at(2, 1)], 0, Some(2_000_000_001)),
+            ([at(7, 5), at(0, 0), at(2, 1)], 7_000_000_005, Some(2_000_000_001)),
+        ] {
+            let mut stamps = Stamps::default();
+            // SAFETY: both structures are those that the functions expect.
+            unsafe {
+                stamps.read_times((&raw const times).cast());
+                let kind = libc::IP_PKTINFO;
+                stamps.read_interface(libc::IPPROTO_IP, kind, (&raw const info).cast());
+            }
+            assert_eq!(stamps.kernel, kernel);
+            let expected = hardware.map(|nanos| HardwareTime { interface: 3, nanos });
+            assert_eq!(stamps.hardware(), expected);
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::{Domain, SockRef};
 
-use crate::socket_option::set;
+use crate::socket::set;
 
 /// Options of a TCP socket. Options that are `None` or `false` keep the host's values.
 ///
@@ -135,6 +135,22 @@ pub fn set_receive_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
+/// Lets the receive buffer of `socket` hold at least `bytes` of payload at once, up to half of the
+/// third number of `net.ipv4.tcp_rmem`, and leaves autotuning on.
+///
+/// A receive buffer starts at the second number of `tcp_rmem`, which limits a sender to 64 KiB in
+/// the first round trip and to less than the double of each round trip in the next ones. `SO_RCVBUF`
+/// would disable autotuning, and `net.core.rmem_max` limits it. The kernel enlarges a buffer for
+/// `SO_RCVLOWAT` instead (since Linux 4.18), and the buffer keeps its size when the low water mark
+/// is 1 again.
+///
+/// # Errors
+/// The kernel rejects the option.
+pub fn grow_receive_buffer(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_receive_low_water(&socket, bytes)?;
+    set_receive_low_water(&socket, 1)
+}
+
 /// The effective options of a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
@@ -194,6 +210,7 @@ pub fn is_multipath(fd: impl AsFd) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use socket2::{Protocol, Socket, Type};
@@ -269,6 +286,29 @@ mod tests {
             )
         };
         assert_eq!((code, value), (0, rate));
+    }
+
+    #[test]
+    fn a_receive_buffer_grows_and_a_reader_still_gets_single_bytes() {
+        let (near, mut far) = pair();
+        let before = granted(&far).unwrap().receive_buffer_bytes;
+        let most: u64 = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem")
+            .unwrap()
+            .split_whitespace()
+            .nth(2)
+            .unwrap()
+            .parse()
+            .unwrap();
+        let wanted = 1 << 20;
+        assert!(before < wanted && 2 * wanted <= most, "the host's buffers are unusual");
+        grow_receive_buffer(&far, wanted as u32).unwrap();
+        assert!(granted(&far).unwrap().receive_buffer_bytes >= wanted / 2);
+        grow_receive_buffer(&far, 4096).unwrap();
+        assert!(granted(&far).unwrap().receive_buffer_bytes >= wanted / 2, "it never shrinks");
+        // With the low water mark in place the read would wait for more.
+        (&near).write_all(&[7]).unwrap();
+        let mut room = [0; 100];
+        assert_eq!(far.read(&mut room).unwrap(), 1);
     }
 
     #[test]

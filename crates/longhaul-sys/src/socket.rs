@@ -1,8 +1,55 @@
-//! The memory of a socket's queues.
+//! Options of all sockets: integers, and the memory of the queues.
 
 use std::io;
-use std::mem::size_of_val;
+use std::mem::{size_of, size_of_val};
 use std::os::fd::{AsFd, AsRawFd};
+
+/// Sets option `name` of `level`, which takes an int.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads one int, whose size is passed, during the call.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns option `name` of `level`, which is an int.
+///
+/// # Errors
+/// The kernel's error.
+pub(crate) fn get(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes to `value` during the call.
+    let code = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut size,
+        )
+    };
+    if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
 
 /// `SO_MEMINFO` (asm-generic/socket.h), which libc lacks on some architectures.
 const SO_MEMINFO: libc::c_int = 55;
