@@ -44,7 +44,8 @@ pub fn is_hostile(c: char) -> bool {
         || (c as u32) & 0xfffe == 0xfffe
 }
 
-/// `text` without hostile characters: a line feed is one too, so the result is a single line.
+/// Returns `text` without hostile characters. A line feed is one, too, so the result is a single
+/// line.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escape_if(text, is_hostile)
 }
@@ -54,18 +55,19 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
     escape_if(text, |c| c != '\n' && is_hostile(c))
 }
 
-/// The bytes of a name, legible and reversible: hostile characters, bytes that are not UTF-8, and
-/// `%` itself are `%XX`.
+/// Returns the bytes of a name as legible and reversible text: hostile characters, bytes that are
+/// not UTF-8, and `%` are written `%XX`.
 pub fn escape_name(bytes: &[u8]) -> String {
     escape_name_if(bytes, |_| false)
 }
 
-/// As [`escape_name`], for a place between double quotes: those are `%22`.
+/// Escapes like [`escape_name`], and writes double quotes as `%22`, for a place between double
+/// quotes.
 pub fn escape_quoted(bytes: &[u8]) -> String {
     escape_name_if(bytes, |c| c == '"')
 }
 
-/// A JSON document whose hostile characters are escapes of JSON; it means the same.
+/// Returns an equivalent JSON document in which hostile characters are JSON escapes.
 pub fn escape_json(document: &str) -> Cow<'_, str> {
     let hostile = |c| c != '\n' && is_hostile(c);
     if !document.contains(hostile) {

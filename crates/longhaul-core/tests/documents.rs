@@ -5,9 +5,9 @@ use std::fmt::Debug;
 
 use longhaul_core::doctor::RULES;
 use longhaul_core::result::{
-    COPY_SCHEMA, CopyResult, Diagnosis, DiagnosisStep, DoctorReport, PATH_SCHEMA, PathResult,
-    STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampNumbering, StampRecord, StampResult, TEST_SCHEMA,
-    TargetSource, TestResult, TopologyReport, Verdict,
+    COPY_SCHEMA, CopyResult, Diagnosis, DiagnosisStep, DoctorReport, FindingVerdict, PATH_SCHEMA,
+    PathResult, STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampNumbering, StampRecord, StampResult,
+    TEST_SCHEMA, TargetSource, TestResult, TopologyReport,
 };
 use longhaul_core::units::Bytes;
 use serde::de::DeserializeOwned;
@@ -64,9 +64,11 @@ fn an_examination_of_the_first_version_reads() {
     assert_eq!(report.schema, DoctorReport::SCHEMA);
     assert_eq!(report.target.rate_from, TargetSource::Interface);
     assert!(report.has_problems());
-    let [problem] = report.of(Verdict::Problem).collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let [problem] = report.of(FindingVerdict::Problem).collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
     assert_eq!((&*problem.rule, &*problem.subject), ("pcie_rate", "enp134s0f0np0"));
-    assert_eq!(report.of(Verdict::Unseen).count(), 1);
+    assert_eq!(report.of(FindingVerdict::Unseen).count(), 1);
     assert_eq!(report.measurements[1].throughput_bps, None);
 }
 

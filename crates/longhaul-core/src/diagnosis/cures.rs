@@ -2,7 +2,9 @@
 //! that it needs.
 
 use super::cause::Cause;
-use crate::result::{Cure, CureKind, Diagnosis, DiagnosisStep, End, Remedy, Resource, Verdict};
+use crate::result::{
+    Cure, CureKind, Diagnosis, DiagnosisStep, End, FindingVerdict, Remedy, Resource,
+};
 
 /// Returns the remedies for `cause` in a copy of `diagnosis`, best first.
 pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
@@ -48,7 +50,9 @@ fn findings(diagnosis: &Diagnosis, end: End, rules: &[&str]) -> Vec<Cure> {
     let Some(view) = diagnosis.ends.of(end) else { return Vec::new() };
     let found = rules.iter().filter_map(|rule| view.finding(rule));
     found
-        .filter(|finding| matches!(finding.verdict, Verdict::Problem | Verdict::Advice))
+        .filter(|finding| {
+            matches!(finding.verdict, FindingVerdict::Problem | FindingVerdict::Advice)
+        })
         .map(|finding| root(end, Remedy::Finding { rule: finding.rule.clone() }))
         .collect()
 }

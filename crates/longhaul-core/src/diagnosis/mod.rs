@@ -1,7 +1,7 @@
 //! Determines from the steps of a diagnosis which resource limits a copy, which would limit it
 //! next, and what to do about it.
 //!
-//! This module is pure: [`judge`] takes a [`Diagnosis`](crate::result::Diagnosis) with filled steps
+//! This module is pure: [`judge`] takes a [`Diagnosis`] with filled steps
 //! and returns it with its limits, so a recorded diagnosis can be judged again. A copy consists of
 //! three parts: reading, the path, writing. A step measures each part separately ([`disks`],
 //! [`path`]). The slowest part is the limit, and the evidence of its step names the resource. If
@@ -11,10 +11,81 @@
 mod cause;
 mod cures;
 mod disks;
-mod judge;
 mod path;
 mod shallow;
 mod whole;
 
-pub use judge::goal;
-pub use judge::judge;
+use cause::Cause;
+
+use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, StepReport};
+use crate::units::Rate;
+
+/// Fills in the limits of the copy. Their sentences are empty.
+pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
+    let causes = causes(&diagnosis);
+    let limits = causes.iter().enumerate().map(|(at, cause)| {
+        // The next limit is a different resource: a remedy removes the same resource in both
+        // places.
+        let next = causes[at + 1..].iter().find(|next| next.resource != cause.resource);
+        let without_bps = next.map(|next| next.allows);
+        let gain =
+            without_bps.map(|without| without.bps() as f64 / cause.allows.bps().max(1) as f64);
+        Bottleneck {
+            resource: cause.resource,
+            end: cause.end,
+            step: cause.step,
+            allows_bps: cause.allows,
+            without_bps,
+            gain,
+            evidence: Some(cause.evidence.clone()),
+            sentence: String::new(),
+            cures: cures::of(&diagnosis, cause),
+        }
+    });
+    diagnosis.limits = limits.collect();
+    diagnosis.sentence = String::new();
+    diagnosis
+}
+
+/// Returns the limits, the tightest first. A resource of an end is listed once.
+fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
+    let path = path::causes(diagnosis);
+    if path.is_empty() {
+        // Without a measurement of the path, a slow disk cannot be called the limit.
+        return path;
+    }
+    let mut parts: Vec<Cause> = disks::cause(diagnosis, End::Sender)
+        .into_iter()
+        .chain(path)
+        .chain(disks::cause(diagnosis, End::Receiver))
+        .collect();
+    parts.sort_by_key(|cause| cause.allows);
+    let together = whole::cause(diagnosis, &parts);
+    let mut causes: Vec<Cause> = Vec::with_capacity(parts.len() + 1);
+    for cause in together.into_iter().chain(parts) {
+        let known = |one: &Cause| one.resource == cause.resource && same_end(one.end, cause.end);
+        if !causes.iter().any(known) {
+            causes.push(cause);
+        }
+    }
+    causes
+}
+
+/// Returns whether both limits are at the same end. Small files limit both ends alike.
+fn same_end(one: Option<End>, other: Option<End>) -> bool {
+    one.is_none() || other.is_none() || one == other
+}
+
+/// The upper bound of the target rate.
+const MOST: Rate = Rate::from_bps(100_000_000_000);
+/// The lower bound of the target rate.
+const LEAST: Rate = Rate::from_bps(10_000_000_000);
+
+/// Returns the rate that the path's settings should allow: the rate of the slower disk, limited to
+/// 10 to 100 Gb/s.
+pub fn goal(steps: &[StepReport]) -> Rate {
+    let alone =
+        steps.iter().filter(|one| matches!(one.step, DiagnosisStep::Read | DiagnosisStep::Write));
+    let slower = alone.filter_map(|one| one.throughput_bps).min();
+    slower.unwrap_or(LEAST).clamp(LEAST, MOST)
+}

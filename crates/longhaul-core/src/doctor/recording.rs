@@ -14,7 +14,7 @@ const KINDS: [&str; 5] = ["file", "head", "list", "link", "call"];
 
 /// The questions to a host and its answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recording {
+pub struct HostRecording {
     entries: BTreeMap<(String, String), RecordedAnswer>,
 }
 
@@ -29,7 +29,7 @@ pub enum RecordedAnswer {
     Failed(String),
 }
 
-impl Recording {
+impl HostRecording {
     /// Returns the answer to the question `name` of `kind`; `None` means that the host has no such
     /// object.
     pub fn get(&self, kind: &str, name: &str) -> Option<&RecordedAnswer> {
@@ -48,7 +48,7 @@ impl Recording {
     }
 }
 
-impl fmt::Display for Recording {
+impl fmt::Display for HostRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}")?;
         for ((kind, name), entry) in &self.entries {
@@ -79,7 +79,7 @@ pub enum RecordingError {
     },
 }
 
-impl FromStr for Recording {
+impl FromStr for HostRecording {
     type Err = RecordingError;
 
     fn from_str(text: &str) -> Result<Self, RecordingError> {
@@ -87,7 +87,7 @@ impl FromStr for Recording {
         if lines.next().is_none_or(|(_, line)| line != HEAD) {
             return Err(RecordingError::NotOne);
         }
-        let mut recording = Recording::default();
+        let mut recording = HostRecording::default();
         while let Some((at, line)) = lines.next() {
             let bad = RecordingError::Line { line: at + 1 };
             // Hand-written recordings may have comments.
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn a_recording_is_read_as_it_was_written() {
-        let mut recording = Recording::default();
+        let mut recording = HostRecording::default();
         recording.note("file", "proc/a b", Ok("one\n two"));
         recording.note("list", "sys/empty", Ok(""));
         recording.note("file", "sys/secret", Err(&Cause::Denied));
         recording.note("call", "clock", Err(&Cause::Failed("no such clock".into())));
         recording.note("file", "sys/missing", Err(&Cause::Absent));
         let text = recording.to_string();
-        assert_eq!(text.parse::<Recording>().unwrap(), recording, "{text}");
+        assert_eq!(text.parse::<HostRecording>().unwrap(), recording, "{text}");
         assert_eq!(
             recording.get("file", "proc/a b"),
             Some(&RecordedAnswer::Text("one\n two".into()))
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        assert_eq!("".parse::<Recording>(), Err(RecordingError::NotOne));
-        let at = |text: &str| format!("{HEAD}\n{text}").parse::<Recording>().unwrap_err();
+        assert_eq!("".parse::<HostRecording>(), Err(RecordingError::NotOne));
+        let at = |text: &str| format!("{HEAD}\n{text}").parse::<HostRecording>().unwrap_err();
         assert_eq!(at("# a comment\nfile"), RecordingError::Line { line: 3 });
         assert_eq!(at("socket x"), RecordingError::Line { line: 2 });
         assert_eq!(at(" an answer to nothing"), RecordingError::Line { line: 2 });

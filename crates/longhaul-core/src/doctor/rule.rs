@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen};
 use crate::result::{
-    Area, DoctorTarget, Finding, FindingValue, Measurement, TargetSource, Verdict,
+    Area, DoctorTarget, Finding, FindingValue, FindingVerdict, Measurement, TargetSource,
 };
 use crate::units::{Bytes, Rate};
 
@@ -26,26 +26,26 @@ pub struct Rule {
 #[derive(Debug, Clone, Copy)]
 pub enum Judge {
     /// Applies once to the host.
-    Host(fn(&HostFacts, &Target) -> Answer),
+    Host(fn(&HostFacts, &Target) -> RuleAnswer),
     /// Applies to the path to the named host.
-    Path(fn(&PathFacts, &HostFacts, &Target) -> Answer),
+    Path(fn(&PathFacts, &HostFacts, &Target) -> RuleAnswer),
     /// Applies to each interface.
-    Interface(fn(&InterfaceFacts, &HostFacts, &Target) -> Answer),
+    Interface(fn(&InterfaceFacts, &HostFacts, &Target) -> RuleAnswer),
     /// Applies to each interface and disk on PCI.
-    Bus(fn(&PciFacts, &Target) -> Answer),
+    Bus(fn(&PciFacts, &Target) -> RuleAnswer),
     /// Applies to the measurement with the rule's name.
-    Measured(fn(&Measurement, &HostFacts, &Target) -> Answer),
+    Measured(fn(&Measurement, &HostFacts, &Target) -> RuleAnswer),
     /// Applies to each directory.
-    Disk(fn(&DiskFacts, &HostFacts, &Target) -> Answer),
+    Disk(fn(&DiskFacts, &HostFacts, &Target) -> RuleAnswer),
 }
 
 /// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
-pub type Answer = Seen<Option<Judgement>>;
+pub type RuleAnswer = Seen<Option<RuleJudgement>>;
 
 /// The judgement of a subject by a rule: a case of the rule with its values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judgement {
-    verdict: Verdict,
+pub struct RuleJudgement {
+    verdict: FindingVerdict,
     case: &'static str,
     values: BTreeMap<String, FindingValue>,
 }
@@ -56,34 +56,34 @@ pub const UNSEEN_CASES: &[&str] =
     &["denied", "denied_net_admin", "denied_sys_admin", "denied_file", "absent", "unreadable"];
 
 /// The result of a rule that does not apply.
-pub(super) const NOTHING: Answer = Ok(None);
+pub(super) const NOTHING: RuleAnswer = Ok(None);
 
 /// Returns the judgement that the subject is in order.
-pub(super) fn fine(case: &'static str) -> Judgement {
-    judged(Verdict::Ok, case)
+pub(super) fn fine(case: &'static str) -> RuleJudgement {
+    judged(FindingVerdict::Ok, case)
 }
 
 /// Returns the judgement that the subject could be improved.
-pub(super) fn advice(case: &'static str) -> Judgement {
-    judged(Verdict::Advice, case)
+pub(super) fn advice(case: &'static str) -> RuleJudgement {
+    judged(FindingVerdict::Advice, case)
 }
 
 /// Returns the judgement that the subject prevents transfers at the target rate.
-pub(super) fn problem(case: &'static str) -> Judgement {
-    judged(Verdict::Problem, case)
+pub(super) fn problem(case: &'static str) -> RuleJudgement {
+    judged(FindingVerdict::Problem, case)
 }
 
 /// Returns the judgement that the subject does not report its state.
-pub(super) fn unknown(case: &'static str) -> Judgement {
-    judged(Verdict::Unseen, case)
+pub(super) fn unknown(case: &'static str) -> RuleJudgement {
+    judged(FindingVerdict::Unseen, case)
 }
 
 /// Returns a judgement.
-pub(super) fn judged(verdict: Verdict, case: &'static str) -> Judgement {
-    Judgement { verdict, case, values: BTreeMap::new() }
+pub(super) fn judged(verdict: FindingVerdict, case: &'static str) -> RuleJudgement {
+    RuleJudgement { verdict, case, values: BTreeMap::new() }
 }
 
-impl Judgement {
+impl RuleJudgement {
     /// Adds a value. Its name ends in its unit.
     pub(super) fn with(mut self, name: &str, value: impl Into<FindingValue>) -> Self {
         self.values.insert(name.to_owned(), value.into());
@@ -111,12 +111,12 @@ impl Judgement {
     }
 
     /// Returns the judgement as a rule's result.
-    pub(super) fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> RuleAnswer {
         Ok(Some(self))
     }
 
     pub(super) fn into_finding(self, rule: &Rule, subject: &str) -> Finding {
-        let Judgement { verdict, case, values } = self;
+        let RuleJudgement { verdict, case, values } = self;
         debug_assert!(
             rule.cases.contains(&case) || UNSEEN_CASES.contains(&case),
             "{}: {case}",

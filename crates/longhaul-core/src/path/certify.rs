@@ -1,7 +1,7 @@
 //! Compares the recording of a path with the recording of a link that replays it.
 
 use crate::plan::Side;
-use crate::plan::link::{Fate, RecordedWay, Recording};
+use crate::plan::link::{Fate, PathRecording, RecordedWay};
 use crate::result::{
     RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
 };
@@ -20,7 +20,7 @@ const CAPACITY_TOLERANCE: f64 = 0.04;
 const PER_SECOND: f64 = 10.0;
 
 /// Compares two recordings, distribution by distribution.
-pub fn certify(recorded: &Recording, rebuilt: &Recording) -> RecordingCertificate {
+pub fn certify(recorded: &PathRecording, rebuilt: &PathRecording) -> RecordingCertificate {
     let mut checks = Vec::new();
     for side in Side::BOTH {
         let ways = [recorded.way(side), rebuilt.way(side)];
@@ -203,7 +203,7 @@ mod tests {
 
     /// Returns a recording of ten minutes with a wavy delay, whose delays, losses and capacity are
     /// scaled.
-    fn recording(seed: u64, delay: f64, loss: f64, capacity: f64) -> Recording {
+    fn recording(seed: u64, delay: f64, loss: f64, capacity: f64) -> PathRecording {
         let head = RecordingHead {
             schema: RecordingHead::SCHEMA.to_owned(),
             version: String::new(),
@@ -233,7 +233,7 @@ mod tests {
             text.push('\n');
             text.push_str(&serde_json::to_string(&window).unwrap());
         }
-        Recording::parse(&text).unwrap()
+        PathRecording::parse(&text).unwrap()
     }
 
     fn failed(certificate: &RecordingCertificate) -> Vec<RecordingFigure> {

@@ -7,16 +7,14 @@
 //! accurate enough to compare the two directions. [`certify`] compares two recordings of a path.
 //! None of them sends anything, and each accepts whatever a hostile peer may report.
 
-mod bursts;
 mod certify;
 mod delays;
 mod mtu;
 mod reordering;
 mod train;
 
-pub use bursts::Bursts;
 pub use certify::certify;
 pub use delays::{Clock, Delays, asymmetry};
 pub use mtu::MtuSearch;
-pub use reordering::Reordering;
-pub use train::{Arrival, Dispersion, Train, capacity};
+pub use reordering::{Bursts, Reordering};
+pub use train::{Dispersion, Train, TrainPacket, capacity};

@@ -22,7 +22,7 @@ const SCATTERED: f64 = 0.5;
 
 /// One packet of a train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
+pub struct TrainPacket {
     /// The number in the train, from 0.
     pub number: u32,
     /// The time of arrival in ns on any clock.
@@ -67,7 +67,7 @@ impl Dispersion {
     /// Evaluates the packets of one train in order of arrival. Packets after the first gap or
     /// reordering are ignored, because the time that a missing packet took on the slowest link is
     /// unknown. Returns `None` if too few packets remain.
-    pub fn of(arrivals: &[Arrival], packet_bytes: u32) -> Option<Self> {
+    pub fn of(arrivals: &[TrainPacket], packet_bytes: u32) -> Option<Self> {
         let mut times: Vec<u64> = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
             match (arrival.number as usize).cmp(&times.len()) {
@@ -144,11 +144,11 @@ mod tests {
     use super::*;
 
     /// Returns `count` packets of 1250 bytes with gaps of `gap_ns`: 10 us mean 1 Gb/s.
-    fn even(count: u32, gap_ns: u64) -> Vec<Arrival> {
-        (0..count).map(|number| Arrival { number, at_ns: u64::from(number) * gap_ns }).collect()
+    fn even(count: u32, gap_ns: u64) -> Vec<TrainPacket> {
+        (0..count).map(|number| TrainPacket { number, at_ns: u64::from(number) * gap_ns }).collect()
     }
 
-    fn dispersion(arrivals: &[Arrival]) -> Dispersion {
+    fn dispersion(arrivals: &[TrainPacket]) -> Dispersion {
         Dispersion::of(arrivals, 1250).unwrap()
     }
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(Dispersion::of(&even(100, 0), 1250), None, "all at once says nothing");
         assert_eq!(Dispersion::of(&[], 1250), None);
         // Clocks that go backwards, and numbers that a peer invents.
-        let back = even(10, 1).into_iter().map(|a| Arrival { at_ns: 9 - a.at_ns, ..a });
+        let back = even(10, 1).into_iter().map(|a| TrainPacket { at_ns: 9 - a.at_ns, ..a });
         assert_eq!(Dispersion::of(&back.collect::<Vec<_>>(), 1250), None);
     }
 
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_host_that_coalesces_yields_no_figure() {
         let heaps: Vec<_> = (0..100u32)
-            .map(|number| Arrival { number, at_ns: u64::from(number / 50) * 1_000_000 })
+            .map(|number| TrainPacket { number, at_ns: u64::from(number / 50) * 1_000_000 })
             .collect();
         let arrived = vec![dispersion(&heaps); 8];
         let found = capacity(&[sent(5e9); 8], &arrived);

@@ -229,6 +229,13 @@ pub struct CopyOptions {
     /// The number of TCP connections that carry blocks (`-P`), 1 to 128; `None` lets the program
     /// measure and choose.
     pub streams: Option<u32>,
+    /// True if `streams` is only the number to begin with, and the program measures whether more
+    /// increase the rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streams_may_grow: bool,
+    /// The rate that an earlier copy reached over this path: the startup becomes careful there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_bps: Option<Rate>,
     /// The size of a block: the unit of reading, verifying and writing.
     pub block_bytes: Bytes,
     /// The protection of the blocks.
@@ -263,13 +270,13 @@ pub struct CopyOptions {
     pub tree: TreeOptions,
     /// Copy only a part of the files, for a diagnosis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sample: Option<Sample>,
+    pub sample: Option<CopySample>,
 }
 
 /// The part of the files to copy: files in the order of the walk up to a number of bytes or files.
 /// The last file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct CopySample {
     /// The most bytes.
     pub bytes: Bytes,
     /// The most files.
@@ -278,7 +285,7 @@ pub struct Sample {
     pub content: SampleContent,
 }
 
-/// The origin of the bytes of a [`Sample`].
+/// The origin of the bytes of a [`CopySample`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SampleContent {
@@ -294,6 +301,8 @@ impl Default for CopyOptions {
     fn default() -> Self {
         CopyOptions {
             streams: None,
+            streams_may_grow: false,
+            earlier_bps: None,
             block_bytes: CopyOptions::block(None, None),
             protection: Protection::Sealed,
             durable: true,
@@ -312,6 +321,11 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
+    /// Returns the number of connections that the user has chosen.
+    pub fn fixed_streams(&self) -> Option<u32> {
+        self.streams.filter(|_| !self.streams_may_grow)
+    }
+
     /// Returns the block size for a copy over `streams` connections and at most `rate_bps`.
     ///
     /// Disks are faster with 4 MiB at a time than with 1 MiB, and need less CPU time

@@ -4,7 +4,6 @@
 //! produces samples.
 
 mod copy;
-mod error;
 pub mod filter;
 pub mod link;
 mod matrix;
@@ -14,16 +13,17 @@ mod test;
 mod topology;
 mod tree;
 
+use std::fmt;
+
 pub use copy::{
-    CopyOptions, CopyPlan, DirectIo, Location, LocationError, Protection, Sample, SampleContent,
-    Verify, ssh_destination,
+    CopyOptions, CopyPlan, CopySample, DirectIo, Location, LocationError, Protection,
+    SampleContent, Verify, ssh_destination,
 };
-pub use error::{PlanError, TestOption};
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
-    Condition, Conditions, Constraint, Content, DiskWork, MatrixFault, MatrixPlan, MemoryWork,
-    Mixed, PlanCell, PlanEntry, PlannedWork, Precision, RealPath, Row, Step, Store, WorkFault,
-    Workload,
+    Condition, Conditions, Constraint, Content, DataStore, DiskWork, DocumentStep, MatrixFault,
+    MatrixPlan, MatrixRow, MemoryWork, Mixed, PlanCell, PlanEntry, PlannedWork, Precision,
+    RealPath, WorkFault, Workload,
 };
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use stamp::StampPlan;
@@ -36,3 +36,91 @@ pub use topology::{
     TopologyPart, TopologyPlan,
 };
 pub use tree::{DeleteOptions, OwnerMode, SyncLevel, TreeOptions};
+
+/// The reason why a plan is invalid. Nothing has been started.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// A number is out of range.
+    #[error("{field} is {value}, but must be {accepted}")]
+    OutOfRange {
+        /// The field, by the name that the user knows.
+        field: &'static str,
+        /// The given value.
+        value: String,
+        /// The accepted values.
+        accepted: &'static str,
+    },
+    /// Two options exclude each other.
+    #[error("{one} cannot be used with {other}")]
+    Conflict {
+        /// The first option.
+        one: TestOption,
+        /// The second option.
+        other: TestOption,
+    },
+    /// An option needs another one.
+    #[error("{one} needs {other}")]
+    Needs {
+        /// The given option.
+        one: TestOption,
+        /// The missing option.
+        other: TestOption,
+    },
+}
+
+/// An option of a test that excludes or needs another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestOption {
+    /// UDP.
+    Udp,
+    /// MPTCP.
+    Mptcp,
+    /// A congestion control.
+    Congestion,
+    /// A segment size.
+    SegmentSize,
+    /// The socket option TCP_NODELAY.
+    NoDelay,
+    /// Zero-copy send.
+    ZeroCopy,
+    /// Discarding of received data in the kernel.
+    SkipReceiveCopy,
+    /// The size of bursts.
+    Burst,
+    /// The rate.
+    Rate,
+    /// The method of pacing.
+    Pacing,
+    /// Pacing by the kernel.
+    KernelPacing,
+    /// Striping over links.
+    Links,
+    /// Data connections that the server opens.
+    ServerOpens,
+    /// An IPv4 address of a link.
+    Ipv4,
+    /// An IPv6 address of the same link.
+    Ipv6,
+}
+
+impl fmt::Display for TestOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TestOption::Udp => "UDP",
+            TestOption::Mptcp => "MPTCP",
+            TestOption::Congestion => "a congestion control",
+            TestOption::SegmentSize => "a segment size",
+            TestOption::NoDelay => "no delay",
+            TestOption::ZeroCopy => "zero-copy send",
+            TestOption::SkipReceiveCopy => "discarding received data",
+            TestOption::Burst => "a burst",
+            TestOption::Rate => "a rate",
+            TestOption::Pacing => "pacing",
+            TestOption::KernelPacing => "pacing by the kernel",
+            TestOption::Links => "striping over links",
+            TestOption::ServerOpens => "data connections that the server opens",
+            TestOption::Ipv4 => "an IPv4 address",
+            TestOption::Ipv6 => "an IPv6 address on one link",
+        })
+    }
+}

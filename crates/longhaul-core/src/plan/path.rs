@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PlanError;
+use super::PlanError;
 use crate::units::seconds;
 
 /// The parameters of a path measurement.

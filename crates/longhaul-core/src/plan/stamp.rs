@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::PlanError;
+use super::PlanError;
 use crate::units::seconds;
 
 /// The parameters of a STAMP measurement.
@@ -57,9 +57,8 @@ impl StampPlan {
     /// # Errors
     /// A number is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
-        let check = |good: bool, field, value: String, accepted| match good {
-            true => Ok(()),
-            false => Err(PlanError::OutOfRange { field, value, accepted }),
+        let check = |good: bool, field, value: String, accepted| {
+            if good { Ok(()) } else { Err(PlanError::OutOfRange { field, value, accepted }) }
         };
         if let Some(packets) = self.packets {
             let accepted = "1 to 1000000";

@@ -1,13 +1,14 @@
-//! The certificate of the emulator on one machine.
+//! Certificates: of the emulator on one machine, and of a link that replays a recording.
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Side;
 use crate::units::Rate;
 
 /// The unit of a check's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum CheckUnit {
     /// Milliseconds.
     Ms,
     /// Bits per second.
@@ -18,16 +19,16 @@ pub enum Unit {
     Count,
 }
 
-impl Unit {
+impl CheckUnit {
     /// Formats a figure with its unit.
     pub fn format(self, value: f64) -> String {
         match self {
-            Unit::Ms => format!("{value:.3} ms"),
-            Unit::Bps => Rate::from_bps(value.max(0.0).round() as u64).to_string(),
-            Unit::Share if value == 0.0 => "0".to_owned(),
-            Unit::Share => format!("{value:.3e}"),
-            Unit::Count if value.fract() == 0.0 => format!("{value}"),
-            Unit::Count => format!("{value:.3}"),
+            CheckUnit::Ms => format!("{value:.3} ms"),
+            CheckUnit::Bps => Rate::from_bps(value.max(0.0).round() as u64).to_string(),
+            CheckUnit::Share if value == 0.0 => "0".to_owned(),
+            CheckUnit::Share => format!("{value:.3e}"),
+            CheckUnit::Count if value.fract() == 0.0 => format!("{value}"),
+            CheckUnit::Count => format!("{value:.3}"),
         }
     }
 }
@@ -88,7 +89,7 @@ pub struct Check {
     /// The link options, in the form of `longhaul wan run`.
     pub options: String,
     /// The unit of the figures.
-    pub unit: Unit,
+    pub unit: CheckUnit,
     /// The configured value.
     pub configured: Option<f64>,
     /// The value that the probe measured.
@@ -142,6 +143,9 @@ pub struct Certificate {
     pub processors: u32,
     /// True if fewer datagrams were sent than for a full certificate.
     pub quick: bool,
+    /// True if the links were bridges between Ethernet interfaces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bridge: bool,
     /// The seed of the random decisions.
     pub seed: u64,
     /// The duration in seconds.
@@ -171,6 +175,63 @@ impl Certificate {
     pub fn holds(&self) -> bool {
         self.count(CheckVerdict::Fail) == 0 && self.count(CheckVerdict::Pass) > 0
     }
+}
+
+/// The schema of [`RecordingCertificate`].
+pub const RECORDING_CERTIFICATE_SCHEMA: &str = "longhaul.recording_certificate/1";
+
+/// The comparison of a recorded path with the link that replays it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordingCertificate {
+    /// [`RECORDING_CERTIFICATE_SCHEMA`].
+    pub schema: String,
+    /// The time for which the rebuilt link was measured.
+    pub seconds: f64,
+    /// True if no check failed.
+    pub passed: bool,
+    /// The checks.
+    pub checks: Vec<RecordingCheck>,
+    /// Warnings of the emulator, such as that it was late.
+    pub warnings: Vec<String>,
+}
+
+/// The comparison of one figure in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RecordingCheck {
+    /// The direction.
+    pub from: Side,
+    /// The figure.
+    pub figure: RecordingFigure,
+    /// The recorded value: the median in ms of delays, the share of probes or runs, or bit/s.
+    pub recorded: Option<f64>,
+    /// The value of the rebuilt link.
+    pub rebuilt: Option<f64>,
+    /// The distance of the distributions, or the relative error of a capacity.
+    pub distance: Option<f64>,
+    /// The largest distance that passes.
+    pub bound: Option<f64>,
+    /// `None` if the recording has too few values for a comparison.
+    pub passed: Option<bool>,
+}
+
+/// A figure of a path that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingFigure {
+    /// The distribution of the one-way delay.
+    Delay,
+    /// The distribution of the difference between the delays of consecutive probes.
+    DelayVariation,
+    /// The share of lost probes outside of outages.
+    Loss,
+    /// The share of seconds with an outage: three or more consecutive lost probes.
+    Outage,
+    /// The share of pairs among the runs of lost probes.
+    LossRuns,
+    /// The share of probes that arrived after a later one.
+    Reordering,
+    /// The capacity.
+    Capacity,
 }
 
 #[cfg(test)]
@@ -204,11 +265,11 @@ mod tests {
 
     #[test]
     fn figures_carry_their_unit() {
-        assert_eq!(Unit::Ms.format(10.0213), "10.021 ms");
-        assert_eq!(Unit::Bps.format(9.99e9), "9.99 Gb/s");
-        assert_eq!(Unit::Share.format(1.02e-4), "1.020e-4");
+        assert_eq!(CheckUnit::Ms.format(10.0213), "10.021 ms");
+        assert_eq!(CheckUnit::Bps.format(9.99e9), "9.99 Gb/s");
+        assert_eq!(CheckUnit::Share.format(1.02e-4), "1.020e-4");
         assert_eq!(
-            (Unit::Count.format(5.0), Unit::Count.format(4.5)),
+            (CheckUnit::Count.format(5.0), CheckUnit::Count.format(4.5)),
             ("5".into(), "4.500".into())
         );
     }

@@ -172,6 +172,10 @@ pub struct CopyPathReport {
     pub streams: u32,
     /// The congestion control of the data connections when the copy ended.
     pub congestion: Option<String>,
+    /// The highest delivered rate of several round trips; `None` on a short path, and with `--nice`
+    /// or `--dedicated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bps: Option<Rate>,
     /// The changes during the copy with their reasons, in order.
     pub steps: Vec<String>,
     /// The traffic per address of the peer, in the order of connection.
@@ -240,6 +244,10 @@ pub struct TransferEnd {
     /// The thread that ran or waited for a processor for the largest share of its lifetime.
     #[serde(default)]
     pub busiest: Option<BusyThread>,
+    /// The share of the time in which a CPU quota throttled the process, 0 to 1; `None` if its
+    /// control group is not visible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<f64>,
 }
 
 /// The way of bytes between memory and disk.

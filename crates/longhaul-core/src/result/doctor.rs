@@ -96,7 +96,7 @@ pub struct DoctorTarget {
 /// The verdict on a subject for the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum FindingVerdict {
     /// The subject prevents transfers at the target rate, or makes their data incorrect.
     Problem,
     /// The subject could be improved.
@@ -161,8 +161,8 @@ pub struct Finding {
     #[serde(default)]
     pub title: String,
     /// The verdict.
-    pub verdict: Verdict,
-    /// The value read; for [`Verdict::Unseen`] the unreadable item and the reason.
+    pub verdict: FindingVerdict,
+    /// The value read; for [`FindingVerdict::Unseen`] the unreadable item and the reason.
     #[serde(default)]
     pub seen: String,
     /// The wanted value; empty if the rule has none.
@@ -171,7 +171,7 @@ pub struct Finding {
     /// The reason, with its arithmetic.
     #[serde(default)]
     pub why: String,
-    /// The shell commands that correct the state, one line each; for [`Verdict::Unseen`] the
+    /// The shell commands that correct the state, one line each; for [`FindingVerdict::Unseen`] the
     /// commands that make the subject readable.
     #[serde(default)]
     pub commands: Vec<String>,
@@ -284,12 +284,12 @@ impl DoctorReport {
     pub const SCHEMA: &str = "longhaul.doctor/1";
 
     /// Returns the findings with one verdict, in the order of the rules.
-    pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Finding> {
+    pub fn of(&self, verdict: FindingVerdict) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(move |finding| finding.verdict == verdict)
     }
 
     /// Returns whether any finding is a problem.
     pub fn has_problems(&self) -> bool {
-        self.of(Verdict::Problem).next().is_some()
+        self.of(FindingVerdict::Problem).next().is_some()
     }
 }

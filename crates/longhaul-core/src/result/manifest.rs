@@ -160,12 +160,12 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// The schema of [`CheckResult`] in JSON.
+/// The schema of [`ManifestCheck`] in JSON.
 pub const CHECK_SCHEMA: &str = "longhaul.check/1";
 
 /// The comparison of files with a manifest; `docs/design/results.md` describes every field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
-pub struct CheckResult {
+pub struct ManifestCheck {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
     /// The number of files that match the manifest.
@@ -182,7 +182,7 @@ pub struct CheckResult {
     pub failures: Vec<CopyFailure>,
 }
 
-impl CheckResult {
+impl ManifestCheck {
     /// Returns whether every recorded file matches.
     pub fn holds(&self) -> bool {
         self.changed.is_empty() && self.missing.is_empty() && self.failures.is_empty()

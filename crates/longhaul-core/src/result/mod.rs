@@ -10,15 +10,12 @@ mod certificate;
 mod copy;
 mod diagnosis;
 mod doctor;
-mod error;
 mod impairments;
-mod invocation;
 mod latency;
 mod lateness;
 mod link;
 mod manifest;
 mod path;
-mod recording;
 mod run;
 mod side;
 mod stamp;
@@ -27,9 +24,14 @@ mod test;
 mod udp;
 mod warning;
 
+use serde::{Deserialize, Serialize};
+
 pub use audit::{AUDIT_SCHEMA, AuditEvent, AuditRecord};
 pub use bottleneck::{Bottleneck, Cure, CureKind, Evidence, Remedy, Resource};
-pub use certificate::{Certificate, Check, CheckVerdict, MachineTiming, Unit};
+pub use certificate::{
+    Certificate, Check, CheckUnit, CheckVerdict, MachineTiming, RECORDING_CERTIFICATE_SCHEMA,
+    RecordingCertificate, RecordingCheck, RecordingFigure,
+};
 pub use copy::{
     Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit,
     CopyPathReport, CopyResult, CopySummary, DataPath, DigestOf, EndReport, Kept, NotKept,
@@ -37,25 +39,23 @@ pub use copy::{
 };
 pub use diagnosis::{DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
 pub use doctor::{
-    Area, DoctorReport, DoctorTarget, Finding, FindingValue, HostSummary, Measurement,
-    TargetSource, Verdict,
+    Area, DoctorReport, DoctorTarget, Finding, FindingValue, FindingVerdict, HostSummary,
+    Measurement, TargetSource,
 };
-pub use error::{ERROR_SCHEMA, ErrorDocument};
 pub use impairments::{Impairments, Segments};
-pub use invocation::Invocation;
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
-pub use link::{DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, Traffic};
-pub use link::{SiteReport, TopologyLinkReport, TopologyReport};
-pub use manifest::{CHECK_SCHEMA, CheckResult};
-pub use manifest::{Manifest, ManifestError, ManifestFile, digest_from_hex, hex};
+pub use link::{
+    DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, SiteReport,
+    TopologyLinkReport, TopologyReport, Traffic,
+};
+pub use manifest::{
+    CHECK_SCHEMA, Manifest, ManifestCheck, ManifestError, ManifestFile, digest_from_hex, hex,
+};
 pub use path::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, DelayVariation, Hop, Hops, MtuLimit,
     MtuProof, PATH_SCHEMA, PathDirection, PathEnd, PathResult, ProbeFigures, Prober, Proportion,
     RoundTrips, RttFigures, SentProbes, TcpSegments, Unmeasured,
-};
-pub use recording::{
-    RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
 };
 pub use run::{
     Caches, CpuSeconds, Guarantees, HostLoad, Outcome, RunRecord, RunSample, RunSchema, ToolOutput,
@@ -66,7 +66,7 @@ pub use side::{
     ThreadSample,
 };
 pub use stamp::{
-    STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampClass, StampClock, StampClocks, StampDelay,
+    NoHardware, STAMP_RECORD_SCHEMA, STAMP_SCHEMA, StampClass, StampClock, StampClocks, StampDelay,
     StampDirection, StampFigures, StampHistograms, StampNumbering, StampOrigin, StampOrigins,
     StampRecord, StampReflector, StampResult,
 };
@@ -78,3 +78,39 @@ pub use test::{
 };
 pub use udp::{DatagramReport, UdpCounts, UdpResult};
 pub use warning::{End, Warning, WarningKind};
+
+/// The schema of [`ErrorDocument`] in JSON.
+pub const ERROR_SCHEMA: &str = "longhaul.error/1";
+
+/// A fatal error of a command with JSON output; `docs/design/results.md` describes every field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDocument {
+    /// [`ERROR_SCHEMA`].
+    pub schema: String,
+    /// The exit code.
+    pub code: u8,
+    /// The name of the exit code, in snake case.
+    pub kind: String,
+    /// The sentence that the program prints.
+    pub message: String,
+}
+
+impl ErrorDocument {
+    /// Returns the document of an error.
+    pub fn new(code: u8, kind: &str, message: String) -> Self {
+        ErrorDocument { schema: ERROR_SCHEMA.to_owned(), code, kind: kind.to_owned(), message }
+    }
+}
+
+/// The command, host and time of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Invocation {
+    /// The time of the start in UTC, RFC 3339 with milliseconds.
+    pub started_at: String,
+    /// The name of the host that ran the command.
+    pub host: String,
+    /// The version of the program.
+    pub version: String,
+    /// The command line, beginning with the program. Bytes that are not UTF-8 are replaced.
+    pub command: Vec<String>,
+}

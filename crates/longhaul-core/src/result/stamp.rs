@@ -59,6 +59,9 @@ pub struct StampRecord {
     pub numbering: StampNumbering,
     /// The clocks of both ends.
     pub clocks: StampClocks,
+    /// The origin of this host's timestamps; `None` in older records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stamps: Option<StampOrigins>,
     /// The measurements of the packets that were sent in the period.
     #[serde(flatten)]
     pub figures: StampFigures,
@@ -72,9 +75,9 @@ pub struct StampRecord {
 pub struct StampHistograms {
     /// The round-trip time.
     pub rtt: Vec<(f64, u64)>,
-    /// The delay there above the lowest of the period.
+    /// The delay to the reflector minus the lowest one of the period.
     pub forward_variation: Vec<(f64, u64)>,
-    /// The delay back above the lowest of the period.
+    /// The delay from the reflector minus the lowest one of the period.
     pub reverse_variation: Vec<(f64, u64)>,
 }
 
@@ -103,6 +106,8 @@ pub enum StampOrigin {
     Program,
     /// The kernel or a program; STAMP does not distinguish them.
     Software,
+    /// The network interface for some packets, software for others.
+    Mixed,
     /// The control plane of a router.
     ControlPlane,
     /// The reflector does not state it.
@@ -113,10 +118,27 @@ pub enum StampOrigin {
 /// The origins of this host's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StampOrigins {
-    /// Of the time at which a packet is sent.
+    /// The origin of the time at which a packet is sent.
     pub sent: StampOrigin,
-    /// Of the time at which a reply arrives.
+    /// The origin of the time at which a reply arrives.
     pub arrived: StampOrigin,
+    /// The reason why the timestamps of the network interface are not used; `None` if they are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_hardware: Option<NoHardware>,
+}
+
+/// The reason why the hardware timestamps of an interface are not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoHardware {
+    /// The interface has none.
+    Unsupported,
+    /// The interface stamps only packets of the Precision Time Protocol.
+    OnlyPtp,
+    /// They are switched off.
+    Disabled,
+    /// This process cannot read the clock of the interface.
+    ClockUnreadable,
 }
 
 /// The properties of a reflector.

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::UnitError;
-use super::error::{scale, split_number};
+use super::{UnitError, scale, split_number};
 
 /// A number of bytes.
 ///

@@ -25,7 +25,7 @@ impl MinFree {
     /// No reserve.
     pub const NONE: MinFree = MinFree::Amount(Bytes::new(0));
 
-    /// The bytes that stay free of a file system of `size`.
+    /// Returns the bytes that stay free on a file system of `size`.
     pub fn of(self, size: Bytes) -> Bytes {
         match self {
             MinFree::Share(hundredths) => {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{scale, split_number};
-use super::{Bytes, UnitError};
+use super::{Bytes, UnitError, scale, split_number};
 
 /// A rate in bit/s with decimal prefixes: `10G` is 10^10 bit/s.
 ///

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::UnitError;
-use super::error::split_number;
+use super::{UnitError, split_number};
 
 /// Parses a time span: `90ms`, `1.5s`, `200us`, `2m`, `1h`. A number without unit is seconds.
 ///

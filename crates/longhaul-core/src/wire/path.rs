@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::RefusalKind;
-use crate::path::{Arrival, Clock};
+use crate::path::{Clock, TrainPacket};
 use crate::plan::{StreamSpec, TrainSpec};
 use crate::result::{Hops, MtuProof, ProbeFigures, SentProbes, TcpSegments};
 
@@ -93,7 +93,7 @@ pub enum PathEvent {
     /// The answer to `Arrivals`, per train.
     Arrived {
         /// The packets of each train, in order of arrival.
-        trains: Vec<Vec<Arrival>>,
+        trains: Vec<Vec<TrainPacket>>,
     },
     /// One operation failed; the session continues.
     Failed {

@@ -1,6 +1,6 @@
 //! Rules for disks and file systems.
 
-use crate::doctor::rule::{Answer, Judgement, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, RuleJudgement, advice, fine, problem};
 use crate::doctor::{DirectIoSupport, DiskFacts, HostFacts, MountFacts, Target};
 use crate::units::{Bytes, Rate};
 
@@ -10,7 +10,7 @@ const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "bee
 const SEEK_SECONDS: f64 = 0.010;
 const FLASH_SECONDS: f64 = 0.001;
 
-pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let mount = disk.mount.clone()?;
     let device = disk.device.clone().ok().flatten();
     by_options(&mount)
@@ -21,7 +21,7 @@ pub(super) fn file_system(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer
         .answer()
 }
 
-fn by_options(mount: &MountFacts) -> Option<Judgement> {
+fn by_options(mount: &MountFacts) -> Option<RuleJudgement> {
     let has = |option: &str| mount.options.iter().any(|one| one == option);
     match () {
         () if has("ro") => Some(advice("read_only")),
@@ -32,7 +32,7 @@ fn by_options(mount: &MountFacts) -> Option<Judgement> {
     }
 }
 
-fn by_kind(kind: &str) -> Judgement {
+fn by_kind(kind: &str) -> RuleJudgement {
     match kind {
         "tmpfs" | "ramfs" => advice("memory"),
         "overlay" => advice("overlay"),
@@ -41,7 +41,7 @@ fn by_kind(kind: &str) -> Judgement {
     }
 }
 
-pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     let (free, all) = disk.room.clone()?;
     let share = free.get() as f64 / all.get().max(1) as f64;
     let judgement = if share < 0.05 { advice("low") } else { fine("enough") };
@@ -53,7 +53,7 @@ pub(super) fn room(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     match disk.direct_io.clone()? {
         DirectIoSupport::Works => fine("works"),
         DirectIoSupport::Refused => advice("refused"),
@@ -61,7 +61,7 @@ pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let Some(device) = disk.device.clone()? else { return NOTHING };
     let (seen, turns) = (disk.scheduler.clone()?, disk.rotational.clone()?);
     let (ordered, bare) = (["mq-deadline", "deadline"], ["none", "noop"]);
@@ -76,7 +76,7 @@ pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     let Some(device) = disk.device.clone()? else { return NOTHING };
     let (seen, turns) = (disk.read_ahead.clone()?, disk.rotational.clone()?);
     let wait = if turns { SEEK_SECONDS } else { FLASH_SECONDS };
@@ -94,7 +94,7 @@ pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> An
         .answer()
 }
 
-pub(super) fn node(disk: &DiskFacts, host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn node(disk: &DiskFacts, host: &HostFacts, _: &Target) -> RuleAnswer {
     if host.nodes.len() < 2 {
         return NOTHING;
     }

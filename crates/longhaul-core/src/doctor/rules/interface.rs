@@ -1,11 +1,11 @@
 //! Rules for the path to the named host, and for network interfaces.
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, judged, problem, unknown};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, judged, problem, unknown};
 use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, PathFacts, Target};
-use crate::result::Verdict;
+use crate::result::FindingVerdict;
 
-pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let address = match &path.address {
         Ok(address) => address.to_string(),
         Err(unseen) => return problem("no_address").with("unseen", unseen.to_string()).answer(),
@@ -18,7 +18,7 @@ pub(super) fn route(path: &PathFacts, _: &HostFacts, _: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn answer(path: &PathFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn answer(path: &PathFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if path.address.is_err() {
         return NOTHING;
     }
@@ -31,7 +31,7 @@ pub(super) fn answer(path: &PathFacts, _: &HostFacts, target: &Target) -> Answer
     .answer()
 }
 
-pub(super) fn route_mtu(path: &PathFacts, host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn route_mtu(path: &PathFacts, host: &HostFacts, _: &Target) -> RuleAnswer {
     let (Ok(Some(limit)), Ok(name)) = (&path.route_mtu, &path.interface) else { return NOTHING };
     let interface = host.interfaces.iter().find(|interface| interface.name == *name);
     let Some(Ok(mtu)) = interface.map(|interface| &interface.mtu) else { return NOTHING };
@@ -50,14 +50,14 @@ const JUMBO: u32 = 9000;
 /// The rate in Gb/s above which the cost per packet dominates.
 const FAST: u64 = 10;
 
-pub(super) fn there(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn there(host: &HostFacts, _: &Target) -> RuleAnswer {
     if host.missing_interfaces.is_empty() {
         return NOTHING;
     }
     problem("missing").with("interfaces", host.missing_interfaces.join(", ")).answer()
 }
 
-pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let state = one.state.clone()?;
     match state.as_str() {
         "up" => fine("up"),
@@ -68,7 +68,7 @@ pub(super) fn state(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn speed(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind == InterfaceKind::Software {
         return NOTHING;
     }
@@ -86,7 +86,7 @@ fn packets_per_second(target: &Target, packet_bytes: u32) -> f64 {
     target.rate.bps() as f64 / (8.0 * f64::from(packet_bytes))
 }
 
-pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     let mtu = one.mtu.clone()?;
     let enough = mtu >= JUMBO || !target.is_at_least(FAST) || one.kind == InterfaceKind::Wireless;
     if enough { fine("enough") } else { advice("small") }
@@ -98,7 +98,7 @@ pub(super) fn mtu(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answe
         .answer()
 }
 
-pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let queueing = one.queueing.clone()?;
     let kinds =
         if queueing.leaves.is_empty() { vec![queueing.root.clone()] } else { queueing.leaves };
@@ -117,7 +117,7 @@ pub(super) fn queueing(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answe
     .answer()
 }
 
-pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind == InterfaceKind::Software {
         return NOTHING;
     }
@@ -136,7 +136,7 @@ pub(super) fn offloads(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> 
         return fine("on").with("lro", lro).answer();
     }
     let slow = !target.is_at_least(FAST);
-    judged(if slow { Verdict::Advice } else { Verdict::Problem }, "off")
+    judged(if slow { FindingVerdict::Advice } else { FindingVerdict::Problem }, "off")
         .with("off", off.join(", "))
         .with("switches", off.join(" on "))
         .with("lro", lro)
@@ -148,7 +148,7 @@ fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind != InterfaceKind::Hardware {
         return NOTHING;
     }
@@ -169,7 +169,7 @@ pub(super) fn rings(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Ans
         .answer()
 }
 
-pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer {
+pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let traffic = one.traffic.clone()?;
     let lost = traffic.missed + traffic.errors;
     if lost == 0 {
@@ -186,7 +186,7 @@ pub(super) fn missed(one: &InterfaceFacts, _: &HostFacts, _: &Target) -> Answer 
         .answer()
 }
 
-pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind != InterfaceKind::Hardware {
         return NOTHING;
     }
@@ -199,7 +199,7 @@ pub(super) fn coalescing(one: &InterfaceFacts, _: &HostFacts, target: &Target) -
     .answer()
 }
 
-pub(super) fn pause(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn pause(one: &InterfaceFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind != InterfaceKind::Hardware || !target.is_at_least(40) {
         return NOTHING;
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, judged, problem, unknown};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, judged, problem, unknown};
 use crate::doctor::rules::percent;
 use crate::doctor::{HostFacts, InterfaceFacts, InterfaceKind, Target};
-use crate::result::Verdict;
+use crate::result::FindingVerdict;
 
 /// The approximate rate in Gb/s that one core can receive: one stream reaches 30 on a 3-GHz core
 /// (ESnet's guide for 100G), and interrupts take more than half of the work.
@@ -32,7 +32,7 @@ fn cpus(one: &InterfaceFacts) -> crate::doctor::Seen<(usize, BTreeSet<u32>)> {
     Ok((interrupts.len(), cpus))
 }
 
-pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) -> RuleAnswer {
     if one.kind == InterfaceKind::Software {
         return NOTHING;
     }
@@ -46,7 +46,7 @@ pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) ->
     let possible = wanted.min(online);
     let few_queues = u64::from(queues) < wanted;
     let enough = cpus.len() as u64 >= possible && u64::from(queues) >= possible;
-    let verdict = if cpus.len() == 1 { Verdict::Problem } else { Verdict::Advice };
+    let verdict = if cpus.len() == 1 { FindingVerdict::Problem } else { FindingVerdict::Advice };
     match (enough, few_queues) {
         (true, _) => fine("enough"),
         (false, true) => judged(verdict, "few_queues"),
@@ -62,7 +62,7 @@ pub(super) fn spread(one: &InterfaceFacts, host: &HostFacts, target: &Target) ->
     .answer()
 }
 
-pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> RuleAnswer {
     if one.kind == InterfaceKind::Software || host.nodes.len() < 2 {
         return NOTHING;
     }
@@ -79,7 +79,7 @@ pub(super) fn node(one: &InterfaceFacts, host: &HostFacts, _: &Target) -> Answer
         .answer()
 }
 
-pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> RuleAnswer {
     let runs = host.irqbalance.clone()?;
     let few = host.processors.online.clone().unwrap_or(1) <= 2;
     match (runs, target.is_at_least(40) && !few) {
@@ -90,7 +90,7 @@ pub(super) fn irqbalance(host: &HostFacts, target: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn core_drops(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn core_drops(host: &HostFacts, _: &Target) -> RuleAnswer {
     let (dropped, all) = host.core_drops.clone()?;
     match dropped {
         0 => fine("none"),

@@ -1,7 +1,7 @@
 //! Rules for active measurements: the number of cores that the target needs, and the rate of the
 //! disks.
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
 use crate::result::Measurement;
 use crate::units::Rate;
@@ -12,7 +12,7 @@ fn times(rate: Rate, target: &Target) -> f64 {
 }
 
 /// Judges memory, hashes and cipher, which are measured per core; a copy uses several cores.
-pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> RuleAnswer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let cores = times(rate, target);
     let online = host.processors.online.clone().unwrap_or(1);
@@ -30,7 +30,7 @@ pub(super) fn core(one: &Measurement, host: &HostFacts, target: &Target) -> Answ
 }
 
 /// Judges a disk, measured with one operation at a time.
-pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> RuleAnswer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let judgement = if rate >= target.rate { fine("rate") } else { problem("rate") };
     judgement
@@ -43,7 +43,7 @@ pub(super) fn disk(one: &Measurement, _: &HostFacts, target: &Target) -> Answer 
 }
 
 /// Judges one connection within the host, whose two ends share the cores.
-pub(super) fn loopback(one: &Measurement, _: &HostFacts, target: &Target) -> Answer {
+pub(super) fn loopback(one: &Measurement, _: &HostFacts, target: &Target) -> RuleAnswer {
     let Some(rate) = one.throughput_bps else { return NOTHING };
     let judgement = if rate >= target.rate { fine("enough") } else { advice("slow") };
     judgement

@@ -10,7 +10,7 @@ mod system;
 mod tcp;
 mod windows;
 
-use super::rule::{Judgement, fine, problem};
+use super::rule::{RuleJudgement, fine, problem};
 use super::{HostFacts, Rule, Seen};
 use crate::result::Area;
 
@@ -177,6 +177,6 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// Judges a kernel setting that should be on.
-fn switch(host: &HostFacts, name: &str) -> Seen<Judgement> {
+fn switch(host: &HostFacts, name: &str) -> Seen<RuleJudgement> {
     Ok(if host.number(name, 0)? == 0 { problem("off") } else { fine("on") })
 }

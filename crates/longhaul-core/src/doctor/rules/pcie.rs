@@ -1,7 +1,7 @@
 //! Rules for PCI Express, with Goddard's formula.
 
 use crate::doctor::bus::{PCIE_OVERHEAD_BYTES, encoding, theoretical_maximum};
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
 use crate::doctor::{PciFacts, Target};
 use crate::units::Bytes;
 
@@ -13,7 +13,7 @@ const USUAL_PAYLOAD: Bytes = Bytes::new(256);
 /// The rate in Gb/s above which losses on the bus matter.
 const FAST: u64 = 40;
 
-pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
+pub(super) fn rate(pci: &PciFacts, target: &Target) -> RuleAnswer {
     let Some(link) = pci.link.clone()? else { return NOTHING };
     let assumed = pci.payload.is_err().then_some(USUAL_PAYLOAD);
     let payload = pci.payload.clone().unwrap_or(USUAL_PAYLOAD);
@@ -38,7 +38,7 @@ pub(super) fn rate(pci: &PciFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
+pub(super) fn link(pci: &PciFacts, target: &Target) -> RuleAnswer {
     let (Some(link), Some(best)) = (pci.link.clone()?, pci.link_max.clone()?) else {
         return NOTHING;
     };
@@ -57,7 +57,7 @@ pub(super) fn link(pci: &PciFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
+pub(super) fn payload(pci: &PciFacts, target: &Target) -> RuleAnswer {
     if pci.link.clone()?.is_none() {
         return NOTHING;
     }
@@ -76,7 +76,7 @@ pub(super) fn payload(pci: &PciFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
+pub(super) fn read_request(pci: &PciFacts, target: &Target) -> RuleAnswer {
     if pci.link.clone()?.is_none() {
         return NOTHING;
     }
@@ -91,7 +91,7 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn translation(pci: &PciFacts, target: &Target) -> Answer {
+pub(super) fn translation(pci: &PciFacts, target: &Target) -> RuleAnswer {
     let Some(kind) = pci.translation.clone()? else { return NOTHING };
     let fine_here = kind == "identity" || !target.is_at_least(FAST);
     let judgement = if fine_here { fine("harmless") } else { advice("translated") };

@@ -1,6 +1,6 @@
 //! Rules for the processors.
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
 use crate::doctor::{Cause, HostFacts, Target};
 
 /// The exit latency of an idle state in microseconds above which it delays packets: at 10 Gb/s a
@@ -9,7 +9,7 @@ const SLOW_EXIT_US: u64 = 50;
 /// The core frequency in kHz that one connection of 30 Gb/s needs (ESnet's guide for 100G).
 const FAST_KHZ: u64 = 3_000_000;
 
-pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn governor(host: &HostFacts, target: &Target) -> RuleAnswer {
     let governors = match &host.processors.governors {
         Ok(governors) => governors,
         // The host of a virtual machine controls its processors' frequency.
@@ -23,26 +23,27 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> Answer {
     let driver = host.processors.frequency_driver.as_deref().unwrap_or("");
     let scales = matches!(driver, "intel_pstate" | "amd-pstate-epp");
     let slow = governors.contains_key("powersave") && !scales && target.is_at_least(10);
-    match governors.keys().all(|name| name == "performance") {
-        true => fine("performance"),
-        false if slow => problem("other"),
-        false => advice("other"),
-    }
-    .with("governors", seen)
-    .answer()
+    let judgement = if governors.keys().all(|name| name == "performance") {
+        fine("performance")
+    } else if slow {
+        problem("other")
+    } else {
+        advice("other")
+    };
+    judgement.with("governors", seen).answer()
 }
 
 fn is_guest(host: &HostFacts) -> bool {
     host.processors.virtual_machine == Ok(true)
 }
 
-pub(super) fn turbo(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn turbo(host: &HostFacts, _: &Target) -> RuleAnswer {
     // Only some drivers have this setting.
     let Ok(off) = host.processors.turbo_off else { return NOTHING };
     if off { advice("off") } else { fine("on") }.answer()
 }
 
-pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn idle_states(host: &HostFacts, target: &Target) -> RuleAnswer {
     let states = match &host.processors.idle_states {
         Ok(states) => states,
         Err(unseen) if unseen.cause == Cause::Absent && is_guest(host) => return NOTHING,
@@ -63,7 +64,7 @@ pub(super) fn idle_states(host: &HostFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn threads(host: &HostFacts, target: &Target) -> RuleAnswer {
     if is_guest(host) || !target.is_at_least(40) {
         return NOTHING;
     }
@@ -71,7 +72,7 @@ pub(super) fn threads(host: &HostFacts, target: &Target) -> Answer {
     if on { advice("on") } else { fine("off") }.answer()
 }
 
-pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn frequency(host: &HostFacts, target: &Target) -> RuleAnswer {
     let khz = match &host.processors.highest_khz {
         Ok(khz) => *khz,
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,
@@ -84,7 +85,7 @@ pub(super) fn frequency(host: &HostFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn stolen(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn stolen(host: &HostFacts, _: &Target) -> RuleAnswer {
     if !is_guest(host) {
         return NOTHING;
     }

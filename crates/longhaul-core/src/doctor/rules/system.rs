@@ -1,6 +1,6 @@
 //! Rules for clock, limits and firewall.
 
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
 use crate::doctor::{Cause, Chain, HostFacts, ResourceLimit, Target};
 
 /// The clock sources that a processor reads without a device access.
@@ -18,7 +18,7 @@ const OPEN_FILES: u64 = 4096;
 /// The memory that RDMA tools, and io_uring on older kernels, lock for their buffers.
 const LOCKED_BYTES: u64 = 64 << 20;
 
-pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn clock(host: &HostFacts, _: &Target) -> RuleAnswer {
     let clock = host.clock.clone()?;
     if clock.synchronised {
         return fine("synchronised").with_ms("error_ms", clock.max_error).answer();
@@ -26,23 +26,23 @@ pub(super) fn clock(host: &HostFacts, _: &Target) -> Answer {
     advice("free_running").answer()
 }
 
-pub(super) fn clock_source(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn clock_source(host: &HostFacts, _: &Target) -> RuleAnswer {
     let source = host.clock_source.clone()?;
     let quick = QUICK.contains(&source.as_str());
     if quick { fine("quick") } else { advice("slow") }.with("source", source).answer()
 }
 
-pub(super) fn open_files(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn open_files(host: &HostFacts, _: &Target) -> RuleAnswer {
     let limit = host.open_files.clone()?;
     limited(limit, OPEN_FILES, ["limit", "raisable_limit"])
 }
 
-pub(super) fn locked_memory(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn locked_memory(host: &HostFacts, _: &Target) -> RuleAnswer {
     limited(host.locked_memory.clone()?, LOCKED_BYTES, ["limit_bytes", "raisable_limit_bytes"])
 }
 
 /// Judges a limit with the wanted value. `names` are those of the soft and of the hard limit.
-fn limited(limit: ResourceLimit, wanted: u64, [soft, hard]: [&str; 2]) -> Answer {
+fn limited(limit: ResourceLimit, wanted: u64, [soft, hard]: [&str; 2]) -> RuleAnswer {
     let enough = limit.soft.is_none_or(|soft| soft >= wanted);
     let case = match limit {
         ResourceLimit { soft: None, .. } => "unlimited",
@@ -56,7 +56,7 @@ fn limited(limit: ResourceLimit, wanted: u64, [soft, hard]: [&str; 2]) -> Answer
         .answer()
 }
 
-pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn firewall(host: &HostFacts, target: &Target) -> RuleAnswer {
     let chains = host.firewall.chains.clone()?;
     let active: Vec<&Chain> =
         chains.iter().filter(|chain| chain.drops || chain.rules > 0).collect();
@@ -74,7 +74,7 @@ pub(super) fn firewall(host: &HostFacts, target: &Target) -> Answer {
         .answer()
 }
 
-pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> RuleAnswer {
     let tables = match &host.firewall.old_tables {
         Ok(tables) => tables,
         // The kernel was built without the feature or has not loaded its module.
@@ -88,7 +88,7 @@ pub(super) fn old_firewall(host: &HostFacts, target: &Target) -> Answer {
     judgement.with("port", u32::from(target.port)).answer()
 }
 
-pub(super) fn tracked(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn tracked(host: &HostFacts, _: &Target) -> RuleAnswer {
     let (count, most) = match &host.tracked_connections {
         Ok(counts) => *counts,
         Err(unseen) if unseen.cause == Cause::Absent => return NOTHING,

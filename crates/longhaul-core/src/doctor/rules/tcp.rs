@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::switch;
-use crate::doctor::rule::{Answer, NOTHING, advice, fine, problem};
+use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
 use crate::doctor::{HostFacts, Target};
 
 /// The payload of a full segment in a packet of 1500 bytes with time stamps.
 const SEGMENT_BYTES: f64 = 1448.0;
 
-pub(super) fn congestion(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn congestion(host: &HostFacts, target: &Target) -> RuleAnswer {
     let name = host.setting("net.ipv4.tcp_congestion_control")?;
     match name {
         "bbr" => fine("bbr"),
@@ -36,7 +36,7 @@ fn cubic_loss(target: &Target) -> f64 {
     (target.rtt.as_secs_f64().max(1e-5) * (1.054 / window).powf(4.0 / 3.0)).min(1.0)
 }
 
-pub(super) fn bbr(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn bbr(host: &HostFacts, _: &Target) -> RuleAnswer {
     let has = |name: &str| Ok(host.setting(name)?.split_whitespace().any(|word| word == "bbr"));
     if !has("net.ipv4.tcp_available_congestion_control")? {
         return advice("not_loaded").answer();
@@ -46,11 +46,11 @@ pub(super) fn bbr(host: &HostFacts, _: &Target) -> Answer {
     judgement.with("allowed", host.setting(allowed)?).answer()
 }
 
-pub(super) fn sack(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn sack(host: &HostFacts, _: &Target) -> RuleAnswer {
     switch(host, "net.ipv4.tcp_sack")?.answer()
 }
 
-pub(super) fn timestamps(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn timestamps(host: &HostFacts, target: &Target) -> RuleAnswer {
     // 2^31 is the usable half of the sequence space (RFC 7323, section 5.2).
     let wrap = whole_millis(target.rate.time_for(1 << 31));
     switch(host, "net.ipv4.tcp_timestamps")?.with_ms("wrap_ms", wrap).answer()
@@ -60,7 +60,7 @@ fn whole_millis(time: Duration) -> Duration {
     Duration::from_millis(time.as_millis() as u64)
 }
 
-pub(super) fn mtu_probing(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn mtu_probing(host: &HostFacts, _: &Target) -> RuleAnswer {
     let on = host.number("net.ipv4.tcp_mtu_probing", 0)? > 0;
     let jumbo = host.interfaces.iter().any(|one| one.mtu.as_ref().is_ok_and(|mtu| *mtu > 1500));
     match (on, jumbo) {
@@ -71,7 +71,7 @@ pub(super) fn mtu_probing(host: &HostFacts, _: &Target) -> Answer {
     .answer()
 }
 
-pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> RuleAnswer {
     if host.number("net.ipv4.tcp_slow_start_after_idle", 0)? == 0 {
         return fine("off").answer();
     }
@@ -89,7 +89,7 @@ pub(super) fn slow_start_after_idle(host: &HostFacts, target: &Target) -> Answer
         .answer()
 }
 
-pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn metrics(host: &HostFacts, _: &Target) -> RuleAnswer {
     let saves = host.number("net.ipv4.tcp_no_metrics_save", 0)? == 0;
     // Since Linux 5.8 the harmful part has a separate setting, which is off by default.
     if !saves || host.number("net.ipv4.tcp_no_ssthresh_metrics_save", 0).is_ok_and(|no| no > 0) {
@@ -98,7 +98,7 @@ pub(super) fn metrics(host: &HostFacts, _: &Target) -> Answer {
     advice("kept").answer()
 }
 
-pub(super) fn default_queueing(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn default_queueing(host: &HostFacts, _: &Target) -> RuleAnswer {
     let name = host.setting("net.core.default_qdisc")?;
     match name {
         "fq" => fine("fq"),

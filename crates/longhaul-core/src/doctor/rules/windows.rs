@@ -1,9 +1,9 @@
 //! Rules for TCP's buffers: a connection sends at most one window per round trip.
 
 use super::switch;
-use crate::doctor::rule::{Answer, Judgement, advice, fine, judged, problem};
+use crate::doctor::rule::{RuleAnswer, RuleJudgement, advice, fine, judged, problem};
 use crate::doctor::{HostFacts, Target};
-use crate::result::Verdict;
+use crate::result::FindingVerdict;
 use crate::units::{Bytes, Rate};
 
 /// The largest window of a connection: 65535 shifted by 14 (RFC 7323, section 2.3).
@@ -35,7 +35,7 @@ fn reached(bytes: u64, target: &Target) -> Rate {
 }
 
 /// Adds the target, and the connections that it needs if one window is too small.
-fn with_windows(judgement: Judgement, target: &Target) -> Judgement {
+fn with_windows(judgement: RuleJudgement, target: &Target) -> RuleJudgement {
     let many = connections(target) > 1;
     judgement
         .for_target(target)
@@ -43,16 +43,16 @@ fn with_windows(judgement: Judgement, target: &Target) -> Judgement {
         .with_any("window_bytes", many.then(|| window(target)))
 }
 
-pub(super) fn autotuned_receive(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn autotuned_receive(host: &HostFacts, target: &Target) -> RuleAnswer {
     // About half of a receive buffer is window.
     autotuned(host, target, "net.ipv4.tcp_rmem", |bytes| bytes / 2)
 }
 
-pub(super) fn autotuned_send(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn autotuned_send(host: &HostFacts, target: &Target) -> RuleAnswer {
     autotuned(host, target, "net.ipv4.tcp_wmem", |bytes| bytes)
 }
 
-fn autotuned(host: &HostFacts, target: &Target, name: &str, usable: fn(u64) -> u64) -> Answer {
+fn autotuned(host: &HostFacts, target: &Target, name: &str, usable: fn(u64) -> u64) -> RuleAnswer {
     let seen = host.number(name, 2)?;
     let judgement = judged(by_size(seen, buffer(target)), "size")
         .with("buffer_bytes", seen)
@@ -64,25 +64,25 @@ fn autotuned(host: &HostFacts, target: &Target, name: &str, usable: fn(u64) -> u
 }
 
 /// Returns the verdict on a size: half of the wanted size still allows half of the rate.
-fn by_size(seen: u64, wanted: u64) -> Verdict {
+fn by_size(seen: u64, wanted: u64) -> FindingVerdict {
     match seen {
-        _ if seen >= wanted => Verdict::Ok,
-        _ if seen >= wanted / 2 => Verdict::Advice,
-        _ => Verdict::Problem,
+        _ if seen >= wanted => FindingVerdict::Ok,
+        _ if seen >= wanted / 2 => FindingVerdict::Advice,
+        _ => FindingVerdict::Problem,
     }
 }
 
-pub(super) fn asked_receive(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn asked_receive(host: &HostFacts, target: &Target) -> RuleAnswer {
     asked(host, target, "net.core.rmem_max")
 }
 
-pub(super) fn asked_send(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn asked_send(host: &HostFacts, target: &Target) -> RuleAnswer {
     asked(host, target, "net.core.wmem_max")
 }
 
 /// Judges the largest buffer that a program can request. The kernel doubles the requested size
 /// (socket(7)) and does not autotune this buffer. UDP buffers are never autotuned.
-fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
+fn asked(host: &HostFacts, target: &Target, name: &str) -> RuleAnswer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
     let judgement = if seen >= wanted { fine("size") } else { advice("size") };
@@ -93,11 +93,11 @@ fn asked(host: &HostFacts, target: &Target, name: &str) -> Answer {
     with_windows(judgement, target).answer()
 }
 
-pub(super) fn autotuning(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn autotuning(host: &HostFacts, _: &Target) -> RuleAnswer {
     switch(host, "net.ipv4.tcp_moderate_rcvbuf")?.answer()
 }
 
-pub(super) fn scaling(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn scaling(host: &HostFacts, target: &Target) -> RuleAnswer {
     let judgement = switch(host, "net.ipv4.tcp_window_scaling")?;
     judgement.with("reached_bps", reached(65535, target)).answer()
 }
@@ -105,7 +105,7 @@ pub(super) fn scaling(host: &HostFacts, target: &Target) -> Answer {
 /// Judges tcp_mem, three numbers of pages (tcp(7)). Below the first number the kernel does not
 /// limit TCP. From the second number on, it shrinks the buffers of every connection. Above the
 /// third number, allocations fail.
-pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
+pub(super) fn host_wide(host: &HostFacts, target: &Target) -> RuleAnswer {
     let page = host.page_bytes.max(1);
     let seen = host.number("net.ipv4.tcp_mem", 1)? * page;
     let wanted = (2 * target.bdp().get()).next_multiple_of(MIB);
@@ -124,7 +124,7 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> Answer {
     judgement.with("pressure_bytes", seen).with("wanted_bytes", wanted).for_target(target).answer()
 }
 
-pub(super) fn pressure(host: &HostFacts, _: &Target) -> Answer {
+pub(super) fn pressure(host: &HostFacts, _: &Target) -> RuleAnswer {
     let memory = host.tcp_memory.clone()?;
     let judgement = if memory.pressure { problem("pressure") } else { fine("no_pressure") };
     judgement.with("used_bytes", memory.used).answer()

@@ -14,7 +14,7 @@ use crate::units::{format_span, parse_span};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Jitter {
     /// The distribution of the variation.
-    pub spread: Spread,
+    pub spread: DelayDistribution,
     /// True if a segment may overtake earlier ones; otherwise it waits until they have left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reorder: bool,
@@ -23,7 +23,7 @@ pub struct Jitter {
 /// The distribution of the addition to the delay. The resulting delay is never negative.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Spread {
+pub enum DelayDistribution {
     /// Uniform between minus and plus `spread`.
     Uniform {
         /// Half the width.
@@ -59,23 +59,27 @@ impl Jitter {
     /// memory budgets.
     pub fn longest(&self) -> Duration {
         match &self.spread {
-            Spread::Uniform { spread } => *spread,
+            DelayDistribution::Uniform { spread } => *spread,
             // Less than 1 in 10^4 segments is later with either distribution.
-            Spread::Normal { spread } => *spread * 4,
-            Spread::Pareto { spread } => *spread * 25,
-            Spread::File(file) => file.content().map_or(Duration::ZERO, |file| file.longest()),
+            DelayDistribution::Normal { spread } => *spread * 4,
+            DelayDistribution::Pareto { spread } => *spread * 25,
+            DelayDistribution::File(file) => {
+                file.content().map_or(Duration::ZERO, |file| file.longest())
+            }
         }
     }
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {
         match &self.spread {
-            Spread::Uniform { spread } | Spread::Normal { spread } | Spread::Pareto { spread } => {
+            DelayDistribution::Uniform { spread }
+            | DelayDistribution::Normal { spread }
+            | DelayDistribution::Pareto { spread } => {
                 if *spread > Self::MAX_SPREAD {
                     return Err(LinkPlanError::value("jitter", format_span(*spread), Self::FORM));
                 }
                 Ok(())
             }
-            Spread::File(file) => file.check("jitter"),
+            DelayDistribution::File(file) => file.check("jitter"),
         }
     }
 }
@@ -90,14 +94,14 @@ impl FromStr for Jitter {
         };
         let spread = match text.split_once(':') {
             Some(("file", "")) => return Err(Self::FORM),
-            Some(("file", path)) => Spread::File(TraceFile::named(path)),
+            Some(("file", path)) => DelayDistribution::File(TraceFile::named(path)),
             other => {
                 let (span, kind) = other.unwrap_or((text, "normal"));
                 let spread = parse_span(span).map_err(|_| Self::FORM)?;
                 match kind {
-                    "uniform" => Spread::Uniform { spread },
-                    "normal" => Spread::Normal { spread },
-                    "pareto" => Spread::Pareto { spread },
+                    "uniform" => DelayDistribution::Uniform { spread },
+                    "normal" => DelayDistribution::Normal { spread },
+                    "pareto" => DelayDistribution::Pareto { spread },
                     _ => return Err(Self::FORM),
                 }
             }

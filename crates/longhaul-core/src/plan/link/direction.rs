@@ -10,9 +10,9 @@ use super::error::{MAX_DELAY, MIN_RATE};
 use super::loss::LossTrace;
 use super::trace::ReadFile;
 use super::{
-    Aqm, ClassMatch, CrossTraffic, DelaySchedule, Extent, Jitter, LinkPlanError, Loss, Outage,
-    Policer, Probability, QueueLimit, RateSchedule, Recording, Reorder, Side, Slots, Spread,
-    TraceFile,
+    Aqm, ClassMatch, CrossTraffic, DelayDistribution, DelaySchedule, Extent, Jitter, LinkPlanError,
+    Loss, Outage, PathRecording, Policer, Probability, QueueLimit, RateSchedule, Reorder, Side,
+    Slots, TraceFile,
 };
 use crate::units::Rate;
 use crate::units::seconds;
@@ -30,7 +30,7 @@ pub struct LinkDirection {
     pub delay_trace: Option<TraceFile<DelaySchedule>>,
     /// The recorded path whose delay, loss and reordering the direction has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay: Option<TraceFile<Recording>>,
+    pub replay: Option<TraceFile<PathRecording>>,
     /// The variation of the delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
@@ -115,6 +115,26 @@ impl LinkClass {
 }
 
 impl LinkDirection {
+    /// Returns the name of an option, if one is set, whose effect on a packet depends on the packets of
+    /// all flows: it cannot be applied by several threads that share nothing.
+    pub(super) fn needs_one_queue(&self) -> Option<&'static str> {
+        let numbered = match &self.loss {
+            Some(Loss::Pattern { .. }) => Some("loss-pattern"),
+            Some(Loss::Trace(_)) => Some("loss-trace"),
+            _ => None,
+        };
+        let set = [
+            ("replay", self.replay.is_some()),
+            ("rate", self.rate_bps.is_some()),
+            ("rate-trace", self.rate_trace.is_some()),
+            ("police", self.police.is_some()),
+            ("slot", self.slots.is_some()),
+            ("class", !self.classes.is_empty()),
+        ];
+        let first = set.into_iter().find(|(_, is_set)| *is_set);
+        first.map(|(name, _)| name).or(numbered)
+    }
+
     /// Creates a direction with a delay and no other impairment.
     pub fn delayed(delay: Duration) -> Self {
         LinkDirection { delay, ..LinkDirection::default() }
@@ -124,7 +144,7 @@ impl LinkDirection {
     pub fn propagation(&self) -> Duration {
         let trace = self.delay_trace.as_ref().and_then(TraceFile::content);
         let replay = self.replay.as_ref().and_then(TraceFile::content);
-        let recorded = |replay: &Recording| {
+        let recorded = |replay: &PathRecording| {
             Side::BOTH.map(|side| replay.way(side).longest()).into_iter().max()
         };
         trace
@@ -196,7 +216,7 @@ impl LinkDirection {
         if let Some(file) = &mut self.replay {
             file.load("replay", read)?;
         }
-        if let Some(Jitter { spread: Spread::File(file), .. }) = &mut self.jitter {
+        if let Some(Jitter { spread: DelayDistribution::File(file), .. }) = &mut self.jitter {
             file.load("jitter", read)?;
         }
         if let Some(file) = &mut self.rate_trace {

@@ -8,7 +8,7 @@ use std::str::SplitWhitespace;
 use std::time::Duration;
 
 use super::error::OptionFault;
-use super::{Jitter, LinkDirection, Loss, Probability, QueueLimit, Slots, Spread};
+use super::{DelayDistribution, Jitter, LinkDirection, Loss, Probability, QueueLimit, Slots};
 use crate::units::{Bytes, Rate};
 
 type Words<'a> = Peekable<SplitWhitespace<'a>>;
@@ -19,7 +19,7 @@ const TIME: &str = "a time is a number with s, ms, us or ns; without a unit it i
 const PERCENT: &str = "a percentage is from 0% to 100%";
 const RATE: &str = "a rate is a number with bit, kbit, mbit, gbit or tbit, or with bps and its multiples for bytes";
 const COUNT: &str = "a number is missing or malformed";
-const CORRELATION: &str = "the link has correlation only for loss: leave it out";
+const CORRELATION: &str = "the link has correlation only for loss: omit it";
 const REORDER: &str =
     "netem sends these packets without delay; use the link's own option to hold packets back";
 const ECN: &str = "netem marks instead of dropping; use the link's own options to mark";
@@ -27,7 +27,10 @@ const SEED: &str = "the seed belongs to the link, not to a direction";
 const CELLS: &str = "the link has no cells: give only an overhead from 0 to 1000 bytes per packet";
 const SHAPES: &str = "the distributions are uniform, normal and pareto";
 const NO_DELAY: &str = "a distribution needs a delay and its variation";
-const SLOTS: &str = "a slot has a least and a longest time: slot 800us 1ms packets 32 bytes 64k";
+const SLOTS: &str =
+    "a slot has a least and a longest time with units: slot 800us 1ms packets 32 bytes 64k";
+const SLOT_SHAPES: &str =
+    "the link has only uniform distributions of slots: give the least and the longest time";
 
 /// The standard deviation of netem's Pareto distribution, before its table is cut off, in multiples
 /// of the jitter: `netem/pareto.c` in iproute2 scales a variable with the standard deviation
@@ -42,21 +45,26 @@ pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFa
     let options = line.split_once("netem ").map_or(line, |(_, options)| options);
     let mut words = options.split_whitespace().peekable();
     let mut limit = DEFAULT_LIMIT;
+    let mut shape = None;
     while let Some(word) = words.next() {
         match word {
             "delay" | "latency" => delay(link, &mut words)?,
-            "distribution" => distribution(link, &mut words)?,
+            "distribution" => shape = Some(next(&mut words, SHAPES)?),
             "loss" | "drop" => loss(link, &mut words)?,
             "corrupt" => link.corrupt = share(&mut words)?,
             "duplicate" => link.duplicate = share(&mut words)?,
             "rate" => rate(link, &mut words)?,
-            "limit" => limit = count(&mut words)?,
+            "limit" => limit = packets(&mut words)?,
             "slot" => slot(link, &mut words)?,
             "reorder" | "gap" => return Err(fault(word, REORDER)),
             "ecn" => return Err(fault(word, ECN)),
             "seed" => return Err(fault(word, SEED)),
             other => return Err(fault(other, KNOWN)),
         }
+    }
+    // tc accepts the options in any order.
+    if let Some(shape) = shape {
+        distribution(link, shape)?;
     }
     if link.rate_bps.is_some() {
         link.queue = Some(QueueLimit::Segments(limit));
@@ -76,9 +84,12 @@ fn next<'a>(words: &mut Words<'a>, accepted: &'static str) -> Result<&'a str, Op
     words.next().ok_or(fault("", accepted))
 }
 
-/// Rejects a number that would be a correlation.
+/// Rejects a number that would be a correlation, except zero.
 fn no_correlation(words: &mut Words) -> Result<(), OptionFault> {
-    words.next_if(is_number).map_or(Ok(()), |word| Err(fault(word, CORRELATION)))
+    match words.next_if(is_number) {
+        Some(word) if percent(word)?.get() > 0.0 => Err(fault(word, CORRELATION)),
+        _ => Ok(()),
+    }
 }
 
 /// netem delays by the uniform distribution if none is given, and lets packets overtake.
@@ -86,21 +97,21 @@ fn delay(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault>
     link.delay_trace = None;
     link.delay = time(next(words, TIME)?)?;
     if let Some(word) = words.next_if(is_number) {
-        link.jitter =
-            Some(Jitter { spread: Spread::Uniform { spread: time(word)? }, reorder: true });
+        let spread = Some(time(word)?).filter(|spread| !spread.is_zero());
+        link.jitter = spread
+            .map(|spread| Jitter { spread: DelayDistribution::Uniform { spread }, reorder: true });
     }
     no_correlation(words)
 }
 
-fn distribution(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> {
-    let name = next(words, SHAPES)?;
-    let Some(Jitter { spread: Spread::Uniform { spread }, .. }) = link.jitter else {
+fn distribution(link: &mut LinkDirection, name: &str) -> Result<(), OptionFault> {
+    let Some(Jitter { spread: DelayDistribution::Uniform { spread }, .. }) = link.jitter else {
         return Err(fault(name, NO_DELAY));
     };
     let spread = match name {
-        "uniform" => Spread::Uniform { spread },
-        "normal" => Spread::Normal { spread },
-        "pareto" => Spread::Pareto { spread: spread.mul_f64(PARETO_DEVIATION) },
+        "uniform" => DelayDistribution::Uniform { spread },
+        "normal" => DelayDistribution::Normal { spread },
+        "pareto" => DelayDistribution::Pareto { spread: spread.mul_f64(PARETO_DEVIATION) },
         _ => return Err(fault(name, SHAPES)),
     };
     link.jitter = Some(Jitter { spread, reorder: true });
@@ -150,12 +161,21 @@ fn rate(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> 
     if let Some(word) = words.next_if(signed) {
         link.overhead_bytes = word.parse().map_err(|_| fault(word, CELLS))?;
     }
-    words.next_if(signed).map_or(Ok(()), |word| Err(fault(word, CELLS)))
+    // The size of a cell and its overhead; zero means that there are no cells.
+    for _ in 0..2 {
+        if let Some(word) = words.next_if(signed).filter(|word| *word != "0") {
+            return Err(fault(word, CELLS));
+        }
+    }
+    Ok(())
 }
 
 fn slot(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> {
-    let least = time(words.next_if(is_number).ok_or(fault("slot", SLOTS))?)?;
-    let most = words.next_if(is_number).map(time).transpose()?.unwrap_or(least);
+    if words.next_if_eq(&"distribution").is_some() {
+        return Err(fault("slot distribution", SLOT_SHAPES));
+    }
+    let least = slot_time(words.next_if(is_number).ok_or(fault("slot", SLOTS))?)?;
+    let most = words.next_if(is_number).map(slot_time).transpose()?.unwrap_or(least);
     let segments = words.next_if_eq(&"packets").map(|_| count(words)).transpose()?;
     let bytes = words.next_if_eq(&"bytes").map(|_| size(words)).transpose()?;
     // netem takes zero as no limit.
@@ -166,6 +186,21 @@ fn slot(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> 
         bytes: bytes.filter(|bytes| bytes.get() > 0),
     });
     Ok(())
+}
+
+/// Reads a time of a slot. Unlike other times it is in nanoseconds without a unit, so the unit is
+/// required here.
+fn slot_time(word: &str) -> Result<Duration, OptionFault> {
+    match number(word) {
+        Some((_, unit)) if unit.is_empty() => Err(fault(word, SLOTS)),
+        _ => time(word),
+    }
+}
+
+/// Reads a number of packets, which has the units of a size.
+fn packets(words: &mut Words) -> Result<u32, OptionFault> {
+    let word = words.peek().copied().unwrap_or_default();
+    u32::try_from(size(words)?.get()).map_err(|_| fault(word, COUNT))
 }
 
 /// Splits a word into its number and its unit in lower case.
@@ -234,6 +269,9 @@ fn size(words: &mut Words) -> Result<Bytes, OptionFault> {
             "k" | "kb" => 1024.0,
             "m" | "mb" => 1_048_576.0,
             "g" | "gb" => 1_073_741_824.0,
+            "kbit" => 128.0,
+            "mbit" => 131_072.0,
+            "gbit" => 134_217_728.0,
             _ => return None,
         };
         Some(Bytes::new((number * scale) as u64))
@@ -288,6 +326,13 @@ mod tests {
         same("rate 1Mibit", &[("rate", "1048576"), ("queue", "1000p")]);
         same("slot 800us 1ms packets 32 bytes 64k", &[("slot", "800us-1ms:32:64KiB")]);
         same("slot 10ms", &[("slot", "10ms")]);
+        same(
+            "distribution normal delay 100ms 10ms 0%",
+            &[("delay", "100ms"), ("jitter", "10ms:normal:reorder")],
+        );
+        same("delay 20ms 0ms", &[("delay", "20ms")]);
+        same("rate 5mbit 0 0 0 limit 2k", &[("rate", "5M"), ("queue", "2048p")]);
+        same("duplicate 1% 0%", &[("duplicate", "0.01")]);
     }
 
     #[test]
@@ -299,7 +344,19 @@ mod tests {
             ("rate 5mbit 20 100 5", "100", "no cells"),
             ("rate 5mbit -20", "-20", "no cells"),
             ("rate fast", "fast", "a rate is"),
-            ("slot distribution pareto 1ms 1ms", "slot", "a least and a longest time"),
+            ("slot distribution pareto 1ms 1ms", "slot distribution", "only uniform"),
+            ("slot 800 1000", "800", "with units"),
+            ("delay 10ms reorder 25% gap 5", "reorder", "hold packets back"),
+            ("gap 5", "gap", "hold packets back"),
+            ("bursting 1ms", "bursting", "the options are delay"),
+            ("corrupt 1% 5%", "5%", "correlation only for loss"),
+            ("duplicate 1% 5%", "5%", "correlation only for loss"),
+            (
+                "delay 10ms 1ms distribution experimental",
+                "experimental",
+                "uniform, normal and pareto",
+            ),
+            ("rate 50%", "50%", "a rate is"),
             ("distribution normal", "normal", "needs a delay"),
             (
                 "delay 10ms 1ms distribution paretonormal",

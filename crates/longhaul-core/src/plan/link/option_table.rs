@@ -5,15 +5,12 @@ use std::time::Duration;
 use super::capacity::RATE_LAYER_FORM;
 use super::class::parse_classes;
 use super::error::OptionFault;
+use super::option_value::{NONE, delay, named, optional, probability, set_delay};
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
     Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkClass, LinkDirection, Loss, Outage, Policer, Preset,
-    Probability, QueueLimit, Reorder, SegmentSet, Slots, Trace, TraceFile, fibre_delay, netem,
+    QueueLimit, Reorder, SegmentSet, Slots, fibre_delay, netem,
 };
-use crate::units::parse_span;
-
-/// The value that removes an option.
-const NONE: &str = "none";
 
 /// A link option with its name and help text.
 #[derive(Debug, Clone, Copy)]
@@ -35,15 +32,15 @@ pub(super) enum Apply {
     /// Changes a direction.
     Direction(fn(&mut LinkDirection, &str) -> Result<(), OptionFault>),
     Mtu,
+    Queues,
     Seed,
 }
 
-const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
 const RATE: &str = "a rate from 1 kb/s, such as 10G or 2.5M (bit/s), or none";
 
 /// All link options. An option that depends on another one, such as the burst length on the loss
 /// rate, follows it. Options that set a whole path come first.
-pub static LINK_OPTIONS: [LinkOption; 34] = [
+pub static LINK_OPTIONS: [LinkOption; 35] = [
     direction(
         "netem",
         "LINE",
@@ -356,6 +353,13 @@ pub static LINK_OPTIONS: [LinkOption; 34] = [
         apply: Apply::Mtu,
     },
     LinkOption {
+        name: "queues",
+        value: "N",
+        help: "Number of queues of the interfaces, each with a thread per direction; 1 by default",
+        per_direction: false,
+        apply: Apply::Queues,
+    },
+    LinkOption {
         name: "seed",
         value: "N",
         help: "Seed of all random decisions; random by default, and stated in the report",
@@ -371,35 +375,4 @@ const fn direction(
     apply: fn(&mut LinkDirection, &str) -> Result<(), OptionFault>,
 ) -> LinkOption {
     LinkOption { name, value, help, per_direction: true, apply: Apply::Direction(apply) }
-}
-
-/// Parses a delay. A number without a unit is rejected, because other programs read milliseconds.
-fn delay(text: &str) -> Result<Duration, OptionFault> {
-    match text.parse::<f64>() {
-        Ok(number) if number != 0.0 => Err(OptionFault::NoUnit),
-        _ => parse_span(text).map_err(|_| SPAN.into()),
-    }
-}
-
-fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), OptionFault> {
-    link.delay_trace = None;
-    link.replay = None;
-    link.delay = delay;
-    Ok(())
-}
-
-fn probability(text: &str) -> Result<Probability, &'static str> {
-    optional(text, |text| text.parse().map_err(|_| Probability::RANGE))
-        .map(Option::unwrap_or_default)
-}
-
-fn named<T: Trace>(text: &str) -> Option<TraceFile<T>> {
-    (text != NONE).then(|| TraceFile::named(text))
-}
-
-fn optional<T>(
-    text: &str,
-    parse: impl FnOnce(&str) -> Result<T, &'static str>,
-) -> Result<Option<T>, &'static str> {
-    if text == NONE { Ok(None) } else { parse(text).map(Some) }
 }

@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::de::{Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use super::error::OptionFault;
 use super::option_table::{Apply, LINK_OPTIONS};
 use super::trace::ReadFile;
@@ -51,6 +48,11 @@ impl LinkOptions {
         Ok(())
     }
 
+    /// Returns whether an option for both directions was given, by name.
+    pub fn has(&self, option: &str) -> bool {
+        self.both.contains_key(option)
+    }
+
     /// Returns whether no option was given.
     pub fn is_empty(&self) -> bool {
         self.both.is_empty() && self.up.is_empty() && self.down.is_empty()
@@ -65,6 +67,11 @@ impl LinkOptions {
         if let Some(text) = self.both.get("mtu") {
             let range = "an MTU is from 576 to 65535 bytes";
             plan.mtu = text.parse().map_err(|_| LinkPlanError::value("mtu", text, range))?;
+        }
+        if let Some(text) = self.both.get("queues") {
+            plan.queues = text
+                .parse()
+                .map_err(|_| LinkPlanError::value("queues", text, "from 1 to 64 queues"))?;
         }
         if let Some(text) = self.both.get("seed") {
             let seed = text.parse().ok().filter(|seed| *seed < 1 << 53);
@@ -81,7 +88,7 @@ impl LinkOptions {
         let given = |option: &&'static str| {
             [&self.both, &self.up, &self.down].iter().any(|options| options.contains_key(*option))
         };
-        match ["mtu", "seed", "class"].into_iter().find(given) {
+        match ["mtu", "queues", "seed", "class"].into_iter().find(given) {
             Some(option) => Err(LinkPlanError::Fixed { option }),
             None => self.change_directions(plan.clone(), read),
         }
@@ -159,7 +166,8 @@ impl LinkOptions {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = (String, &String)> {
+    /// Returns the options with their prefixes.
+    pub(super) fn all(&self) -> impl Iterator<Item = (String, &String)> {
         [("", &self.both), ("up-", &self.up), ("down-", &self.down)].into_iter().flat_map(
             |(prefix, options)| {
                 options.iter().map(move |(name, value)| (format!("{prefix}{name}"), value))
@@ -205,58 +213,9 @@ fn resolve_classes(link: &mut LinkDirection) -> Result<(), LinkPlanError> {
     Ok(())
 }
 
-impl Serialize for LinkOptions {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.all())
-    }
-}
-
-impl<'de> Deserialize<'de> for LinkOptions {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OptionTable)
-    }
-}
-
-struct OptionTable;
-
-impl<'de> Visitor<'de> for OptionTable {
-    type Value = LinkOptions;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a table of link options")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LinkOptions, A::Error> {
-        let mut options = LinkOptions::default();
-        while let Some((name, value)) = map.next_entry::<String, Scalar>()? {
-            options.set(&name, value.text()).map_err(A::Error::custom)?;
-        }
-        Ok(options)
-    }
-}
-
-/// A value of an option in a document: a number or a text.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "the value of a link option is a text or a number")]
-pub(in crate::plan) enum Scalar {
-    Whole(u64),
-    Number(f64),
-    Text(String),
-}
-
-impl Scalar {
-    pub(in crate::plan) fn text(self) -> String {
-        match self {
-            Scalar::Whole(number) => number.to_string(),
-            Scalar::Number(number) => number.to_string(),
-            Scalar::Text(text) => text,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Aqm, Loss, QueueLimit, RateSchedule};
+    use super::super::{Aqm, Loss, QueueLimit};
     use super::*;
     use crate::units::{Bytes, Rate};
 
@@ -351,6 +310,11 @@ mod tests {
             ),
             (&[("rate", "1G"), ("aqm", "fq-codel"), ("cross", "1M")], "cross and aqm contradict"),
             (&[("rate", "1G"), ("aqm", "dualpi2:0s")], "aqm cannot be 'dualpi2:0ms'"),
+            (&[("queues", "many")], "queues cannot be 'many'"),
+            (&[("queues", "99")], "queues cannot be '99'"),
+            (&[("queues", "2"), ("up-rate", "1G")], "queues and rate contradict"),
+            (&[("queues", "2"), ("loss-pattern", "3")], "queues and loss-pattern contradict"),
+            (&[("queues", "2"), ("class", "tcp: delay 3ms")], "queues and class contradict"),
             (&[("seed", "-1")], "seed cannot be '-1'"),
             (&[("up-seed", "1")], "there is no link option 'up-seed'"),
             (&[("gravity", "1")], "there is no link option 'gravity'"),
@@ -358,40 +322,6 @@ mod tests {
             let error = plan(pairs).unwrap_err().to_string();
             assert!(error.starts_with(says) || error.contains(says), "{pairs:?}: {error}");
         }
-    }
-
-    #[test]
-    fn a_document_has_options_by_name_and_a_plan_reads_back_with_all_of_them() {
-        let text = r#"{"rtt": "90ms", "loss": 0.001, "loss-burst": 3, "up-rate-trace": "rate.txt",
-            "down-rate": "1G", "down-aqm": "pie:20ms", "cross": "5M:64KiB", "rate-layer": "wire",
-            "jitter": "1ms:pareto:reorder", "reorder": "0.01:5ms", "corrupt": 1e-5,
-            "corrupt-silent": "1e-6", "duplicate": "0.1%", "mark": 0.5, "outage": "1s+2s/10s,5s+1s",
-            "ber": 1e-12, "police": "2G:1MiB", "slot": "1ms-3ms:32:64KiB", "down-queue": "1000p",
-            "queue": "1MB", "mtu": 1500, "seed": 7}"#;
-        let read = |_: &str| Ok("0 10M\n5s 20M\n".to_owned());
-        let options: LinkOptions = serde_json::from_str(text).unwrap();
-        let plan = options.plan(&read).unwrap();
-        let document = serde_json::to_string(&plan).unwrap();
-        let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
-        assert!(again.validate().unwrap_err().to_string().contains("is not loaded"));
-        again.load(&read).unwrap();
-        assert_eq!(again, plan);
-        let trace = plan.up.rate_trace.as_ref().and_then(|file| file.content().cloned()).unwrap();
-        assert!(matches!(&*trace, RateSchedule::Steps(_)));
-        let text = serde_json::to_string(&options).unwrap();
-        assert_eq!(serde_json::from_str::<LinkOptions>(&text).unwrap(), options);
-    }
-
-    #[test]
-    fn files_are_kept_by_name_in_documents() {
-        let files = [("loss-trace", "loss.txt"), ("up-jitter", "file:jitter.txt:reorder")];
-        let read = |path: &str| Ok(if path == "loss.txt" { "01" } else { "1ms" }.to_owned());
-        let plan = options(&files).unwrap().plan(&read).unwrap();
-        let document = serde_json::to_string(&plan).unwrap();
-        assert!(document.contains(r#""kind":"trace","file":"loss.txt","xxh3":"#), "{document}");
-        let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
-        again.load(&read).unwrap();
-        assert_eq!(again, plan);
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub struct LinkPlan {
     /// The MTU: the size of the largest IP packet in bytes.
     #[serde(default = "LinkPlan::default_mtu")]
     pub mtu: u32,
+    /// The number of queues of the interfaces, each with its own threads, to which the kernel assigns
+    /// flows by their hash.
+    #[serde(default = "LinkPlan::one_queue", skip_serializing_if = "LinkPlan::is_one")]
+    pub queues: u32,
     /// The seed of all random decisions: the same seed makes the same decisions about the same
     /// segments. With `None` the emulator chooses a seed and reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,10 +43,19 @@ impl LinkPlan {
     /// The lowest rate; below it a single packet would take minutes.
     pub const MIN_RATE: Rate = error::MIN_RATE;
 
+    /// The most queues of an interface.
+    pub const MAX_QUEUES: u32 = 64;
+
     /// Creates a symmetric link with a round trip of `rtt`.
     pub fn symmetric(rtt: Duration) -> Self {
         let direction = LinkDirection::delayed(rtt / 2);
-        LinkPlan { up: direction.clone(), down: direction, mtu: Self::DEFAULT_MTU, seed: None }
+        LinkPlan {
+            up: direction.clone(),
+            down: direction,
+            mtu: Self::DEFAULT_MTU,
+            queues: 1,
+            seed: None,
+        }
     }
 
     /// Returns the round trip without queueing; for delay traces the longest round trip.
@@ -86,7 +99,16 @@ impl LinkPlan {
             (link.queue, link.aqm, link.cross) = (None, None, None);
         }
         let seed = self.seed.map(|seed| derive_seed(seed, &["class", &index.to_string()]));
-        Some(LinkPlan { up: link.clone(), down: link, mtu: self.mtu, seed })
+        let (mtu, queues) = (self.mtu, self.queues);
+        Some(LinkPlan { up: link.clone(), down: link, mtu, queues, seed })
+    }
+
+    /// Returns the plan of one of the queues of the link's interfaces. Its seed follows from the seed
+    /// of the link, so that the queues decide independently; the first queue has that of the link.
+    pub fn of_queue(&self, index: u32) -> LinkPlan {
+        let derived = |seed| derive_seed(seed, &["queue", &index.to_string()]);
+        let seed = if index == 0 { self.seed } else { self.seed.map(derived) };
+        LinkPlan { seed, ..self.clone() }
     }
 
     /// Returns the bytes of the largest packet from `side`, as the rate counts them.
@@ -126,12 +148,29 @@ impl LinkPlan {
         if !(Self::MIN_MTU..=Self::MAX_MTU).contains(&self.mtu) {
             return Err(LinkPlanError::Mtu { mtu: self.mtu });
         }
+        if !(1..=Self::MAX_QUEUES).contains(&self.queues) {
+            return Err(LinkPlanError::value("queues", self.queues, "from 1 to 64 queues"));
+        }
+        if self.queues > 1 {
+            let needs = Side::BOTH.into_iter().find_map(|side| self.from(side).needs_one_queue());
+            if let Some(option) = needs {
+                return Err(LinkPlanError::contradiction("queues", option));
+            }
+        }
         for side in Side::BOTH {
             if let Some(policer) = self.from(side).police {
                 policer.validate(self.largest_packet(side))?;
             }
         }
         Ok(())
+    }
+
+    const fn one_queue() -> u32 {
+        1
+    }
+
+    fn is_one(queues: &u32) -> bool {
+        *queues == 1
     }
 
     const fn default_mtu() -> u32 {
@@ -180,6 +219,24 @@ mod tests {
         assert_eq!(plan.queue(Side::Far), None);
         plan.down.rate_bps = Some(Rate::from_bps(1_000_000));
         assert_eq!(plan.queue(Side::Far), Some(Bytes::new(256 << 10)));
+    }
+
+    #[test]
+    fn several_queues_exclude_what_all_flows_share() {
+        let plan = LinkPlan { queues: 4, seed: Some(7), ..LinkPlan::symmetric(Duration::ZERO) };
+        plan.validate().unwrap();
+        let seeds: Vec<_> = (0..3).map(|index| plan.of_queue(index).seed.unwrap()).collect();
+        assert!(seeds[0] == 7 && seeds[1] != 7 && seeds[2] != 7 && seeds[1] != seeds[2]);
+        let mut limited = plan.clone();
+        limited.down.rate_bps = Some(Rate::from_bps(1_000_000_000));
+        let error = limited.validate().unwrap_err().to_string();
+        assert!(error.contains("queues and rate contradict"), "{error}");
+        for queues in [0, 65] {
+            let error = LinkPlan { queues, ..plan.clone() }.validate().unwrap_err().to_string();
+            assert!(error.starts_with("queues cannot be"), "{error}");
+        }
+        let single = serde_json::to_string(&LinkPlan::symmetric(Duration::ZERO)).unwrap();
+        assert!(!single.contains("queues"), "documents of earlier versions stay the same");
     }
 
     #[test]

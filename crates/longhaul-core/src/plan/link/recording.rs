@@ -61,7 +61,7 @@ pub struct RecordedProbes {
 
 /// A recorded path.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recording {
+pub struct PathRecording {
     head: RecordingHead,
     up: RecordedWay,
     down: RecordedWay,
@@ -108,7 +108,7 @@ const HEAD: &str =
 const WINDOW: &str =
     "a window of a recording: seconds, up and down with delays of at most 30 s, in order of time";
 
-impl Recording {
+impl PathRecording {
     /// Returns the properties of the recording.
     pub fn head(&self) -> &RecordingHead {
         &self.head
@@ -128,7 +128,7 @@ impl Recording {
     }
 }
 
-impl Trace for Recording {
+impl Trace for PathRecording {
     fn parse(text: &str) -> Result<Self, TraceError> {
         let mut lines = super::trace::lines(text);
         let (line, first) = lines.next().ok_or(TraceError::Empty)?;
@@ -154,7 +154,7 @@ impl Trace for Recording {
         let interval = Duration::from_secs_f64(head.interval_seconds);
         let [up, down] = ways.map(|draft| draft.finish(interval));
         match (up, down) {
-            (Some(up), Some(down)) => Ok(Recording { head, up, down }),
+            (Some(up), Some(down)) => Ok(PathRecording { head, up, down }),
             _ => Err(TraceError::Stuck("has fewer than 10 probes that arrived in each direction")),
         }
     }
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_fixture_of_version_1_reads() {
-        let recording = Recording::parse(FIXTURE).unwrap();
+        let recording = PathRecording::parse(FIXTURE).unwrap();
         assert_eq!(recording.head().target, "far");
         assert_eq!((recording.entries(), recording.time()), (30, Duration::from_millis(300)));
         let up = recording.way(Side::Near);
@@ -349,7 +349,7 @@ mod tests {
             let mut lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
             assert!(lines[line].contains(from), "{from}");
             lines[line] = lines[line].replace(from, to);
-            Recording::parse(&lines.join("\n")).unwrap_err().to_string()
+            PathRecording::parse(&lines.join("\n")).unwrap_err().to_string()
         };
         assert!(with(0, "recording/1", "recording/2").contains("line 1"));
         assert!(with(0, "0.01", "0").contains("line 1"));
@@ -358,7 +358,7 @@ mod tests {
         assert!(with(2, "\"seconds\":0.2", "\"seconds\":0.1").contains("line 3"));
         assert!(with(2, "\"seconds\":0.2", "\"seconds\":1e300").contains("line 3"));
         assert!(with(2, "}", "").contains("line 3"));
-        assert!(Recording::parse("").is_err());
-        assert!(Recording::parse(lines[0]).unwrap_err().to_string().contains("fewer than 10"));
+        assert!(PathRecording::parse("").is_err());
+        assert!(PathRecording::parse(lines[0]).unwrap_err().to_string().contains("fewer than 10"));
     }
 }

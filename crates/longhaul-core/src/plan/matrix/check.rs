@@ -142,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Conditions, Constraint, PlannedWork, Precision, Step};
+    use crate::plan::{Conditions, Constraint, DocumentStep, PlannedWork, Precision};
 
     fn plan() -> MatrixPlan {
         let mut plan = MatrixPlan::named("two");
@@ -195,8 +195,8 @@ mod tests {
                 .at()
                 .iter()
                 .map(|step| match step {
-                    Step::Key(key) => key.to_string(),
-                    Step::Index(index) => index.to_string(),
+                    DocumentStep::Key(key) => key.to_string(),
+                    DocumentStep::Index(index) => index.to_string(),
                 })
                 .collect();
             assert_eq!(steps.join("."), at, "{fault}");

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 /// A step from a document's root to the invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum DocumentStep {
     /// The value of this key.
     Key(Cow<'static, str>),
     /// The element at this index.
     Index(usize),
 }
 
-impl Step {
+impl DocumentStep {
     /// Creates a step to a key that every plan may have.
     pub const fn key(name: &'static str) -> Self {
-        Step::Key(Cow::Borrowed(name))
+        DocumentStep::Key(Cow::Borrowed(name))
     }
 }
 
@@ -210,12 +210,13 @@ pub enum MatrixFault {
 
 impl MatrixFault {
     /// Returns the position of the error in the plan's document.
-    pub fn at(&self) -> Vec<Step> {
-        use Step::Index;
-        let key = Step::key;
-        let axis = |option: &String| vec![key("conditions"), Step::Key(option.clone().into())];
+    pub fn at(&self) -> Vec<DocumentStep> {
+        use DocumentStep::Index;
+        let key = DocumentStep::key;
+        let axis =
+            |option: &String| vec![key("conditions"), DocumentStep::Key(option.clone().into())];
         let entry = |index: usize| vec![key("entries"), Index(index)];
-        let with = |mut steps: Vec<Step>, more: &[Step]| {
+        let with = |mut steps: Vec<DocumentStep>, more: &[DocumentStep]| {
             steps.extend_from_slice(more);
             steps
         };

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, Conditions, Constraint, Content, PlanEntry, PlannedWork, Store, Workload};
+use super::{
+    Condition, Conditions, Constraint, Content, DataStore, PlanEntry, PlannedWork, Workload,
+};
 use crate::sequential::Looks;
 use crate::units::{Bytes, span_text};
 
@@ -225,7 +227,7 @@ impl MatrixPlan {
             },
             _ => return None,
         };
-        let (from, to) = (Store::Disk, Store::Disk);
+        let (from, to) = (DataStore::Disk, DataStore::Disk);
         Some(Cow::Owned(PlannedWork { name: name.to_owned(), content, from, to }))
     }
 

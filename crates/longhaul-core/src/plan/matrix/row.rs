@@ -6,7 +6,7 @@ use crate::units::Bytes;
 
 /// A row of the matrix: an entry with one of its workloads and one of its settings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct MatrixRow {
     /// The index of the plan's entry.
     pub entry: usize,
     /// The unique name: the entry's name with the properties that distinguish its rows.
@@ -21,7 +21,7 @@ pub struct Row {
     pub clients: u32,
 }
 
-impl Row {
+impl MatrixRow {
     /// Returns whether a constraint matches the cell of this row and `condition`.
     pub(super) fn is_matched_by(
         &self,
@@ -56,7 +56,7 @@ pub struct PlanCell {
 impl MatrixPlan {
     /// Returns the rows in the order of the table: by entry, then by workload, streams, windows and
     /// clients. Unknown names of workloads produce no row.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<MatrixRow> {
         let mut rows = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
             for name in &entry.workloads {
@@ -73,7 +73,7 @@ impl MatrixPlan {
         index: usize,
         entry: &PlanEntry,
         work: &PlannedWork,
-        rows: &mut Vec<Row>,
+        rows: &mut Vec<MatrixRow>,
     ) {
         for streams in or_default(&entry.streams) {
             for window in or_default(&entry.windows) {
@@ -85,7 +85,7 @@ impl MatrixPlan {
                     label.extend(streams.map(|count| counted(count, "stream")));
                     label.extend(window.map(|window: Bytes| format!("window {window}")));
                     label.extend(clients.map(|count| counted(count, "client")));
-                    rows.push(Row {
+                    rows.push(MatrixRow {
                         entry: index,
                         label: label.join(", "),
                         work: work.clone(),

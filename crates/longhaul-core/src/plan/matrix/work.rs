@@ -14,9 +14,9 @@ pub struct PlannedWork {
     /// The data to move.
     pub content: Content,
     /// The store that is read.
-    pub from: Store,
+    pub from: DataStore,
     /// The store that is written.
-    pub to: Store,
+    pub to: DataStore,
 }
 
 /// The data that a workload moves.
@@ -61,7 +61,7 @@ pub enum Content {
 /// The kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Store {
+pub enum DataStore {
     /// A file system on a disk.
     #[default]
     Disk,
@@ -128,10 +128,10 @@ impl PlannedWork {
     pub fn workload(&self) -> Workload {
         match (&self.content, self.from, self.to) {
             (Content::Timed { .. }, ..) => Workload::Memory,
-            (_, Store::Disk, Store::Disk) => Workload::Disk,
-            (_, Store::Disk, Store::Memory) => Workload::DiskToMemory,
-            (_, Store::Memory, Store::Disk) => Workload::MemoryToDisk,
-            (_, Store::Memory, Store::Memory) => Workload::MemoryFiles,
+            (_, DataStore::Disk, DataStore::Disk) => Workload::Disk,
+            (_, DataStore::Disk, DataStore::Memory) => Workload::DiskToMemory,
+            (_, DataStore::Memory, DataStore::Disk) => Workload::MemoryToDisk,
+            (_, DataStore::Memory, DataStore::Memory) => Workload::MemoryFiles,
         }
     }
 
@@ -227,9 +227,9 @@ struct WorkDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<String>,
     #[serde(default)]
-    from: Store,
+    from: DataStore,
     #[serde(default)]
-    to: Store,
+    to: DataStore,
 }
 
 impl TryFrom<WorkDocument> for PlannedWork {
@@ -263,7 +263,7 @@ impl TryFrom<WorkDocument> for PlannedWork {
         }
         let content = match (seconds, files, size, volume, mixed, data) {
             (Some(seconds), None, None, None, None, None) => {
-                if from != Store::Disk || to != Store::Disk {
+                if from != DataStore::Disk || to != DataStore::Disk {
                     return Err(stray("from or to", "seconds, which run from memory to memory"));
                 }
                 let omit_seconds = omit_seconds.unwrap_or_default();

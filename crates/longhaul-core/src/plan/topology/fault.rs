@@ -115,6 +115,23 @@ pub enum TopologyFault {
         /// The MTU of that link.
         mtu: u32,
     },
+    /// Links that join the same sites with different numbers of queues; they share their interfaces.
+    #[error(
+        "link '{link}' joins the same sites with {queues} queues; parallel links must have equal \
+         numbers of queues"
+    )]
+    ParallelQueues {
+        /// The first link between the sites.
+        link: String,
+        /// The number of queues of that link.
+        queues: u32,
+    },
+    /// A site behind an interface with a link of several queues.
+    #[error("'{site}' is behind an interface, and its link can have only one queue")]
+    EdgeQueues {
+        /// The name of the site.
+        site: String,
+    },
     /// A site behind an interface with links to several sites.
     #[error("'{site}' is behind an interface and can have links to only one other site")]
     Edge {
