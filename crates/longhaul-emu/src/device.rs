@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use longhaul_sys::ethernet_socket::EthernetSocket;
 use longhaul_sys::interface::{self, Interface};
 use longhaul_sys::namespace::{self, NetworkNamespace};
 use longhaul_sys::packet_socket::PacketSocket;
@@ -48,11 +49,23 @@ pub(crate) trait PacketDevice: fmt::Debug + Send + Sync {
     }
 }
 
+/// The kind of the sites' ends of links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Medium {
+    /// TUN devices if possible, otherwise pairs of interfaces: the fastest.
+    #[default]
+    Tun,
+    /// Pairs of Ethernet interfaces, between whose outer ends the emulator forwards frames as a
+    /// [`Bridge`](crate::Bridge) does, with the same sockets.
+    Bridge,
+}
+
 /// A site's end of a link. Dropping it removes the interface.
 #[derive(Debug)]
 pub(crate) enum Device {
     Tun(Tun),
     Packet(PacketSocket),
+    Ethernet(EthernetSocket),
 }
 
 impl Device {
@@ -61,7 +74,7 @@ impl Device {
         match self {
             Device::Tun(tun) => tun.offloads(),
             // All segmentation features of veth (drivers/net/veth.c) are in software.
-            Device::Packet(_) => TunOffloads { tcp: true, udp: true },
+            Device::Packet(_) | Device::Ethernet(_) => TunOffloads { tcp: true, udp: true },
         }
     }
 }
@@ -71,6 +84,7 @@ impl PacketDevice for Device {
         match self {
             Device::Tun(tun) => tun.as_fd(),
             Device::Packet(socket) => socket.as_fd(),
+            Device::Ethernet(socket) => socket.as_fd(),
         }
     }
 
@@ -78,6 +92,7 @@ impl PacketDevice for Device {
         match self {
             Device::Tun(tun) => Ok(rustix::io::read(tun, buffer)?),
             Device::Packet(socket) => socket.read(buffer),
+            Device::Ethernet(socket) => socket.read(buffer),
         }
     }
 
@@ -85,6 +100,14 @@ impl PacketDevice for Device {
         match self {
             Device::Tun(tun) => Ok(rustix::io::writev(tun, slices)?),
             Device::Packet(socket) => socket.write(slices),
+            Device::Ethernet(socket) => socket.write(slices),
+        }
+    }
+
+    fn framing(&self) -> Framing {
+        match self {
+            Device::Tun(_) | Device::Packet(_) => Framing::Ip,
+            Device::Ethernet(_) => Framing::Ethernet,
         }
     }
 
@@ -92,6 +115,7 @@ impl PacketDevice for Device {
         match self {
             Device::Tun(_) => 0,
             Device::Packet(socket) => socket.dropped(),
+            Device::Ethernet(socket) => socket.dropped(),
         }
     }
 }
@@ -109,8 +133,8 @@ enum Method {
         /// The namespace of the emulator's ends of the pairs.
         emulator_side: NetworkNamespace,
         site: NetworkNamespace,
-        /// The error of the attempt to open the TUN device.
-        closed: io::Error,
+        /// The error of the attempt to open the TUN device; `None` for [`Medium::Bridge`].
+        closed: Option<io::Error>,
     },
 }
 
@@ -124,17 +148,24 @@ impl DeviceMaker {
     ///
     /// # Errors
     /// The user may not create namespaces or enter the given one.
-    pub(crate) fn enter_site(network: Option<&NetworkNamespace>) -> Result<Self, EmuError> {
+    pub(crate) fn enter_site(
+        network: Option<&NetworkNamespace>,
+        medium: Medium,
+    ) -> Result<Self, EmuError> {
         let enter = || match network {
             None => namespace::enter_site_namespaces(),
             Some(network) => network.enter().and_then(|()| namespace::enter_local_namespaces()),
         };
-        let method = match tun::open() {
-            Ok(_) => {
+        let closed = match medium {
+            Medium::Tun => tun::open().err(),
+            Medium::Bridge => None,
+        };
+        let method = match (medium, closed) {
+            (Medium::Tun, None) => {
                 enter().map_err(namespaces_error)?;
                 Method::Tun
             }
-            Err(closed) => {
+            (_, closed) => {
                 let emulator_side = NetworkNamespace::enter_new().map_err(namespaces_error)?;
                 enter().map_err(namespaces_error)?;
                 let site = NetworkNamespace::current().map_err(namespaces_error)?;
@@ -144,28 +175,40 @@ impl DeviceMaker {
         Ok(DeviceMaker { method })
     }
 
-    /// Creates interface `name` in the site, for packets of up to `mtu` bytes. The interface is
-    /// down.
+    /// Creates interface `name` in the site, for packets of up to `mtu` bytes, and returns its queues.
+    /// The interface is down.
     ///
     /// # Errors
     /// Neither method works. The error is that of the TUN device, because an administrator can give
     /// users access to it.
-    pub(crate) fn make(&self, name: &str, mtu: u32) -> Result<Device, EmuError> {
+    pub(crate) fn make(&self, name: &str, mtu: u32, queues: u32) -> Result<Vec<Device>, EmuError> {
         match &self.method {
-            Method::Tun => Tun::create(name).map(Device::Tun).map_err(tun_error),
+            Method::Tun => {
+                let queues = Tun::create_queues(name, queues).map_err(tun_error)?;
+                Ok(queues.into_iter().map(Device::Tun).collect())
+            }
             Method::Pair { emulator_side, site, closed } => {
-                interface::create_pair(name, name, emulator_side.as_fd(), mtu, Self::ADDRESS)
-                    .and_then(|()| {
-                        emulator_side.enter()?;
-                        let socket = hold(name);
-                        site.enter()?;
-                        socket
-                    })
-                    .map(Device::Packet)
-                    .map_err(|_| {
+                let hold = |name: &str| match closed {
+                    Some(_) if queues == 1 => hold(name),
+                    // The ring of a packet socket has one queue.
+                    Some(_) => Err(io::ErrorKind::Unsupported.into()),
+                    None => hold_frames(name, queues),
+                };
+                let held =
+                    interface::create_pair(name, name, emulator_side.as_fd(), mtu, Self::ADDRESS)
+                        .and_then(|()| {
+                            emulator_side.enter()?;
+                            let device = hold(name);
+                            site.enter()?;
+                            device
+                        });
+                held.map_err(|error| match closed {
+                    Some(closed) => {
                         let code = closed.raw_os_error();
                         tun_error(code.map_or(closed.kind().into(), io::Error::from_raw_os_error))
-                    })
+                    }
+                    None => EmuError::Interface { interface: name.to_owned(), source: error },
+                })
             }
         }
     }
@@ -173,7 +216,19 @@ impl DeviceMaker {
 
 /// Opens a socket on the emulator's end of a pair. The calling thread must be in the namespace of
 /// that end.
-fn hold(name: &str) -> io::Result<PacketSocket> {
+fn hold(name: &str) -> io::Result<Vec<Device>> {
+    let index = bring_up(name)?;
+    Ok(vec![Device::Packet(PacketSocket::open(index, DeviceMaker::ADDRESS)?)])
+}
+
+/// The same with the socket of a bridge.
+fn hold_frames(name: &str, queues: u32) -> io::Result<Vec<Device>> {
+    let sockets = EthernetSocket::open_queues(bring_up(name)?, queues)?;
+    Ok(sockets.into_iter().map(Device::Ethernet).collect())
+}
+
+/// Brings the emulator's end of a pair up, and returns its index.
+fn bring_up(name: &str) -> io::Result<u32> {
     let interface = Interface::named(name)?;
     // Only the socket may send here: IPv6 would add packets of the kernel.
     let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
@@ -181,5 +236,5 @@ fn hold(name: &str) -> io::Result<PacketSocket> {
     // The interface comes up first: a socket on an interface that is down starts with a pending
     // error.
     interface.up()?;
-    PacketSocket::open(interface.index(), DeviceMaker::ADDRESS)
+    Ok(interface.index())
 }

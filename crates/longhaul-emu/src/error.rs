@@ -125,6 +125,12 @@ pub enum EmuError {
         #[source]
         source: io::Error,
     },
+    /// Another bridge or topology has the interface.
+    #[error("interface {interface} is in use by another bridge or topology of longhaul")]
+    InUse {
+        /// The name of the interface.
+        interface: String,
+    },
     /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]
     Driver {

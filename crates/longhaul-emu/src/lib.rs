@@ -47,6 +47,7 @@ mod verdict;
 mod wan;
 
 pub use capture::{Capture, Captured};
+pub use device::Medium;
 pub use error::EmuError;
 pub use longhaul_core::plan::link::LinkOptions;
 pub use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyLink, TopologyPlan};

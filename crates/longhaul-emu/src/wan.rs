@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkReport, TopologyReport};
 
-use crate::{Capture, EmuError, Topology};
+use crate::{Capture, EmuError, Medium, Topology};
 
 /// Two sites and the emulated link between them: the smallest [`Topology`].
 ///
@@ -52,6 +52,15 @@ impl Wan {
         Ok(Wan { topology: Topology::start(plan)? })
     }
 
+    /// Builds both sites with ends of this kind and starts the link.
+    ///
+    /// # Errors
+    /// As for [`Topology::start`].
+    pub fn start_over(plan: &LinkPlan, medium: Medium) -> Result<Wan, EmuError> {
+        let plan = TopologyPlan::pair(plan.clone());
+        Ok(Wan { topology: Topology::start_over(&plan, medium)? })
+    }
+
     /// Returns the topology, for reports and changes while it runs.
     pub fn topology_mut(&mut self) -> &mut Topology {
         &mut self.topology
@@ -68,7 +77,7 @@ impl Wan {
 
     /// Captures the packets of the link from now on.
     pub fn capture(&self, capture: &Capture) {
-        self.topology.capture(0, capture);
+        self.topology.capture(capture);
     }
 
     /// Waits until a program at `side` listens for connections or datagrams, for at most

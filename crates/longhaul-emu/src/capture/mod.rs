@@ -1,4 +1,4 @@
-//! Captures the packets of a link with their fates in a pcapng file.
+//! Captures the packets of links with their fates in a pcapng file.
 //!
 //! A [`Tap`] in each lane copies the beginning of every packet into a bounded queue, and a thread
 //! writes the queue to the file. The link never waits for the file: records that do not fit in the
@@ -19,10 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use longhaul_core::plan::Side;
+use longhaul_core::plan::{Side, TopologyPlan};
 
-use self::tap::Record;
 pub(crate) use self::tap::{Cause, Seen, Tap};
+use self::tap::{Record, Way};
+use self::writer::Layout;
+use crate::packet::Framing;
 
 /// The most records that wait for the file. A record has at most 400 bytes.
 const QUEUE: usize = 1 << 15;
@@ -45,12 +47,24 @@ pub struct Captured {
 }
 
 impl Capture {
-    /// Begins a capture in an empty file, a pipe or a device.
+    /// Begins a capture of the links of `plan` in an empty file, a pipe or a device.
     ///
     /// # Errors
     /// The file cannot be written, or there is no thread for it.
-    pub fn start(file: File) -> io::Result<Capture> {
-        let mut writer = writer::Writer::begin(file)?;
+    pub fn start(file: File, plan: &TopologyPlan) -> io::Result<Capture> {
+        Capture::begin(file, Layout::of(plan, Framing::Ip))
+    }
+
+    /// Begins a capture of a bridge, with the Ethernet headers of its frames.
+    ///
+    /// # Errors
+    /// As for [`Capture::start`].
+    pub fn start_ethernet(file: File, plan: &TopologyPlan) -> io::Result<Capture> {
+        Capture::begin(file, Layout::of(plan, Framing::Ethernet))
+    }
+
+    fn begin(file: File, layout: Layout) -> io::Result<Capture> {
+        let mut writer = writer::Writer::to(file, layout)?;
         let (records, waiting) = sync_channel::<Record>(QUEUE);
         let missed = Arc::new(AtomicU64::new(0));
         let count = missed.clone();
@@ -68,9 +82,10 @@ impl Capture {
         Ok(Capture { records, missed, thread })
     }
 
-    /// Returns the tap of the direction from `from`.
-    pub(crate) fn tap(&self, from: Side) -> Tap {
-        Tap::new(from, self.records.clone(), self.missed.clone())
+    /// Returns the tap of the direction from `from` of a link (by index).
+    pub(crate) fn tap(&self, link: usize, from: Side) -> Tap {
+        let way = Way { link: link as u32, from };
+        Tap::new(way, self.records.clone(), self.missed.clone())
     }
 
     /// Returns whether the file is still written.

@@ -1,9 +1,14 @@
 //! The blocks of a pcapng file (draft-ietf-opsawg-pcapng).
 
+use crate::packet::Framing;
+
 /// Link type of packets that begin with a protocol family in four bytes (`LINKTYPE_NULL`). libpcap
 /// refuses files with several interfaces of `LINKTYPE_RAW`, because it compares the type with its
 /// own number for it.
 const LINKTYPE_NULL: u16 = 0;
+
+/// Link type of Ethernet frames.
+const LINKTYPE_ETHERNET: u16 = 1;
 
 /// The families of IPv4 and IPv6 in this link type.
 const FAMILY_IPV4: u32 = 2;
@@ -34,9 +39,13 @@ pub(super) fn section(application: &str) -> Vec<u8> {
 }
 
 /// Returns the description block of an interface whose times are in nanoseconds.
-pub(super) fn interface(name: &str, snaplen: u32) -> Vec<u8> {
+pub(super) fn interface(name: &str, framing: Framing, snaplen: u32) -> Vec<u8> {
     let mut body = Vec::new();
-    body.extend(LINKTYPE_NULL.to_le_bytes());
+    let kind = match framing {
+        Framing::Ip => LINKTYPE_NULL,
+        Framing::Ethernet => LINKTYPE_ETHERNET,
+    };
+    body.extend(kind.to_le_bytes());
     body.extend([0, 0]);
     body.extend(snaplen.to_le_bytes());
     option(&mut body, INTERFACE_NAME, name.as_bytes());
@@ -48,6 +57,7 @@ pub(super) fn interface(name: &str, snaplen: u32) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Packet<'a> {
     pub(super) interface: u32,
+    pub(super) framing: Framing,
     /// The time since 1970 in nanoseconds.
     pub(super) nanos: u64,
     pub(super) bytes: &'a [u8],
@@ -64,14 +74,16 @@ pub(super) fn packet(packet: &Packet<'_>) -> Vec<u8> {
     let mut body = Vec::with_capacity(packet.bytes.len() + 96);
     body.extend(packet.interface.to_le_bytes());
     time(&mut body, packet.nanos);
-    let family = match packet.bytes.first().map(|byte| byte >> 4) {
-        Some(6) => FAMILY_IPV6,
-        _ => FAMILY_IPV4,
+    let family = match (packet.framing, packet.bytes.first().map(|byte| byte >> 4)) {
+        (Framing::Ethernet, _) => None,
+        (Framing::Ip, Some(6)) => Some(FAMILY_IPV6),
+        (Framing::Ip, _) => Some(FAMILY_IPV4),
     };
-    let captured = packet.bytes.len() as u32 + 4;
+    let prefix = family.map_or(0, |_| 4);
+    let captured = packet.bytes.len() as u32 + prefix;
     body.extend(captured.to_le_bytes());
-    body.extend(captured.max(packet.length + 4).to_le_bytes());
-    body.extend(family.to_le_bytes());
+    body.extend(captured.max(packet.length + prefix).to_le_bytes());
+    body.extend(family.into_iter().flat_map(u32::to_le_bytes));
     body.extend(packet.bytes);
     pad(&mut body);
     if !packet.comment.is_empty() {

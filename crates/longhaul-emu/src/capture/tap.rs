@@ -35,10 +35,18 @@ pub(super) enum Event {
     Dropped(Cause),
 }
 
+/// A direction of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The index of the link.
+    pub(super) link: u32,
+    pub(super) from: Side,
+}
+
 /// One record of the file.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) from: Side,
+    pub(super) way: Way,
     pub(super) event: Event,
     /// The time since 1970.
     pub(super) at: Duration,
@@ -56,7 +64,10 @@ pub(super) struct Record {
 /// The end of a capture in a lane.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    from: Side,
+    way: Way,
+    framing: Framing,
+    /// The index of the queue and the number of queues.
+    numbers: (u64, u64),
     records: Option<SyncSender<Record>>,
     missed: Arc<AtomicU64>,
     /// The time since 1970 of the origin of the lane's clock.
@@ -64,12 +75,21 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn new(from: Side, records: SyncSender<Record>, missed: Arc<AtomicU64>) -> Self {
-        Tap { from, records: Some(records), missed, origin: Duration::ZERO }
+    pub(super) fn new(way: Way, records: SyncSender<Record>, missed: Arc<AtomicU64>) -> Self {
+        let framing = Framing::Ip;
+        let records = Some(records);
+        Tap { way, framing, numbers: (0, 1), records, missed, origin: Duration::ZERO }
     }
 
-    /// Relates the clock of the lane, which is at `now`, to the time of day.
-    pub(crate) fn beginning(mut self, now: LinkTime) -> Self {
+    /// Makes the numbers of the packets different from those of the other queues of the link.
+    pub(crate) fn of_queue(self, queue: u64, queues: u64) -> Self {
+        Tap { numbers: (queue, queues), ..self }
+    }
+
+    /// Relates the clock of the lane, which is at `now` and whose frames have `framing`, to the time
+    /// of day.
+    pub(crate) fn beginning(mut self, now: LinkTime, framing: Framing) -> Self {
+        self.framing = framing;
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.origin = today.saturating_sub(Duration::from_nanos(now.as_nanos()));
         self
@@ -85,32 +105,48 @@ impl Tap {
 
     /// Captures a piece of a packet that left the link.
     pub(crate) fn left(&mut self, seen: &Seen<'_>, piece: &Piece) {
-        let (bytes, length) = cut(seen.frame, piece);
+        let (bytes, length) = self.cut(seen.frame, piece);
         let record = self.record(Event::Left, seen);
-        let (segments, treatment) = (segments(seen.frame, piece), piece.treatment);
+        let (segments, treatment) = (self.segments(seen.frame, piece), piece.treatment);
         self.send(Record { bytes, length, segments, treatment, ..record });
     }
 
     /// Captures segments of a packet that the link dropped.
     pub(crate) fn dropped(&mut self, seen: &Seen<'_>, segments: &Range<u32>, cause: Cause) {
         let piece = Piece::of(segments.clone(), seen.at);
-        let (bytes, length) = cut(seen.frame, &piece);
+        let (bytes, length) = self.cut(seen.frame, &piece);
         let record = self.record(Event::Dropped(cause), seen);
-        self.send(Record { bytes, length, segments: self::segments(seen.frame, &piece), ..record });
+        self.send(Record { bytes, length, segments: self.segments(seen.frame, &piece), ..record });
     }
 
     /// Returns a record without the packet.
     fn record(&self, event: Event, seen: &Seen<'_>) -> Record {
         Record {
-            from: self.from,
+            way: self.way,
             event,
             at: self.origin + Duration::from_nanos(seen.at.as_nanos()),
-            number: seen.number,
+            number: seen.number * self.numbers.1 + self.numbers.0,
             segments: None,
             treatment: Treatment::default(),
             bytes: Vec::new(),
             length: 0,
         }
+    }
+
+    /// Returns the segments of a piece, if the packet has more.
+    fn segments(&self, frame: &[u8], piece: &Piece) -> Option<Range<u32>> {
+        let count = packet::shape(frame, self.framing).segments();
+        (count > 1).then(|| piece.segments.clone())
+    }
+
+    /// Returns the beginning of a piece of a frame as it is written, and its length.
+    fn cut(&self, frame: &[u8], piece: &Piece) -> (Vec<u8>, u32) {
+        let part = packet::cut(frame, self.framing, &piece.segments, &piece.treatment);
+        let slices = part.slices();
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        let bytes = slices.iter().flat_map(|slice: &IoSlice<'_>| slice.iter().copied());
+        let bytes = bytes.skip(VNET_HEADER).take(SNAPLEN).collect();
+        (bytes, length.saturating_sub(VNET_HEADER) as u32)
     }
 
     fn send(&mut self, record: Record) {
@@ -133,21 +169,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) number: u64,
     pub(crate) at: LinkTime,
     pub(crate) frame: &'a [u8],
-}
-
-/// Returns the segments of a piece, if the packet has more.
-fn segments(frame: &[u8], piece: &Piece) -> Option<Range<u32>> {
-    (packet::shape(frame, Framing::Ip).segments() > 1).then(|| piece.segments.clone())
-}
-
-/// Returns the beginning of a piece of a frame as it is written, and its length.
-fn cut(frame: &[u8], piece: &Piece) -> (Vec<u8>, u32) {
-    let part = packet::cut(frame, Framing::Ip, &piece.segments, &piece.treatment);
-    let slices = part.slices();
-    let length: usize = slices.iter().map(|slice| slice.len()).sum();
-    let bytes = slices.iter().flat_map(|slice: &IoSlice<'_>| slice.iter().copied());
-    let bytes = bytes.skip(VNET_HEADER).take(SNAPLEN).collect();
-    (bytes, length.saturating_sub(VNET_HEADER) as u32)
 }
 
 impl Record {

@@ -7,18 +7,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::Side;
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 
 use super::Capture;
-use super::tap::{Cause, Event, Seen, Tap};
-use super::writer::Writer;
+use super::tap::{Cause, Event, Seen, Tap, Way};
+use super::writer::{Layout, Writer};
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
-use crate::packet::samples;
+use crate::packet::{Framing, samples};
 
 /// Returns a frame of TCP with `payload` bytes in segments of at most 1448.
 fn frame(payload: usize) -> Vec<u8> {
     let segment = if payload > 1448 { 1448 } else { 0 };
     samples::Sample { payload, segment, ..samples::Sample::TCP }.frame()
+}
+
+fn pair() -> TopologyPlan {
+    TopologyPlan::pair(LinkPlan::symmetric(Duration::ZERO))
 }
 
 /// A block of a file: its kind and its body.
@@ -42,7 +46,8 @@ fn text(body: &[u8]) -> String {
 #[test]
 fn every_arrival_departure_and_fate_is_a_block() {
     let (sender, records) = sync_channel(16);
-    let mut tap = Tap::new(Side::Far, sender, Arc::default()).beginning(LinkTime::default());
+    let mut tap = Tap::new(Way { link: 0, from: Side::Far }, sender, Arc::default())
+        .beginning(LinkTime::default(), Framing::Ip);
     let frame = frame(4000);
     let at = LinkTime::from_nanos(5_000_000);
     let seen = Seen { number: 7, at, frame: &frame };
@@ -58,7 +63,7 @@ fn every_arrival_departure_and_fate_is_a_block() {
     drop(tap);
     let records: Vec<_> = records.iter().collect();
     let mut file = Vec::new();
-    let mut writer = Writer::to(&mut file).unwrap();
+    let mut writer = Writer::to(&mut file, Layout::of(&pair(), Framing::Ip)).unwrap();
     records.iter().for_each(|record| writer.write(record).unwrap());
     assert_eq!(writer.finish(3).unwrap(), 3);
     let blocks = blocks(&file);
@@ -81,7 +86,7 @@ fn every_arrival_departure_and_fate_is_a_block() {
 fn a_full_queue_is_counted_and_the_lane_continues() {
     let missed = Arc::new(AtomicU64::new(0));
     let (sender, records) = sync_channel(2);
-    let mut tap = Tap::new(Side::Near, sender, missed.clone());
+    let mut tap = Tap::new(Way { link: 0, from: Side::Near }, sender, missed.clone());
     let frame = frame(100);
     let seen = Seen { number: 0, at: LinkTime::default(), frame: &frame };
     for number in 0..5 {
@@ -97,13 +102,13 @@ fn a_full_queue_is_counted_and_the_lane_continues() {
 fn a_full_disk_ends_the_capture_with_an_error() {
     // The beginning is written at once.
     let full = File::create("/dev/full").unwrap();
-    let error = Capture::start(full).unwrap_err();
+    let error = Capture::start(full, &pair()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     // A pipe without a reader fails later, as a disk that fills up.
     let (reader, writer) = std::io::pipe().unwrap();
-    let capture = Capture::start(File::from(OwnedFd::from(writer))).unwrap();
+    let capture = Capture::start(File::from(OwnedFd::from(writer)), &pair()).unwrap();
     drop(reader);
-    let (mut tap, frame) = (capture.tap(Side::Near), frame(100));
+    let (mut tap, frame) = (capture.tap(0, Side::Near), frame(100));
     let deadline = Instant::now() + Duration::from_secs(30);
     while capture.is_running() {
         tap.arrived(&Seen { number: 0, at: LinkTime::default(), frame: &frame });
@@ -112,4 +117,42 @@ fn a_full_disk_ends_the_capture_with_an_error() {
     }
     drop(tap);
     assert_eq!(capture.finish().unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+}
+
+/// The records of several links have separate interfaces and packet ids; a bridge keeps Ethernet.
+#[test]
+fn links_and_frames_are_told_apart() {
+    let mut plan = pair();
+    let mut second = plan.links[0].clone();
+    second.name = "spare".to_owned();
+    plan.links.push(second);
+    let (sender, records) = sync_channel(16);
+    let ip = frame(100);
+    let mut ethernet = ip[..10].to_vec();
+    ethernet.extend([2; 12]);
+    ethernet.extend([8, 0]);
+    ethernet.extend(&ip[10..]);
+    for (framing, frame) in [(Framing::Ip, &ip), (Framing::Ethernet, &ethernet)] {
+        let way = Way { link: 1, from: Side::Near };
+        let mut tap =
+            Tap::new(way, sender.clone(), Arc::default()).beginning(LinkTime::default(), framing);
+        let at = LinkTime::from_nanos(7);
+        tap.left(&Seen { number: 5, at, frame }, &Piece::of(0..1, at));
+        let record = records.try_recv().unwrap();
+        let mut file = Vec::new();
+        let mut writer = Writer::to(&mut file, Layout::of(&plan, framing)).unwrap();
+        writer.write(&record).unwrap();
+        writer.finish(0).unwrap();
+        let blocks = blocks(&file);
+        let kind = u16::from(framing == Framing::Ethernet);
+        assert_eq!(u16::from_le_bytes(blocks[1].1[..2].try_into().unwrap()), kind);
+        assert!(text(&blocks[1 + 7].1).contains("spare: near-to-far left"));
+        let packet = &blocks[13].1;
+        assert_eq!(packet[0], 7, "the second point of the third direction");
+        let captured = u32::from_le_bytes(packet[12..16].try_into().unwrap()) as usize;
+        let expected = if framing == Framing::Ip { 4 + ip.len() - 10 } else { ethernet.len() - 10 };
+        assert_eq!(captured, expected);
+        let id = packet.windows(12).any(|part| part == [5, 0, 8, 0, 22, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(id, "packet id 5 x 4 directions + 2");
+    }
 }

@@ -1,72 +1,89 @@
 //! Writes the records of a capture to the file.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use longhaul_core::plan::Side;
+use longhaul_core::plan::{Side, TopologyLink, TopologyPlan};
 
 use super::pcapng::{self, Packet};
 use super::tap::{Event, Record};
+use crate::packet::Framing;
 
 /// The largest packet, as the file states it.
 const LONGEST: u32 = 1 << 16;
 
-/// The interfaces of the file, in order: per direction where packets arrive, leave and are dropped.
-const INTERFACES: [&str; 6] = [
-    "near-to-far arrived",
-    "near-to-far left",
-    "near-to-far dropped",
-    "far-to-near arrived",
-    "far-to-near left",
-    "far-to-near dropped",
-];
+/// The points of a direction at which packets are captured, in the order of their interfaces.
+const POINTS: [&str; 3] = ["arrived", "left", "dropped"];
+
+/// The interfaces of a file.
+#[derive(Debug)]
+pub(super) struct Layout {
+    framing: Framing,
+    /// The names of the directions: of each link from the near end, and then from the far end.
+    ways: Vec<String>,
+}
+
+impl Layout {
+    /// Returns the interfaces for the links of a plan. If there are several links, their names precede
+    /// the directions.
+    pub(super) fn of(plan: &TopologyPlan, framing: Framing) -> Layout {
+        let name = |link: &TopologyLink, from: &str, to: &str| match plan.links.len() {
+            1 => format!("{from}-to-{to}"),
+            _ => format!("{}: {from}-to-{to}", link.name),
+        };
+        let ways = |link: &TopologyLink| {
+            [name(link, &link.near, &link.far), name(link, &link.far, &link.near)]
+        };
+        Layout { framing, ways: plan.links.iter().flat_map(ways).collect() }
+    }
+}
 
 /// The file of a capture.
 #[derive(Debug)]
 pub(super) struct Writer<W: Write> {
     file: BufWriter<W>,
+    framing: Framing,
+    /// The number of captured directions.
+    ways: u64,
     records: u64,
     last_nanos: u64,
 }
 
-impl Writer<File> {
-    /// Writes the beginning of the file.
-    pub(super) fn begin(file: File) -> io::Result<Self> {
-        Writer::to(file)
-    }
-}
-
 impl<W: Write> Writer<W> {
-    pub(super) fn to(file: W) -> io::Result<Self> {
+    /// Writes the beginning of the file.
+    pub(super) fn to(file: W, layout: Layout) -> io::Result<Self> {
+        let Layout { framing, ways } = layout;
         let mut file = BufWriter::with_capacity(1 << 18, file);
         let application = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
         file.write_all(&pcapng::section(application))?;
-        for name in INTERFACES {
-            file.write_all(&pcapng::interface(name, LONGEST))?;
+        for (way, point) in ways.iter().flat_map(|way| POINTS.map(|point| (way, point))) {
+            let name = format!("{way} {point}");
+            file.write_all(&pcapng::interface(&name, framing, LONGEST))?;
         }
         file.flush()?;
-        Ok(Writer { file, records: 0, last_nanos: 0 })
+        Ok(Writer { file, framing, ways: ways.len() as u64, records: 0, last_nanos: 0 })
     }
 
     pub(super) fn write(&mut self, record: &Record) -> io::Result<()> {
         let comment = record.comment();
         self.last_nanos = record.at.as_nanos() as u64;
-        let direction = match record.from {
-            Side::Near => 0,
-            Side::Far => 1,
-        };
+        let way = 2 * record.way.link
+            + match record.way.from {
+                Side::Near => 0,
+                Side::Far => 1,
+            };
         let place = match record.event {
             Event::Arrived => 0,
             Event::Left => 1,
             Event::Dropped(_) => 2,
         };
         let packet = Packet {
-            interface: direction * 3 + place,
+            interface: way * POINTS.len() as u32 + place,
+            framing: self.framing,
             nanos: self.last_nanos,
             bytes: &record.bytes,
             length: record.length,
             // The directions number their packets separately.
-            id: record.number << 1 | u64::from(direction),
+            id: record.number * self.ways + u64::from(way),
             comment: &comment,
         };
         self.file.write_all(&pcapng::packet(&packet))?;

@@ -12,9 +12,8 @@ use longhaul_core::result::{DirectionReport, DropCounts, Lateness, LatenessCause
 use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
-use super::parking::Parking;
 use super::schedule::{Departure, Schedule};
-use super::store::Store;
+use super::store::{Parking, Store};
 use super::timeline::{Step, Timeline};
 use crate::capture::{Cause, Seen, Tap};
 use crate::device::PacketDevice;
@@ -168,9 +167,8 @@ impl Lane {
         if self.pieces.is_empty() {
             return;
         }
-        let places = |piece: &Piece| match piece.treatment.parked {
-            true => piece.count(),
-            false => u32::from(!piece.is_release()),
+        let places = |piece: &Piece| {
+            if piece.treatment.parked { piece.count() } else { u32::from(!piece.is_release()) }
         };
         let own = self.pieces.iter().map(places).sum();
         let parcel = if own > 0 { self.store.keep(length, shape, own) } else { None };
@@ -251,7 +249,7 @@ impl Lane {
     /// Captures the packets of this lane from `now` on.
     pub(super) fn capture(&mut self, now: LinkTime, tap: Tap) {
         self.model.report_dropped();
-        self.tap = Some(tap.beginning(now));
+        self.tap = Some(tap.beginning(now, self.framing));
     }
 
     /// Writes a piece that is due, if there is one.

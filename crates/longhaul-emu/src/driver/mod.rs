@@ -18,13 +18,11 @@
 //!   or queued.
 //! - Memory stays within the pool's budget.
 
-mod budget;
+mod attention;
 mod carrier;
-mod intake;
 mod lane;
 mod mailbox;
 mod memory;
-mod parking;
 mod pool;
 mod run;
 mod schedule;
@@ -37,11 +35,9 @@ mod warmer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use budget::{UNLIMITED, memory_budget, most_memory};
 pub(crate) use carrier::Carrier;
-pub(crate) use intake::Intake;
 pub(crate) use lane::Lane;
-pub(crate) use memory::PacketMemory;
-pub(crate) use run::{Driver, Snapshot};
+pub(crate) use memory::{PacketMemory, UNLIMITED, memory_budget, most_memory};
+pub(crate) use run::Driver;
 pub(crate) use sleeper::SpinBudget;
-pub(crate) use steering::Steering;
+pub(crate) use steering::{Intake, Steering};

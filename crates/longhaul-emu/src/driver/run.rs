@@ -12,11 +12,12 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
+use super::attention::Attention;
 use super::carrier::Carrier;
-use super::intake::Intake;
 use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::sleeper::{Sleeper, SpinBudget};
+use super::steering::Intake;
 use super::timeline::Timeline;
 use crate::capture::Tap;
 use crate::link::{LinkModel, LinkTime};
@@ -68,7 +69,7 @@ impl Driver {
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             // The thread gets real-time priority if permitted: when all processors are busy, as
             // during a fast transfer, an ordinary thread waits for tens of milliseconds at a time.
-            let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
+            let realtime = longhaul_sys::schedule::run_first(PRIORITY).is_ok();
             let sleeper = Sleeper::new(spins);
             Moves { lanes, intakes, sleeper }.run(&inbox, realtime);
         })?;
@@ -134,7 +135,9 @@ impl Moves {
         let origin = Instant::now();
         let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
         let strain = Strain::begin();
-        let mut timeline = Timeline::begin(clock());
+        let saves = self.sleeper.saves();
+        let mut timeline = Timeline::begin(clock(), saves);
+        let mut attention = Attention::new(saves);
         // The time at which the next packet may enter. Each entry costs the thread a departure
         // later. If packets entered at full speed while none is due, they would form a burst that
         // cannot leave at the same speed. On a link without a rate, packets therefore enter and
@@ -158,26 +161,36 @@ impl Moves {
             if realtime {
                 self.sleeper.rest(clock, &mut timeline);
             }
-            if busy || clock() < open_at {
+            if busy || (clock() < open_at && attention.expects_any()) {
                 continue;
             }
             // The thread reads one packet, from the direction that was read less recently: a full
             // device must not delay the acknowledgements of the other direction.
-            for _ in 0..self.intakes.len() {
-                turn = (turn + 1) % self.intakes.len();
-                let waited = std::mem::take(&mut waited);
-                let intake = &mut self.intakes[turn];
-                if let Some(cost) = intake.admit(&mut self.lanes, clock, waited, &mut timeline) {
-                    open_at = clock() + cost;
-                    busy = true;
-                    break;
+            if clock() >= open_at {
+                for _ in 0..self.intakes.len() {
+                    turn = (turn + 1) % self.intakes.len();
+                    if !attention.expects(turn) {
+                        continue;
+                    }
+                    let waited = std::mem::take(&mut waited);
+                    let intake = &mut self.intakes[turn];
+                    let cost = intake.admit(&mut self.lanes, clock, waited, &mut timeline);
+                    attention.was_read(turn, cost.is_some());
+                    if let Some(cost) = cost {
+                        open_at = clock() + cost;
+                        busy = true;
+                        break;
+                    }
                 }
             }
             if !busy {
                 let due = self.lanes.iter().filter_map(Lane::next_due).min();
                 let waker = std::iter::once(inbox.waker());
                 let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
-                waited = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
+                let woken = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
+                let open = |intake: &usize| self.intakes[*intake].source(&self.lanes).is_some();
+                attention.woke(&woken, (0..self.intakes.len()).filter(open));
+                waited = woken.waited;
             }
         }
     }

@@ -29,6 +29,17 @@ pub(super) struct Sleeper {
     rested_at: LinkTime,
 }
 
+/// The end of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Woken {
+    /// The estimated time for which the source that ended the wait had been readable.
+    pub(super) waited: Duration,
+    /// The sources that are readable, as bits in their order; `None` if the sleeper did not ask.
+    pub(super) readable: Option<u64>,
+    /// The duration of the sleep.
+    pub(super) slept: Duration,
+}
+
 /// The longest time that a real-time thread uses the processor without rest, and the length of the
 /// rest. The rest is 8 %, spread evenly. The kernel reserves 5 % for ordinary threads. If these do
 /// not get it, the kernel takes it in one interval of 50 ms (the fair server of
@@ -64,6 +75,11 @@ impl SpinBudget {
         Arc::new(SpinBudget { share, began: Instant::now(), spent_until: AtomicU64::new(0) })
     }
 
+    /// Returns whether the topology has so many links that their threads save processor time.
+    pub(super) fn is_limited(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// Spends `span` if the budget has it.
     fn spend(&self, span: Duration) -> bool {
         self.spend_at(self.began.elapsed(), span)
@@ -93,20 +109,24 @@ impl Sleeper {
         }
     }
 
+    /// Returns whether the thread saves processor time, because it is one of many.
+    pub(super) fn saves(&self) -> bool {
+        self.spins.is_limited()
+    }
+
     /// Waits until `due`, if given, or until one of `sources` becomes readable, whichever is first.
-    /// The wait may end early. Returns the estimated time for which the source that ended the wait
-    /// had been readable.
+    /// The wait may end early.
     ///
-    /// The estimate is half of the timer's delay: a source filled by another processor wakes the
-    /// thread as the timer does, a source filled by the thread's own processor takes almost no
-    /// time, and the kernel does not report the case.
+    /// The estimate of the time for which a source was readable is half of the timer's delay: a
+    /// source filled by another processor wakes the thread as the timer does, a source filled by the
+    /// thread's own processor takes almost no time, and the kernel does not report the case.
     pub(super) fn wait<'a>(
         &mut self,
         due: Option<LinkTime>,
         sources: impl Iterator<Item = BorrowedFd<'a>>,
         clock: impl Fn() -> LinkTime,
         timeline: &mut Timeline,
-    ) -> Duration {
+    ) -> Woken {
         let now = clock();
         timeline.begin_step(now);
         let sleep = match due {
@@ -115,7 +135,7 @@ impl Sleeper {
                 Some(sleep) if due > self.slept_for => Some(sleep),
                 _ => {
                     std::hint::spin_loop();
-                    return Duration::ZERO;
+                    return Woken { waited: Duration::ZERO, readable: None, slept: Duration::ZERO };
                 }
             },
         };
@@ -131,17 +151,22 @@ impl Sleeper {
         if woke.since(now) >= REST {
             self.rested_at = woke;
         }
+        let slept = woke.since(now);
         // Only a wake-up by the timer measures the timer's delay. An interrupted wait counts as a
         // short one.
-        match (woken_by, due, sleep) {
+        let waited = match (woken_by, due, sleep) {
             (Ok(0), Some(due), Some(sleep)) => {
                 self.slept_for = due;
                 self.learn(woke.since(now + sleep));
                 Duration::ZERO
             }
-            (Ok(_), ..) => (self.overshoot / 2).min(woke.since(now)),
+            (Ok(_), ..) => (self.overshoot / 2).min(slept),
             _ => Duration::ZERO,
-        }
+        };
+        let bits = events.iter().enumerate().filter(|(_, event)| !event.revents().is_empty());
+        let bits =
+            bits.fold(0, |bits, (index, _)| bits | 1u64.checked_shl(index as u32).unwrap_or(0));
+        Woken { waited, readable: woken_by.is_ok().then_some(bits), slept }
     }
 
     /// Rests if a real-time thread has not rested for [`STINT`].
@@ -213,7 +238,7 @@ mod tests {
         let mut sleeper = Sleeper::new(SpinBudget::of(1));
         let time = std::cell::Cell::new(STINT);
         let clock = || LinkTime::default() + time.get();
-        let mut timeline = Timeline::begin(clock());
+        let mut timeline = Timeline::begin(clock(), false);
         sleeper.rest(clock, &mut timeline);
         assert_eq!(sleeper.rested_at, LinkTime::default(), "not yet");
         time.set(STINT + US(1));

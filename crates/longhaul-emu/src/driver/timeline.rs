@@ -48,6 +48,10 @@ const REMEMBERED: usize = 256;
 /// outside of long steps, some microseconds per wake-up, is wrongly added to the step.
 const STALE: Duration = Duration::from_millis(1);
 
+/// The sleeps after which a thread that saves processor time reads the counts again, if it was awake
+/// for less than [`STALE`] since then.
+const STALE_SLEEPS: u32 = 8;
+
 /// The recent long steps of the driver's thread, used to attribute the lateness of a packet to
 /// causes.
 ///
@@ -62,6 +66,9 @@ pub(super) struct Timeline {
     counts: ThreadSchedule,
     since: LinkTime,
     slept: Duration,
+    sleeps: u32,
+    /// True if the thread saves processor time: the reading of the counts costs as much as a packet.
+    saves: bool,
     /// The end of the last step.
     at: LinkTime,
     long: VecDeque<LongStep>,
@@ -80,11 +87,11 @@ struct LongStep {
 
 impl Timeline {
     /// Starts a timeline for the calling thread at time `at` of the link.
-    pub(super) fn begin(at: LinkTime) -> Self {
+    pub(super) fn begin(at: LinkTime, saves: bool) -> Self {
         let gauge = ScheduleGauge::current().ok();
         let counts = gauge.as_ref().and_then(|gauge| gauge.read().ok()).unwrap_or_default();
         let long = VecDeque::with_capacity(REMEMBERED);
-        Timeline { gauge, counts, since: at, slept: Duration::ZERO, at, long }
+        Timeline { gauge, counts, since: at, slept: Duration::ZERO, sleeps: 0, saves, at, long }
     }
 
     /// Starts a step `now`. The time between the previous step and this one belongs to no step.
@@ -101,7 +108,7 @@ impl Timeline {
             self.look_into(step, from, to);
         }
         self.at = to;
-        if to.since(self.since) > STALE {
+        if self.is_stale(to) {
             self.count(to);
         }
     }
@@ -117,8 +124,17 @@ impl Timeline {
             self.slept += woke.since(meant);
         }
         self.at = woke;
-        if woke.since(self.since) > STALE {
+        self.sleeps += 1;
+        if self.is_stale(woke) {
             self.count(woke);
+        }
+    }
+
+    fn is_stale(&self, at: LinkTime) -> bool {
+        let passed = at.since(self.since);
+        match self.saves {
+            true => self.sleeps >= STALE_SLEEPS || passed.saturating_sub(self.slept) > STALE,
+            false => passed > STALE,
         }
     }
 
@@ -130,6 +146,7 @@ impl Timeline {
             waited: counts.waited.saturating_sub(self.counts.waited),
         };
         (self.counts, self.since, self.slept) = (counts, at, Duration::ZERO);
+        self.sleeps = 0;
         Some(passed)
     }
 
@@ -214,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_lateness_is_laid_to_the_long_steps_that_it_overlaps_and_the_rest_to_other_packets() {
-        let mut timeline = Timeline::begin(at(0));
+        let mut timeline = Timeline::begin(at(0), false);
         timeline.long = VecDeque::from([
             step(0, 1000, 1000, 0, LatenessCause::Backlog),
             step(2000, 3000, 500, 250, LatenessCause::Write),
@@ -258,7 +275,7 @@ mod tests {
                 let begun = clock.elapsed().unwrap();
                 while clock.elapsed().unwrap() - begun < span {}
             };
-            let mut timeline = Timeline::begin(clock());
+            let mut timeline = Timeline::begin(clock(), false);
             let explained = |due, timeline: &Timeline| {
                 let mut causes = LatenessCauses::default();
                 timeline.explain(due, clock(), &mut causes);
@@ -294,5 +311,19 @@ mod tests {
         assert!(timer.timer_ms + timer.processor_ms > stall_ms * 0.7, "{timer:?}");
         assert!(timer.timer_ms > 0.0 && timer.write_ms < stall_ms * 0.1, "{timer:?}");
         assert!(processor.processor_ms > stall_ms * 0.5, "{processor:?}");
+    }
+
+    #[test]
+    fn a_saving_thread_counts_seldom_between_sleeps() {
+        let stale = |saves, sleeps, awake: u64| {
+            let mut timeline = Timeline::begin(at(0), saves);
+            timeline.sleeps = sleeps;
+            timeline.slept = US(50_000);
+            timeline.is_stale(at(50_000 + awake))
+        };
+        assert!(stale(false, 1, 10), "50 ms have passed");
+        assert!(!stale(true, STALE_SLEEPS - 1, 10));
+        assert!(stale(true, STALE_SLEEPS, 10));
+        assert!(stale(true, 1, 1001));
     }
 }

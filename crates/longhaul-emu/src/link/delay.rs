@@ -4,7 +4,9 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::plan::link::{DelaySamples, DelaySchedule, Jitter, Recording, Spread};
+use longhaul_core::plan::link::{
+    DelayDistribution, DelaySamples, DelaySchedule, Jitter, PathRecording,
+};
 use longhaul_core::plan::{LinkPlan, Side};
 
 use super::batch::Batch;
@@ -17,7 +19,7 @@ pub(super) struct Delay {
     constant: Duration,
     trace: Option<Arc<DelaySchedule>>,
     /// The recorded path, and the direction of it.
-    replay: Option<(Arc<Recording>, Side)>,
+    replay: Option<(Arc<PathRecording>, Side)>,
     jitter: Option<Variation>,
     /// The latest departure so far. A segment leaves before it only if jitter may reorder.
     last: LinkTime,
@@ -132,10 +134,10 @@ impl Variation {
     fn new(plan: &Jitter, stream: Stream) -> Option<Self> {
         let nanos = |span: &Duration| span.as_nanos() as f64;
         let spread = match &plan.spread {
-            Spread::Uniform { spread } => Distribution::Uniform(nanos(spread)),
-            Spread::Normal { spread } => Distribution::Normal(nanos(spread)),
-            Spread::Pareto { spread } => Distribution::Pareto(nanos(spread)),
-            Spread::File(file) => Distribution::Samples(Arc::clone(file.content()?)),
+            DelayDistribution::Uniform { spread } => Distribution::Uniform(nanos(spread)),
+            DelayDistribution::Normal { spread } => Distribution::Normal(nanos(spread)),
+            DelayDistribution::Pareto { spread } => Distribution::Pareto(nanos(spread)),
+            DelayDistribution::File(file) => Distribution::Samples(Arc::clone(file.content()?)),
         };
         Some(Variation { spread, stream, reorders: plan.reorder })
     }

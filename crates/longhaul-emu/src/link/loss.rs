@@ -1,14 +1,15 @@
-//! The loss stage: independent losses, bursts, patterns and traces.
+//! The loss stages: random, by pattern, by trace, and as recorded on a path.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use longhaul_core::plan::link::{Loss, LossTrace, Probability, SegmentSet};
+use longhaul_core::plan::link::{Loss, LossTrace, PathRecording, Probability, SegmentSet};
+use longhaul_core::plan::{LinkPlan, Side};
 
-use super::DropReason;
 use super::batch::Batch;
 use super::chain::{Chain, ChainStreams, Correlated};
 use super::random::{Chance, Purpose, Stream};
+use super::{DropReason, LinkTime};
 
 /// Determines which segments are lost.
 #[derive(Debug, Clone)]
@@ -154,5 +155,40 @@ impl GilbertElliott {
         let start = start.min(u64::MAX - 1);
         let more = self.bursts.failures(start, self.to_good);
         start..start.saturating_add(1).saturating_add(more)
+    }
+}
+
+/// The losses of a recorded path: every segment during an outage, and otherwise the recorded share
+/// at the time.
+#[derive(Debug, Clone)]
+pub(super) struct ReplayedLoss {
+    recording: Arc<PathRecording>,
+    from: Side,
+    stream: Stream,
+}
+
+impl ReplayedLoss {
+    /// Creates the losses of `plan` in the direction from `from`; `None` if there are none.
+    pub(super) fn new(plan: &LinkPlan, from: Side) -> Option<Self> {
+        let recording = plan.from(from).replay.as_ref()?.content()?;
+        let stream = Stream::new(plan.seed.unwrap_or(0), from, Purpose::Replay);
+        let recording = Arc::clone(recording);
+        let loses = recording.way(from).has_losses();
+        loses.then_some(ReplayedLoss { recording, from, stream })
+    }
+
+    /// Drops the segments that are lost at the time of their arrival.
+    pub(super) fn apply(&self, batch: &mut Batch) {
+        let time = batch.now.since(LinkTime::default());
+        let share = self.recording.way(self.from).loss_at(time);
+        if share > 0.0 {
+            batch.retain_segments(|batch, segment| {
+                let stays = self.stream.unit(batch.number(segment)) > share;
+                if !stays {
+                    batch.lose(DropReason::Lost, segment..segment + 1);
+                }
+                stays
+            });
+        }
     }
 }

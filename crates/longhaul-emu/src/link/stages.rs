@@ -7,20 +7,17 @@ use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
 use super::LinkTime;
-use super::accidents::Accidents;
+use super::accidents::{Accidents, BitErrors};
 use super::backlog::Backlog;
 use super::batch::{Batch, Carrier};
-use super::bit_errors::BitErrors;
 use super::delay::Delay;
-use super::loss::Losses;
-use super::outages::Outages;
+use super::loss::{Losses, ReplayedLoss};
 use super::policer::TokenBucket;
 use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
-use super::replay::ReplayedLoss;
 use super::scheduler::{Gone, Scheduler};
-use super::slots::SlotGate;
+use super::slots::{Outages, SlotGate};
 
 /// The stages of a direction except the delay. Segments pass them in this order: outage, loss,
 /// policer, queue and rate, bit errors, marks and damage, (delay and jitter), slots, reordering. docs/design/emulator-time.md

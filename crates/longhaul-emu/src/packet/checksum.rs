@@ -1,6 +1,7 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
-/// The one's complement sum of `bytes` as big-endian words; an odd last byte is padded with zero.
+/// Returns the one's complement sum of `bytes` as big-endian words; an odd last byte is padded with
+/// zero.
 pub(super) fn sum(bytes: &[u8]) -> u16 {
     // Eight bytes at a time: folding a sum of wider words gives the same sum (RFC 1071, section 2).
     let mut chunks = bytes.chunks_exact(8);

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use longhaul_core::result::{Check, CheckVerdict, MachineTiming, Unit};
+use longhaul_core::result::{Check, CheckUnit, CheckVerdict, MachineTiming};
 use longhaul_core::stats::proportion_interval;
 
 /// The probability that one check of a correct emulator fails by chance. By Bonferroni's
@@ -28,7 +28,7 @@ pub(super) struct Case {
     pub(super) ipv6: bool,
     /// The link's options as `longhaul wan run` takes them.
     pub(super) options: String,
-    pub(super) unit: Unit,
+    pub(super) unit: CheckUnit,
 }
 
 /// The number of affected datagrams among many, as the probe and the emulator counted them.
@@ -40,7 +40,11 @@ pub(super) struct Tallies {
 }
 
 impl Case {
-    pub(super) fn new(name: impl Into<String>, options: impl Into<String>, unit: Unit) -> Self {
+    pub(super) fn new(
+        name: impl Into<String>,
+        options: impl Into<String>,
+        unit: CheckUnit,
+    ) -> Self {
         Case { name: name.into(), ipv6: false, options: options.into(), unit }
     }
 
@@ -238,7 +242,7 @@ mod tests {
     use super::*;
 
     fn case() -> Case {
-        Case::new("loss 1e-2", "--up-loss 1e-2", Unit::Share)
+        Case::new("loss 1e-2", "--up-loss 1e-2", CheckUnit::Share)
     }
 
     #[test]
@@ -280,7 +284,7 @@ mod tests {
     fn only_a_deviation_that_the_machine_explains_is_excused() {
         let machine =
             MachineTiming { realtime: true, p99_ms: 0.7, max_ms: 3.0, ..MachineTiming::default() };
-        let late = |ms| Case::new("delay", "", Unit::Ms).between((0.0, ms), (0.0, 0.3), 9);
+        let late = |ms| Case::new("delay", "", CheckUnit::Ms).between((0.0, ms), (0.0, 0.3), 9);
         let spoiled = late(0.9).beside(machine, 0.0..=1.7);
         assert_eq!((spoiled.verdict, spoiled.spoiled_by_host), (CheckVerdict::NotDone, true));
         let because = "bare real-time timer up to 3.00 ms late (99 %: 0.70 ms), which explains \
@@ -297,7 +301,7 @@ mod tests {
 
     #[test]
     fn ranges_counts_and_means() {
-        let ms = Case::new("delay", "", Unit::Ms);
+        let ms = Case::new("delay", "", CheckUnit::Ms);
         assert_eq!(ms.near(10.0, 10.04, 0.05, 9).verdict, CheckVerdict::Pass);
         assert_eq!(ms.near(10.0, 9.94, 0.05, 9).verdict, CheckVerdict::Fail);
         assert_eq!(ms.near(10.0, f64::NAN, 0.05, 9).verdict, CheckVerdict::Fail);

@@ -10,10 +10,10 @@ use longhaul_core::plan::{LinkOptions, Side};
 use longhaul_core::result::{Impairments, LinkReport, LinkWarning, MachineTiming};
 
 use super::probe::{ProbePlan, ProbeReport, ReceivePlan, SendPlan, Sent, Witness};
-use crate::{EmuError, Wan};
+use crate::{EmuError, Medium, Wan};
 
 /// The port of the first receiver; further receivers use the following ports.
-const PORT: u16 = 5211;
+pub(super) const PORT: u16 = 5211;
 
 /// Measures streams over links with given options.
 pub(super) trait Lab {
@@ -44,6 +44,8 @@ pub(super) trait Lab {
 pub(super) struct SiteLab<'a> {
     /// Builds the command that runs one end of a probe.
     pub(super) probe: &'a dyn Fn(&ProbePlan) -> Command,
+    /// The kind of the links.
+    pub(super) medium: Medium,
     /// The seed from which the seed of every link is derived.
     pub(super) seed: u64,
     /// The number of links so far.
@@ -197,7 +199,7 @@ impl SiteLab<'_> {
         self.links += 1;
         plan.seed = Some(derive_seed(self.seed, &["selftest", &self.links.to_string()]));
         let drain = plan.up.longest_flight() + Duration::from_millis(150);
-        let wan = Wan::start(&plan).map_err(|error| unmeasured(&error))?;
+        let wan = Wan::start_over(&plan, self.medium).map_err(|error| unmeasured(&error))?;
         let witness = Witness::start();
         let pairs: io::Result<Vec<Pair>> = (PORT..)
             .zip(streams)
@@ -223,13 +225,24 @@ impl SiteLab<'_> {
 /// Parses options in the form of `longhaul wan run`; reads no files.
 pub(super) fn parse(options: &str) -> Result<longhaul_core::plan::LinkPlan, Unmeasured> {
     let mut given = LinkOptions::default();
-    let words: Vec<&str> = options.split_whitespace().collect();
+    let words = words(options);
     for pair in words.chunks(2) {
         if let [name, value] = pair {
             given.set(name.trim_start_matches('-'), *value).map_err(|error| unmeasured(&error))?;
         }
     }
     given.plan(&|_| Err(io::ErrorKind::Unsupported.into())).map_err(|error| unmeasured(&error))
+}
+
+/// Splits options into words, with quotation marks around words that contain spaces.
+fn words(options: &str) -> Vec<&str> {
+    let parts = options.split('\'').enumerate().flat_map(|(index, part)| {
+        // Every other part is quoted.
+        let quoted = (index % 2 == 1).then_some(part);
+        let plain = if quoted.is_none() { part } else { "" };
+        plain.split_whitespace().chain(quoted)
+    });
+    parts.collect()
 }
 
 /// Both ends of one probe.

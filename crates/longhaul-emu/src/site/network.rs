@@ -1,13 +1,15 @@
-//! Configures the calling thread's network namespace: sysctls, interfaces, addresses and routes.
+//! The network namespace of a site: its sysctls, interfaces, addresses and routes, and existing namespaces.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use longhaul_core::plan::Attachment;
 use longhaul_sys::interface::Interface;
+use longhaul_sys::namespace::NetworkNamespace;
+use rustix::process::{Pid, PidfdFlags};
 
-use super::routes::InstalledRoutes;
-use super::{Host, SiteSpec};
+use super::{Host, RouteSpec, SiteSpec};
 
 /// The number of super-packets that a device queues for the emulator before it drops packets. The
 /// default of 500 is half a millisecond of acknowledgements; an entry needs eight bytes.
@@ -88,4 +90,105 @@ pub(super) fn open_ping() {
 
 fn set(switch: &str, value: &str) -> io::Result<()> {
     fs::write(Path::new("/proc/sys/net").join(switch), value)
+}
+
+/// An existing network namespace.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    pub(super) namespace: NetworkNamespace,
+    /// The process to which it belongs, if the plan names one.
+    pub(super) process: Option<OwnedFd>,
+}
+
+impl Foreign {
+    /// Opens the namespace.
+    ///
+    /// # Errors
+    /// It does not exist, or the user may not open it.
+    pub(super) fn open(attachment: &Attachment) -> io::Result<Foreign> {
+        let (path, process) = match attachment {
+            Attachment::Interface(_) | Attachment::Tap(_) => {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            Attachment::Namespace(name) => (PathBuf::from("/run/netns").join(name), None),
+            Attachment::Process(id) => {
+                let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);
+                let pid = pid.ok_or(io::ErrorKind::NotFound)?;
+                // Opened first, so that the namespace is that of this process.
+                let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+                (PathBuf::from(format!("/proc/{id}/ns/net")), Some(process))
+            }
+        };
+        Ok(Foreign { namespace: NetworkNamespace::open(&path)?, process })
+    }
+}
+
+/// Sets the sysctls of an interface that is down so that it carries only the packets of commands.
+/// Best effort, as for other sites.
+pub(super) fn quieten(interface: &str) {
+    for (family, switch, value) in [
+        ("ipv6", "disable_ipv6", "0"),
+        ("ipv6", "addr_gen_mode", "1"),
+        ("ipv6", "accept_ra", "0"),
+        ("ipv6", "router_solicitations", "0"),
+        ("ipv4", "rp_filter", "0"),
+    ] {
+        let _ = fs::write(format!("/proc/sys/net/{family}/conf/{interface}/{switch}"), value);
+    }
+}
+
+/// The interfaces of a site and the routes over them.
+#[derive(Debug)]
+pub(super) struct InstalledRoutes {
+    /// The site, with an IPv6 address only if the kernel supports it.
+    own: Host,
+    interfaces: Vec<Interface>,
+    present: Vec<RouteSpec>,
+}
+
+impl InstalledRoutes {
+    /// Adds `routes` over `interfaces` to the calling thread's namespace.
+    ///
+    /// # Errors
+    /// A route cannot be added.
+    pub(super) fn install(
+        own: Host,
+        interfaces: Vec<Interface>,
+        routes: &[RouteSpec],
+    ) -> io::Result<Self> {
+        let mut installed = InstalledRoutes { own, interfaces, present: Vec::new() };
+        for route in routes {
+            installed.add(*route)?;
+        }
+        Ok(installed)
+    }
+
+    /// Replaces the routes. A program of the site may have removed an interface or a route, so
+    /// errors are ignored.
+    pub(super) fn set(&mut self, wanted: Vec<RouteSpec>) {
+        let before = std::mem::take(&mut self.present);
+        for route in &before {
+            if !wanted.iter().any(|other| other.to == route.to)
+                && let Some(interface) = self.interfaces.get(route.interface)
+            {
+                let _ = interface.remove_host_route(route.to);
+            }
+        }
+        for route in wanted {
+            if before.contains(&route) {
+                self.present.push(route);
+            } else {
+                let _ = self.add(route);
+            }
+        }
+    }
+
+    fn add(&mut self, route: RouteSpec) -> io::Result<()> {
+        let source = self.own.address_like(route.to);
+        if let (Some(source), Some(interface)) = (source, self.interfaces.get(route.interface)) {
+            interface.set_host_route(route.to, source)?;
+            self.present.push(route);
+        }
+        Ok(())
+    }
 }

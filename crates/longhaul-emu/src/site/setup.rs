@@ -7,8 +7,7 @@ use longhaul_sys::interface::Interface;
 use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
 
-use super::foreign::{self, Foreign};
-use super::routes::InstalledRoutes;
+use super::network::{Foreign, InstalledRoutes};
 use super::tables::Tables;
 use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
@@ -17,8 +16,8 @@ use crate::device::{Device, DeviceMaker};
 /// The parts of a site that exist while its thread lives.
 #[derive(Debug)]
 pub(super) struct SiteParts {
-    /// The site's ends of its links, in the order of the specification's interfaces.
-    pub(super) devices: Vec<Device>,
+    /// The queues of the site's ends of its links, in the order of the specification's interfaces.
+    pub(super) devices: Vec<Vec<Device>>,
     pub(super) init: Init,
     /// The process to which an existing network belongs, if the plan names one.
     pub(super) process: Option<OwnedFd>,
@@ -37,7 +36,8 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
     // The site of a host behind an interface has empty namespaces.
     let existing = spec.attachment.as_ref().filter(|attachment| attachment.interface().is_none());
     let foreign = existing.map(|attachment| open(spec, attachment)).transpose()?;
-    let maker = DeviceMaker::enter_site(foreign.as_ref().map(|foreign| &foreign.namespace))?;
+    let network = foreign.as_ref().map(|foreign| &foreign.namespace);
+    let maker = DeviceMaker::enter_site(network, spec.medium)?;
     let tables = Tables::open().map_err(step("open the network tables"))?;
     let init = Init::start().map_err(step("start the first process"))?;
     // Best effort, as for /proc: containers may forbid the mount, and few tools read /sys.
@@ -51,9 +51,9 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
             let taken = std::io::ErrorKind::AlreadyExists.into();
             return Err(step("create the interface wan0 or its successors")(taken));
         }
-        let device = maker.make(&interface.name, interface.mtu)?;
+        let device = maker.make(&interface.name, interface.mtu, interface.queues)?;
         if foreign.is_some() {
-            foreign::quieten(&interface.name);
+            network::quieten(&interface.name);
         }
         Ok(device)
     });

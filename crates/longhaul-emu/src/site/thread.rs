@@ -39,7 +39,7 @@ enum Request {
 /// The parts of the site that its thread returns at the start.
 #[derive(Debug)]
 struct Ready {
-    devices: Vec<Device>,
+    devices: Vec<Vec<Device>>,
     windows_set: bool,
     init: InitHandle,
     process: Option<OwnedFd>,
@@ -62,7 +62,7 @@ pub(crate) struct Router {
 
 impl StartingSite {
     /// Waits for the site, and returns it with its ends of its links, in their order.
-    pub(crate) fn ready(self) -> Result<(Site, Vec<Device>), EmuError> {
+    pub(crate) fn ready(self) -> Result<(Site, Vec<Vec<Device>>), EmuError> {
         let StartingSite { spec, requests, thread, ready } = self;
         let gone = || EmuError::SiteGone { site: spec.own.name.clone() };
         let Ready { devices, windows_set, init, process } = ready.recv().map_err(|_| gone())??;

@@ -25,7 +25,7 @@ pub(crate) struct PathNeed {
 
 impl PathNeed {
     /// Returns the bandwidth-delay product at the configured rate; zero without a rate.
-    pub(crate) fn promised(&self) -> Bytes {
+    pub(crate) fn configured_product(&self) -> Bytes {
         let rates = self.rates.iter().flatten();
         rates.map(|rate| rate.bdp(self.rtt)).max_by_key(|bytes| bytes.get()).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl PathNeed {
     /// Returns the window that fills a path with a rate even with losses: for a round trip after a
     /// loss no data are acknowledged, while as much again is sent.
     fn roomy_window(&self) -> u64 {
-        if self.is_promised() { self.products(4) } else { self.window() }
+        if self.has_rate() { self.products(4) } else { self.window() }
     }
 
     /// Returns `count` bandwidth-delay products plus a minimum.
@@ -54,7 +54,7 @@ impl PathNeed {
         (product.saturating_mul(count).saturating_add(4 << 20)).clamp(SMALLEST, LARGEST)
     }
 
-    fn is_promised(&self) -> bool {
+    fn has_rate(&self) -> bool {
         self.rates.iter().any(Option::is_some)
     }
 }
@@ -71,7 +71,7 @@ impl Windows {
     /// without a rate causes no warning.
     pub(crate) fn warning(self, need: &PathNeed) -> Option<LinkWarning> {
         let wanted = Bytes::new(need.window());
-        (need.is_promised() && self.largest < wanted)
+        (need.has_rate() && self.largest < wanted)
             .then_some(LinkWarning::WindowsClipped { wanted, granted: self.largest })
     }
 }
@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(largest(&[need(0, None)]), 6 << 20);
         assert_eq!(largest(&[need(2000, None)]), 65_535 << 14);
         assert_eq!(largest(&[need(0, None), fast]), largest(&[fast]), "the longest path decides");
-        assert_eq!(fast.promised(), Bytes::new(100_000_000));
-        assert_eq!(need(2000, None).promised(), Bytes::new(0));
+        assert_eq!(fast.configured_product(), Bytes::new(100_000_000));
+        assert_eq!(need(2000, None).configured_product(), Bytes::new(0));
     }
 
     #[test]

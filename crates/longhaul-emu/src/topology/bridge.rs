@@ -11,11 +11,12 @@ use longhaul_sys::ethernet_socket::EthernetSocket;
 use longhaul_sys::interface;
 use longhaul_sys::tun::TunOffloads;
 
-use super::bundle::{BundleLink, End, RunningBundle};
-use super::bundles::Bundle;
+use super::bundle::{Bundle, BundleLink, End, Queues, RunningBundle};
+use super::claim::Claim;
 use super::fit::check_memory;
 use super::running::shared;
 use crate::EmuError;
+use crate::capture::Capture;
 use crate::device::PacketDevice;
 use crate::link::random_seed;
 use crate::packet::Framing;
@@ -33,6 +34,7 @@ pub struct Bridge {
     started: Instant,
     running: RunningBundle,
     down: bool,
+    _claims: [Claim; 2],
 }
 
 impl Bridge {
@@ -49,13 +51,18 @@ impl Bridge {
         for link in &mut plan.links {
             link.plan.seed.get_or_insert_with(random_seed);
         }
-        let open = |name: &str| {
-            let opened = interface::index(name)
-                .and_then(|index| Ok((index, Arc::new(EthernetSocket::open(index)?))));
+        let queues = plan.links.first().map_or(1, |link| link.plan.queues);
+        let open = |name: &str| -> Result<(u32, Queues), EmuError> {
+            let opened = interface::index(name).and_then(|index| {
+                let shared = |socket| -> Arc<dyn PacketDevice> { Arc::new(socket) };
+                let sockets = EthernetSocket::open_queues(index, queues)?;
+                Ok((index, sockets.into_iter().map(shared).collect()))
+            });
             opened.map_err(|source| EmuError::Interface { interface: name.to_owned(), source })
         };
         let [(near_index, near), (far_index, far)] = [open(interfaces[0])?, open(interfaces[1])?];
-        let devices: [Arc<dyn PacketDevice>; 2] = [near, far];
+        let _claims =
+            [Claim::take(interfaces[0], near_index)?, Claim::take(interfaces[1], far_index)?];
         let bundles = Bundle::all(&plan);
         let links = bundles.iter().flat_map(|bundle| &bundle.members).map(|member| BundleLink {
             member: *member,
@@ -65,10 +72,10 @@ impl Bridge {
         // The kernel passes super-packets on whenever an interface merges segments.
         let offloads = TunOffloads { tcp: true, udp: true };
         let running =
-            RunningBundle::start(links.collect(), ends, devices, offloads, &shared(&plan)?)?;
+            RunningBundle::start(links.collect(), ends, [near, far], offloads, &shared(&plan)?)?;
         let interfaces =
             [(interfaces[0].to_owned(), near_index), (interfaces[1].to_owned(), far_index)];
-        Ok(Bridge { plan, interfaces, started: Instant::now(), running, down: false })
+        Ok(Bridge { plan, interfaces, started: Instant::now(), running, down: false, _claims })
     }
 
     /// Returns the plan, with the present state of the link.
@@ -107,6 +114,11 @@ impl Bridge {
         for (place, link) in self.plan.links.iter().enumerate() {
             self.running.set(place, &link.plan, self.down);
         }
+    }
+
+    /// Captures the frames of the link from now on, in a capture of Ethernet frames.
+    pub fn capture(&self, capture: &Capture) {
+        self.running.capture(0, |from| capture.tap(0, from));
     }
 
     /// Returns the name of an interface that no longer exists, or that another one has replaced.

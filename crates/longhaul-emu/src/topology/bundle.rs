@@ -1,23 +1,105 @@
-//! A running bundle: parallel links, usually a single one, and the thread that moves their packets.
+//! Bundles of parallel links between the same two sites: their plans, and the threads that move their packets.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::link::Outage;
-use longhaul_core::plan::{FlowHash, LinkPlan, Side};
+use longhaul_core::plan::{FlowHash, LinkDirection, LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning, ProcessorShare};
+use longhaul_core::units::Bytes;
 use longhaul_sys::tun::TunOffloads;
 
-use super::bundles::Member;
+use super::merge;
 use crate::EmuError;
 use crate::capture::Tap;
 use crate::device::PacketDevice;
 use crate::driver::{
-    Carrier, Driver, Intake, Lane, PacketMemory, Snapshot, SpinBudget, Steering, memory_budget,
+    Carrier, Driver, Intake, Lane, PacketMemory, SpinBudget, Steering, memory_budget,
 };
 use crate::link::LinkModel;
 use crate::verdict::{lateness_bound_ms, starvation, verdicts};
+
+/// The links that join the same two sites, usually a single one. They share the interfaces of the
+/// sites and the thread that moves packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bundle {
+    /// The sites at the near and the far end, which are those of the first link.
+    pub(super) sites: [usize; 2],
+    pub(super) members: Vec<Member>,
+}
+
+/// A link of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member {
+    /// The index of the link.
+    pub(super) link: usize,
+    /// True if the near end of the link is at the far end of the bundle.
+    pub(super) reversed: bool,
+}
+
+impl Bundle {
+    /// Returns the bundles of a valid plan, in the order of their first links.
+    pub(super) fn all(plan: &TopologyPlan) -> Vec<Bundle> {
+        let mut bundles: Vec<Bundle> = Vec::new();
+        for link in 0..plan.links.len() {
+            let [Some(near), Some(far)] = plan.ends(link) else { continue };
+            let same =
+                |bundle: &&mut Bundle| bundle.sites == [near, far] || bundle.sites == [far, near];
+            match bundles.iter_mut().find(same) {
+                Some(bundle) => {
+                    let reversed = bundle.sites != [near, far];
+                    bundle.members.push(Member { link, reversed });
+                }
+                None => bundles.push(Bundle {
+                    sites: [near, far],
+                    members: vec![Member { link, reversed: false }],
+                }),
+            }
+        }
+        bundles
+    }
+
+    /// Returns the side of a site (by index), if the bundle ends there.
+    pub(super) fn side_of(&self, site: usize) -> Option<Side> {
+        let [near, far] = self.sites;
+        match site {
+            site if site == near => Some(Side::Near),
+            site if site == far => Some(Side::Far),
+            _ => None,
+        }
+    }
+
+    /// Returns the directions of the links from `side` of the bundle.
+    pub(super) fn directions<'p>(
+        &self,
+        plan: &'p TopologyPlan,
+        side: Side,
+    ) -> impl Iterator<Item = &'p LinkDirection> {
+        self.members.iter().map(move |member| plan.links[member.link].plan.from(member.side(side)))
+    }
+
+    /// Returns the number of queues, which is the same for all links of a valid plan.
+    pub(super) fn queues(&self, plan: &TopologyPlan) -> u32 {
+        self.members.first().map_or(1, |member| plan.links[member.link].plan.queues)
+    }
+
+    /// Returns the MTU, which is the same for all links of a valid plan.
+    pub(super) fn mtu(&self, plan: &TopologyPlan) -> u32 {
+        self.members.first().map_or(0, |member| plan.links[member.link].plan.mtu)
+    }
+}
+
+impl Member {
+    /// Returns the end of the link that is at `side` of the bundle.
+    pub(super) fn side(&self, side: Side) -> Side {
+        match (self.reversed, side) {
+            (false, side) => side,
+            (true, Side::Near) => Side::Far,
+            (true, Side::Far) => Side::Near,
+        }
+    }
+}
 
 /// An end of a bundle.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +126,9 @@ pub(super) struct Shared {
     pub(super) failover: Duration,
 }
 
+/// The queues of a bundle's interface at one end.
+pub(super) type Queues = Vec<Arc<dyn PacketDevice>>;
+
 /// A running bundle. Dropping it stops its packets.
 #[derive(Debug)]
 pub(super) struct RunningBundle {
@@ -54,45 +139,97 @@ pub(super) struct RunningBundle {
     /// Warnings that hold from the start.
     warnings: Vec<LinkWarning>,
     started: Instant,
-    /// The driver. Its lanes are those of the links from the near end of the bundle, in their
-    /// order, and then those from the far end.
+    workers: Vec<Worker>,
+}
+
+/// A thread that moves the packets of a queue. Workers share no state that changes, so the order of
+/// packets is only kept within a queue.
+#[derive(Debug)]
+struct Worker {
+    queue: u32,
+    /// The ends of the bundle from which its packets come: both if there is one queue, which is
+    /// faster on few processors, otherwise one.
+    ways: &'static [Side],
+    /// Its lanes are those of the links from the first of `ways`, in their order, and then those from
+    /// the second.
     driver: Driver,
 }
 
+impl Worker {
+    /// Starts a worker between two queues, near and far.
+    fn start(
+        links: &[BundleLink],
+        ways: &'static [Side],
+        devices: [Arc<dyn PacketDevice>; 2],
+        (queue, queues): (u32, u32),
+        shared: &Shared,
+    ) -> Result<Worker, EmuError> {
+        let [near, far] = devices;
+        let lane = |side: Side, link: &BundleLink| {
+            let devices = match side {
+                Side::Near => [near.clone(), far.clone()],
+                Side::Far => [far.clone(), near.clone()],
+            };
+            let from = link.member.side(side);
+            let model = LinkModel::new(&link.plan.of_queue(queue), from);
+            let budget = share(memory_budget(&link.plan, from), queues);
+            Lane::new(from, devices, model, budget, &shared.memory)
+                .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
+        };
+        let lanes = ways.iter().flat_map(|side| links.iter().map(move |link| (*side, link)));
+        let lanes = lanes.map(|(side, link)| lane(side, link));
+        let lanes: Vec<Lane> = lanes.collect::<Result<_, _>>()?;
+        let count = links.len();
+        let intake = |way: usize| match count {
+            1 => Intake::of(way),
+            _ => {
+                let carriers =
+                    links.iter().map(|link| Carrier::new(&link.plan, shared.failover)).collect();
+                let steering = Steering::new(shared.hash, carriers);
+                Intake::parallel(way * count..(way + 1) * count, steering)
+            }
+        };
+        let intakes = (0..ways.len()).map(intake).collect();
+        let driver = Driver::start(lanes, intakes, shared.spins.clone())
+            .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
+        Ok(Worker { queue, ways, driver })
+    }
+
+    /// Returns the lanes of a link (by index in the bundle), each with the end that it starts from.
+    fn lanes(&self, link: usize, links: usize) -> impl Iterator<Item = (usize, Side)> {
+        self.ways.iter().enumerate().map(move |(way, side)| (way * links + link, *side))
+    }
+}
+
+/// Returns the part of a memory budget that one of the queues has.
+fn share(budget: Bytes, queues: u32) -> Bytes {
+    Bytes::new(budget.get() / u64::from(queues.max(1)))
+}
+
 impl RunningBundle {
-    /// Joins two devices, near and far, which accept super-packets of the kinds `offloads`.
+    /// Joins two interfaces with equal numbers of queues, near and far, which accept super-packets of
+    /// the kinds `offloads`.
     pub(super) fn start(
         links: Vec<BundleLink>,
         ends: [End; 2],
-        devices: [Arc<dyn PacketDevice>; 2],
+        devices: [Queues; 2],
         offloads: TunOffloads,
         shared: &Shared,
     ) -> Result<RunningBundle, EmuError> {
+        const ONE: &[&[Side]] = &[&[Side::Near, Side::Far]];
+        const EACH: &[&[Side]] = &[&[Side::Near], &[Side::Far]];
         let [near, far] = devices;
-        let ways = [(Side::Near, [near.clone(), far.clone()]), (Side::Far, [far, near])];
-        let lane = |(side, devices): &(Side, [Arc<dyn PacketDevice>; 2]), link: &BundleLink| {
-            let from = link.member.side(*side);
-            let model = LinkModel::new(&link.plan, from);
-            let budget = memory_budget(&link.plan, from);
-            Lane::new(from, devices.clone(), model, budget, &shared.memory)
-                .map_err(|source| EmuError::Driver { operation: "reserve memory", source })
-        };
-        let lanes = ways.iter().flat_map(|way| links.iter().map(move |link| lane(way, link)));
-        let lanes: Vec<Lane> = lanes.collect::<Result<_, _>>()?;
-        let count = links.len();
-        let carriers = links.iter().map(|link| Carrier::new(&link.plan, shared.failover)).collect();
-        let intakes = match count {
-            1 => vec![Intake::of(0), Intake::of(1)],
-            _ => {
-                let steering = Steering::new(shared.hash, carriers);
-                let intake = |from: usize| Intake::parallel(from..from + count, steering.clone());
-                vec![intake(0), intake(count)]
+        let queues = near.len().min(far.len()) as u32;
+        let parts = if queues == 1 { ONE } else { EACH };
+        let mut workers = Vec::new();
+        for (queue, (near, far)) in (0..).zip(near.into_iter().zip(far)) {
+            for ways in parts {
+                let devices = [near.clone(), far.clone()];
+                workers.push(Worker::start(&links, ways, devices, (queue, queues), shared)?);
             }
-        };
-        let driver = Driver::start(lanes, intakes, shared.spins.clone())
-            .map_err(|source| EmuError::Driver { operation: "start a thread", source })?;
+        }
         let (warnings, started) = (Vec::new(), Instant::now());
-        Ok(RunningBundle { links, ends, offloads, warnings, started, driver })
+        Ok(RunningBundle { links, ends, offloads, warnings, started, workers })
     }
 
     /// Adds warnings that hold from the start.
@@ -107,25 +244,31 @@ impl RunningBundle {
         present.plan = plan.clone();
         let member = present.member;
         let effective = if down { without_carrier(plan) } else { plan.clone() };
-        for (way, side) in Side::BOTH.into_iter().enumerate() {
-            let changed = effective.clone();
-            let budget = memory_budget(plan, member.side(side));
-            let lane = way * self.links.len() + link;
-            self.driver.set(lane, budget, move |model, now| model.set(now, &changed));
+        let (links, queues) = (self.links.len(), plan.queues);
+        for worker in &self.workers {
+            for (lane, side) in worker.lanes(link, links) {
+                let changed = effective.of_queue(worker.queue);
+                let budget = share(memory_budget(plan, member.side(side)), queues);
+                worker.driver.set(lane, budget, move |model, now| model.set(now, &changed));
+            }
+            let plan = plan.clone();
+            worker.driver.steer(link, move |carrier, now| {
+                carrier.set_plan(&plan);
+                carrier.force(now, down);
+            });
         }
-        let plan = plan.clone();
-        self.driver.steer(link, move |carrier, now| {
-            carrier.set_plan(&plan);
-            carrier.force(now, down);
-        });
     }
 
     /// Captures the packets of a link (by index in the bundle) from now on; `tap` captures those from
     /// a side of the link.
     pub(super) fn capture(&self, link: usize, tap: impl Fn(Side) -> Tap) {
         let Some(BundleLink { member, .. }) = self.links.get(link) else { return };
-        for (way, side) in Side::BOTH.into_iter().enumerate() {
-            self.driver.capture(way * self.links.len() + link, tap(member.side(side)));
+        let queues = self.workers.len().div_ceil(2) as u64;
+        for worker in &self.workers {
+            for (lane, side) in worker.lanes(link, self.links.len()) {
+                let tap = tap(member.side(side)).of_queue(u64::from(worker.queue), queues);
+                worker.driver.capture(lane, tap);
+            }
         }
     }
 
@@ -136,11 +279,26 @@ impl RunningBundle {
             let source = io::Error::other("its thread panicked");
             EmuError::Driver { operation: "count packets", source }
         };
-        let Snapshot { mut lanes, processor } = self.driver.snapshot().ok_or_else(gone)?;
-        if lanes.len() != 2 * self.links.len() {
+        let mut processor = ProcessorShare::default();
+        let mut ways: [Vec<DirectionReport>; 2] = [Vec::new(), Vec::new()];
+        for worker in &self.workers {
+            let snapshot = worker.driver.snapshot().ok_or_else(gone)?;
+            merge::add_share(&mut processor, &snapshot.processor);
+            let mut lanes = snapshot.lanes.into_iter();
+            for side in worker.ways {
+                let own = lanes.by_ref().take(self.links.len());
+                let way = &mut ways[usize::from(*side == Side::Far)];
+                if way.is_empty() {
+                    way.extend(own);
+                } else {
+                    way.iter_mut().zip(own).for_each(|(total, own)| merge::add(total, &own));
+                }
+            }
+        }
+        let [lanes, from_far] = ways;
+        if lanes.len() != self.links.len() || from_far.len() != self.links.len() {
             return Err(gone());
         }
-        let from_far = lanes.split_off(self.links.len());
         let links = self.links.iter().zip(lanes.into_iter().zip(from_far));
         Ok(links
             .enumerate()
@@ -190,4 +348,36 @@ fn without_carrier(plan: &LinkPlan) -> LinkPlan {
         direction.outages = vec![Outage { start: Duration::ZERO, length: LONG, every: None }];
     }
     plan
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use longhaul_core::plan::{LinkPlan, TopologyLink};
+
+    use super::*;
+
+    #[test]
+    fn parallel_links_form_a_bundle_in_either_order_of_their_sites() {
+        let mut plan = TopologyPlan::pair(LinkPlan::symmetric(Duration::ZERO));
+        let mut back = plan.links[0].clone();
+        (back.near, back.far, back.name) = ("far".into(), "near".into(), "back".into());
+        back.plan.up.delay = Duration::from_millis(3);
+        plan.sites.push("third".into());
+        let third = TopologyLink { far: "third".into(), name: "third".into(), ..back.clone() };
+        plan.links.extend([third, back]);
+        let bundles = Bundle::all(&plan);
+        let member = |link, reversed| Member { link, reversed };
+        assert_eq!(bundles.len(), 2);
+        assert_eq!(bundles[0].members, [member(0, false), member(2, true)]);
+        assert_eq!(bundles[1].members, [member(1, false)]);
+        assert_eq!(bundles[0].side_of(1), Some(Side::Far));
+        assert_eq!(bundles[0].side_of(2), None);
+        let delays: Vec<u128> = bundles[0]
+            .directions(&plan, Side::Far)
+            .map(|direction| direction.delay.as_millis())
+            .collect();
+        assert_eq!(delays, [0, 3], "up of the reversed link leaves from the far end");
+    }
 }

@@ -6,9 +6,9 @@ use longhaul_core::plan::TopologyPlan;
 use longhaul_core::result::LinkWarning;
 use longhaul_core::units::Bytes;
 
-use super::bundle::End;
-use super::bundles::Bundle;
+use super::bundle::{Bundle, End};
 use super::routes::{Routes, hosts};
+use crate::device::Medium;
 use crate::site::{
     Host, InterfaceSpec, RouteSpec, SiteSpec, Windows, memory_pressure, plan_windows,
 };
@@ -31,7 +31,7 @@ pub(super) struct BothRoutes {
 
 impl Draft {
     /// Creates the draft of a valid plan.
-    pub(super) fn new(plan: &TopologyPlan, bundles: &[Bundle]) -> Draft {
+    pub(super) fn new(plan: &TopologyPlan, bundles: &[Bundle], medium: Medium) -> Draft {
         let hosts = hosts(plan);
         let routes = BothRoutes::new(plan, bundles, |_| true);
         let pressure = memory_pressure().unwrap_or(Bytes::gib(1));
@@ -50,6 +50,7 @@ impl Draft {
             } else {
                 routes.of_site(&hosts, bundles, site)
             },
+            medium,
         };
         let sites: Vec<SiteSpec> = (0..hosts.len()).map(site).collect();
         let warnings = bundles.iter().map(|bundle| {
@@ -122,8 +123,13 @@ fn ends(bundles: &[Bundle], bundle: usize) -> [End; 2] {
 }
 
 fn interfaces(plan: &TopologyPlan, bundles: &[Bundle], site: usize) -> Vec<InterfaceSpec> {
-    let mtus = own(bundles, site).map(|bundle| bundles[bundle].mtu(plan));
-    mtus.enumerate().map(|(n, mtu)| InterfaceSpec { name: format!("wan{n}"), mtu }).collect()
+    let ends = own(bundles, site).map(|bundle| &bundles[bundle]).enumerate();
+    ends.map(|(n, bundle)| InterfaceSpec {
+        name: format!("wan{n}"),
+        mtu: bundle.mtu(plan),
+        queues: bundle.queues(plan),
+    })
+    .collect()
 }
 
 fn windows(

@@ -9,7 +9,7 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::memory::usable_bytes;
 
 use super::Routes;
-use super::bundles::Bundle;
+use super::bundle::Bundle;
 use crate::EmuError;
 use crate::site::memory_pressure;
 
@@ -56,7 +56,7 @@ fn check(plan: &TopologyPlan, memory: Bytes, pressure: Option<Bytes>) -> Result<
     for from in 0..plan.sites.len() {
         for to in from + 1..plan.sites.len() {
             let Some(need) = routes.need(plan, &bundles, [from, to]) else { continue };
-            let needed = need.promised();
+            let needed = need.configured_product();
             if needed > limit {
                 let pages = needed.get().div_ceil(rustix::param::page_size() as u64) * 3;
                 return Err(EmuError::TcpMemory {

@@ -7,10 +7,10 @@
 
 mod bridge;
 mod bundle;
-mod bundles;
+mod claim;
 mod draft;
 mod fit;
-mod ports;
+mod merge;
 mod rerouter;
 mod routes;
 mod running;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, TopologyPlan};
 
-use super::bundles::Bundle;
+use super::bundle::Bundle;
 use super::draft::BothRoutes;
 use super::routes::hosts;
 use crate::EmuError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_core::plan::{PlannedRoute, Side, TopologyPlan};
 use longhaul_core::units::Rate;
 
-use super::bundles::Bundle;
+use super::bundle::Bundle;
 use crate::site::{Host, PathNeed, SiteSpec};
 
 /// One bundle of a path.

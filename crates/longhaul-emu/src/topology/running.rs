@@ -1,29 +1,32 @@
-//! A running topology.
+//! A running topology, and its ports: the interfaces of this host behind which sites are.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
+use longhaul_core::plan::{Attachment, LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{
     LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
 };
 use longhaul_core::units::Bytes;
+use longhaul_sys::interface::Interface;
+use longhaul_sys::tun;
 use longhaul_sys::tun::TunOffloads;
 
-use super::bundle::{BundleLink, End, RunningBundle, Shared};
-use super::bundles::Bundle;
+use super::bundle::{Bundle, BundleLink, End, Queues, RunningBundle, Shared};
 use super::check_fit;
+use super::claim::Claim;
 use super::draft::Draft;
-use super::ports::Ports;
 use super::rerouter::Rerouter;
 use crate::EmuError;
 use crate::capture::Capture;
-use crate::device::{Device, PacketDevice};
+use crate::device::{Device, Medium, PacketDevice};
 use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
+use crate::edge::Edge;
 use crate::link::random_seed;
-use crate::site::{Site, SiteSpec};
+use crate::site::{Host, Site, SiteSpec};
 
 /// Running sites and links.
 ///
@@ -52,6 +55,14 @@ impl Topology {
     /// missing ([`EmuError`] names it and its remedy), or a step of the set-up failed. In all cases
     /// everything created so far is removed.
     pub fn start(plan: &TopologyPlan) -> Result<Topology, EmuError> {
+        Topology::start_over(plan, Medium::Tun)
+    }
+
+    /// Builds the sites with ends of this kind and starts the links.
+    ///
+    /// # Errors
+    /// As for [`Topology::start`].
+    pub fn start_over(plan: &TopologyPlan, medium: Medium) -> Result<Topology, EmuError> {
         plan.validate()?;
         // The report contains the seed, so that the run can be repeated.
         let mut plan = plan.clone();
@@ -60,7 +71,7 @@ impl Topology {
         }
         check_fit(&plan)?;
         let bundles = Bundle::all(&plan);
-        let draft = Draft::new(&plan, &bundles);
+        let draft = Draft::new(&plan, &bundles, medium);
         let shared = shared(&plan)?;
         let (sites, mut devices) = start_sites(draft.sites)?;
         let mut ports = Ports::default();
@@ -71,15 +82,17 @@ impl Topology {
                     warnings.push(LinkWarning::WindowsUnset { site: side });
                 }
             }
-            let mut device = |end: End| -> Result<(Arc<dyn PacketDevice>, TunOffloads), EmuError> {
+            let mut device = |end: End| -> Result<(Queues, TunOffloads), EmuError> {
                 let own = &sites[end.site].spec().own;
                 if let Some(edge) = ports.open(&plan, end.site, own)? {
-                    return Ok((edge, TunOffloads { tcp: true, udp: true }));
+                    return Ok((vec![edge], TunOffloads { tcp: true, udp: true }));
                 }
-                let device = devices[end.site].get_mut(end.interface).and_then(Option::take);
-                let device = device.ok_or_else(|| EmuError::SiteGone { site: own.name.clone() })?;
-                let offloads = device.offloads();
-                Ok((Arc::new(device), offloads))
+                let queues = devices[end.site].get_mut(end.interface).map(std::mem::take);
+                let queues = queues.unwrap_or_default();
+                let gone = || EmuError::SiteGone { site: own.name.clone() };
+                let offloads = queues.first().ok_or_else(gone)?.offloads();
+                let shared = |queue| -> Arc<dyn PacketDevice> { Arc::new(queue) };
+                Ok((queues.into_iter().map(shared).collect(), offloads))
             };
             let [(near, offloads), (far, _)] = [device(ends[0])?, device(ends[1])?];
             let links = bundle.members.iter().map(|member| {
@@ -201,12 +214,11 @@ impl Topology {
         }
     }
 
-    /// Captures the packets of a link (by index) from now on.
-    pub fn capture(&self, link: usize, capture: &Capture) {
-        let place = |bundle: &Bundle| bundle.members.iter().position(|member| member.link == link);
+    /// Captures the packets of all links from now on.
+    pub fn capture(&self, capture: &Capture) {
         for (bundle, running) in self.bundles.iter().zip(&self.running) {
-            if let Some(place) = place(bundle) {
-                running.capture(place, |from| capture.tap(from));
+            for (place, member) in bundle.members.iter().enumerate() {
+                running.capture(place, |from| capture.tap(member.link, from));
             }
         }
     }
@@ -275,7 +287,8 @@ pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
     Ok(Shared { memory, spins, hash: plan.routing.hash, failover: plan.routing.failover })
 }
 
-type Devices = Vec<Vec<Option<Device>>>;
+/// The queues of the interfaces of each site.
+type Devices = Vec<Vec<Vec<Device>>>;
 
 /// Starts all sites at the same time. Returns them with their ends of the bundles.
 fn start_sites(specs: Vec<SiteSpec>) -> Result<(Vec<Site>, Devices), EmuError> {
@@ -285,7 +298,55 @@ fn start_sites(specs: Vec<SiteSpec>) -> Result<(Vec<Site>, Devices), EmuError> {
     for site in starting {
         let (site, own) = site.ready()?;
         sites.push(site);
-        devices.push(own.into_iter().map(Some).collect());
+        devices.push(own);
     }
     Ok((sites, devices))
+}
+
+/// The interfaces of a topology, with the TAP devices that were created for it. Dropping the value
+/// removes these.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    taps: Vec<String>,
+    claims: Vec<Claim>,
+}
+
+impl Ports {
+    /// Opens the edge of a site (by index), or returns `None` if the site is not behind an
+    /// interface. Creates a missing TAP device.
+    pub(super) fn open(
+        &mut self,
+        plan: &TopologyPlan,
+        site: usize,
+        own: &Host,
+    ) -> Result<Option<Arc<Edge>>, EmuError> {
+        let attachment = plan.attachments.get(&plan.sites[site]);
+        let Some((attachment, name)) = attachment.and_then(|to| Some((to, to.interface()?))) else {
+            return Ok(None);
+        };
+        let unusable = |source| EmuError::Interface { interface: name.to_owned(), source };
+        let index = self.prepare(attachment, name).map_err(unusable)?;
+        self.claims.push(Claim::take(name, index)?);
+        let edge = Edge::open(index, own.clone()).map_err(unusable)?;
+        Ok(Some(Arc::new(edge)))
+    }
+
+    fn prepare(&mut self, attachment: &Attachment, name: &str) -> io::Result<u32> {
+        let is_missing = Interface::named(name).is_err();
+        if is_missing && matches!(attachment, Attachment::Tap(_)) {
+            tun::create_tap(name)?;
+            self.taps.push(name.to_owned());
+            Interface::named(name)?.up()?;
+        }
+        Ok(Interface::named(name)?.index())
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        for name in &self.taps {
+            // Another program may have removed the device.
+            let _ = Interface::named(name).and_then(|interface| interface.remove());
+        }
+    }
 }

@@ -90,9 +90,12 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn red(in_time: bool) -> Red {
-        let limit = |ms: u64| match in_time {
-            true => QueueLimit::Time(MS(ms)),
-            false => QueueLimit::Bytes(Bytes::new(ms * 1000)),
+        let limit = |ms: u64| {
+            if in_time {
+                QueueLimit::Time(MS(ms))
+            } else {
+                QueueLimit::Bytes(Bytes::new(ms * 1000))
+            }
         };
         Red::new(limit(10), limit(30), Probability::try_from(0.1).unwrap())
     }

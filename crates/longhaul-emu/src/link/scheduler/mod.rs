@@ -4,17 +4,16 @@
 //! bottleneck takes the next segment when the previous one has been sent, with the segments that
 //! have arrived by then.
 
-mod bands;
 mod dualpi2;
 mod fq_codel;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use longhaul_core::plan::link::{Aqm, QueueLimit};
 use longhaul_core::plan::{LinkDirection, LinkPlan, Side};
 use longhaul_core::units::Bytes;
 
-use self::bands::Bands;
 use self::dualpi2::DualPi2;
 use self::fq_codel::FqCodel;
 use super::backlog::{Backlog, Phase};
@@ -327,5 +326,28 @@ impl Discipline {
             Discipline::DualPi2(queues) => queues.shed_first(),
             Discipline::Bands(bands) => bands.shed_first(),
         }
+    }
+}
+
+/// A queue per priority, 0 to 7.
+#[derive(Debug, Clone, Default)]
+struct Bands {
+    bands: [VecDeque<Waiting>; 8],
+}
+
+impl Bands {
+    fn push(&mut self, segment: Waiting) {
+        self.bands[usize::from(segment.origin.priority.min(7))].push_back(segment);
+    }
+
+    /// Removes the first segment of the highest priority.
+    fn shed_first(&mut self) -> Option<Waiting> {
+        self.bands.iter_mut().rev().find_map(VecDeque::pop_front)
+    }
+
+    /// Removes the last segment of the lowest priority, so that a full queue of low priority does
+    /// not block a higher one.
+    fn shed(&mut self) -> Option<Waiting> {
+        self.bands.iter_mut().find_map(VecDeque::pop_back)
     }
 }

@@ -2,7 +2,9 @@
 
 use longhaul_core::path::certify;
 use longhaul_core::plan::Side;
-use longhaul_core::plan::link::{RecordedProbes, RecordedWindow, Recording, RecordingHead, Trace};
+use longhaul_core::plan::link::{
+    PathRecording, RecordedProbes, RecordedWindow, RecordingHead, Trace,
+};
 use longhaul_core::units::Rate;
 
 use super::super::{LinkModel, LinkTime, PacketShape};
@@ -42,7 +44,7 @@ fn path(index: u64) -> Option<i64> {
 }
 
 /// Measures the link that replays `text` with the probes of a recording, in virtual time.
-fn measure(text: &str) -> Recording {
+fn measure(text: &str) -> PathRecording {
     let plan = plan_with_file("--replay file --seed 3", text);
     let mut model = LinkModel::new(&plan, Side::Near);
     // The probes fall into the middle of the slots.
@@ -55,13 +57,13 @@ fn measure(text: &str) -> Recording {
             Some(delay.unwrap_or(-1))
         })
         .collect();
-    Recording::parse(&recording(|index| delays[index as usize], None)).unwrap()
+    PathRecording::parse(&recording(|index| delays[index as usize], None)).unwrap()
 }
 
 #[test]
 fn a_replayed_path_has_the_distributions_of_the_recording() {
     let text = recording(path, None);
-    let recorded = Recording::parse(&text).unwrap();
+    let recorded = PathRecording::parse(&text).unwrap();
     let certificate = certify(&recorded, &measure(&text));
     assert!(certificate.passed, "{certificate:#?}");
     let done = certificate.checks.iter().filter(|check| check.passed.is_some()).count();
@@ -70,7 +72,7 @@ fn a_replayed_path_has_the_distributions_of_the_recording() {
 
 #[test]
 fn a_replay_that_is_altered_by_five_percent_fails() {
-    let recorded = Recording::parse(&recording(path, None)).unwrap();
+    let recorded = PathRecording::parse(&recording(path, None)).unwrap();
     for factor in [0.95, 1.05] {
         let altered = |index| {
             path(index).map(|delay| if delay < 0 { delay } else { (delay as f64 * factor) as i64 })
@@ -90,7 +92,7 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     // Every tenth probe takes 15 ms longer than the next, so it arrives after it.
     let late = |index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
     let text = recording(late, None);
-    let recorded = Recording::parse(&text).unwrap().way(Side::Near).reordered();
+    let recorded = PathRecording::parse(&text).unwrap().way(Side::Near).reordered();
     assert_eq!(recorded, SECONDS * PROBES / 10);
     assert_eq!(measure(&text).way(Side::Near).reordered(), recorded);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, CheckUnit};
 
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
@@ -22,7 +22,7 @@ fn full_queue(lab: &mut dyn Lab) -> Check {
     const QUEUE_MS: f64 = 50.0;
     const TOLERANCE_MS: f64 = 0.5;
     let options = format!("--up-rate 100M --up-queue {QUEUE_MS}ms");
-    let case = Case::new("full queue of 50 ms, delay of 90 %", &options, Unit::Ms);
+    let case = Case::new("full queue of 50 ms, delay of 90 %", &options, CheckUnit::Ms);
     let stream =
         Stream { payload_bytes: 1472, ..Stream::single(15_000, Duration::from_micros(100)) };
     match lab.send(&options, false, stream) {
@@ -44,8 +44,8 @@ fn policer(lab: &mut dyn Lab) -> Vec<Check> {
     const TOLERANCE: f64 = 0.01;
     const BURST_BYTES: f64 = 1e6;
     let options = format!("--up-police 100M:{BURST_BYTES} --mtu 1500");
-    let rate = Case::new("policer of 100 Mb/s, last second", &options, Unit::Bps);
-    let burst = Case::new("burst of the policer, bytes", &options, Unit::Count);
+    let rate = Case::new("policer of 100 Mb/s, last second", &options, CheckUnit::Bps);
+    let burst = Case::new("burst of the policer, bytes", &options, CheckUnit::Count);
     let stream = Stream {
         payload_bytes: 1472,
         verify: false,
@@ -78,7 +78,7 @@ fn outage(lab: &mut dyn Lab) -> Check {
     const SHARE: f64 = 0.25;
     const TOLERANCE: f64 = SHARE * 0.02;
     let options = "--up-outage 100ms+50ms/200ms";
-    let case = Case::new("outage for a quarter of the time", options, Unit::Share);
+    let case = Case::new("outage for a quarter of the time", options, CheckUnit::Share);
     match lab.send(options, false, Stream::single(20_000, Duration::from_micros(100))) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {

@@ -1,6 +1,6 @@
 //! Checks of duplication, corruption and ECN marks.
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, CheckUnit};
 
 use super::super::case::{Case, Judged, Tallies};
 use super::super::lab::{Lab, Stream};
@@ -17,7 +17,7 @@ pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     silent(lab, stream, each);
     marks(lab, Stream { ecn_capable: true, ..stream }, each);
     let options = format!("--up-mark {RATE}");
-    let case = Case::new("no marks without ECN", &options, Unit::Count);
+    let case = Case::new("no marks without ECN", &options, CheckUnit::Count);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, _)) => case.none("marked", probe.marked, probe.arrivals),
@@ -26,7 +26,7 @@ pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
 
 pub(in super::super) fn duplicates(lab: &mut dyn Lab, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-duplicate {RATE}");
-    let case = Case::new("duplication 0.1", &options, Unit::Share);
+    let case = Case::new("duplication 0.1", &options, CheckUnit::Share);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
@@ -40,7 +40,7 @@ pub(in super::super) fn duplicates(lab: &mut dyn Lab, stream: Stream, each: &mut
 /// Detected damage must never arrive; the receiving kernel counts it.
 pub(in super::super) fn detected(lab: &mut dyn Lab, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-corrupt {RATE}");
-    let case = Case::new("corruption 0.1, detected", &options, Unit::Share);
+    let case = Case::new("corruption 0.1, detected", &options, CheckUnit::Share);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
@@ -57,7 +57,7 @@ pub(in super::super) fn detected(lab: &mut dyn Lab, stream: Stream, each: &mut d
 /// Silent damage must arrive without a checksum error.
 pub(in super::super) fn silent(lab: &mut dyn Lab, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-corrupt-silent {RATE}");
-    let case = Case::new("corruption 0.1, silent", &options, Unit::Share);
+    let case = Case::new("corruption 0.1, silent", &options, CheckUnit::Share);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
@@ -72,7 +72,7 @@ pub(in super::super) fn silent(lab: &mut dyn Lab, stream: Stream, each: &mut dyn
 
 pub(in super::super) fn marks(lab: &mut dyn Lab, stream: Stream, each: &mut dyn FnMut(Check)) {
     let options = format!("--up-mark {RATE}");
-    let case = Case::new("ECN marks 0.1", &options, Unit::Share);
+    let case = Case::new("ECN marks 0.1", &options, CheckUnit::Share);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, CheckVerdict, Unit};
+use longhaul_core::result::{Check, CheckUnit, CheckVerdict};
 
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
@@ -36,7 +36,7 @@ fn idle_once(lab: &mut dyn Lab, ipv6: bool, delay_ms: f64, stream: Stream) -> Ve
     let measured = lab.send(&options, ipv6, stream);
     let check = |(which, quantile, late_ms): (&str, f64, f64)| {
         let name = format!("delay {delay_ms} ms, idle, {which}");
-        let case = Case::new(name, &options, Unit::Ms).over(ipv6);
+        let case = Case::new(name, &options, CheckUnit::Ms).over(ipv6);
         match &measured {
             Err(reason) => case.not_done(reason.to_string()),
             Ok((probe, outcome)) => {
@@ -67,7 +67,7 @@ pub(in super::super) fn loaded(lab: &mut dyn Lab, quick: bool, each: &mut dyn Fn
 fn loaded_once(lab: &mut dyn Lab, load: &str, bps: f64, seconds: f64) -> Check {
     const DELAY_MS: f64 = 10.0;
     let options = format!("--up-delay {DELAY_MS}ms");
-    let case = Case::new(format!("delay 10 ms beside {load}, 99 %"), &options, Unit::Ms);
+    let case = Case::new(format!("delay 10 ms beside {load}, 99 %"), &options, CheckUnit::Ms);
     let mut heavy = Stream { payload_bytes: 8972, together: 7, verify: false, ..Stream::many(0) };
     let bits = heavy.ip_bytes(false) as f64 * 8.0;
     heavy.interval = Duration::from_secs_f64(bits * f64::from(heavy.together) / bps);
@@ -81,7 +81,7 @@ fn loaded_once(lab: &mut dyn Lab, load: &str, bps: f64, seconds: f64) -> Check {
         return case.not_done("a probe did not report");
     };
     if heavy.rate_bps < bps * 0.9 {
-        let rate = Unit::Bps.format(heavy.rate_bps);
+        let rate = CheckUnit::Bps.format(heavy.rate_bps);
         return case.not_done(format!("the machine generated a load of only {rate}"));
     }
     let delay = light.delay.clone().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, CheckUnit};
 
 use super::super::case::Case;
 use super::super::lab::{Lab, Stream};
@@ -28,7 +28,7 @@ pub(in super::super) fn check(
         ("identity, super-packets of 64", Stream::many(200_000 / part)),
         ("identity, super-packets of 7 jumbo", Stream { ecn_capable: true, ..large }),
     ] {
-        let case = Case::new(name, "", Unit::Count).over(ipv6);
+        let case = Case::new(name, "", CheckUnit::Count).over(ipv6);
         each(match lab.send("", ipv6, stream) {
             Err(reason) => case.not_done(reason.to_string()),
             Ok((probe, _)) => {

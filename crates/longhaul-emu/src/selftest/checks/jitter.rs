@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, MachineTiming, Unit};
+use longhaul_core::result::{Check, CheckUnit, MachineTiming};
 use longhaul_core::stats::{kolmogorov_bound, kolmogorov_distance, normal_p};
 
 use super::super::case::{Case, FALSE_ALARM, Judged, VERDICT_DEVIATIONS, twice};
@@ -39,7 +39,7 @@ pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
         twice(|| one(lab, name, distribution, stream)).into_iter().for_each(&mut *each);
     }
     let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:uniform");
-    let case = Case::new("jitter keeps the order", &options, Unit::Count);
+    let case = Case::new("jitter keeps the order", &options, CheckUnit::Count);
     each(match lab.send(&options, false, stream) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, _)) => case.none("out of order", probe.reordered, probe.arrivals),
@@ -48,8 +48,9 @@ pub(in super::super) fn check(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
 
 fn one(lab: &mut dyn Lab, name: &str, distribution: Distribution, stream: Stream) -> Vec<Check> {
     let options = format!("--up-delay {DELAY_MS}ms --up-jitter {SPREAD_MS}ms:{name}:reorder");
-    let spread = Case::new(format!("jitter {name}, spread"), &options, Unit::Ms);
-    let shape = Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, Unit::Share);
+    let spread = Case::new(format!("jitter {name}, spread"), &options, CheckUnit::Ms);
+    let shape =
+        Case::new(format!("jitter {name} (Kolmogorov distance)"), &options, CheckUnit::Share);
     match lab.send(&options, false, stream) {
         Err(reason) => [spread, shape].map(|case| case.not_done(reason.to_string())).into(),
         Ok((probe, outcome)) => {

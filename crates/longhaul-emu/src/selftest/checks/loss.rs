@@ -1,6 +1,6 @@
 //! Checks of independent and bursty loss.
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, CheckUnit};
 use longhaul_core::stats::pearson_p;
 
 use super::super::case::{Case, FALSE_ALARM, Tallies};
@@ -14,7 +14,7 @@ pub(in super::super) fn independent(
     each: &mut dyn FnMut(Check),
 ) {
     let options = format!("--up-loss {rate:e}");
-    let case = Case::new(format!("loss {rate:e}"), &options, Unit::Share).over(ipv6);
+    let case = Case::new(format!("loss {rate:e}"), &options, CheckUnit::Share).over(ipv6);
     each(match lab.send(&options, ipv6, Stream::many(datagrams)) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
@@ -28,7 +28,7 @@ pub(in super::super) fn independent(
 pub(in super::super) fn bit_errors(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     const RATE: f64 = 5e-5;
     let options = format!("--up-ber {RATE:e}");
-    let case = Case::new("bit errors 5e-5", &options, Unit::Share);
+    let case = Case::new("bit errors 5e-5", &options, CheckUnit::Share);
     let stream = Stream { datagrams: 400_000, ..Stream::shares() };
     let bits = 8 * stream.ip_bytes(false);
     let expected = 1.0 - (1.0 - RATE).powf(bits as f64);
@@ -48,9 +48,9 @@ pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     const RATE: f64 = 0.2;
     const MEAN: f64 = 3.0;
     let options = format!("--up-loss {RATE} --up-loss-burst {MEAN}");
-    let rate_case = Case::new("loss 0.2 in bursts", &options, Unit::Share);
-    let mean_case = Case::new("mean burst of losses", &options, Unit::Count);
-    let shape_case = Case::new("bursts are geometric (chi-square p)", &options, Unit::Share);
+    let rate_case = Case::new("loss 0.2 in bursts", &options, CheckUnit::Share);
+    let mean_case = Case::new("mean burst of losses", &options, CheckUnit::Count);
+    let shape_case = Case::new("bursts are geometric (chi-square p)", &options, CheckUnit::Share);
     let stream = Stream { datagrams: 600_000, ..Stream::shares() };
     let measured = lab.send(&options, false, stream).map_err(|reason| reason.to_string());
     let found = measured.and_then(|(probe, _)| {

@@ -1,11 +1,15 @@
 //! The checks, in order of execution.
 
+pub(super) mod bottleneck;
 pub(super) mod capacity;
+pub(super) mod channels;
+pub(super) mod classes;
 pub(super) mod damage;
 pub(super) mod delay;
 pub(super) mod identity;
 pub(super) mod jitter;
 pub(super) mod loss;
+pub(super) mod queues;
 pub(super) mod rate;
 pub(super) mod reorder;
 
@@ -28,8 +32,12 @@ pub(super) fn all(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnMut(Check)) {
     loss::independent(lab, false, (1e-4, if quick { 500_000 } else { 4_000_000 }), each);
     loss::bursty(lab, each);
     loss::bit_errors(lab, each);
+    channels::check(lab, each);
     jitter::check(lab, each);
     reorder::check(lab, quick, each);
     capacity::check(lab, each);
+    bottleneck::check(lab, each);
+    queues::check(lab, each);
+    classes::check(lab, each);
     damage::check(lab, each);
 }

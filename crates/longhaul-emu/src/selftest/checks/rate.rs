@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, CheckVerdict, Unit};
+use longhaul_core::result::{Check, CheckUnit, CheckVerdict};
 
 use super::super::case::{Case, Judged, twice};
 use super::super::lab::{Lab, Stream};
@@ -51,7 +51,7 @@ pub(in super::super) fn check(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnM
 /// Checks one rate, given as text and in bit/s, over `seconds`.
 pub(in super::super) fn one(lab: &mut dyn Lab, (text, bps): (&str, f64), seconds: f64) -> Check {
     let options = format!("--up-rate {text} --up-queue 50ms");
-    let case = Case::new(format!("rate {text}b/s, over 1 s"), &options, Unit::Bps);
+    let case = Case::new(format!("rate {text}b/s, over 1 s"), &options, CheckUnit::Bps);
     let stream = stream(bps, seconds);
     let (probe, outcome) = match lab.send(&options, false, stream) {
         Ok(measured) => measured,
@@ -59,7 +59,7 @@ pub(in super::super) fn one(lab: &mut dyn Lab, (text, bps): (&str, f64), seconds
     };
     let sent = (probe.sent.datagrams * stream.ip_bytes(false)) as f64 * 8.0 / probe.sent.seconds;
     if sent < bps * (1.0 + TOLERANCE) {
-        let sent = Unit::Bps.format(sent);
+        let sent = CheckUnit::Bps.format(sent);
         return case.not_done(format!("beyond this machine: it sends {sent}"));
     }
     let windows = &probe.window_rates_bps;
@@ -90,7 +90,10 @@ fn too_slow(lab: &mut dyn Lab, bps: f64) -> Option<String> {
         Err(reason) => return Some(format!("beyond this machine: {reason}")),
     };
     let text = || {
-        format!("beyond this machine: a link without a rate carries {}", Unit::Bps.format(carried))
+        format!(
+            "beyond this machine: a link without a rate carries {}",
+            CheckUnit::Bps.format(carried)
+        )
     };
     (carried < bps * RESERVE).then(text)
 }

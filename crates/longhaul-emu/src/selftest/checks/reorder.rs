@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::result::{Check, Unit};
+use longhaul_core::result::{Check, CheckUnit};
 
 use super::super::case::{Case, Judged, Tallies, twice};
 use super::super::lab::{Lab, Stream};
@@ -21,7 +21,7 @@ pub(in super::super) fn check(lab: &mut dyn Lab, quick: bool, each: &mut dyn FnM
 fn share(lab: &mut dyn Lab) -> Check {
     const RATE: f64 = 0.1;
     let options = format!("--up-reorder {RATE}:{EXTENT}");
-    let case = Case::new("reordering 0.1", &options, Unit::Share);
+    let case = Case::new("reordering 0.1", &options, CheckUnit::Share);
     match lab.send(&options, false, Stream::shares()) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
@@ -34,7 +34,7 @@ fn share(lab: &mut dyn Lab) -> Check {
 
 fn extent(lab: &mut dyn Lab, quick: bool) -> Check {
     let options = format!("--up-reorder 1e-2:{EXTENT}");
-    let case = Case::new("reordering extent, mean", &options, Unit::Count);
+    let case = Case::new("reordering extent, mean", &options, CheckUnit::Count);
     match lab.send(&options, false, Stream::many(if quick { 50_000 } else { 200_000 })) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, _)) => {
@@ -52,7 +52,7 @@ fn time(lab: &mut dyn Lab) -> Check {
     const HELD_MS: f64 = 20.0;
     const LATE_MS: f64 = 0.4;
     let options = format!("--up-delay 10ms --up-reorder 0.1:{HELD_MS}ms");
-    let case = Case::new("reordering by 20 ms, delay of 97 %", &options, Unit::Ms);
+    let case = Case::new("reordering by 20 ms, delay of 97 %", &options, CheckUnit::Ms);
     match lab.send(&options, false, Stream::single(3000, Duration::from_micros(300))) {
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {

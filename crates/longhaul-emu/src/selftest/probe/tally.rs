@@ -1,6 +1,6 @@
 //! Counts the datagrams that a probe receives.
 
-use longhaul_sys::datagram::ReceivedDatagram;
+use longhaul_sys::datagram::MergedDatagrams;
 
 use super::datagram::open;
 use super::{DelayReport, ProbeReport};
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    pub(in super::super) fn add(&mut self, arrival: &ReceivedDatagram<'_>) {
+    pub(in super::super) fn add(&mut self, arrival: &MergedDatagrams<'_>) {
         let count = arrival.length.div_ceil(arrival.segment_bytes.max(1)).max(1) as u64;
         let bytes = arrival.length as u64 + count * self.header_bytes;
         self.pieces.push((arrival.at_nanos, bytes as u32));
@@ -175,7 +175,7 @@ mod tests {
             let bytes = datagram(*number, at * 1000);
             let at_nanos = at * 1000 + 250;
             let length = bytes.len();
-            tally.add(&ReceivedDatagram {
+            tally.add(&MergedDatagrams {
                 bytes: &bytes,
                 length,
                 segment_bytes: length,
@@ -212,7 +212,7 @@ mod tests {
         bytes[45] ^= 1;
         let mut tally = Tally::new(true, true);
         let length = bytes.len();
-        tally.add(&ReceivedDatagram {
+        tally.add(&MergedDatagrams {
             bytes: &bytes,
             length,
             segment_bytes: 40,

@@ -88,7 +88,7 @@ fn watch(cpu: u32, done: &AtomicBool) -> (bool, Vec<f64>) {
     // A thread that cannot be bound to a processor measures the processor on which it runs.
     let _ = longhaul_sys::cpu::bind_thread(&[cpu]);
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let realtime = longhaul_sys::realtime::run_first(PRIORITY).is_ok();
+    let realtime = longhaul_sys::schedule::run_first(PRIORITY).is_ok();
     let mut late_ms = Vec::new();
     while !done.load(Ordering::Relaxed) {
         let asked = Instant::now() + EVERY;
