@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         give_up: Duration::ZERO,
         lost: &|_| (),
         secret: &secret,
+        past: None,
     };
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Path(source)] };
     let options = CopyOptions { recursive: true, ..CopyOptions::default() };

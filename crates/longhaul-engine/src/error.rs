@@ -340,14 +340,14 @@ impl std::fmt::Display for WaitsFor {
         let files = |count: usize| if count == 1 { "file" } else { "files" };
         match *self {
             WaitsFor::Wanted => f.write_str("request files"),
-            WaitsFor::TakeData => f.write_str("take data"),
-            WaitsFor::Confirm(0) => f.write_str("report that the copy is complete"),
+            WaitsFor::TakeData => f.write_str("receive data"),
+            WaitsFor::Confirm(0) => f.write_str("confirm the copy"),
             WaitsFor::Confirm(count) => {
-                write!(f, "report {count} {} in place", files(count))
+                write!(f, "confirm {count} {}", files(count))
             }
             WaitsFor::Announce => f.write_str("announce more files or the end"),
             WaitsFor::Send(count) => write!(f, "send the data of {count} {}", files(count)),
-            WaitsFor::GoOn => f.write_str("go on"),
+            WaitsFor::GoOn => f.write_str("continue"),
             WaitsFor::Check => f.write_str("read files"),
         }
     }

@@ -1,12 +1,11 @@
-//! A quantity that several sessions share: bytes of buffers, or file descriptors.
-//!
-//! Half of it is divided evenly, so that every session has a minimum. The other half goes to
-//! sessions that need more, at most half of its rest to one session. So the sum never exceeds the
-//! total, and every session leaves something to the next one.
+//! Limits that sessions share: counted ones such as descriptors, and memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::lock::lock;
+use longhaul_core::units::Bytes;
+
+use crate::lock;
 
 /// The quantity; clones are the same quantity.
 #[derive(Debug, Clone)]
@@ -61,6 +60,89 @@ impl Drop for Portion {
     }
 }
 
+/// The default memory for the buffers of all anonymous sessions: two tests of the largest kind at
+/// half size, and 16 MiB for each of 16.
+const DEFAULT_MEMORY: Bytes = Bytes::mib(512);
+/// The default number of sessions that share it.
+const DEFAULT_SESSIONS: usize = 16;
+
+/// The memory of all sessions of one kind, and whether others wait; clones are the same pool.
+#[derive(Debug, Clone)]
+pub struct SessionPool {
+    total: Bytes,
+    memory: Share,
+    waiting: Arc<AtomicBool>,
+}
+
+impl SessionPool {
+    /// Creates a pool of `memory` for the buffers of `sessions` at once.
+    pub fn new(memory: Bytes, sessions: usize) -> Self {
+        let share = Share::new(memory.get(), sessions);
+        SessionPool { total: memory, memory: share, waiting: Arc::default() }
+    }
+
+    /// Takes up to `wanted` bytes for the buffers of one session.
+    pub(crate) fn memory(&self, wanted: u64) -> Portion {
+        self.memory.take(wanted)
+    }
+
+    /// Returns whether an anonymous client waits for a place.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+}
+
+impl Default for SessionPool {
+    fn default() -> Self {
+        SessionPool::new(DEFAULT_MEMORY, DEFAULT_SESSIONS)
+    }
+}
+
+impl PartialEq for SessionPool {
+    /// Returns whether both have the same size.
+    fn eq(&self, other: &Self) -> bool {
+        self.total == other.total
+    }
+}
+
+impl Eq for SessionPool {}
+
+/// The rest of the quota; clones are the same quota.
+#[derive(Debug, Clone)]
+pub(crate) struct Quota(Arc<Mutex<u64>>);
+
+/// A part of a quota, which is returned when dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    quota: Quota,
+    count: u64,
+}
+
+impl Quota {
+    /// Creates a quota of `total`.
+    pub(crate) fn new(total: u64) -> Self {
+        Quota(Arc::new(Mutex::new(total)))
+    }
+
+    /// Takes `count`; `None` if fewer are left.
+    pub(crate) fn take(&self, count: u64) -> Option<Taken> {
+        let mut left = lock(&self.0);
+        *left = left.checked_sub(count)?;
+        drop(left);
+        Some(Taken { quota: self.clone(), count })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        *lock(&self.quota.0) += self.count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +165,17 @@ mod tests {
         let small: Vec<_> = (0..16).map(|_| share.take(50)).collect();
         assert!(small.iter().all(|portion| portion.granted() == 50));
         assert_eq!(share.take(450).granted(), 450);
+    }
+
+    #[test]
+    fn taken_parts_are_returned() {
+        let quota = Quota::new(10);
+        let first = quota.take(7).unwrap();
+        assert!(quota.take(4).is_none());
+        let second = quota.take(3).unwrap();
+        drop(first);
+        assert!(quota.take(8).is_none());
+        drop(second);
+        assert!(quota.take(10).is_some());
     }
 }

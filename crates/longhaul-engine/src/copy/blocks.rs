@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The runs of bytes that `extents` make up together, each an offset and a length.
+/// Returns the runs of bytes that `extents` form together, each as an offset and a length.
 pub(super) fn joined(mut extents: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     extents.sort_unstable();
     let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -27,8 +27,8 @@ pub(super) struct BlockSet {
 }
 
 impl BlockSet {
-    /// The set of `spans`, each a first block and a count; `None` if one of them is empty or
-    /// leads beyond `blocks`.
+    /// Creates the set of `spans`, each a first block and a count; `None` if a span is empty or
+    /// ends after `blocks`.
     pub(super) fn from_spans(spans: &[(u64, u64)], blocks: u64) -> Option<Self> {
         let mut set = BlockSet::default();
         for (first, count) in spans {
@@ -38,8 +38,8 @@ impl BlockSet {
         Some(set)
     }
 
-    /// The blocks of a file of `size` bytes that lie whole in `extents`, each an offset and a length
-    /// in bytes; what leads beyond the end ends there.
+    /// Returns the blocks of a file of `size` bytes that `extents` cover completely. An extent is
+    /// an offset and a length in bytes; the part after the end of the file is ignored.
     pub(super) fn whole_in(extents: &[(u64, u64)], block_bytes: u64, size: u64) -> Self {
         let mut set = BlockSet::default();
         for (offset, length) in extents {
@@ -53,7 +53,8 @@ impl BlockSet {
         set
     }
 
-    /// The blocks of the set that overlap the bytes from `offset` to before `offset + length`.
+    /// Returns the blocks of the set that overlap the bytes from `offset` to before `offset +
+    /// length`.
     pub(super) fn touching(&self, (offset, length): (u64, u64), block_bytes: u64) -> Vec<u64> {
         let end = offset.saturating_add(length).div_ceil(block_bytes);
         (offset / block_bytes..end).filter(|block| self.contains(*block)).collect()
@@ -82,12 +83,12 @@ impl BlockSet {
         self.runs.range(..=block).next_back().is_some_and(|(_, end)| block < *end)
     }
 
-    /// The number of blocks in the set.
+    /// Returns the number of blocks in the set.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The blocks of the set that are not in `other`.
+    /// Returns the blocks of the set that are not in `other`.
     pub(super) fn without(&self, other: &BlockSet) -> BlockSet {
         let mut set = BlockSet::default();
         for (&first, &end) in &self.runs {
@@ -107,17 +108,17 @@ impl BlockSet {
         set
     }
 
-    /// The block after the last of the set.
+    /// Returns the block after the last one of the set.
     pub(super) fn end(&self) -> u64 {
         self.runs.last_key_value().map_or(0, |(_, end)| *end)
     }
 
-    /// The number of blocks from the first one to the first gap.
+    /// Returns the number of blocks from the first one to the first gap.
     pub(super) fn leading(&self) -> u64 {
         self.runs.get(&0).copied().unwrap_or(0)
     }
 
-    /// The runs, each as its first block and their count.
+    /// Returns the runs of consecutive blocks, each as its first block and the number of blocks.
     pub(super) fn spans(&self) -> Vec<(u64, u64)> {
         self.runs.iter().map(|(first, end)| (*first, end - first)).collect()
     }

@@ -5,11 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{EngineError, Result};
 
-/// Ends all threads of a copy together; the first reason is the copy's error.
-///
-/// Threads wait in sockets, in the pool and in channels. Each place where one may wait for ever
-/// registers a hook that wakes it; the channels between stages close by themselves as the threads
-/// at their ends leave.
+/// Ends all threads of a copy together; the first reason is the copy's error. Threads wait in
+/// sockets, in the pool and in channels. Each place with an unlimited wait registers a hook that
+/// wakes it. The channels between stages close when the threads at their ends end.
 #[derive(Default)]
 pub(super) struct Cancel {
     cancelled: AtomicBool,
@@ -31,9 +29,9 @@ impl Cancel {
         self.fail_saying(reason, || ());
     }
 
-    /// As [`fail`](Self::fail), and runs `last_words`, which sends the reason to the peer, before
-    /// the channel is closed. The reason stands by then: a peer that leaves upon the message does
-    /// not replace it.
+    /// Fails the copy as [`fail`](Self::fail) does. Runs `last_words`, which sends the reason to
+    /// the peer, before the channel is closed. The reason is stored first, so that the peer's
+    /// reaction does not replace it.
     pub(super) fn fail_saying(&self, reason: EngineError, last_words: impl FnOnce()) {
         {
             let mut state = self.lock();
@@ -71,17 +69,17 @@ impl Cancel {
         state.hooks.push(Box::new(hook));
     }
 
-    /// True if everything that waits was woken.
+    /// Returns whether every waiting thread was woken.
     pub(super) fn is_released(&self) -> bool {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// True if the copy was cancelled.
+    /// Returns whether the copy was cancelled.
     pub(super) fn is_set(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// The reason, once all threads have ended.
+    /// Returns the reason, once all threads have ended.
     pub(super) fn take_reason(&self) -> EngineError {
         self.lock().reason.take().unwrap_or(EngineError::Interrupted)
     }

@@ -1,17 +1,16 @@
-//! The time and the CPU time that the threads of a copy use.
+//! The time and the CPU time that the threads of a copy use, and counters without shared cache lines.
 
 use std::ffi::CStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::{BusyThread, ThreadRole, TransferEnd};
 use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::{HostTimes, ThreadClock};
-use longhaul_sys::host::scheduling;
+use longhaul_sys::host::{scheduling, throttled};
 
-use super::lanes::Lanes;
-use crate::lock::lock;
+use crate::lock;
 
 /// The time that the threads of one stage spent at work, waiting for other stages left out.
 #[derive(Default)]
@@ -49,17 +48,18 @@ impl StageClock {
         self.busy_ns.add(time.as_nanos() as u64);
     }
 
-    /// True while a thread is at work.
+    /// Returns whether a thread is working.
     pub(crate) fn is_running(&self) -> bool {
         self.running.sum() > 0
     }
 
-    /// The time that its threads have worked, all together.
+    /// Returns the working time of all its threads together.
     pub(crate) fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns.sum())
     }
 
-    /// The share of `elapsed` that its threads worked, 0 to 1; `None` if it had none.
+    /// Returns the share of `elapsed` that its threads worked, from 0 to 1; `None` if it had no
+    /// threads.
     pub(crate) fn share(&self, elapsed: Duration) -> Option<f64> {
         let threads = self.threads.load(Ordering::Relaxed);
         let available = elapsed.as_secs_f64() * threads as f64;
@@ -80,7 +80,7 @@ impl<'a, const N: usize> Gauge<'a, N> {
         Gauge { clocks, at: Instant::now(), busy: clocks.map(StageClock::busy) }
     }
 
-    /// The shares of the time since the last look that each stage worked.
+    /// Returns the share of the time since the previous call that each stage worked.
     pub(crate) fn sample(&mut self) -> [Option<f64>; N] {
         let elapsed = self.at.elapsed();
         self.at = Instant::now();
@@ -99,12 +99,14 @@ impl<'a, const N: usize> Gauge<'a, N> {
     }
 }
 
-/// The CPU time of the threads of one copy, so that a server with many clients can report the cost
-/// of each, and the utilisation of the host meanwhile.
+/// The CPU time of the threads of one copy, with which a server reports the cost of each client,
+/// and the utilisation of the host in the same time.
 pub(crate) struct CpuMeter {
     running: Mutex<Vec<Watched>>,
     ended: Mutex<Ended>,
     host: Option<HostTimes>,
+    /// The time for which a CPU quota had throttled the process before.
+    throttled: Option<Duration>,
 }
 
 /// A thread at work.
@@ -139,7 +141,7 @@ impl Watched {
         }
     }
 
-    /// The CPU time since then, and its utilisation if the thread lives.
+    /// Returns the CPU time since the creation, and the utilisation of the thread if it still runs.
     fn sample(&self) -> Option<(Duration, Option<BusyThread>)> {
         let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
         let life = self.since.elapsed();
@@ -153,7 +155,7 @@ impl Watched {
     }
 }
 
-/// Up to 15 bytes.
+/// Returns the name of a thread for the kernel: at most 15 bytes.
 fn thread_name(role: ThreadRole) -> &'static CStr {
     match role {
         ThreadRole::Walk => c"cp walk",
@@ -178,7 +180,8 @@ fn busier(one: Option<BusyThread>, other: Option<BusyThread>) -> Option<BusyThre
 impl Default for CpuMeter {
     fn default() -> Self {
         let host = HostTimes::now().ok();
-        CpuMeter { running: Mutex::default(), ended: Mutex::default(), host }
+        let throttled = throttled();
+        CpuMeter { running: Mutex::default(), ended: Mutex::default(), host, throttled }
     }
 }
 
@@ -198,14 +201,14 @@ impl CpuMeter {
         done
     }
 
-    /// The same for a separate thread, which gets a name that top(1) and perf(1) show.
+    /// Runs `work` as a stage of a separate thread, which gets a name that top(1) and perf(1) show.
     pub(crate) fn stage<T>(&self, role: ThreadRole, work: impl FnOnce() -> T) -> T {
         // The work does not depend on the name.
         let _ = rustix::thread::set_name(thread_name(role));
         self.run(role, work)
     }
 
-    /// The CPU time and memory until now, over `elapsed`, without the use of the disk.
+    /// Returns the CPU time and memory until now, over `elapsed`, without the use of the disk.
     pub(crate) fn report(&self, elapsed: Duration) -> TransferEnd {
         let running = lock(&self.running);
         let ended = lock(&self.ended);
@@ -220,11 +223,80 @@ impl CpuMeter {
             peak_memory_bytes: Bytes::new(longhaul_sys::cpu::peak_memory_bytes()),
             host_busy: self.host_busy(),
             busiest: whole.1,
+            throttled: self.throttled_share(elapsed),
             ..TransferEnd::default()
         }
     }
 
+    /// The share of `elapsed` in which a CPU quota throttled the process.
+    fn throttled_share(&self, elapsed: Duration) -> Option<f64> {
+        let since = throttled()?.saturating_sub(self.throttled?);
+        Some((since.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0))
+    }
+
     fn host_busy(&self) -> Option<f64> {
         Some(HostTimes::now().ok()?.busy_since(self.host.as_ref()?))
+    }
+}
+
+/// The number of cache lines of a counter. A thread uses one of them; with more threads, some share.
+const LANES: usize = 32;
+
+/// A part of a counter on a separate pair of cache lines, which processors prefetch together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Lane(AtomicU64);
+
+/// A counter. The connections of a copy count every piece of a block in such counters.
+#[derive(Debug)]
+pub(crate) struct Lanes(Box<[Lane]>);
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Lanes((0..LANES).map(|_| Lane::default()).collect())
+    }
+}
+
+impl Lanes {
+    /// Adds to the part of the calling thread.
+    pub(crate) fn add(&self, count: u64) {
+        self.own().fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Subtracts what the calling thread has added before.
+    pub(crate) fn subtract(&self, count: u64) {
+        self.own().fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Returns the sum over all threads.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, lane| sum.wrapping_add(lane.0.load(Ordering::Relaxed)))
+    }
+
+    fn own(&self) -> &AtomicU64 {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static LANE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % LANES);
+        &self.0[LANE.with(|lane| *lane)].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_over_all_threads() {
+        let lanes = Lanes::default();
+        std::thread::scope(|scope| {
+            for thread in 0..2 * LANES as u64 {
+                let lanes = &lanes;
+                scope.spawn(move || {
+                    (0..100).for_each(|_| lanes.add(thread));
+                    lanes.subtract(50 * thread);
+                });
+            }
+        });
+        let threads = 2 * LANES as u64;
+        assert_eq!(lanes.sum(), 50 * threads * (threads - 1) / 2);
     }
 }

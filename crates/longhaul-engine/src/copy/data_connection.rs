@@ -4,14 +4,15 @@
 //! nonce unique. `docs/design/wire.md` defines the bytes; in short:
 //!
 //! - *sealed*: the header and each 128 KiB of the payload are sealed with AES-256-GCM;
-//! - *hashed*: the header travels in the clear with a GCM tag over it; after the payload comes its
-//!   XXH3-128 with a GCM tag over that;
+//! - *hashed*: the header is in clear text with a GCM tag; the payload is followed by its XXH3-128
+//!   with a GCM tag;
 //! - *bare*: as hashed, without the hash.
 //!
-//! A pack of small files has a table between header and payload, sealed or signed as the header is.
+//! A pack of small files has a table between header and payload, which is protected like the
+//! header.
 //!
-//! The payload is hashed or sealed a segment at a time between the reads and writes of the
-//! socket, while the segment is in the cache. `pieces` passes each segment on at once.
+//! The payload is hashed or sealed in segments between the reads and writes of the socket, while
+//! the segment is in the CPU cache. `pieces` passes each segment on at once.
 
 mod pieces;
 
@@ -25,13 +26,13 @@ use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, Pac
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
-use super::lanes::Lanes;
+use super::clock::Lanes;
 use crate::session::{KeyRate, RateDirection, StreamKey};
 
 /// The length of an AES-GCM tag.
 pub(super) const TAG_BYTES: usize = 16;
-/// Small enough that a segment is still in a core's second-level cache (512 KiB and up) when it
-/// goes from the cipher to the socket or back.
+/// The bytes of a segment: so few that the segment is still in a core's second-level cache (512 KiB
+/// or more) when it goes from the cipher to the socket or back.
 const SEGMENT_BYTES: usize = 128 << 10;
 const HASH_BYTES: usize = 16;
 
@@ -104,7 +105,7 @@ impl BlockSender {
         BlockSender { socket, sealer, protection, sealing, rate: None, piece: Vec::new() }
     }
 
-    /// The same, which shares a rate with others.
+    /// Sets the rate that this connection shares with others.
     pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockSender { rate, ..self }
     }
@@ -260,7 +261,7 @@ pub(super) struct BlockReceiver {
 
 /// The outcome of a received payload.
 pub(super) struct Payload {
-    /// It passed its check.
+    /// True if the message passed its check.
     pub(super) intact: bool,
     /// Its XXH3-128, if that was wanted or is its check.
     pub(super) digest: Option<u128>,
@@ -276,13 +277,16 @@ impl BlockReceiver {
         BlockReceiver { socket, sealer, protection, verifying, rate: None, piece: Vec::new() }
     }
 
-    /// The same, which shares a rate with others.
+    /// Sets the rate that this connection shares with others.
     pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockReceiver { rate, ..self }
     }
 
-    /// The next header. `InvalidData` when it fails its check: the connection cannot be trusted
-    /// any further, because the length of what follows is unknown.
+    /// Reads the next header.
+    ///
+    /// # Errors
+    /// `InvalidData` if the check fails. The connection cannot be used any more, because the length
+    /// of the message is unknown.
     pub(super) fn header(&mut self) -> io::Result<BlockHeader> {
         let mut bytes = [0; BLOCK_HEADER_BYTES + TAG_BYTES];
         self.socket.read_exact(&mut bytes)?;
@@ -294,7 +298,7 @@ impl BlockReceiver {
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a header fails its check"))
     }
 
-    /// The table of a pack of `files` files with `length` bytes together. Fails as
+    /// Reads the table of a pack of `files` files with `length` bytes together. Fails as
     /// [`header`](Self::header) does.
     pub(super) fn table(&mut self, files: u32, length: u32) -> io::Result<Vec<PackEntry>> {
         let plain_bytes = files as usize * PACK_ENTRY_BYTES;
@@ -337,7 +341,7 @@ impl BlockReceiver {
         self.conclude(intact, hasher)
     }
 
-    /// The hasher of a payload, if its hash is its check or `digest` is wanted.
+    /// Returns the hasher of a payload, if its hash is its check or `digest` is wanted.
     fn hasher(&self, digest: bool) -> Option<XxHash3_128> {
         (digest || self.protection == Protection::Hashed).then(XxHash3_128::new)
     }
@@ -396,7 +400,7 @@ impl BlockReceiver {
     }
 }
 
-/// A socket whose readings are counted.
+/// A socket that counts the bytes that are read from it.
 struct Counted {
     socket: TcpStream,
     count: Option<Arc<Lanes>>,

@@ -1,10 +1,12 @@
-//! A file's BLAKE3 digest from blocks that come in any order, on any thread.
+//! A file's BLAKE3 digest from blocks that arrive in any order, on any thread.
 //!
-//! BLAKE3 is a tree of hashes: a block that begins at a multiple of its own length, a power of
-//! two, is a subtree, whose hash depends on nothing else. Blocks of other lengths are cut into
-//! such pieces. The digest is the one that `b3sum` prints of the whole file.
+//! BLAKE3 is a tree of hashes. A block whose length is a power of two and divides its offset is a
+//! subtree, so its hash is independent of other blocks. Blocks of other lengths are cut into such
+//! pieces. The digest equals that of `b3sum` for the whole file.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Mutex;
 
 use blake3::hazmat::{
@@ -12,9 +14,9 @@ use blake3::hazmat::{
 };
 use blake3::{Hash, Hasher};
 
-use crate::lock::lock;
+use crate::lock;
 
-/// Pieces of a file at the most: 64 TiB in blocks of 1 MiB, at some 50 bytes each.
+/// The most pieces of a file: 64 TiB in blocks of 1 MiB, at about 50 bytes per piece.
 const PIECES_LIMIT: u64 = 1 << 26;
 
 /// The digest of one file while its blocks arrive.
@@ -34,7 +36,7 @@ struct State {
 }
 
 impl FileDigest {
-    /// For a file that comes in blocks of `block_bytes`, a multiple of 4096.
+    /// Creates the digest of a file that arrives in blocks of `block_bytes`, a multiple of 4096.
     pub(super) fn new(block_bytes: u64) -> Self {
         FileDigest { step: 1 << block_bytes.trailing_zeros(), state: Mutex::default() }
     }
@@ -81,19 +83,22 @@ impl FileDigest {
         size.div_ceil(self.step) > PIECES_LIMIT
     }
 
-    /// The offsets of the pieces that are missing of a file of `size` bytes, and the length of a
+    /// Returns the offsets of the missing pieces of a file of `size` bytes, and the length of a
     /// piece.
     pub(super) fn missing(&self, size: u64) -> (Vec<u64>, u64) {
         let state = lock(&self.state);
-        let come = |number: &u64| match size <= self.step {
-            true => state.single.is_some(),
-            false => state.values.contains_key(number),
+        let come = |number: &u64| {
+            if size <= self.step {
+                state.single.is_some()
+            } else {
+                state.values.contains_key(number)
+            }
         };
         let pieces = (0..size.div_ceil(self.step)).filter(|number| !come(number));
         (pieces.map(|number| number * self.step).collect(), self.step)
     }
 
-    /// The digest of the file, whose size is `size`; `None` if a piece is missing.
+    /// Returns the digest of the file, whose size is `size`; `None` if a piece is missing.
     pub(super) fn finish(&self, size: u64) -> Option<Hash> {
         let state = lock(&self.state);
         if size == 0 {
@@ -162,10 +167,11 @@ impl DigestRun {
     }
 }
 
-/// The values of a subtree's blocks, and the bytes it is over.
+/// The values of a subtree's blocks, and the number of bytes that the subtree covers.
 type Subtree<'a> = (&'a [ChainingValue], u64);
 
-/// A tree's two branches: the left one is the largest whole tree that leaves something.
+/// Splits a tree into its two branches. The left one is the largest complete tree that leaves at
+/// least one piece for the right one.
 fn split(values: &[ChainingValue], size: u64, step: u64) -> (Subtree<'_>, Subtree<'_>) {
     let left = left_subtree_len(size);
     let (first, second) = values.split_at((left / step) as usize);
@@ -181,8 +187,33 @@ fn merge(values: &[ChainingValue], size: u64, step: u64) -> ChainingValue {
     merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
 }
 
+/// The bytes of one read.
+pub(super) const READ_BYTES: usize = 1 << 20;
+
+/// Returns the digest of `file` and its size. `read` gets the number of bytes of each read, and
+/// returns false to stop.
+///
+/// # Errors
+/// The file cannot be read, or `read` returned false (`Interrupted`).
+pub(super) fn whole_digest(
+    file: &mut File,
+    mut read: impl FnMut(u64) -> bool,
+) -> io::Result<([u8; 32], u64)> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((*hasher.finalize().as_bytes(), hasher.count())),
+            got if !read(got as u64) => return Err(io::ErrorKind::Interrupted.into()),
+            got => hasher.update(&buffer[..got]),
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -252,5 +283,26 @@ mod tests {
         digest.add(8192, &[1; 1808], Some(10_000));
         assert_eq!(digest.missing(10_000), (vec![4096], 4096));
         assert_eq!(digest.finish(10_000), None);
+    }
+
+    #[test]
+    fn a_digest_covers_all_bytes_and_can_be_stopped() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes = vec![7; READ_BYTES + 9];
+        file.write_all(&bytes).unwrap();
+        let rewound = || {
+            let mut file = file.try_clone().unwrap();
+            io::Seek::rewind(&mut file).unwrap();
+            file
+        };
+        let mut count = 0;
+        let found = whole_digest(&mut rewound(), |got| {
+            count += got;
+            true
+        });
+        let expected = (*blake3::hash(&bytes).as_bytes(), bytes.len() as u64);
+        assert_eq!((found.unwrap(), count), (expected, bytes.len() as u64));
+        let stopped = whole_digest(&mut rewound(), |_| false).unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::Interrupted);
     }
 }

@@ -8,9 +8,9 @@
 //! sink:   receive and verify (one thread per connection) -> write (threads) -> sync and rename
 //! ```
 //!
-//! All files are one queue of blocks; any connection carries any block. [`push`] and [`pull`] are
-//! the client's entry points, [`serve`] is the server's. This module does not open sessions, start
-//! ssh, or draw progress.
+//! All files form one queue of blocks, and any connection can carry any block. [`push`] and
+//! [`pull`] are the client's entry points, [`serve`] is the server's. This module does not open
+//! sessions, start ssh, or draw progress.
 //!
 //! Files import downwards: only `run.rs` of a sink or source imports its stages, and no two files
 //! import each other.
@@ -26,12 +26,12 @@ mod disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod identity;
 mod journal;
-mod lanes;
+mod large_files;
 mod metadata;
 mod name_list;
 mod names;
+mod past_rates;
 mod pool;
 mod progress;
 mod quota;
@@ -45,7 +45,6 @@ mod temporary;
 pub(crate) mod tree;
 mod verdict;
 mod watchdog;
-mod whole_digest;
 
 pub use check::{check, check_far};
 pub use client::{
@@ -55,7 +54,9 @@ pub use client::{
 #[doc(hidden)]
 pub use data_connection::BlockSender;
 pub(crate) use disk::DIRECT_FROM_BYTES;
+pub use large_files::FileProgress;
 pub(crate) use names::{DIAGNOSIS_DIGITS, DIAGNOSIS_PREFIX};
+pub use past_rates::PastRates;
 pub use progress::{CopyProgress, CopyRun};
 pub(crate) use server::check as check_options;
 pub use server::{refuse, serve};

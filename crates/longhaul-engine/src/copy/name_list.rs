@@ -29,10 +29,10 @@ pub(super) fn send_names(sender: &ControlSender, names: &[PathBuf]) -> Result<()
     sender.send(&Names { names: batch, more: false })
 }
 
-/// A path in a request.
+/// Returns a path as a request contains it.
 ///
 /// # Errors
-/// It has a NUL.
+/// The path contains a NUL.
 pub(super) fn sent_path(path: &Path) -> Result<FilePath> {
     FilePath::new(path.as_os_str().as_bytes()).ok_or_else(|| EngineError::File {
         operation: "use",

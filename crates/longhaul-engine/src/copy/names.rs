@@ -1,5 +1,6 @@
-//! The names that longhaul keeps for its own files beside a copy: journals, temporary files,
-//! directories of a diagnosis. No peer may create, link or delete one, and no copy sends one.
+//! The names that are reserved for files of longhaul beside a copy: journals, temporary files,
+//! directories of a diagnosis. No peer may create, link or delete a file with such a name, and no
+//! copy sends one.
 //!
 //! - `.longhaul-*` is a journal (`.longhaul-KEY.journal`) or the directory of a diagnosis.
 //! - `.NAME.longhaul-HEX-N.part` is a file that is being received.
@@ -24,7 +25,7 @@ const HEX_DIGITS: std::ops::RangeInclusive<usize> = 8..=64;
 /// The reason why an entry with such a name is refused.
 pub(super) const RESERVED: &str = "longhaul keeps such names for its own files";
 
-/// The name of the journal of copy `key`.
+/// Returns the name of the journal of copy `key`.
 pub(super) fn journal_name(key: &CopyKey) -> String {
     format!(".longhaul-{}.journal", key.as_str())
 }

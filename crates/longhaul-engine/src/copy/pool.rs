@@ -10,35 +10,35 @@ use super::data_connection::RECEIVE_SLACK;
 use super::disk::DIRECT_FROM_BYTES;
 use super::streams::MOST_STREAMS;
 
-/// Buffers of one end, besides those of connections: some for every stage.
+/// The number of buffers of one end, in addition to those per connection.
 const POOL_BUFFERS_BASE: usize = 16;
-/// Buffers per connection: one in use, one queued for it.
+/// The number of buffers per connection: one in use, and one in its queue.
 const POOL_BUFFERS_PER_STREAM: usize = 2;
-/// Buffers of a pack besides one in the hands of each connection: each reader or writer has one, and
-/// one is ready for it.
+/// The number of pack buffers in addition to one per connection: two per reader or writer, one in
+/// use and one in its queue.
 const PACK_BUFFERS_BASE: usize = 8;
-/// Most bytes of all buffers of an end: twelve of the largest blocks. The data in flight are in the
-/// kernel's socket buffers, which follow the BDP; these buffers bridge a disk that stalls, for 160
-/// ms at 10 Gb/s.
+/// The most bytes of all buffers of an end: twelve of the largest blocks. The data in flight are in
+/// the kernel's socket buffers, whose size follows the bandwidth-delay product. These buffers hold
+/// the data while a disk stalls: 160 ms at 10 Gb/s.
 const POOL_BYTES: usize = 192 << 20;
 
-/// The most bytes of small files in one block: enough that a header, a table and a queue's locks
-/// are nothing beside them, few enough that packs go out over all connections at once.
+/// The most bytes of small files in one block: so many that the cost of a header, a table and a
+/// queue's locks is negligible, and so few that packs use all connections at once.
 pub(super) const PACK_BYTES: usize = 1 << 20;
 
 /// Returns whether a file of `size` bytes is sent in a pack with others, in one block of
-/// `block_bytes`. A stream is not.
+/// `block_bytes`. A stream is never sent in a pack.
 pub(super) fn fits_in_pack(size: u64, block_bytes: u64) -> bool {
     size == 0 || size < DIRECT_FROM_BYTES.min(block_bytes)
 }
 
 /// The buffers of one end: for blocks, and smaller ones for packs. In a large buffer a pack would
-/// take huge pages of which it uses half, and memory that is used for the first time is dear where
-/// a hypervisor has to provide it.
+/// use only half of its huge pages, and the first use of memory is slow if a hypervisor must
+/// provide it.
 #[derive(Clone)]
 pub(super) struct Pools {
     pub(super) blocks: Pool,
-    /// None where blocks are no larger.
+    /// `None` if blocks are not larger than packs.
     pub(super) packs: Option<Pool>,
 }
 
@@ -51,16 +51,16 @@ impl Pools {
         }
     }
 
-    /// Wakes every waiting [`take`](Self::take) with nothing.
+    /// Lets every waiting and later [`take`](Self::take) return `None`.
     pub(super) fn close(&self) {
         self.blocks.close();
         self.packs.iter().for_each(Pool::close);
     }
 }
 
-/// The buffers of an end with these options.
+/// Creates the buffers of an end with these options.
 pub(super) fn pools(options: &CopyOptions) -> Pools {
-    let streams = options.streams.unwrap_or(MOST_STREAMS);
+    let streams = options.fixed_streams().unwrap_or(MOST_STREAMS);
     let block = options.block_bytes.get() as usize;
     let count = POOL_BUFFERS_BASE + POOL_BUFFERS_PER_STREAM * streams as usize;
     // Blocks in order wait for each other: each connection needs its own buffer.
@@ -75,11 +75,10 @@ pub(super) fn pools(options: &CopyOptions) -> Pools {
     }
 }
 
-/// Buffers of one size: their number bounds its memory, and with it how far one
-/// stage may run ahead of the next.
+/// Buffers of one size. Their number limits the memory, and the lead of one stage over the next.
 ///
-/// The buffer given back last is taken first, so that few buffers are in use, and warm in the
-/// cache, when the stages keep pace with each other.
+/// The buffer that was returned last is taken first. If the stages are equally fast, few buffers
+/// are in use, and they stay in the cache.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<PoolShared>);
 
@@ -96,7 +95,8 @@ struct State {
 }
 
 impl Pool {
-    /// A pool of `count` buffers of `buffer_bytes`, made when they are first needed.
+    /// Creates a pool of `count` buffers of `buffer_bytes`, which are allocated when they are first
+    /// needed.
     pub(super) fn new(count: usize, buffer_bytes: usize) -> Self {
         let state = State { free: Vec::with_capacity(count), unmade: count, closed: false };
         Pool(Arc::new(PoolShared {
@@ -126,7 +126,7 @@ impl Pool {
         }
     }
 
-    /// Wakes every waiting [`take`](Self::take) with nothing.
+    /// Lets every waiting and later [`take`](Self::take) return `None`.
     pub(super) fn close(&self) {
         self.0.lock().closed = true;
         self.0.returned.notify_all();
@@ -139,7 +139,7 @@ impl PoolShared {
     }
 }
 
-/// A buffer that goes back to its pool when it is dropped.
+/// A buffer that returns to its pool when it is dropped.
 pub(super) struct PoolBuffer {
     buffer: Option<AlignedBuffer>,
     pool: Pool,

@@ -8,8 +8,9 @@ use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{CopyLimit, StageTimes};
 use longhaul_core::units::{Bytes, Rate};
 
+use super::large_files::{FileProgress, LargeFiles};
 use super::verdict::slowest_stage;
-use crate::lock::lock;
+use crate::lock;
 
 /// The surroundings of a copy at one end.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,7 @@ pub struct CopyProgress {
     pub(super) total_files: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) listed: AtomicBool,
+    pub(super) large_files: LargeFiles,
     /// The rate limit in bit/s; 0 is none.
     limit_bps: AtomicU64,
     /// The utilisation of the stages: the source's, then the sink's.
@@ -83,6 +85,7 @@ impl CopyProgress {
             counter.store(0, Ordering::Relaxed);
         }
         self.listed.store(false, Ordering::Relaxed);
+        self.large_files.clear();
         *lock(&self.began) = Some(Instant::now());
         {
             let mut outages = lock(&self.outages);
@@ -92,7 +95,7 @@ impl CopyProgress {
         *lock(&self.stages) = Default::default();
     }
 
-    /// The stage that limits the copy at present; `None` if no stage stands out.
+    /// Returns the stage that limits the copy at present; `None` if no stage does.
     pub fn busiest(&self) -> Option<CopyLimit> {
         let (source, sink) = *lock(&self.stages);
         slowest_stage(&source, &sink)
@@ -110,7 +113,7 @@ impl CopyProgress {
         outages.lost.get_or_insert_with(Instant::now);
     }
 
-    /// The time of all outages: without a connection, or without any sign of work over one.
+    /// Returns the time of all outages: without a connection, or without progress over one.
     pub(super) fn outage(&self) -> Duration {
         let outages = lock(&self.outages);
         outages.ended + outages.present
@@ -124,14 +127,14 @@ impl CopyProgress {
         lock(&self.stages).1 = stages;
     }
 
-    /// The mean rate of this session.
+    /// Returns the mean rate of this session.
     pub fn rate(&self) -> Rate {
         let began = *lock(&self.began);
         let moved = self.moved().get().saturating_sub(self.resumed().get());
         began.map_or(Rate::from_bps(0), |began| Rate::mean(Bytes::new(moved), began.elapsed()))
     }
 
-    /// The rate limit in force.
+    /// Returns the rate limit in force.
     pub fn limit(&self) -> Option<Rate> {
         Some(Rate::from_bps(self.limit_bps.load(Ordering::Relaxed))).filter(|rate| rate.bps() > 0)
     }
@@ -141,38 +144,43 @@ impl CopyProgress {
         self.limit_bps.store(limit.map_or(0, Rate::bps), Ordering::Relaxed);
     }
 
-    /// Bytes known to be copied, more as the source's tree is walked.
+    /// Returns the bytes known to be copied, which increase while the source's tree is walked.
     pub fn total(&self) -> Bytes {
         Bytes::new(self.total_bytes.load(Ordering::Relaxed))
     }
 
-    /// Bytes written to files at the sink.
+    /// Returns the bytes written to files at the sink.
     pub fn moved(&self) -> Bytes {
         Bytes::new(self.moved_bytes.load(Ordering::Relaxed))
     }
 
-    /// The part of [`moved`](Self::moved) that existed before.
+    /// Returns the part of [`moved`](Self::moved) that existed before.
     pub fn resumed(&self) -> Bytes {
         Bytes::new(self.resumed_bytes.load(Ordering::Relaxed))
     }
 
-    /// The bytes that the same copy need not send again if it is interrupted now, as far as this
-    /// end knows: the journal can have a few more, never fewer.
+    /// Returns the bytes that the same copy does not transfer again if it is interrupted now, as
+    /// far as this end knows. The journal can have more, never fewer.
     pub fn kept(&self) -> Bytes {
         Bytes::new(self.kept_bytes.load(Ordering::Relaxed))
     }
 
-    /// Files known to be copied.
+    /// Returns the number of files known to be copied.
     pub fn total_files(&self) -> u64 {
         self.total_files.load(Ordering::Relaxed)
     }
 
-    /// Files in place at the sink.
+    /// Returns the number of files with their final names at the sink.
     pub fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// True if the totals are final.
+    /// The large files that have begun and are not complete, at most 64.
+    pub fn moving_files(&self) -> Vec<FileProgress> {
+        self.large_files.moving()
+    }
+
+    /// Returns whether the totals are final.
     pub fn listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
     }

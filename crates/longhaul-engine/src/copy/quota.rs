@@ -59,7 +59,8 @@ impl Drop for QuotaUse {
     }
 }
 
-/// The bytes of a quota that a file of `bytes` takes: an empty one takes an inode and a name.
+/// Returns the bytes of a quota that a file of `bytes` takes; an empty file takes an inode and a
+/// name.
 pub(super) fn occupied(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
 }

@@ -1,14 +1,14 @@
 //! The reports of a copy on single files: failures, skipped files, actions and digests.
 //!
-//! A peer has no end of reports, so the memory for those of a peer is bounded.
+//! A hostile peer can send any number of reports, so the memory for its reports is bounded.
 
 use longhaul_core::result::{Action, CopyFailure, DigestOf, NotKept};
 
-/// Most failures, and most skipped files, that are kept: more do not help a user.
+/// The most failures, and the most skipped files, that are kept. More do not help a user.
 const FAILURES_KEPT: usize = 1000;
 /// The longest path or reason in a failure; the rest is cut off.
 const TEXT_BYTES: usize = 16 << 10;
-/// Most bytes of a peer's actions and digests: some five million files.
+/// The most bytes of a peer's actions and digests: about five million files.
 const PEER_BYTES: usize = 1 << 30;
 
 /// The reports of a copy on single files.
@@ -24,7 +24,7 @@ pub(super) struct FileReports {
 }
 
 impl FileReports {
-    /// The same, with the attributes that the sink could not keep.
+    /// Adds the attributes that the sink could not keep.
     pub(super) fn with_not_kept(self, not_kept: Vec<NotKept>) -> Self {
         FileReports { not_kept, ..self }
     }

@@ -24,7 +24,9 @@ use super::quota::QuotaUse;
 use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
 use super::stored_bytes::stored_bytes;
-use super::streams::{Channels, More, STREAM_LIMIT, Streams, first_streams, socket_options};
+use super::streams::{
+    Channels, More, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
+};
 use super::tree::Tree;
 use super::verdict::slowest_stage;
 use super::watchdog::bounded;
@@ -38,7 +40,7 @@ use crate::session::{
 /// The longest time for the client's request and its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / FUZZ_HASTE);
 
-/// Most addresses of another server that are recorded.
+/// The most addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;
 
 /// A request that is accepted.
@@ -94,6 +96,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     if options.nice {
         // For this thread and the threads that it starts. Without the privilege it has no effect.
         let _ = longhaul_sys::cpu::yield_to_others();
+    }
+    if matches!(task, Task::Receive(..)) {
+        streams.receive_at_least(receive_bytes(options));
     }
     let first = first_streams(options);
     let further = STREAM_LIMIT - first;
@@ -189,7 +194,7 @@ fn note_request(request: &CopyRequest, record: &WorkRecord) {
     }
 }
 
-/// The names that follow a request with a list.
+/// Receives the names that follow a request with a list.
 fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Option<Vec<PathBuf>>> {
     match request {
         CopyRequest::Send { listed: true, .. } | CopyRequest::Forward { listed: true, .. } => {
@@ -199,7 +204,7 @@ fn names_of(request: &CopyRequest, receiver: &mut ControlReceiver) -> Result<Opt
     }
 }
 
-/// The roots of a request's paths and names.
+/// Returns the roots of a request's paths and names.
 fn roots(
     paths: &[FilePath],
     names: Option<Vec<PathBuf>>,
@@ -214,7 +219,7 @@ fn roots(
     }
 }
 
-/// The same files; an upload into them counts against `quota`.
+/// Limits an upload into the files by `quota`.
 fn within_quota(
     request: &CopyRequest,
     tree: &Tree,
@@ -289,9 +294,10 @@ fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, Dat
 }
 
 fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> {
-    match rights.may_read() {
-        true => Ok(()),
-        false => Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned())),
+    if rights.may_read() {
+        Ok(())
+    } else {
+        Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned()))
     }
 }
 

@@ -13,9 +13,9 @@ use super::quota::UNIT;
 use super::tree::{Tree, list};
 use crate::session::CountError;
 
-/// Most time for a count: the client waits for it.
+/// The time limit of a count, because the client waits for it.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Most directories that wait to be counted.
+/// The most directories that wait to be counted.
 const DIRS_LIMIT: usize = 1 << 20;
 
 /// Counts the files below `root`, within a limit of time.
@@ -23,9 +23,8 @@ pub(super) fn stored_bytes(root: &Tree) -> Result<u64, CountError> {
     stored_until(root, Instant::now() + TIME_LIMIT)
 }
 
-/// The bytes on the disk of the regular files below `root`, each counted once, and no less than
-/// [`UNIT`] per name. No link is followed;
-/// file systems that are mounted below it belong to it.
+/// Returns the bytes on the disk of the regular files below `root`, each counted once, and at least
+/// [`UNIT`] per name. No link is followed; file systems that are mounted below `root` are included.
 fn stored_until(root: &Tree, deadline: Instant) -> Result<u64, CountError> {
     let mut waiting = vec![PathBuf::new()];
     let mut linked = HashSet::new();
@@ -82,7 +81,7 @@ fn lookup_name(dir: &OwnedFd, name: &Path) -> io::Result<Option<FoundName>> {
     }))
 }
 
-/// Nothing where a name was removed, or replaced by a link, in the meantime.
+/// Returns `None` if a name was removed, or replaced by a link, in the meantime.
 fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP];
     match found {

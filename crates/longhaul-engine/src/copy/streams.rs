@@ -8,35 +8,49 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::units::Rate;
 use longhaul_sys::tcp::SocketOptions;
 
 use super::cancel::Cancel;
 use super::data_connection::{BlockReceiver, BlockSender};
 use super::watchdog::{SILENCE_LIMIT, TICK};
-use crate::FUZZ_HASTE;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
 use crate::session::{
     ControlReceiver, ControlSender, DataAcceptor, DataDialer, KeyRate, SessionSecret,
 };
+use crate::{FUZZ_HASTE, lock};
 
-/// The initial number of data connections, unless it is given.
+/// The initial number of data connections, unless the user sets it.
 ///
-/// Each doubles its window once a round trip: over 90 ms 10,000 small files took 3.7 s from two
-/// connections on and 3.3 s with four (medians of three; bench/runs/2026-11-21-epyc-2core/cp.md).
+/// Each connection doubles its window once per round trip. Over 90 ms, 10,000 small files took 3.7
+/// s with two initial connections and 3.3 s with four (medians of three;
+/// bench/runs/2026-11-21-epyc-2core/cp.md).
 pub(super) const FIRST_STREAMS: u32 = 4;
-/// Most connections that are opened by measurement: eight fill a path that drops one segment in
-/// ten thousand, and every one of them costs both ends two buffers.
+/// The most connections that are opened by measurement. Eight fill a path that drops one segment in
+/// ten thousand, and each connection costs both ends two buffers.
 pub(super) const MOST_STREAMS: u32 = 16;
-/// Unsent bytes that the kernel accepts from a sender (`TCP_NOTSENT_LOWAT`). Enough to keep a 100
-/// Gb/s path busy between two wake-ups, and so little that a block goes to the connection that is
-/// ready first, and that a broken sender leaves little memory behind.
+/// The round-trip times from which on a copy begins with twice and with four times
+/// [`FIRST_STREAMS`]: each doubling saves a round trip of slow start.
+const LONG_PATHS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(60)];
+/// The first window of a connection whose receiver shows 64 KiB.
+const FIRST_BYTES: u64 = 64 << 10;
+/// The round trips of slow start on a path of known rate, if [`MOST_FIRST_STREAMS`] suffice.
+const STARTUP_TRIPS: u32 = 6;
+const MOST_FIRST_STREAMS: u32 = 32;
+/// The receive buffers of all first connections together that a sink provides before their data
+/// arrive, and the most of one connection. The kernel's own start with 64 KiB, which is less than
+/// the first window of a path with jumbo frames, and grow more slowly than the congestion window.
+const RECEIVE_BYTES: u32 = 64 << 20;
+const MOST_RECEIVE_BYTES: u32 = 8 << 20;
+/// The unsent bytes that the kernel accepts from a sender (`TCP_NOTSENT_LOWAT`): so many that a 100
+/// Gb/s path is busy between two wake-ups, and so few that a block is sent by the connection that
+/// is ready first, and that a broken sender leaves little memory occupied.
 const NOTSENT_LOWAT: u32 = 1 << 20;
-/// Most data connections of one copy.
+/// The most data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
 
-/// The interval at which a server that waits for connections checks for the end of the copy: the
-/// client waits for its end.
+/// The interval at which a server that waits for connections checks for the end of the copy. The
+/// client waits until the server has noticed it.
 const ACCEPT_CHECK: Duration = Duration::from_millis(20);
 
 /// The time that a broken data connection waits for the reason on the control channel.
@@ -74,7 +88,7 @@ pub(super) struct Growth<'a, O, W> {
 }
 
 impl Streams {
-    /// The connections numbered from 0 in `first`, and more of them as they are wanted.
+    /// Creates the connections, numbered from 0 in `first`, and the source of further ones.
     pub(super) fn new(first: Vec<TcpStream>, more: More, prepare: SocketOptions) -> Self {
         let secret = match &more {
             More::Dial(dialer) => dialer.secret().clone(),
@@ -84,12 +98,12 @@ impl Streams {
         Streams { first, more, secret, prepare, rate: None }
     }
 
-    /// The same, whose connections share a rate with others.
+    /// Sets the rate that the connections share with others.
     pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         Streams { rate, ..self }
     }
 
-    /// The same, bound to the session that `secret` is of, which was lent to this end.
+    /// Binds the connections to the session of `secret`, which another end lent.
     pub(super) fn of_session(self, secret: SessionSecret) -> Self {
         Streams { secret, ..self }
     }
@@ -121,17 +135,17 @@ impl Streams {
         lock(&self.first).iter().try_for_each(|(_, socket)| arm(cancel, socket))
     }
 
-    /// The first connection's socket, to ask where it leads.
+    /// Returns the socket of the first connection, whose addresses show the path.
     pub(super) fn sample(&self) -> Option<TcpStream> {
         lock(&self.first).first()?.1.try_clone().ok()
     }
 
-    /// The connections that the copy begins with; they can be taken once.
+    /// Returns the connections that the copy begins with; they can be taken once.
     pub(super) fn first(&self) -> Vec<(u32, TcpStream)> {
         std::mem::take(&mut lock(&self.first))
     }
 
-    /// The sending end of connection `stream`.
+    /// Returns the sending end of connection `stream`.
     pub(super) fn sender(
         &self,
         stream: u32,
@@ -142,7 +156,7 @@ impl Streams {
             .with_shared_rate(self.rate.clone())
     }
 
-    /// The receiving end of connection `stream`.
+    /// Returns the receiving end of connection `stream`.
     pub(super) fn receiver(
         &self,
         stream: u32,
@@ -205,12 +219,47 @@ impl Streams {
     }
 }
 
-/// Data connections that a copy begins with.
+/// Returns the number of data connections that a copy begins with.
 pub(super) fn first_streams(options: &CopyOptions) -> u32 {
     options.streams.unwrap_or(FIRST_STREAMS)
 }
 
-/// The options of a source's sockets.
+/// Returns `options` for a path with this round-trip time, over which an earlier copy reached the
+/// rate `earlier`: with the number of data connections to begin with, unless the user has chosen it
+/// or limits the rate.
+pub(super) fn options_for(
+    options: &CopyOptions,
+    rtt: Option<Duration>,
+    earlier: Option<Rate>,
+) -> CopyOptions {
+    let free = options.streams.is_none() && options.rate_bps.is_none() && !options.nice;
+    let first = rtt.filter(|_| free).map_or(FIRST_STREAMS, |rtt| streams_for(rtt, earlier));
+    let mut options = CopyOptions { earlier_bps: earlier, ..options.clone() };
+    if first != FIRST_STREAMS {
+        (options.streams, options.streams_may_grow) = (Some(first), true);
+    }
+    options
+}
+
+/// Returns the number of connections to begin with: slow start doubles the window of each once per
+/// round trip, so twice as many save one.
+fn streams_for(rtt: Duration, earlier: Option<Rate>) -> u32 {
+    match earlier {
+        Some(rate) => {
+            let wanted = (rate.bdp(rtt).get() / FIRST_BYTES) >> STARTUP_TRIPS;
+            let wanted = u32::try_from(wanted).unwrap_or(MOST_FIRST_STREAMS);
+            wanted.clamp(FIRST_STREAMS, MOST_FIRST_STREAMS).next_power_of_two()
+        }
+        None => FIRST_STREAMS << LONG_PATHS.iter().filter(|long| rtt >= **long).count(),
+    }
+}
+
+/// Returns the least receive buffer of each data connection of a sink.
+pub(super) fn receive_bytes(options: &CopyOptions) -> u32 {
+    (RECEIVE_BYTES / first_streams(options).max(1)).min(MOST_RECEIVE_BYTES)
+}
+
+/// Returns the options of a source's sockets.
 pub(super) fn socket_options(options: &CopyOptions) -> SocketOptions {
     SocketOptions {
         max_pacing_bytes_per_second: options
@@ -258,4 +307,56 @@ pub(super) fn data_failed(cancel: &Arc<Cancel>, stream: u32, source: std::io::Er
         thread::sleep(Duration::from_millis(10));
     }
     cancel.fail(EngineError::Data { stream, source });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(count: u64) -> Option<Duration> {
+        Some(Duration::from_millis(count))
+    }
+
+    fn first(options: &CopyOptions, rtt: Option<Duration>, earlier: Option<u64>) -> u32 {
+        let options = options_for(options, rtt, earlier.map(Rate::from_bps));
+        first_streams(&options)
+    }
+
+    #[test]
+    fn the_round_trip_suggests_the_number_of_connections() {
+        let free = CopyOptions::default();
+        let of = |rtt| first(&free, rtt, None);
+        assert_eq!(
+            [None, ms(0), ms(19), ms(20), ms(59), ms(60), ms(600)].map(of),
+            [4, 4, 4, 8, 8, 16, 16]
+        );
+    }
+
+    #[test]
+    fn a_known_rate_suggests_it_better() {
+        let free = CopyOptions::default();
+        let of = |rate| first(&free, ms(90), Some(rate));
+        let rates = [0, 1_000_000, 1_000_000_000, 2_000_000_000, 8_000_000_000, u64::MAX];
+        assert_eq!(rates.map(of), [4, 4, 4, 8, 32, 32]);
+    }
+
+    #[test]
+    fn the_users_choice_stands() {
+        let chosen = CopyOptions { streams: Some(3), ..CopyOptions::default() };
+        assert_eq!(first(&chosen, ms(180), Some(10_000_000_000)), 3);
+        let limited = CopyOptions { rate_bps: Some(Rate::from_bps(1)), ..CopyOptions::default() };
+        assert_eq!(first(&limited, ms(180), None), FIRST_STREAMS);
+        let nice = CopyOptions { nice: true, ..CopyOptions::default() };
+        assert_eq!(first(&nice, ms(180), None), FIRST_STREAMS);
+    }
+
+    #[test]
+    fn the_receive_buffers_are_bounded_together() {
+        for streams in 1..=STREAM_LIMIT {
+            let options = CopyOptions { streams: Some(streams), ..CopyOptions::default() };
+            let each = receive_bytes(&options);
+            assert!(each <= MOST_RECEIVE_BYTES && each * streams <= RECEIVE_BYTES);
+            assert!(u64::from(each) >= FIRST_BYTES);
+        }
+    }
 }

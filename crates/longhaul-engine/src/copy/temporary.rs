@@ -16,7 +16,7 @@ const MARK: &[u8] = b".longhaul-";
 const END: &[u8] = b".part";
 const TOKEN_DIGITS: usize = 8;
 
-/// The temporary name of entry `entry`, which is to become `name`.
+/// Returns the temporary name of entry `entry`, whose final name is `name`.
 pub(super) fn temporary_name(name: &OsStr, token: u32, entry: u64) -> OsString {
     let suffix = format!("-{entry}");
     let token = format!("{token:08x}");

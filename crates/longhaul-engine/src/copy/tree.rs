@@ -1,8 +1,9 @@
-//! The files that a copy may reach: anywhere this user may, or only beneath one directory.
+//! The files that a copy may reach: all files that this user may reach, or only those beneath one
+//! directory.
 //!
-//! Beneath a directory every path is resolved by the kernel with `RESOLVE_BENEATH`
-//! (openat2(2)), so that neither `..` nor a symbolic link, however it changes meanwhile, leads
-//! out. What a peer names is only ever opened this way.
+//! Beneath a directory the kernel resolves every path with `RESOLVE_BENEATH` (openat2(2)), so that
+//! neither `..` nor a symbolic link, even one that changes at the same time, leads out of it.
+//! Paths from a peer are opened only in this way.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -97,7 +98,7 @@ impl Metadata {
         }
     }
 
-    /// A number that changes with the file: of its identity, size and times.
+    /// Returns a number that changes with the identity, size and times of the file.
     pub(super) fn stamp(&self) -> u64 {
         let fields = [
             self.identity.0,
@@ -133,7 +134,7 @@ fn within(error: Errno) -> io::Error {
 }
 
 impl Tree {
-    /// All that this user may reach; relative paths begin at the working directory.
+    /// Returns all files that this user may reach; relative paths begin at the working directory.
     pub fn anywhere() -> Self {
         Tree {
             beneath: None,
@@ -146,22 +147,22 @@ impl Tree {
         }
     }
 
-    /// The files beneath `root`.
+    /// Returns the files beneath `root`.
     ///
     /// # Errors
-    /// It is not a directory that can be opened.
+    /// `root` is not a directory that can be opened.
     pub fn beneath(root: &Path) -> io::Result<Self> {
         let dir =
             openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Tree::from_dir(dir))
     }
 
-    /// The files beneath an open directory.
+    /// Returns the files beneath an open directory.
     pub(super) fn from_dir(dir: OwnedFd) -> Self {
         Tree { beneath: Some(Arc::new(dir)), ..Tree::anywhere() }
     }
 
-    /// The same files, reached through no symbolic link.
+    /// Excludes files that are reached through symbolic links.
     pub(super) fn without_links(self) -> Self {
         Tree { links: false, ..self }
     }
@@ -171,18 +172,17 @@ impl Tree {
         self.beneath.is_some()
     }
 
-    /// The same files, limited to `rights`.
+    /// Limits the files to `rights`.
     pub fn with_rights(self, rights: Rights) -> Self {
         Tree { rights, ..self }
     }
 
-    /// The same files, which may or may not be sent to others than the client.
+    /// Sets whether the files may be sent to others than the client.
     pub fn with_third_party(self, third_party: bool) -> Self {
         Tree { third_party, ..self }
     }
 
-    /// The same files, whose owners, set-id bits, capabilities and device nodes a client may or may
-    /// not choose.
+    /// Sets whether a client may choose owners, set-id bits, capabilities and device nodes.
     pub fn with_owners(self, owners: bool) -> Self {
         Tree { owners, ..self }
     }
@@ -192,22 +192,22 @@ impl Tree {
         self.owners
     }
 
-    /// The same files, on a file system of which a part stays free.
+    /// Sets the part of the file system that stays free.
     pub fn with_min_free(self, min_free: MinFree) -> Self {
         Tree { min_free, ..self }
     }
 
-    /// The same files, where written bytes count against a quota.
+    /// Sets the quota that written bytes count against.
     pub(super) fn with_quota(self, quota: Option<Arc<QuotaUse>>) -> Self {
         Tree { quota, ..self }
     }
 
-    /// The quota that written bytes count against.
+    /// Returns the quota that written bytes count against.
     pub(super) fn quota(&self) -> Option<&Arc<QuotaUse>> {
         self.quota.as_ref()
     }
 
-    /// The part of the file system that stays free.
+    /// Returns the part of the file system that stays free.
     pub(crate) fn min_free(&self) -> MinFree {
         self.min_free
     }
@@ -217,7 +217,7 @@ impl Tree {
         self.third_party && self.rights.may_read()
     }
 
-    /// The rights on these files.
+    /// Returns the rights on these files.
     pub fn rights(&self) -> Rights {
         self.rights
     }
@@ -231,9 +231,10 @@ impl Tree {
                 // A rooted path means the root of the tree, as it would in a URL.
                 let path = path.strip_prefix("/").unwrap_or(path);
                 let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-                let links = match self.links {
-                    true => ResolveFlags::NO_MAGICLINKS,
-                    false => ResolveFlags::NO_SYMLINKS,
+                let links = if self.links {
+                    ResolveFlags::NO_MAGICLINKS
+                } else {
+                    ResolveFlags::NO_SYMLINKS
                 };
                 let resolve = ResolveFlags::BENEATH | links;
                 openat2(&**dir, path, flags, mode, resolve).map_err(within)?
@@ -258,13 +259,13 @@ impl Tree {
         self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
     }
 
-    /// Metadata of `path`, links followed as far as the tree allows.
+    /// Returns the metadata of `path`; links are followed as far as the tree allows.
     pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         Ok(self.lookup(path, true)?.1)
     }
 
-    /// A handle on `path`, or on the link that it is unless links are to be followed, and its
-    /// metadata.
+    /// Returns a handle on `path` and its metadata. If `path` is a link, the handle is on the link
+    /// unless links are to be followed.
     pub(super) fn lookup(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = self.open(path, OFlags::PATH | nofollow, Mode::empty())?;
@@ -278,27 +279,28 @@ impl Tree {
         Ok(File::from(self.open(path, flags, Mode::empty())?))
     }
 
-    /// The same past the page cache; `None` where the file system does not do that, as some of the
-    /// network and of memory.
+    /// Opens `path` for direct I/O; `None` if the file system does not support it, like some
+    /// network and memory file systems.
     pub(super) fn open_direct(&self, path: &Path) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::DIRECT;
         Some(File::from(self.open(path, flags, Mode::empty()).ok()?))
     }
 
-    /// The names in the directory `path`, sorted, so that every copy of a tree goes the same way.
+    /// Returns the names in the directory `path`, sorted, so that every copy of a tree has the same
+    /// order.
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         list(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)
     }
 }
 
-/// The names in the directory that `handle` is on, sorted; it need not be open for reading.
+/// Returns the names in the directory of `handle`, sorted; the handle need not be open for reading.
 pub(super) fn list_at(handle: &OwnedFd) -> io::Result<Vec<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     sorted(Dir::new(openat(handle, ".", flags, Mode::empty())?)?)
 }
 
-/// The names in an open directory, sorted.
+/// Returns the names in an open directory, sorted.
 pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<PathBuf>> {
     sorted(Dir::read_from(dir.as_fd())?)
 }
@@ -316,7 +318,7 @@ fn sorted(dir: Dir) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// `path` as it travels.
+/// Returns `path` as it is sent.
 pub(crate) fn wire_path(path: &Path) -> FilePath {
     // A path that the operating system took holds no NUL; one from a peer was checked.
     FilePath::new(path.as_os_str().as_bytes())

@@ -1,7 +1,7 @@
 //! Ends a session without progress: no byte, no message of progress, no work at this end.
 //!
-//! Signs of life do not count: a peer that sends nothing else is ended. A peer that reports a busy
-//! disk gets more time, because a sync can take long.
+//! Keepalive messages do not count as progress. A peer that reports a busy disk gets more time,
+//! because a sync can take long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::SinkMessage;
 
-use crate::lock::lock;
-use crate::{FUZZ_HASTE, HASTE};
+use crate::{FUZZ_HASTE, HASTE, lock};
 
-/// The longest silence of a peer, which sends a sign of life every second. TCP survives shorter
+/// The longest silence of a peer, which sends a progress message every second. TCP survives shorter
 /// interruptions; after a longer one the copy continues over new connections.
 pub(super) const SILENCE_LIMIT: Duration = Duration::from_millis(20_000 / FUZZ_HASTE);
-/// The interval at which an end checks for its end, and the sink reports.
+/// The interval at which an end checks for the end of the copy, and the sink reports.
 pub(super) const TICK: Duration = Duration::from_millis(200 / HASTE);
 /// The default of `--give-up`.
 const DEFAULT: Duration = Duration::from_secs(300);
@@ -25,12 +24,12 @@ const SERVER_LIMIT: Duration = Duration::from_secs(3600);
 /// The factor of time for a peer that reports a busy disk.
 const CLAIMS: u32 = 12;
 
-/// The longest time without progress of a copy with these options.
+/// Returns the longest time without progress of a copy with these options.
 pub(super) fn patience(options: &CopyOptions) -> Duration {
     options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
 }
 
-/// The options of a client as a server takes them.
+/// Returns the options of a client, limited to what a server accepts.
 pub(super) fn bounded(options: CopyOptions) -> CopyOptions {
     let most = patience(&options).min(SERVER_LIMIT);
     CopyOptions { give_up_ms: Some(most.as_millis() as u64), ..options }
@@ -77,17 +76,17 @@ impl Watchdog {
         }
     }
 
-    /// The longest time without progress.
+    /// Returns the longest time without progress.
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Something has moved.
+    /// Notes progress.
     pub(super) fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The peer says that its disk is at work.
+    /// Notes that the peer reports work of its disk.
     pub(super) fn claim(&self) {
         self.claims.fetch_add(1, Ordering::Relaxed);
     }
@@ -109,13 +108,13 @@ impl Watchdog {
         }
     }
 
-    /// The time since the last sign of work, as of the last check.
+    /// Returns the time since the last progress or claim, as of the last check.
     pub(super) fn idle(&self) -> Duration {
         lock(&self.seen).idle
     }
 
-    /// The time without progress, if that is too long. `moved` is a number that changes with the
-    /// bytes on the path; `working` is true while the disk of this end is at work, or its input or
+    /// Returns the time without progress, if it is too long. `moved` is a number that changes with
+    /// the bytes on the path; `working` is true while the disk of this end works, or its input or
     /// output blocks.
     pub(super) fn stalled(&self, moved: u64, working: bool) -> Option<Duration> {
         #[cfg(test)]
@@ -131,7 +130,7 @@ impl Watchdog {
         *lock(&self.passed) += time;
     }
 
-    /// The number of steps and claims.
+    /// Returns the number of steps and claims.
     #[cfg(test)]
     pub(super) fn noted(&self) -> u64 {
         self.steps.load(Ordering::Relaxed) + self.claims.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::units::{Bytes, Rate};
 
 use crate::copy::CopyProgress;
-use crate::lock::lock;
+use crate::lock;
 
 /// The interval between two samples; a sink reports its progress several times a second.
 const LOOK: Duration = Duration::from_millis(20);

@@ -13,8 +13,8 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::{EndWorker, OpenedEnd};
-use super::plan::{DiagnosePlan, Openers};
 use super::steps::{CopyStep, LOOK, StepRunner};
+use super::{DiagnosePlan, Openers};
 use crate::error::{EngineError, Result};
 
 /// The least that a step copies if the source has that much: smaller copies end during slow start.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, CopyOptions, Direction, Sample, SampleContent, TestPlan};
+use longhaul_core::plan::{Amount, CopyOptions, CopySample, Direction, SampleContent, TestPlan};
 use longhaul_core::result::{
     AloneReport, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
 };
@@ -13,8 +13,8 @@ use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::EndWorker;
 use super::pace::{Opened, Trace, follow};
-use super::plan::{CopyDirection, DiagnosePlan, Openers};
 use super::write::Writing;
+use super::{CopyDirection, DiagnosePlan, Openers};
 use crate::copy::{
     self, CopyProgress, CopyRun, CopySecret, DIRECT_FROM_BYTES, FetchTarget, Reconnect,
     RemoteFiles, SourcePlan, SourceRoot, Tree, between, pull, push,
@@ -30,8 +30,8 @@ const AROUND: Duration = Duration::from_millis(800);
 /// The additional round trips for opening and closing a session.
 const TRIPS_AROUND: u32 = 8;
 /// The largest sample that is counted at a source.
-pub(super) const LOOK: Sample =
-    Sample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
+pub(super) const LOOK: CopySample =
+    CopySample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
 /// The least number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
@@ -72,7 +72,7 @@ impl CopyStep {
 
 impl StepRunner<'_> {
     pub(super) fn read(&mut self, source: &mut EndWorker) -> Result<StepRound> {
-        let sample = Sample { bytes: self.plan.size.unwrap_or(LOOK.bytes), ..LOOK };
+        let sample = CopySample { bytes: self.plan.size.unwrap_or(LOOK.bytes), ..LOOK };
         let options = CopyOptions { sample: Some(sample), ..self.plan.options.clone() };
         let report = source.read(&options, self.time, self.stop)?;
         Ok(alone(report))
@@ -125,13 +125,13 @@ impl StepRunner<'_> {
     /// Runs a copy, and reports its rate to `on`.
     pub(super) fn copy(&mut self, step: CopyStep, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
         let CopyStep { content, bytes, streams, target } = step;
-        let sample = Sample { bytes: Bytes::new(bytes), files: LOOK.files, content };
+        let sample = CopySample { bytes: Bytes::new(bytes), files: LOOK.files, content };
         let content = match self.plan.source {
             None => SampleContent::Memory,
             Some(_) => content,
         };
         let options = CopyOptions {
-            sample: Some(Sample { content, ..sample }),
+            sample: Some(CopySample { content, ..sample }),
             streams: self.plan.options.streams.or(streams),
             block_bytes: block_of(bytes, self.plan.options.block_bytes),
             ..self.plan.options.clone()
@@ -199,7 +199,7 @@ fn line<'a>(
     connect: &'a mut dyn FnMut() -> Result<Session>,
     secret: &'a CopySecret,
 ) -> Reconnect<'a> {
-    Reconnect { connect, give_up: Duration::ZERO, lost: &|_| (), secret }
+    Reconnect { connect, give_up: Duration::ZERO, lost: &|_| (), secret, past: None }
 }
 
 /// Returns the block size for a copy of `bytes`, at most `most`. A short copy needs smaller blocks

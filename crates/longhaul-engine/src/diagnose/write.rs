@@ -23,15 +23,15 @@ use super::scratch::free_bytes;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::{DIRECT_FROM_BYTES, WRITERS};
 use crate::error::{EngineError, Result};
-use crate::noise::noise;
+use crate::noise;
 use crate::session::Throttle;
 
 /// The block size of a copy.
 const BLOCK: u64 = 4 << 20;
-/// The most that is written through the page cache, because all of it is still dirty at the end of
-/// the time.
+/// The largest number of bytes to write through the page cache. They are still dirty when the time
+/// is up, and the sync at the end must write them.
 const LARGEST_CACHED: u64 = 512 << 20;
-/// One part in this many of the time is used to overwrite.
+/// The time limit divided by the time for overwriting.
 const OVERWRITE_PART: u32 = 4;
 
 /// The files to write.
@@ -106,8 +106,8 @@ impl Work<'_> {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
-        let first = self.deadline - self.writing.time / OVERWRITE_PART;
-        let bytes = self.blocks(&file, most, first)?;
+        let end_of_writing = self.deadline - self.writing.time / OVERWRITE_PART;
+        let bytes = self.blocks(&file, most, end_of_writing)?;
         if self.writing.durable {
             self.clock.time(|| file.sync_all())?;
         }

@@ -6,7 +6,7 @@ use longhaul_core::result::Measurement;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::measured;
-use crate::noise::noise;
+use crate::noise;
 
 /// More bytes than the caches of a core, and mostly of a processor, hold.
 const MEMORY_BYTES: usize = 128 << 20;

@@ -17,7 +17,7 @@ use rustix::fs::{Advice, OFlags, fadvise, statvfs};
 
 use super::{failed, file_failed, measured};
 use crate::error::Result;
-use crate::noise::noise;
+use crate::noise;
 
 const BLOCK: u64 = 1 << 20;
 /// The number of threads, as of a copy.

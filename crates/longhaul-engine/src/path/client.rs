@@ -13,7 +13,7 @@ use longhaul_core::result::{
 };
 use longhaul_core::text::chain;
 use longhaul_core::wire::{PathEvent, PathOrder};
-use longhaul_sys::clock;
+use longhaul_sys::host;
 use longhaul_sys::probe::now_nanos;
 
 use super::echo::{EchoSeries, Trips, gentle_trips, round_trips};
@@ -99,7 +99,7 @@ pub(super) fn empty(target: &str, address: IpAddr, plan: &PathPlan) -> PathResul
 
 /// Returns the state of this host's clock.
 pub(super) fn own_clock() -> Clock {
-    clock::state().map_or(Clock::default(), |state| Clock {
+    host::clock_state().map_or(Clock::default(), |state| Clock {
         synchronised: state.synchronised,
         max_error_ms: state.max_error.as_secs_f64() * 1e3,
     })

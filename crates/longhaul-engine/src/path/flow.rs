@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use longhaul_core::path::Arrival;
+use longhaul_core::path::TrainPacket;
 use longhaul_core::plan::TrainSpec;
 use longhaul_core::result::{ProbeFigures, Prober};
 use longhaul_core::units::Rate;
@@ -21,7 +21,7 @@ use super::probe_socket::{
     PeerTimes, ProbeReply, ProbeSocket, ProbeSpec, What, is_too_big, past_reports, reported,
 };
 use super::tally::ProbeTally;
-use crate::lock::lock;
+use crate::lock;
 
 /// The interval at which the receiving thread checks whether to end.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ pub(super) struct Shared {
 
 struct State {
     tally: ProbeTally,
-    arrivals: Vec<(u8, Arrival)>,
+    arrivals: Vec<(u8, TrainPacket)>,
 }
 
 impl ProbeFlow {
@@ -118,7 +118,7 @@ impl ProbeFlow {
     }
 
     /// Removes and returns the packets of the peer's trains in the order of their arrival.
-    pub(super) fn take_arrivals(&self, trains: u8) -> Vec<Vec<Arrival>> {
+    pub(super) fn take_arrivals(&self, trains: u8) -> Vec<Vec<TrainPacket>> {
         let mut sorted = vec![Vec::new(); trains.min(TrainSpec::MOST_TRAINS).into()];
         for (train, arrival) in std::mem::take(&mut lock(&self.shared.state).arrivals) {
             if let Some(packets) = sorted.get_mut(usize::from(train)) {
@@ -202,7 +202,7 @@ impl Shared {
             ProbeKind::Train => {
                 let arrivals = &mut lock(&self.state).arrivals;
                 if arrivals.len() < MOST_ARRIVALS {
-                    arrivals.push((header.train, Arrival { number: header.number, at_ns }));
+                    arrivals.push((header.train, TrainPacket { number: header.number, at_ns }));
                 }
             }
         }

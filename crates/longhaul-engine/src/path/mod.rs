@@ -11,11 +11,13 @@
 //! A [recording](record()) sends requests for a long time and keeps the delay and fate of each in both
 //! directions.
 //!
-//! - Times are the kernel's own times of arrival, on the clock of the day; of a round trip the time
-//!   that the far end took is taken off.
-//! - Nothing here fills a path: streams take a tenth of it, trains a fifth while they run.
-//! - A peer is hostile: what it may have sent, and reports, is bounded; answers are no longer than
-//!   requests; data goes to no other address than the flow's, which has proved itself.
+//! - Times of arrival are the kernel's timestamps of the realtime clock. A round-trip time
+//!   excludes the time between the arrival of the request and the answer at the other end.
+//! - No measurement fills a path: streams use a tenth of its capacity, trains a fifth while they
+//!   run.
+//! - A peer is hostile. The numbers that it sends are bounded, answers are not longer than
+//!   requests, and data go only to the address of the flow, which has proved that it takes part in
+//!   the session.
 
 mod alone;
 mod client;

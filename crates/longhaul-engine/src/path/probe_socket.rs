@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use longhaul_core::result::Prober;
-use longhaul_sys::probe::{Report, Reported};
+use longhaul_sys::probe::{ReceivedReport, Report};
 
 /// A packet that requests an answer.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +115,7 @@ pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::R
 }
 
 /// Converts a report about probe `number`; `closed` is the meaning of a closed port.
-pub(super) fn reported(number: Option<u32>, report: &Reported, closed: What) -> ProbeReply {
+pub(super) fn reported(number: Option<u32>, report: &ReceivedReport, closed: What) -> ProbeReply {
     let what = match report.what {
         Report::HopLimit => What::HopLimit,
         Report::TooBig(bytes) => What::TooBig(bytes),

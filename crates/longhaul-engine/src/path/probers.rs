@@ -44,7 +44,8 @@ pub(super) struct Echo {
 }
 
 impl Echo {
-    /// # Errors
+    /// Opens a socket for echo requests to `far`.
+    ///
     /// # Errors
     /// `PermissionDenied` if this process may not use ICMP sockets.
     pub(super) fn open(far: IpAddr) -> io::Result<Self> {
@@ -122,7 +123,8 @@ pub(super) struct ClosedPort {
 }
 
 impl ClosedPort {
-    /// # Errors
+    /// Opens a socket for datagrams to closed ports of `far`.
+    ///
     /// # Errors
     /// There is no route to the host.
     pub(super) fn open(far: IpAddr) -> io::Result<Self> {

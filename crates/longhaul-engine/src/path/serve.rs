@@ -20,8 +20,7 @@ use crate::session::{
     Announced, ControlReceiver, ControlSender, DataAcceptor, KeyRate, Operation, Reserved,
     ServedSession,
 };
-use crate::session_pool::SessionPool;
-use crate::share::Portion;
+use crate::share::{Portion, SessionPool};
 use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
 
 /// The longest time of the parts besides loss: 30 silent hops, a binary search of the MTU, and

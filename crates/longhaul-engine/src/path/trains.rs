@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::path::{Arrival, Dispersion, Train, capacity};
+use longhaul_core::path::{Dispersion, Train, TrainPacket, capacity};
 use longhaul_core::plan::TrainSpec;
 use longhaul_core::result::CapacityFigures;
 use longhaul_core::stats::median;
@@ -87,7 +87,7 @@ pub(super) struct Trains {
     /// The result of [`send`].
     pub(super) sent: Vec<(u32, f64)>,
     /// The packets of each train in the order of arrival.
-    pub(super) arrived: Vec<Vec<Arrival>>,
+    pub(super) arrived: Vec<Vec<TrainPacket>>,
 }
 
 /// Sends trains in one direction, from either end.
@@ -182,7 +182,7 @@ mod tests {
             spec.validate().expect("a peer would take it");
             self.specs.push(*spec);
             let gap = f64::from(spec.packet_bytes) * 8e9 / self.bps;
-            let packet = |number| Arrival { number, at_ns: (f64::from(number) * gap) as u64 };
+            let packet = |number| TrainPacket { number, at_ns: (f64::from(number) * gap) as u64 };
             let train: Vec<_> = (0..spec.packets).map(packet).collect();
             let took = f64::from(spec.packets) * gap / 1e9 / 10.0;
             Ok(Trains {

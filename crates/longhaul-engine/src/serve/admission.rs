@@ -10,10 +10,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::limits::ClientLimits;
-use super::limits::network;
+use super::limits::{ClientLimits, network};
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock;
 
 /// The longest time between two messages to a waiting client, which also detect that it has left.
 const TELL: Duration = Duration::from_secs(2);
@@ -73,7 +72,7 @@ struct Count {
 
 /// A waiting or running client; it counts for its address until dropped.
 #[derive(Debug)]
-struct Client {
+struct SessionClient {
     admission: Arc<Admission>,
     kind: Kind,
     source: IpAddr,
@@ -82,7 +81,7 @@ struct Client {
 /// The permission to run, which is returned when dropped.
 #[derive(Debug)]
 pub(super) struct Pass {
-    client: Client,
+    client: SessionClient,
 }
 
 /// The reason of a refusal, as a sentence without a full stop.
@@ -178,7 +177,7 @@ impl Admission {
         self: &Arc<Self>,
         kind: Kind,
         source: IpAddr,
-    ) -> std::result::Result<(Client, u64), Denied> {
+    ) -> std::result::Result<(SessionClient, u64), Denied> {
         let mut state = lock(&self.state);
         let limits = &self.limits;
         if let Some(most) = over_address_limit(state.sources.get(&source), kind, limits) {
@@ -208,10 +207,10 @@ impl Admission {
         count.all += 1;
         count.anonymous += usize::from(kind == Kind::Anonymous);
         self.note_waiting(&state);
-        Ok((Client { admission: self.clone(), kind, source }, ticket))
+        Ok((SessionClient { admission: self.clone(), kind, source }, ticket))
     }
 
-    fn start(&self, state: &mut State, client: &Client, ticket: u64) {
+    fn start(&self, state: &mut State, client: &SessionClient, ticket: u64) {
         self.leave(state, client.kind, ticket);
         state.line(client.kind).running += 1;
         state.last = Some(client.kind);
@@ -252,7 +251,7 @@ fn clients(count: usize) -> String {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let Client { admission, kind, source } = &self.client;
+        let SessionClient { admission, kind, source } = &self.client;
         let mut state = lock(&admission.state);
         state.line(*kind).running -= 1;
         if *kind == Kind::Anonymous
@@ -264,7 +263,7 @@ impl Drop for Pass {
     }
 }
 
-impl Drop for Client {
+impl Drop for SessionClient {
     fn drop(&mut self) {
         let mut state = lock(&self.admission.state);
         if let Some(count) = state.sources.get_mut(&self.source) {

@@ -10,16 +10,17 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 
 use super::admission::{Admission, Denied, Kind, Pass};
 use super::descriptors::Descriptors;
-use super::event::{Client, DropReason, ServeEvent, SessionReport, SessionStart, canonical};
+use super::event::{
+    CloseReason, ServeEvent, SessionClient, SessionReport, SessionStart, canonical,
+};
 use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
 use super::penalties::Failure;
-use super::services::{ServerKeys, Services};
+use super::{ServerKeys, Services};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
-use crate::quota::Taken;
+use crate::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
-use crate::share::Portion;
+use crate::share::{Portion, Taken};
 
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -120,7 +121,7 @@ impl Server {
     }
 
     /// Logs a dropped connection, unless too many were logged.
-    fn log_dropped(&self, address: Option<SocketAddr>, reason: DropReason) {
+    fn log_dropped(&self, address: Option<SocketAddr>, reason: CloseReason) {
         let mut logged = lock(&self.dropped);
         if logged.0.elapsed() >= Duration::from_secs(1) {
             *logged = (Instant::now(), 0);
@@ -140,7 +141,11 @@ impl Server {
             Ok(TLS_HANDSHAKE) => self.serve_client(fresh),
             Ok(_) => self.admit_data(fresh),
             Err(error) => {
-                self.drop_silent(address_of(&fresh.socket), Some(&fresh.place), DropReason::Silent);
+                self.drop_silent(
+                    address_of(&fresh.socket),
+                    Some(&fresh.place),
+                    CloseReason::Silent,
+                );
                 self.blame(fresh.source, Some(&fresh.place), failure_of(&error));
             }
         }
@@ -157,7 +162,7 @@ impl Server {
             Admitted::Wrong => Some(Failure::Authentication),
             Admitted::Incomplete(error) => Some(failure_of(&error)),
         };
-        self.drop_silent(address, place.as_ref(), DropReason::NoSession);
+        self.drop_silent(address, place.as_ref(), CloseReason::NoSession);
         if let Some(failure) = failure {
             self.blame(source, place.as_ref(), failure);
         }
@@ -176,7 +181,7 @@ impl Server {
                 return;
             }
         };
-        let client = Client::of(&session, address);
+        let client = SessionClient::of(&session, address);
         let record = session.record.clone();
         let mut steps = Steps::default();
         let outcome = self.serve_session(session, fresh, &client, &mut steps);
@@ -200,7 +205,7 @@ impl Server {
         &self,
         mut session: ServedSession,
         fresh: Fresh,
-        client: &Client,
+        client: &SessionClient,
         steps: &mut Steps,
     ) -> Result<()> {
         let request = session.read_request(|service, known| {
@@ -237,7 +242,7 @@ impl Server {
         &self,
         session: ServedSession,
         source: IpAddr,
-        client: &Client,
+        client: &SessionClient,
         steps: &mut Steps,
     ) -> Result<()> {
         let kind = Kind::of(session.authorised);
@@ -263,9 +268,9 @@ impl Server {
     }
 
     /// Logs a connection that ended before its client was known.
-    fn drop_silent(&self, address: Option<SocketAddr>, place: Option<&Place>, reason: DropReason) {
+    fn drop_silent(&self, address: Option<SocketAddr>, place: Option<&Place>, reason: CloseReason) {
         let dropped = place.is_some_and(Place::was_dropped);
-        let reason = if dropped { DropReason::Unauthenticated } else { reason };
+        let reason = if dropped { CloseReason::Unauthenticated } else { reason };
         self.log_dropped(address, reason);
     }
 

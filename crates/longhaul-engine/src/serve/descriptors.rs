@@ -6,9 +6,8 @@
 
 use super::admission::Kind;
 use super::limits::ClientLimits;
-use crate::quota::{Quota, Taken};
 use crate::session::DescriptorSource;
-use crate::share::{Portion, Share};
+use crate::share::{Portion, Quota, Share, Taken};
 
 /// The most descriptors that are ever needed.
 const MOST: u64 = 1 << 20;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_core::result::Reason;
 use longhaul_core::wire::{Service, SessionId};
 
-use super::guest_report::GuestReport;
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
 use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, SessionWork};
@@ -19,7 +19,7 @@ pub enum ServeEvent {
         /// The client's address, if the kernel still knew it.
         address: Option<SocketAddr>,
         /// The reason.
-        reason: DropReason,
+        reason: CloseReason,
     },
     /// A client failed the handshake.
     NoHandshake {
@@ -77,7 +77,7 @@ impl From<KeysEvent> for ServeEvent {
 
 /// The reason why a connection was closed before its client was known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
+pub enum CloseReason {
     /// It sent nothing in time, or the client closed it.
     Silent,
     /// It is a data connection without a session or a valid proof.
@@ -94,7 +94,7 @@ pub enum DropReason {
 
 /// The client of a session.
 #[derive(Debug, Clone, Default)]
-pub struct Client {
+pub struct SessionClient {
     /// The address; `None` over ssh and within one process.
     pub address: Option<SocketAddr>,
     /// The session's id, which both ends know.
@@ -111,7 +111,7 @@ pub struct Client {
 #[derive(Debug, Clone)]
 pub struct SessionStart {
     /// The client.
-    pub client: Client,
+    pub client: SessionClient,
     /// The service.
     pub service: Service,
     /// The time in the queue.
@@ -122,7 +122,7 @@ pub struct SessionStart {
 #[derive(Debug)]
 pub struct SessionReport {
     /// The client.
-    pub client: Client,
+    pub client: SessionClient,
     /// The service; `None` if the client did not request one.
     pub service: Option<Service>,
     /// True if the session began; otherwise it was refused or lost before.
@@ -135,10 +135,10 @@ pub struct SessionReport {
     pub outcome: Result<()>,
 }
 
-impl Client {
+impl SessionClient {
     /// Returns the client of `session` at `address`.
     pub fn of(session: &ServedSession, address: Option<SocketAddr>) -> Self {
-        Client {
+        SessionClient {
             address: address.map(canonical),
             session: Some(session.streams.secret().session_id()),
             key: session.key,
@@ -152,6 +152,27 @@ impl Client {
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     let ip: IpAddr = address.ip().to_canonical();
     SocketAddr::new(ip, address.port())
+}
+
+/// The end of a test of another program's client, for the log.
+#[derive(Debug)]
+pub struct GuestReport {
+    /// The name of the client's program.
+    pub program: &'static str,
+    /// The version that the client stated.
+    pub version: Option<String>,
+    /// The client's address.
+    pub address: SocketAddr,
+    /// True if the test began; otherwise it was refused or lost before.
+    pub began: bool,
+    /// The time from the connection to the end.
+    pub duration: Duration,
+    /// The work that was done.
+    pub work: SessionWork,
+    /// The reason for the rate, as far as this end knows it; per direction.
+    pub reasons: Vec<Reason>,
+    /// The outcome.
+    pub outcome: Result<()>,
 }
 
 #[cfg(test)]
@@ -222,7 +243,7 @@ mod tests {
         assert!(matches!(next(), ServeEvent::NoHandshake { address, .. } if address == from));
         let from = strange(&[b'G'; 100]);
         let ServeEvent::Dropped { address, reason } = next() else { panic!("it is served") };
-        assert_eq!((address, reason), (from, DropReason::NoSession));
+        assert_eq!((address, reason), (from, CloseReason::NoSession));
     }
 
     #[test]

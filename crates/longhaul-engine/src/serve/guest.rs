@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::admission::Pass;
 use super::connection::Server;
-use super::event::ServeEvent;
-use super::guest_report::GuestReport;
+use super::event::{GuestReport, ServeEvent};
 use super::limiter::{Fresh, Place};
 use super::limits::network;
 use super::penalties::Failure;
-use crate::quota::Taken;
-use crate::share::Portion;
+use crate::share::{Portion, Taken};
 
 /// A listener for the clients of another program.
 pub trait Guest: Send + Sync {
@@ -35,7 +33,7 @@ pub struct Gate {
 
 /// A connection whose client is not yet known; it counts until dropped.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct GuestArrival {
     /// The connection.
     pub socket: Arc<TcpStream>,
     /// The client's address.
@@ -87,15 +85,15 @@ impl Gate {
 
     /// Counts a fresh connection among those of unknown clients; `None` if it is refused, which
     /// closes it.
-    pub fn admit(&self, socket: TcpStream) -> Option<Arrival> {
+    pub fn admit(&self, socket: TcpStream) -> Option<GuestArrival> {
         let address = super::event::canonical(socket.peer_addr().ok()?);
         let Fresh { socket, source, deadline, place } = self.server.admit_guest(socket)?;
-        Some(Arrival { socket, address, deadline, source, place })
+        Some(GuestArrival { socket, address, deadline, source, place })
     }
 
     /// Records that the client of `arrival` did not become known: it sent something else, or with
     /// `silent` nothing in time.
-    pub fn failed(&self, arrival: &Arrival, silent: bool) {
+    pub fn failed(&self, arrival: &GuestArrival, silent: bool) {
         if !arrival.place.was_dropped() {
             let failure = if silent { Failure::GraceExceeded } else { Failure::Authentication };
             self.server.blame_guest(arrival.source, failure);
@@ -114,7 +112,7 @@ impl Gate {
     /// There is no place.
     pub fn enter(
         &self,
-        arrival: Arrival,
+        arrival: GuestArrival,
         streams: u32,
         limit: Duration,
         present: impl Fn() -> bool,

@@ -6,12 +6,12 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::event::DropReason;
+use super::event::CloseReason;
 use super::limits::network;
 use super::penalties::{Failure, Penalties};
 use super::startups::{Crowded, Startup, StartupLimits, Startups};
-use crate::quota::{Quota, Taken};
 use crate::session::OPENING_TIMEOUT;
+use crate::share::{Quota, Taken};
 
 /// The reason of a refusal, as the number of its TLS alert (RFC 8446, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,24 +63,24 @@ impl ConnectionLimiter {
     }
 
     /// Counts `socket`, or refuses and closes it.
-    pub(super) fn admit(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
+    pub(super) fn admit(&self, socket: TcpStream) -> Result<Fresh, CloseReason> {
         // A closed connection has no address.
-        let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
+        let address = socket.peer_addr().map_err(|_| CloseReason::Silent)?;
         self.admit_from(network(address.ip()), socket)
     }
 
     /// Counts `socket`, or closes it without an alert, because its client does not use TLS.
-    pub(super) fn admit_guest(&self, socket: TcpStream) -> Result<Fresh, DropReason> {
-        let address = socket.peer_addr().map_err(|_| DropReason::Silent)?;
+    pub(super) fn admit_guest(&self, socket: TcpStream) -> Result<Fresh, CloseReason> {
+        let address = socket.peer_addr().map_err(|_| CloseReason::Silent)?;
         self.admit_or(network(address.ip()), socket, |_, _| ())
     }
 
-    /// As [`admit`](Self::admit), for a connection of `source`.
+    /// Admits a connection of `source` as [`admit`](Self::admit) does.
     pub(super) fn admit_from(
         &self,
         source: IpAddr,
         socket: TcpStream,
-    ) -> Result<Fresh, DropReason> {
+    ) -> Result<Fresh, CloseReason> {
         self.admit_or(source, socket, send_reason)
     }
 
@@ -89,18 +89,18 @@ impl ConnectionLimiter {
         source: IpAddr,
         socket: TcpStream,
         inform: impl Fn(&TcpStream, Reason),
-    ) -> Result<Fresh, DropReason> {
+    ) -> Result<Fresh, CloseReason> {
         let now = Instant::now();
         if let Some(left) = self.penalties.refuses(source, now) {
             inform(&socket, Reason::Penalty);
-            return Err(DropReason::Penalty(left));
+            return Err(CloseReason::Penalty(left));
         }
         let socket = Arc::new(socket);
         let closer = socket.clone();
         let close = move || drop(closer.shutdown(Shutdown::Both));
         let startup = self.startups.admit(source, now, percent(), close);
         let place = startup.map_err(reason_of).and_then(|startup| {
-            let descriptor = self.descriptors.take(1).ok_or(DropReason::Connections)?;
+            let descriptor = self.descriptors.take(1).ok_or(CloseReason::Connections)?;
             Ok(Place { startup, _descriptor: descriptor })
         });
         let place = place.inspect_err(|_| inform(&socket, Reason::Crowded))?;
@@ -129,10 +129,10 @@ impl Fresh {
     }
 }
 
-fn reason_of(crowded: Crowded) -> DropReason {
+fn reason_of(crowded: Crowded) -> CloseReason {
     match crowded {
-        Crowded::Address => DropReason::Address,
-        Crowded::All => DropReason::Unauthenticated,
+        Crowded::Address => CloseReason::Address,
+        Crowded::All => CloseReason::Unauthenticated,
     }
 }
 

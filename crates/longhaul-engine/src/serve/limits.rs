@@ -1,7 +1,7 @@
 //! The limits on clients and connections of a server, and the part of an address that they apply to.
 
 use super::startups::StartupLimits;
-use crate::session_pool::SessionPool;
+use crate::share::SessionPool;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The limits on the clients of a server.

@@ -4,12 +4,11 @@
 //! bounded, and each has a deadline for its first bytes: a silent or vanished client costs one
 //! thread for seconds.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -17,16 +16,18 @@ use super::connection::Server;
 use super::guest::{Gate, Guest};
 use super::limiter::{ConnectionLimiter, Fresh};
 use super::limits::ClientLimits;
-use super::services::{ServerKeys, Services};
 use super::startups::StartupLimits;
+use super::{ServerKeys, Services};
 use crate::HASTE;
 use crate::error::{EngineError, Result};
-use crate::quota::Quota;
 use crate::session::{SessionRegistry, UdpListener};
+use crate::share::Quota;
 
 /// The interval at which the accept loop checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100 / HASTE);
 const LISTEN_BACKLOG: i32 = 256;
+/// Connections whose data came with the SYN that the kernel accepts before their handshake ends.
+const FAST_OPEN_PENDING: u16 = 64;
 /// The number of free TCP ports that are tried for one that is free for UDP, too.
 const FREE_PORT_TRIES: u32 = 16;
 /// The time for sessions to end when the server stops.
@@ -50,7 +51,7 @@ pub struct Serving {
 pub fn serve_guests(serving: Serving, stop: &AtomicBool) {
     let Serving { host, services, clients, guests } = serving;
     let one_off = clients.one_off;
-    let descriptors = longhaul_sys::descriptors::limit();
+    let descriptors = longhaul_sys::process::descriptor_limit();
     let server = Server::new(host, services, clients, descriptors);
     let ending = Arc::new(AtomicBool::new(false));
     let gate = Gate::new(server.clone(), ending.clone());
@@ -153,7 +154,7 @@ impl Listener {
     pub fn run_with_guests(self, serving: Serving, stop: &AtomicBool) {
         let Serving { host, services, clients, guests } = serving;
         let one_off = clients.one_off;
-        let descriptors = longhaul_sys::descriptors::limit();
+        let descriptors = longhaul_sys::process::descriptor_limit();
         let server = Server::new(host, services, clients, descriptors);
         let stopped =
             || stop.load(Ordering::Relaxed) || one_off && server.served.load(Ordering::Relaxed) > 0;
@@ -213,6 +214,8 @@ fn listen(address: SocketAddr, protocol: Protocol) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
+    // Only saves clients a round trip.
+    let _ = longhaul_sys::tcp::accept_with_data(&socket, FAST_OPEN_PENDING);
     socket.listen(LISTEN_BACKLOG)?;
     let socket = TcpListener::from(socket);
     socket.set_nonblocking(true)?;

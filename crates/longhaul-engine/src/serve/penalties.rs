@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The smallest penalty that is enforced.
 const LEAST: Duration = Duration::from_secs(15);

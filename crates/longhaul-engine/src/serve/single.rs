@@ -48,7 +48,7 @@ impl DataPort {
         Ok(DataPort { registry, port, over, thread: Some(thread) })
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -2,18 +2,19 @@
 //! many.
 //!
 //! A connection is unauthenticated until it has completed the handshake and its request, or has
-//! proved that it belongs to a session. From `start` of them on, one is dropped at random per
-//! arrival, and always at `full`, as with `MaxStartups` of sshd_config(5). sshd drops the new
-//! connection, so silent connections lock everybody out. Here the oldest connection of the address
-//! with the most is dropped if it is older than an honest handshake takes, or silent for longer
-//! than a client is; the new connection is dropped only if there is none.
+//! proved that it belongs to a session. If there are `start` or more of them, a new connection
+//! causes the server to drop one with a probability that rises to 1 at `full`, as with
+//! `MaxStartups` of sshd_config(5). sshd drops the new connection, so silent connections can
+//! exclude all clients. This server drops the oldest connection of the address with the most
+//! connections, if it is older than the longest normal handshake, or silent for longer than a
+//! normal client. It drops the new connection only if there is no such connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The age below which a connection that has sent data is not dropped for another one: a handshake
 /// takes three round trips of at most half a second, by satellite.

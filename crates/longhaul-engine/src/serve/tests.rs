@@ -15,12 +15,12 @@ use super::penalties::Failure;
 use super::startups::StartupLimits;
 use super::{ClientLimits, Listener, ServeEvent, ServerKeys, Services, serve_session};
 use crate::error::{EngineError, HandshakeRefusal, Result};
-use crate::quota::Quota;
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
     HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
     WorkRecord, connect, connect_queued, control, greet, random_keying_material,
 };
+use crate::share::Quota;
 
 /// Echoes one message and one data connection; only authorised clients reach files.
 #[derive(Default)]

@@ -5,8 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::quota::{Quota, Taken};
-use crate::share::{Portion, Share};
+use crate::share::{Portion, Quota, Share, Taken};
 
 /// The descriptors of a data connection: its socket, and a copy by which another thread ends it.
 const DESCRIPTORS: u64 = 2;

@@ -24,7 +24,7 @@ use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
 use super::public_key::PublicKey;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 
 /// The interval between two checks of the list and of the expiry times.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{HostKeys, read_frame, write_frame};
 use rustls::Connection;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::deadline::OPENING_TIMEOUT;
 use super::rotation::Learner;
-use crate::HASTE;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::{HASTE, lock};
 
 /// Sends control messages. Clones share the channel, and messages are never interleaved.
 #[derive(Clone)]

@@ -83,6 +83,7 @@ pub struct Session {
     receiver: ControlReceiver,
     dialer: DataDialer,
     datagram_bytes: Option<Bytes>,
+    rtt: Option<Duration>,
     /// Gets the client's place until it is welcome.
     queued: Option<Queued>,
 }
@@ -94,7 +95,7 @@ pub type Queued = Box<dyn FnMut(u32) -> bool + Send>;
 impl Session {
     /// Creates a session over a control channel that is already authenticated, such as that of ssh.
     pub fn new(sender: ControlSender, receiver: ControlReceiver, dialer: DataDialer) -> Self {
-        Session { sender, receiver, dialer, datagram_bytes: None, queued: None }
+        Session { sender, receiver, dialer, datagram_bytes: None, rtt: None, queued: None }
     }
 
     /// Splits the session into its two halves and the opener of its data connections. The client is
@@ -136,6 +137,11 @@ impl Session {
     /// Returns the name of the peer.
     pub fn peer(&self) -> &str {
         self.sender.peer()
+    }
+
+    /// Returns the round-trip time of the control channel; `None` if it does not go over TCP.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 
     /// Returns the payload of a UDP datagram that fits the path's MTU, as the control channel knows
@@ -227,7 +233,35 @@ fn ask_once(target: &HostPort, service: Service, options: &ConnectOptions<'_>) -
 /// As [`connect`], except refusals.
 #[doc(hidden)]
 pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Result<Session> {
-    let (socket, address) = dial(target, options.family)?;
+    match connect_once(target, options, FastOpen::Allowed) {
+        // Another address of the server may answer.
+        Err(EngineError::Handshake { source, .. }) if is_unreachable(&source) => {
+            connect_once(target, options, FastOpen::Never)
+        }
+        done => done,
+    }
+}
+
+/// The choice to send the first flight of the handshake with the SYN. The server may get it twice,
+/// and answers a second time to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FastOpen {
+    Allowed,
+    Never,
+}
+
+/// Returns whether the error of a first write means that there is no connection.
+fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
+}
+
+fn connect_once(
+    target: &HostPort,
+    options: &ConnectOptions<'_>,
+    fast_open: FastOpen,
+) -> Result<Session> {
+    let (socket, address) = dial(target, options.family, fast_open)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let name = rustls::pki_types::ServerName::IpAddress(address.ip().into());
@@ -235,7 +269,6 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Client(connection);
     let mut opening = Until::opened(&socket);
-    let datagram_bytes = datagram_bytes(&socket);
     while connection.is_handshaking() {
         let step = connection.complete_io(&mut opening);
         step.map_err(|error| match turned_away(&error) {
@@ -254,13 +287,15 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
         current: key,
         secret: secret.clone(),
     });
+    let datagram_bytes = datagram_bytes(&socket);
+    let rtt = longhaul_sys::tcp::tcp_info(&socket).ok().map(|info| info.rtt);
     let (sender, mut receiver) =
         control_over_tls(connection, Arc::new(socket), &peer).map_err(|source| {
             EngineError::System { operation: "share the control channel between threads", source }
         })?;
     receiver.set_learner(learner);
     let dialer = DataDialer::new(vec![address], secret);
-    Ok(Session { sender, receiver, dialer, datagram_bytes, queued: None })
+    Ok(Session { sender, receiver, dialer, datagram_bytes, rtt, queued: None })
 }
 
 /// Returns the server's reason for closing the connection, if the `error` of the handshake contains
@@ -326,11 +361,11 @@ pub(crate) fn await_welcome(
     }
 }
 
-fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
+fn dial(target: &HostPort, family: Family, fast_open: FastOpen) -> Result<(TcpStream, SocketAddr)> {
     let none = "it has no address of the requested family";
     let mut last = std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, none);
     for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        match dial_address(&address, fast_open) {
             Ok(socket) => {
                 // Control messages are small, and the peer waits for them.
                 let _ = socket.set_nodelay(true);
@@ -340,6 +375,16 @@ fn dial(target: &HostPort, family: Family) -> Result<(TcpStream, SocketAddr)> {
         }
     }
     Err(EngineError::Connect { address: target.to_string(), source: last })
+}
+
+fn dial_address(address: &SocketAddr, fast_open: FastOpen) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+    if fast_open == FastOpen::Allowed {
+        // Only saves a round trip.
+        let _ = longhaul_sys::tcp::connect_with_data(&socket);
+    }
+    socket.connect_timeout(&(*address).into(), CONNECT_TIMEOUT)?;
+    Ok(socket.into())
 }
 
 /// Returns whether the server's key is recorded; an error if the policy rejects it.
@@ -423,7 +468,7 @@ impl DataDialer {
         DataDialer { mutual: true, ..DataDialer::new(vec![address], secret) }
     }
 
-    /// The session's secret.
+    /// Returns the session's secret.
     pub fn secret(&self) -> &SessionSecret {
         &self.secret
     }

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-/// The addresses from which a key is valid.
+/// A set of addresses: those from which a key is valid, or that an agent tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sources(Vec<Pattern>);
+pub struct Sources(Vec<Pattern>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pattern {
@@ -22,12 +22,12 @@ struct Pattern {
 impl Sources {
     /// Parses addresses and networks (`ADDRESS/BITS`) separated by commas, each optionally after
     /// `!`. `None` for anything else, such as a network with bits after its prefix.
-    pub(super) fn parse(list: &str) -> Option<Self> {
+    pub fn parse(list: &str) -> Option<Self> {
         list.split(',').map(Pattern::parse).collect::<Option<Vec<_>>>().map(Sources)
     }
 
     /// Returns whether `address` is in a network without `!` and in none with `!`.
-    pub(super) fn take(&self, address: IpAddr) -> bool {
+    pub fn take(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let found = |negated| {
             self.0.iter().any(|pattern| pattern.negated == negated && pattern.contains(address))

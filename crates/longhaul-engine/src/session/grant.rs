@@ -158,12 +158,12 @@ impl Grant {
     }
 }
 
-/// A size that lets something in.
+/// Parses a size above zero.
 fn parse_quota(text: &str) -> Option<Bytes> {
     text.parse().ok().filter(|bytes: &Bytes| bytes.get() > 0)
 }
 
-/// A rate that is not too low for copies to live.
+/// Parses a rate that is high enough for the time limits of a copy.
 fn parse_rate(text: &str) -> Option<Rate> {
     text.parse().ok().filter(|rate: &Rate| rate.bps() >= LEAST_BPS)
 }
@@ -177,7 +177,7 @@ fn once<T>(place: &mut Option<T>, value: Option<T>) -> Option<()> {
     place.as_ref().map(drop)
 }
 
-/// The options at the beginning of a line and the rest: the first space outside of quotes ends them.
+/// Splits a line into its options and the rest, at the first space outside of quotes.
 pub(super) fn split_options(line: &str) -> (&str, &str) {
     let mut quotes = Quotes::default();
     let end = line.find(|c: char| !quotes.pass(c) && c.is_ascii_whitespace());
@@ -205,7 +205,8 @@ impl Quotes {
     }
 }
 
-/// The parts between commas, without their quotes; `None` at a quote that does not end.
+/// Returns the parts between commas, without their quotes; `None` for a part with an unterminated
+/// quote.
 fn split(text: &str) -> Vec<Option<String>> {
     let mut parts = vec![Some(String::new())];
     let mut quotes = Quotes::default();

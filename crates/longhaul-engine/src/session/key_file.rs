@@ -39,9 +39,10 @@ impl KeyFile {
         if text.starts_with(OPENSSH) {
             let key = PrivateKey::from_openssh(text).ok()?;
             let public = PublicKey::from_bytes(key.public_key().key_data().ed25519()?.0);
-            return match key.is_encrypted() {
-                true => Some(KeyFile::Encrypted(Box::new(key), public)),
-                false => seed_of(&key, public).map(KeyFile::Plain),
+            return if key.is_encrypted() {
+                Some(KeyFile::Encrypted(Box::new(key), public))
+            } else {
+                seed_of(&key, public).map(KeyFile::Plain)
             };
         }
         if let Ok(key) = text.parse() {

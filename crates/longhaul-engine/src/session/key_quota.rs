@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::units::Bytes;
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The time after the last upload after which a new upload counts the files again.
 const KEPT: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::units::Rate;
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The lowest rate of a key: a block of 4 MiB then takes 3 s, well below the limit of silence.
 pub(super) const LEAST_BPS: u64 = 10_000_000;
@@ -127,7 +127,7 @@ pub(crate) struct RateTaken {
 }
 
 impl Reserved {
-    /// The reserved rate.
+    /// Returns the reserved rate.
     pub(crate) fn rate(&self) -> Rate {
         Rate::from_bps(self.bps)
     }
@@ -142,12 +142,12 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle to `rate` from now on; `None` never waits.
+    /// Creates a throttle to `rate`; without a rate it never waits.
     pub(crate) fn new(rate: Option<Rate>) -> Self {
         Throttle { rate, begun: Instant::now(), taken: AtomicU64::new(0) }
     }
 
-    /// The rate.
+    /// Returns the rate.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }

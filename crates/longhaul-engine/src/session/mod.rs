@@ -47,6 +47,7 @@ pub use client::{
     connect_early, connect_queued, connect_unasked, greet,
 };
 pub(crate) use client::{DataRoute, await_welcome};
+pub use conditions::Sources;
 pub use config_dir::ConfigDir;
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use exposure::Exposure;
@@ -59,7 +60,7 @@ pub use known_hosts::KnownHosts;
 pub use private_file::secret_text;
 pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
-pub(crate) use server::{Admitted, Opening, serve_tls};
+pub(crate) use server::{Admitted, LONG_PATH, Opening, serve_tls};
 pub use server::{DataAcceptor, ServedSession, SessionRegistry};
 pub(crate) use udp::FlowAnswers;
 pub(crate) use udp_listener::UdpListener;

@@ -50,9 +50,12 @@ pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<O
     let mut text = String::new();
     file.take(LENGTH_LIMIT + 1)
         .read_to_string(&mut text)
-        .and_then(|read| match read as u64 > LENGTH_LIMIT {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(Some(text)),
+        .and_then(|read| {
+            if read as u64 > LENGTH_LIMIT {
+                Err(io::ErrorKind::FileTooLarge.into())
+            } else {
+                Ok(Some(text))
+            }
         })
         .map_err(EngineError::file("read", path))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use longhaul_core::wire::{
     AnyHello, DataHello, FrameError, GreetingKind, HELLO_BYTES, HostKeys, PROTOCOL_VERSION,
     RefusalKind, Service, SessionId, Welcome,
 };
+use longhaul_sys::tcp;
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 
@@ -23,13 +25,12 @@ use super::identity::Identity;
 use super::key_quota::KeyQuota;
 use super::key_rate::KeyRate;
 use super::public_key::PublicKey;
-use super::rotation;
 use super::secret::SessionSecret;
-use super::tls;
 use super::udp::{self, FlowAnswers};
 use super::work::WorkRecord;
+use super::{rotation, tls};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 
 /// The time after which unacknowledged data end a client's session.
 const VANISHED: Duration = Duration::from_secs(30);
@@ -43,6 +44,8 @@ const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// The round-trip time from which on the kernel's first receive buffers delay a transfer noticeably.
+pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 /// The interval at which a wait for a data connection checks whether the client is there.
 const PEER_CHECK: Duration = Duration::from_millis(100);
 /// The interval at which accepted flows are answered while others are awaited.
@@ -63,6 +66,8 @@ struct Waiting {
     allowance: Arc<Mutex<Allowance>>,
     streams: Sender<(u32, TcpStream)>,
     flows: Sender<(u32, UdpSocket)>,
+    /// The least receive buffer of a data connection; zero keeps that of the kernel.
+    receive_bytes: Arc<AtomicU32>,
     /// True if an authenticated connection is answered by a proof of this end.
     mutual: bool,
 }
@@ -98,18 +103,29 @@ impl SessionRegistry {
         let (streams, arrivals) = bounded(WAITING_STREAMS);
         let (flows, flow_arrivals) = bounded(WAITING_STREAMS);
         let allowance = Arc::new(Mutex::new(Allowance::new(descriptors)));
+        let receive_bytes = Arc::new(AtomicU32::new(0));
         let waiting = Waiting {
             secret: secret.clone(),
             allowance: allowance.clone(),
             streams,
             flows,
+            receive_bytes: receive_bytes.clone(),
             mutual,
         };
         self.lock().insert(id, waiting);
         self.0.added.notify_all();
         let peer_left = None;
         let registry = self.clone();
-        DataAcceptor { registry, id, secret, allowance, arrivals, flow_arrivals, peer_left }
+        DataAcceptor {
+            registry,
+            id,
+            secret,
+            allowance,
+            arrivals,
+            flow_arrivals,
+            receive_bytes,
+            peer_left,
+        }
     }
 
     /// Reads the hello of a fresh data connection and passes it to its session. A connection
@@ -138,6 +154,7 @@ impl SessionRegistry {
         if !lock(&waiting.allowance).admit_stream(hello.stream) {
             return Admitted::Unwanted;
         }
+        grow_receive_buffer(&socket, waiting.receive_bytes.load(Ordering::Relaxed));
         if waiting.mutual {
             let answer = waiting.secret.greeting(GreetingKind::Accept, hello.stream, [0; 7]);
             // A fresh connection accepts 64 bytes without blocking.
@@ -197,6 +214,7 @@ pub struct DataAcceptor {
     allowance: Arc<Mutex<Allowance>>,
     arrivals: Receiver<(u32, TcpStream)>,
     flow_arrivals: Receiver<(u32, UdpSocket)>,
+    receive_bytes: Arc<AtomicU32>,
     /// Returns whether the client has closed its control channel.
     peer_left: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -205,6 +223,12 @@ impl DataAcceptor {
     /// Ends every wait for a connection soon after `peer_left` returns true.
     fn end_when(&mut self, peer_left: impl Fn() -> bool + Send + Sync + 'static) {
         self.peer_left = Some(Box::new(peer_left));
+    }
+
+    /// Lets the receive buffer of each later connection over a long path hold at least `bytes`, from
+    /// its proof on, because the data follow at once.
+    pub(crate) fn receive_at_least(&self, bytes: u32) {
+        self.receive_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Permits these connections, and reserves descriptors for them until the session is over.
@@ -314,6 +338,15 @@ impl DataAcceptor {
     /// Returns the session's secret.
     pub fn secret(&self) -> &SessionSecret {
         &self.secret
+    }
+}
+
+/// Lets the receive buffer of `socket` hold `bytes` if its path is long. On failure the kernel's
+/// autotuning enlarges it, some round trips later.
+fn grow_receive_buffer(socket: &TcpStream, bytes: u32) {
+    let is_long = || tcp::tcp_info(socket).is_ok_and(|info| info.rtt >= LONG_PATH);
+    if bytes > 0 && is_long() {
+        let _ = tcp::grow_receive_buffer(socket, bytes);
     }
 }
 

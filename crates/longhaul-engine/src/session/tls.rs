@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
@@ -34,6 +34,9 @@ pub(super) fn client_config(identity: &Identity) -> Arc<ClientConfig> {
             identity,
         ))));
     config.alpn_protocols = vec![ALPN.to_vec()];
+    // A ticket saves no round trip: only 0-RTT data would, which an attacker can replay, and a
+    // request changes files. So every session proves the keys of both ends anew.
+    config.resumption = Resumption::disabled();
     Arc::new(config)
 }
 
@@ -45,6 +48,7 @@ pub(super) fn server_config(identity: &Identity) -> Arc<ServerConfig> {
         .with_client_cert_verifier(Arc::new(AnyRawKey(provider)))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(identity))));
     config.alpn_protocols = vec![ALPN.to_vec()];
+    config.send_tls13_tickets = 0;
     Arc::new(config)
 }
 
@@ -202,5 +206,58 @@ impl ClientCertVerifier for AnyRawKey {
 
     fn requires_raw_public_keys(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{ClientConnection, HandshakeKind, ServerConnection};
+
+    use super::*;
+
+    /// Runs a handshake in memory, and returns the key that the client saw, the kind of the
+    /// handshake, and the number of tickets that the client got.
+    fn handshake(
+        client: &Arc<ClientConfig>,
+        server: &Arc<ServerConfig>,
+    ) -> (PublicKey, HandshakeKind, u32) {
+        let name = ServerName::IpAddress(std::net::IpAddr::from([192, 0, 2, 1]).into());
+        let mut near = ClientConnection::new(client.clone(), name).unwrap();
+        let mut far = ServerConnection::new(server.clone()).unwrap();
+        // The last turn brings what a server sends after its handshake.
+        for _ in 0..4 {
+            let (mut there, mut back) = (Vec::new(), Vec::new());
+            while near.wants_write() {
+                near.write_tls(&mut there).unwrap();
+            }
+            while !there.is_empty() {
+                let taken = far.read_tls(&mut &there[..]).unwrap();
+                there.drain(..taken);
+                far.process_new_packets().unwrap();
+            }
+            while far.wants_write() {
+                far.write_tls(&mut back).unwrap();
+            }
+            while !back.is_empty() {
+                let taken = near.read_tls(&mut &back[..]).unwrap();
+                back.drain(..taken);
+                near.process_new_packets().unwrap();
+            }
+        }
+        let (kind, tickets) = (near.handshake_kind().unwrap(), near.tls13_tickets_received());
+        (peer_key(&rustls::Connection::Client(near)).unwrap(), kind, tickets)
+    }
+
+    #[test]
+    fn every_session_proves_the_key_of_the_server() {
+        let [user, host, other] = [(); 3].map(|()| Identity::generate());
+        let (client, server) = (client_config(&user), server_config(&host));
+        for _ in 0..3 {
+            let seen = handshake(&client, &server);
+            assert_eq!(seen, (host.public(), HandshakeKind::Full, 0));
+        }
+        // A server with another key at the same address is seen at once.
+        let seen = handshake(&client, &server_config(&other));
+        assert_eq!(seen, (other.public(), HandshakeKind::Full, 0));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::CopyLimit;
 use longhaul_core::units::Bytes;
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The most paths of a request that are recorded; further ones are counted.
 const PATHS_KEPT: usize = 16;

@@ -11,7 +11,7 @@ use super::block_format::BlockFormat;
 use super::limits::{DRAIN_LIMIT, TestLimits};
 use super::placement::Places;
 use super::ticks::end_of_time;
-use crate::session_pool::SessionPool;
+use crate::share::SessionPool;
 
 /// One direction of a test at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,8 @@ use std::sync::atomic::AtomicBool;
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{End, SideResult, SideSample};
 
-use super::block_format::BlockFormat;
+use super::block_format::{BlockFormat, DatagramFormat};
 use super::context::{Bounds, Context, Ending, Part, Signals};
-use super::datagram_format::DatagramFormat;
 use super::end;
 use super::limits::TestLimits;
 use super::memory::Memory;
@@ -41,9 +40,9 @@ pub struct EndRun<'a> {
     pub limits: &'a TestLimits,
     /// The memory that a server reserved; `None` at a client.
     pub memory: Option<&'a TestMemory>,
-    /// Ends the data as the end of the time does.
+    /// Set to end the data before the time is up.
     pub stop: &'a AtomicBool,
-    /// Aborts the run because the peer is gone or the other direction failed.
+    /// Set to abort the run, because the peer is gone or the other direction failed.
     pub abort: &'a AtomicBool,
 }
 
@@ -61,8 +60,8 @@ impl TestMemory {
     }
 }
 
-/// Sets the options of `plan` on the socket of an end with this `role`. An `accepted` connection
-/// has its segment size from the handshake; another socket is not yet connected.
+/// Sets the options of `plan` on the socket of an end with this `role`. The segment size is set
+/// only before the connection is opened, so not if the socket was `accepted`.
 ///
 /// # Errors
 /// The kernel rejects an option.

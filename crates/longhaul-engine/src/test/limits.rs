@@ -7,7 +7,7 @@ use longhaul_core::plan::{Amount, TestPlan};
 use longhaul_core::units::{Bytes, Rate, format_span};
 
 use crate::session::{KeyRate, Reserved};
-use crate::session_pool::SessionPool;
+use crate::share::SessionPool;
 
 /// The longest time without progress on a stream. The receive timeout of iperf3 has the same order,
 /// and no retransmission timer of a working path is longer (RFC 6298 allows a minute, but only

@@ -11,8 +11,7 @@ use longhaul_core::units::Bytes;
 
 use super::context::Part;
 use super::udp;
-use crate::session_pool::SessionPool;
-use crate::share::Portion;
+use crate::share::{Portion, SessionPool};
 
 /// The memory of a stream's thread: its stack and the kernel's data.
 const THREAD_BYTES: u64 = 32 << 10;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{Amount, TestPlan};
 use longhaul_core::units::Rate;
 
-use crate::session_pool::SessionPool;
+use crate::share::SessionPool;
 
 /// Returns `duration` in milliseconds.
 pub(super) fn millis(duration: Duration) -> f64 {

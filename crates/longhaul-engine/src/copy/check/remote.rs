@@ -1,7 +1,7 @@
-//! Checks a manifest on the server that has it: the findings are sent, not the files.
+//! Checks a manifest on the server that has it. The server sends the findings, not the files.
 //!
-//! The server reads and hashes beneath its root, as far as the client's key may read there, and
-//! reports every second; it stops when the client leaves.
+//! The server reads and hashes files beneath its root that the client's key may read. It reports
+//! every second, and stops when the connection of the client ends.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -12,12 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
-use longhaul_core::result::{CHECK_SCHEMA, CheckResult, CopyFailure, Manifest};
+use longhaul_core::result::{CHECK_SCHEMA, CopyFailure, Manifest, ManifestCheck};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{CheckMessage, CopyReply, CopyRequest};
 use longhaul_core::wire::{FilePath, RefusalKind};
 
-use super::local::check_tree;
+use super::check_tree;
 use crate::copy::client::REPLY_TIMEOUT;
 use crate::copy::name_list::sent_path;
 use crate::copy::tree::Tree;
@@ -27,11 +27,11 @@ use crate::session::{ControlReceiver, ControlSender, Session};
 
 /// The longest manifest that is read: some two million files.
 const MANIFEST_LIMIT_BYTES: u64 = 256 << 20;
-/// The interval of the server's signs of life, which also show that the client is there.
+/// The interval of the server's progress messages, which also show whether the client still exists.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a list's item besides its text.
 const ITEM_BYTES: usize = 32;
-/// Most bytes of findings that a client keeps.
+/// The most bytes of findings that a client keeps.
 const FINDINGS_BYTES: usize = 1 << 30;
 /// Bytes of paths and reasons in one message: tripled by their spelling, below the frame limit.
 const BATCH_BYTES: usize = 128 << 10;
@@ -47,7 +47,7 @@ pub fn check_far(
     dir: Option<&Path>,
     patience: Duration,
     stop: &AtomicBool,
-) -> Result<CheckResult> {
+) -> Result<ManifestCheck> {
     let (sender, mut receiver, _) = session.welcomed()?.split();
     let dir = dir.map(sent_path).transpose()?;
     let (manifest, give_up_ms) = (sent_path(manifest)?, Some(patience.as_millis() as u64));
@@ -65,10 +65,10 @@ fn gather(
     receiver: &mut ControlReceiver,
     watchdog: &Watchdog,
     stop: &AtomicBool,
-) -> Result<CheckResult> {
+) -> Result<ManifestCheck> {
     let peer = receiver.peer().to_owned();
     let mut room = FINDINGS_BYTES;
-    let mut result = CheckResult { schema: CHECK_SCHEMA.to_owned(), ..CheckResult::default() };
+    let mut result = ManifestCheck { schema: CHECK_SCHEMA.to_owned(), ..ManifestCheck::default() };
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err(EngineError::Interrupted);
@@ -95,13 +95,13 @@ fn gather(
                 return Err(EngineError::Failed { peer, reason, again: false });
             }
             CheckMessage::Done { unchanged_files, unchanged_bytes } => {
-                return Ok(CheckResult { unchanged_files, unchanged_bytes, ..result });
+                return Ok(ManifestCheck { unchanged_files, unchanged_bytes, ..result });
             }
         }
     }
 }
 
-/// The memory of a message's findings.
+/// Returns the memory of a message's findings in bytes.
 fn bytes_of(message: &CheckMessage) -> usize {
     match message {
         CheckMessage::Changed(paths)
@@ -177,7 +177,7 @@ pub(in crate::copy) fn serve_check(
     })
 }
 
-/// The manifest and the files that it is about.
+/// Opens the manifest and the directory of its files.
 fn open(
     tree: &Tree,
     manifest: &Path,
@@ -207,7 +207,7 @@ fn open(
 }
 
 /// Sends the findings, in as many messages as they need.
-fn send_result(sender: &ControlSender, found: CheckResult) -> Result<()> {
+fn send_result(sender: &ControlSender, found: ManifestCheck) -> Result<()> {
     let paths = |paths, message: fn(Vec<FilePath>) -> CheckMessage| {
         batches(
             paths,
@@ -251,7 +251,7 @@ mod tests {
 
     /// Lets a client gather what a server sends, until one of them ends. `next` makes the message of
     /// a number from 0; one comes every minute of virtual time, and the limit is 100 s.
-    fn gather_from(next: impl Fn(u64) -> CheckMessage + Sync) -> Result<CheckResult> {
+    fn gather_from(next: impl Fn(u64) -> CheckMessage + Sync) -> Result<ManifestCheck> {
         let channel = || {
             let (near, far) = UnixStream::pair().unwrap();
             (control(near.try_clone().unwrap(), near, "a server"), far)
@@ -288,9 +288,10 @@ mod tests {
 
     #[test]
     fn a_server_that_reads_is_waited_for() {
-        let result = gather_from(|minute| match minute < 60 {
-            true => CheckMessage::Progress { checked_bytes: Bytes::new(1) },
-            false => {
+        let result = gather_from(|minute| {
+            if minute < 60 {
+                CheckMessage::Progress { checked_bytes: Bytes::new(1) }
+            } else {
                 let unchanged_bytes = Bytes::new(5);
                 CheckMessage::Done { unchanged_files: 1, unchanged_bytes }
             }

@@ -1,9 +1,9 @@
 //! A copy between two servers: the client asks the source to send to the sink.
 //!
-//! The client holds an authenticated control channel with each. It gives the source the secret of
-//! its session with the sink, which opens data connections of that session and nothing else. The
-//! source dials the sink, and the data do not pass through the client. Control messages do: the
-//! client sees the progress and ends the copy when it leaves.
+//! The client has an authenticated control channel with each server. It gives the source the
+//! secret of its session with the sink, which permits only data connections of that session. The
+//! source connects to the sink, so the data do not pass through the client. The control messages
+//! do: the client sees the progress, and the copy ends when the client ends.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,9 +21,9 @@ use longhaul_core::wire::copy::{
 };
 
 use super::key::KeyMaker;
-use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
 use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
+use super::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
 use crate::copy::name_list::{send_names, sent_path};
 use crate::copy::progress::{CopyProgress, CopyRun};
 use crate::copy::reports::FileReports;
@@ -31,7 +31,7 @@ use crate::copy::streams::{STREAM_LIMIT, first_streams, socket_options};
 use crate::copy::verdict::TransferReports;
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK, Watchdog, patience};
 use crate::error::{EngineError, Result, WaitsFor};
-use crate::lock::lock;
+use crate::lock;
 use crate::session::{ControlReceiver, ControlSender, DataDialer, Session};
 
 /// Bytes per read and write of data that pass through the client.
@@ -338,7 +338,7 @@ impl Relay<'_> {
         }
     }
 
-    /// The first reason stands.
+    /// Stores the reason for the failure; a later one does not replace it.
     fn fail(&self, error: EngineError) {
         let mut state = lock(&self.state);
         if state.error.is_none() {

@@ -1,8 +1,8 @@
 //! Refuses a copy within this host of a file or directory onto or into itself, as cp(1) does.
 //!
-//! Files are compared by device and inode, so that other names and links count. A file that appears
-//! while the copy runs is not known here; the walk recognises a target by the journal in it, and
-//! the sink a file of the source by its identity.
+//! Files are compared by device and inode, so that other names and links of a file are found. A
+//! file that is created while the copy runs is not: the walk recognises a target by its journal,
+//! and the sink recognises a file of the source by its identity.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -26,7 +26,7 @@ pub enum SelfCopy {
     Within(PathBuf, PathBuf),
 }
 
-/// Directories from a target up to the root of the file system at the most.
+/// The most directories from a target up to the root of the file system.
 const DEPTH_LIMIT: usize = 4096;
 
 /// Checks a copy of `plan` to the path `target`, both of this host.
@@ -75,9 +75,10 @@ fn check_root(
         Some(above) if above.as_os_str().is_empty() => Path::new("."),
         Some(above) => above,
     };
-    match found.is_dir() && options.recursive && is_within(above, identity(&found)) {
-        true => Err(SelfCopy::Within(path.to_owned(), place)),
-        false => Ok(()),
+    if found.is_dir() && options.recursive && is_within(above, identity(&found)) {
+        Err(SelfCopy::Within(path.to_owned(), place))
+    } else {
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 
-use super::request::RemoteFiles;
+use super::RemoteFiles;
 use crate::copy::source::{SourcePlan, SourceRoot};
 use crate::session::{ConfigDir, random_keying_material};
 
@@ -27,14 +27,14 @@ const ENCODING: &[u8] = b"longhaul copy key 2";
 pub struct CopySecret([u8; 32]);
 
 impl CopySecret {
-    /// The user's secret, made at the first use. Without a usable configuration directory it is
-    /// random: then the same command does not find the journal of an earlier one.
+    /// Returns the user's secret, and creates it at the first use. Without a usable configuration
+    /// directory it is random, so the same command does not find the journal of an earlier one.
     pub fn of_user() -> Self {
         ConfigDir::of_user().map_or_else(|_| Self::random(), |config| Self::load_or_create(&config))
     }
 
-    /// The secret in `config`, made if there is none. A file that others may read or write is
-    /// replaced. Where none can be kept the secret is random.
+    /// Returns the secret in `config`, and creates it if there is none. A file that others may read
+    /// or write is replaced. If the secret cannot be stored, it is random.
     pub fn load_or_create(config: &ConfigDir) -> Self {
         let path = config.file(FILE);
         let loaded = read(&path).or_else(|_| {
@@ -45,7 +45,7 @@ impl CopySecret {
         loaded.map_or_else(|_| Self::random(), CopySecret)
     }
 
-    /// A secret that is not stored.
+    /// Returns a secret that is not stored.
     pub fn random() -> Self {
         CopySecret(random_keying_material())
     }
@@ -94,7 +94,7 @@ fn create(path: &Path) -> io::Result<()> {
 pub(super) struct KeyMaker(blake3::Hasher);
 
 impl KeyMaker {
-    /// A key for a copy in `direction`, from this host and working directory.
+    /// Creates the maker of keys for a copy in `direction`, from this host and working directory.
     pub(super) fn new(secret: &CopySecret, direction: &str) -> Self {
         let maker = KeyMaker(blake3::Hasher::new_keyed(&secret.0));
         let directory = std::env::current_dir().unwrap_or_default();
@@ -129,7 +129,7 @@ impl KeyMaker {
         }
     }
 
-    /// The key of a copy to `target`.
+    /// Returns the key of a copy to `target`.
     pub(super) fn to(self, target: &Path) -> CopyKey {
         let digest = self.path(b't', target).0.finalize();
         let mut first = [0; 16];

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::key::CopySecret;
 use crate::HASTE;
+use crate::copy::past_rates::PastRates;
 use crate::copy::progress::CopyRun;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
 
-/// Pause before the first attempt to connect again; it doubles up to the longest.
+/// The pause before the first attempt to connect again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(1_000 / HASTE);
 const LONGEST_PAUSE: Duration = Duration::from_millis(5_000 / HASTE);
 /// The interval at which a pause checks for the end of the copy.
@@ -26,6 +27,8 @@ pub struct Reconnect<'a> {
     pub lost: &'a dyn Fn(&EngineError),
     /// The user's secret, on which the copy's key depends.
     pub secret: &'a CopySecret,
+    /// The rates of the user's earlier copies; `None` remembers nothing.
+    pub past: Option<&'a PastRates>,
 }
 
 /// Runs `attempt` over one session after another, until it ends for another reason than a lost

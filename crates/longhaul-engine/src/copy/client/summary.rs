@@ -56,7 +56,7 @@ impl CopySessions {
         }
     }
 
-    /// The circumstances of the copy when it ended.
+    /// Returns the circumstances of the copy when it ended.
     pub(super) fn circumstances(&self, progress: &CopyProgress) -> Circumstances {
         Circumstances {
             cores: self.same_host,
@@ -138,7 +138,7 @@ pub(super) fn result(
     }
 }
 
-/// The number of cores of this host, if the server is on it as well.
+/// Returns the number of cores of this host, if the server is on this host, too.
 fn same_host(link: &Channels) -> Option<f64> {
     let cores = std::thread::available_parallelism().ok()?;
     link.streams.is_within_host().then_some(cores.get() as f64)

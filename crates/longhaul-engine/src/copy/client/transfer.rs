@@ -9,20 +9,26 @@ use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{CopyResult, EndReport};
 use longhaul_core::wire::RefusalKind;
 use longhaul_core::wire::copy::{CopyReply, CopyRequest};
+use longhaul_sys::tcp::{connect_with_data, grow_receive_buffer};
+use socket2::Socket;
 
 use super::key::KeyMaker;
-use super::request::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
+use super::memory::RateMemory;
 use super::retry::{Reconnect, persist};
 use super::summary::{CopySessions, result};
+use super::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
 use crate::copy::name_list::{send_names, sent_path};
+use crate::copy::past_rates::Direction;
 use crate::copy::progress::CopyRun;
 use crate::copy::sink::{Destination, Outlet, Sink};
 use crate::copy::source::{self, SourcePlan, SourceTerms};
-use crate::copy::streams::{Channels, More, STREAM_LIMIT, Streams, first_streams, socket_options};
+use crate::copy::streams::{
+    Channels, More, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
+};
 use crate::copy::tree::Tree;
 use crate::copy::verdict::TransferReports;
 use crate::error::{EngineError, Result};
-use crate::session::{Session, await_welcome};
+use crate::session::{LONG_PATH, Session, await_welcome};
 
 /// Sends `plan` to `target` at the server of `line`.
 ///
@@ -36,15 +42,18 @@ pub fn push(
 ) -> Result<CopyResult> {
     let CopyRun { options, progress, .. } = run;
     let mut whole = CopySessions::begin(options, progress);
-    let secret = line.secret;
+    let (secret, memory) = (line.secret, RateMemory::new(line.past, Direction::To));
     let wired = sent_path(target)?;
     let outcome = persist(line, run, |session| {
+        let options = &memory.options(options, &session);
+        let run = CopyRun { options, ..run };
         let key = KeyMaker::new(secret, "push").server(session.peer()).plan(plan).to(target);
         let (copy, target) = (key.clone(), wired.clone());
         let top = plan.top();
         let options_sent = options.clone();
         let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
-        let (link, wanted_first) = open(session, &request, None, options)?;
+        let opened = open(session, &request, None, options);
+        let (link, wanted_first) = opened.map_err(|error| memory.refused(error, options))?;
         whole.note_host(&link);
         let terms = SourceTerms { wanted_first, key: Some(key) };
         source::run(link, plan, terms, run).inspect_err(|_| whole.lost(progress))
@@ -54,6 +63,7 @@ pub fn push(
     summary.retransmits = Some(outcome.source.retransmits);
     summary.streams = outcome.source.path.streams;
     let path = outcome.source.path;
+    memory.note(&path, options, progress.moved());
     let source = EndReport { end: outcome.source.end, stages: outcome.source.stages };
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
@@ -90,8 +100,10 @@ pub fn pull(
         reason,
     };
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
-    let secret = line.secret;
+    let (secret, memory) = (line.secret, RateMemory::new(line.past, Direction::From));
     let outcome = persist(line, run, |session| {
+        let options = &memory.options(options, &session);
+        let run = CopyRun { options, ..run };
         let place = match target {
             FetchTarget::Path(path) => path,
             FetchTarget::Outlet(_) => Path::new("-"),
@@ -115,7 +127,8 @@ pub fn pull(
             key: Some(key),
             options: options.clone(),
         };
-        let (link, _) = open(session, &request, files.names, options)?;
+        let opened = open(session, &request, files.names, options);
+        let (link, _) = opened.map_err(|error| memory.refused(error, options))?;
         whole.note_host(&link);
         sink.run(link, run).inspect_err(|_| whole.lost(progress))
     })?;
@@ -130,6 +143,7 @@ pub fn pull(
         Some(report) => {
             summary.retransmits = Some(report.retransmits);
             summary.streams = report.path.streams;
+            memory.note(&report.path, options, progress.moved());
             (EndReport { end: report.end, stages: report.stages }, report.path)
         }
         None => Default::default(),
@@ -150,13 +164,23 @@ fn open(
     names: Option<&[PathBuf]>,
     options: &CopyOptions,
 ) -> Result<(Channels, bool)> {
+    let is_long = session.rtt().is_some_and(|rtt| rtt >= LONG_PATH);
     let (sender, mut receiver, dialer, queued) = session.split_early();
     sender.send(request)?;
     if let Some(names) = names {
         send_names(&sender, names)?;
     }
     let before_connect = socket_options(options);
-    let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
+    let receives = is_long && matches!(request, CopyRequest::Send { .. });
+    let prepare = |socket: &Socket| {
+        if receives {
+            // Both only save round trips: the server can send blocks as soon as it has the hello,
+            // and autotuning would enlarge the buffer later.
+            let _ = connect_with_data(socket);
+            let _ = grow_receive_buffer(socket, receive_bytes(options));
+        }
+        before_connect.apply(socket).map_err(std::io::Error::other)
+    };
     let (reply, sockets) = thread::scope(|scope| {
         let (dialer, prepare) = (&dialer, &prepare);
         let dialing: Vec<_> = (0..first_streams(options).min(STREAM_LIMIT))
@@ -186,7 +210,7 @@ fn open(
     Ok((Channels { sender, receiver, streams }, wanted_first))
 }
 
-/// The result of a thread that panicked.
+/// Returns the error of a thread that panicked.
 fn lost<T>() -> Result<T> {
     Err(EngineError::Interrupted)
 }

@@ -92,7 +92,7 @@ mod tests {
         (0..length).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
     }
 
-    /// The bytes on the wire of a block of `bytes`, whole or in pieces, and an end.
+    /// Returns the bytes on the wire of a block of `bytes`, whole or in pieces, and an end.
     fn wire(protection: Protection, bytes: &[u8], pieces: bool) -> Vec<u8> {
         let (near, mut far) = pair();
         let mut sender = BlockSender::new(near, &KEY, protection);

@@ -1,12 +1,12 @@
 //! The choice between direct I/O and the page cache.
 //!
-//! Direct I/O (`O_DIRECT`) saves a copy of every byte and leaves the cache to other programs, which
-//! matters most on fast disks. Not every file system does it well, and bytes that are in the cache
-//! are cheaper from there. So each end measures both, per file system, with the first blocks of a
-//! long file: [`Trial`] counts, [`Disk`] keeps the results. `docs/design/disk.md` has the reasons
-//! and figures.
+//! Direct I/O (`O_DIRECT`) saves a copy of every byte and leaves the cache to other programs,
+//! which is most useful on fast disks. It is slow on some file systems, and reading cached bytes
+//! from the cache is cheaper. Each end therefore measures both modes per file system with the
+//! first blocks of a long file: [`Trial`] measures, [`Disk`] keeps the results.
+//! `docs/design/disk.md` has the reasons and figures.
 //!
-//! This module does not read, write, or notice that a file system refuses direct I/O.
+//! This module does no I/O. The caller detects that a file system refuses direct I/O.
 
 mod trial;
 
@@ -24,12 +24,12 @@ use rustix::fs::fstatfs;
 
 pub(super) use self::trial::IoMode;
 use self::trial::{Cost, Trial};
-use crate::lock::lock;
+use crate::lock;
 
-/// Files of this size and more may go past the page cache: below it the cost of opening and
-/// aligning is not earned back.
+/// The smallest size of files that may bypass the page cache. For smaller files, the cost of
+/// opening and aligning exceeds the gain.
 pub(crate) const DIRECT_FROM_BYTES: u64 = 1 << 20;
-/// Files whose first blocks are worth a trial.
+/// The smallest size of files whose first blocks are used for a trial.
 const TRIAL_FROM_BYTES: u64 = 128 << 20;
 
 /// File systems whose files are in memory: tmpfs and ramfs (linux/magic.h).
@@ -50,7 +50,7 @@ pub(super) struct Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockIo {
     pub(super) mode: IoMode,
-    /// True if it is part of a trial: its cost is measured.
+    /// True if the block is part of a trial, so that its cost is measured.
     pub(super) tried: bool,
 }
 
@@ -89,12 +89,13 @@ impl Disk {
         *lock(&self.in_memory).entry(device).or_insert_with(ask)
     }
 
-    /// True if bytes that are in the cache are read from there.
+    /// Returns whether bytes in the page cache are read from there.
     pub(super) fn prefers_cached(&self) -> bool {
         self.mode == DirectIo::Auto
     }
 
-    /// The way of the next block of a file of `size` bytes on `device` that may pass by the cache.
+    /// Returns the I/O mode of the next block of a file of `size` bytes on `device` that may bypass
+    /// the cache.
     pub(super) fn next(&self, device: u64, size: u64) -> BlockIo {
         if self.mode != DirectIo::Auto {
             return BlockIo { mode: IoMode::Direct, tried: false };
@@ -149,12 +150,12 @@ impl Disk {
         moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The report of an end with its use of the disk.
+    /// Adds the use of the disk to the report of an end.
     pub(super) fn described(&self, end: TransferEnd) -> TransferEnd {
         TransferEnd { direct_bytes: self.direct_bytes(), data_path: self.data_path(), ..end }
     }
 
-    /// The way of most bytes; `None` if none were moved.
+    /// Returns the I/O mode of most bytes; `None` if none were moved.
     pub(super) fn data_path(&self) -> Option<DataPath> {
         let bytes = [&self.direct_bytes, &self.buffered_bytes];
         match bytes.map(|bytes| bytes.load(Ordering::Relaxed)) {
@@ -164,7 +165,7 @@ impl Disk {
         }
     }
 
-    /// Bytes that went past the cache.
+    /// Returns the number of bytes that bypassed the cache.
     fn direct_bytes(&self) -> Bytes {
         Bytes::new(self.direct_bytes.load(Ordering::Relaxed))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(in crate::copy) enum IoMode {
     /// Past the page cache.
     Direct,
-    /// Through it.
+    /// Through the page cache.
     Cached,
 }
 
@@ -15,8 +15,8 @@ pub(in crate::copy) enum IoMode {
 const TURN: u32 = 4;
 /// Blocks each way that decide: two turns.
 const ENOUGH: u32 = 2 * TURN;
-/// The factor by which the cache must be faster, or as fast and cheaper, to be chosen: the cache is
-/// left to other programs unless it pays.
+/// The factor by which the cache must be faster, or as fast and cheaper, to be chosen. A smaller
+/// gain does not justify taking the cache from other programs.
 const WORTH: f64 = 1.3;
 /// A rate that is as good as another: disks vary by more from one block to the next.
 const AS_FAST: f64 = 0.9;
@@ -54,24 +54,24 @@ impl Tally {
         self.cost.cpu += cost.cpu;
     }
 
-    /// Bytes a second of one thread.
+    /// Returns the rate of one thread in bytes per second.
     fn rate(&self) -> f64 {
         self.cost.bytes as f64 / self.cost.time.as_secs_f64().max(1e-9)
     }
 
-    /// Processor seconds for each byte.
+    /// Returns the CPU seconds per byte.
     fn cpu(&self) -> f64 {
         self.cost.cpu.as_secs_f64() / self.cost.bytes.max(1) as f64
     }
 }
 
 impl Trial {
-    /// The outcome.
+    /// Returns the outcome; `None` while the trial runs.
     pub(super) fn decided(&self) -> Option<IoMode> {
         self.decided
     }
 
-    /// The way of the next block.
+    /// Returns the I/O mode of the next block.
     pub(super) fn next(&mut self) -> IoMode {
         let turn = self.issued / TURN;
         self.issued += 1;
@@ -102,7 +102,7 @@ impl Trial {
 mod tests {
     use super::*;
 
-    /// The outcome where a block takes so many milliseconds, and of the processor, each way.
+    /// Returns the outcome for blocks that take this time and this CPU time in ms in each mode.
     fn outcome(direct: (u64, u64), cached: (u64, u64)) -> IoMode {
         let mut trial = Trial::default();
         for block in 0..100 {

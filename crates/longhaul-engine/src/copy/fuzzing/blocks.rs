@@ -10,7 +10,7 @@ use longhaul_core::plan::Protection;
 use longhaul_core::wire::{BLOCK_HEADER_BYTES, BlockHeader, PACK_ENTRY_BYTES, PackEntry};
 use twox_hash::XxHash3_128;
 
-use super::script::Script;
+use super::Script;
 use crate::copy::data_connection::{BlockReceiver, BlockSender, RECEIVE_SLACK};
 use crate::session::StreamKey;
 
@@ -49,7 +49,7 @@ pub(super) fn run(bytes: &[u8]) {
     }
 }
 
-/// The bytes on the wire, what they carry, and whether every header is true.
+/// Returns the bytes on the wire, their contents, and whether every header is true.
 fn send(script: &mut Script<'_>, protection: Protection) -> (Vec<u8>, Vec<Sent>, bool) {
     let (near, mut far) = pair();
     let collecting = thread::spawn(move || {
@@ -104,7 +104,7 @@ fn pack(script: &mut Script<'_>, sender: &mut BlockSender) -> Sent {
     Sent { header, table, payload }
 }
 
-/// A header and a table that are signed and not true.
+/// Sends a header and a table with a valid signature and false contents.
 fn send_invalid(script: &mut Script<'_>, sender: &mut BlockSender) {
     let mut header = [0; BLOCK_HEADER_BYTES];
     header[..8].copy_from_slice(&script.long().to_be_bytes());
@@ -124,7 +124,7 @@ fn send_invalid(script: &mut Script<'_>, sender: &mut BlockSender) {
     sender.send_unchecked(&header, &table, &mut payload).expect("the pair takes it");
 }
 
-/// One change to the bytes on the wire.
+/// Applies one change to the bytes on the wire.
 fn damage(script: &mut Script<'_>, wire: &mut Vec<u8>) {
     if wire.is_empty() {
         script.byte();
@@ -174,7 +174,7 @@ fn receive(protection: Protection, wire: Vec<u8>, sent: &[Sent], honest: bool) -
     arrived
 }
 
-/// The message that begins with `header`, and true if it passed its check.
+/// Reads the message that begins with `header`. Returns it, and whether it passed its check.
 fn body(receiver: &mut BlockReceiver, header: BlockHeader) -> Option<(Sent, bool)> {
     let mut table = Vec::new();
     let length = match header {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_core::wire::copy::CopyKey;
 use twox_hash::XxHash3_128;
 
-use super::script::Script;
+use super::Script;
 use crate::copy::blocks::BlockSet;
 use crate::copy::journal::{Claim, Journal, Past, PastFile, Setting};
 
@@ -30,7 +30,7 @@ pub(super) fn run(bytes: &[u8]) {
     reopen(&file);
 }
 
-/// The lines of `text`, each as a record with its length and hash.
+/// Returns the lines of `text`, each as a record with its length and hash.
 fn records(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
@@ -53,7 +53,8 @@ fn check_claims(claims: &[Claim]) {
     }
 }
 
-/// A copy opens the file as its journal, and the next one reads the same.
+/// Opens the file as the journal of a copy, then of a second copy, and checks that both read the
+/// same.
 fn reopen(file: &[u8]) {
     let dir = tempfile::tempdir().expect("a directory is made");
     let key = CopyKey::new(3);

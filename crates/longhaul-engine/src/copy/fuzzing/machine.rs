@@ -1,26 +1,24 @@
-//! Whole copies between two ends in this process, with faults: on the control channel, on data
-//! connections, at the disk, and in what one attempt leaves to the next.
+//! Complete copies between two ends in this process, with faults: on the control channel, on data
+//! connections, at the disk, and in the files that one attempt leaves to the next.
 //!
-//! Every attempt must end in bounded time, no final name may ever have wrong bytes, and an attempt
-//! without faults must complete the copy and leave nothing besides.
+//! Every attempt must end in bounded time. No file with a final name may have wrong bytes. An
+//! attempt without faults must complete the copy and leave no other files.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use longhaul_core::plan::{CopyOptions, DirectIo, Protection};
 use longhaul_core::result::CopyResult;
 use longhaul_core::units::Bytes;
 
+use super::Script;
 use super::relay::{Control, Fault, Relay};
-use super::script::Script;
 use crate::copy::sink::fail_at;
 use crate::copy::{
     CopyProgress, CopyRun, CopySecret, FetchTarget, Reconnect, RemoteFiles, SourcePlan, SourceRoot,
@@ -140,7 +138,8 @@ impl Machine {
         self.files.entry(name.to_owned()).or_default().push(content);
     }
 
-    /// One copy with what goes wrong in it. Whatever its outcome, no final name is wrong.
+    /// Runs one copy with the faults of `attempt`. Checks that no file with a final name is wrong,
+    /// whatever the outcome.
     fn attempt(&mut self, attempt: &Attempt) -> Result<CopyResult> {
         if let Some(block_bytes) = attempt.block_bytes {
             self.options.block_bytes = Bytes::new(block_bytes);
@@ -222,12 +221,12 @@ impl Machine {
         outcome
     }
 
-    /// The directory that the server serves.
+    /// Returns the directory that the server serves.
     fn server_root(&self) -> PathBuf {
         if self.pushes { self.target() } else { self.source() }
     }
 
-    /// The client of a session, which is its only one.
+    /// Returns the client of the only session.
     fn client(&self) -> impl FnOnce(Session) -> Result<CopyResult> + Send + use<> {
         let (pushes, options) = (self.pushes, self.options.clone());
         let (source, target) = (self.source(), self.target());
@@ -240,6 +239,7 @@ impl Machine {
                 give_up: Duration::ZERO,
                 lost: &|_| (),
                 secret: &secret,
+                past: None,
             };
             let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
             let run = CopyRun { options: &options, progress: &progress, stop: &stop };
@@ -254,7 +254,8 @@ impl Machine {
         }
     }
 
-    /// Between two attempts: the source changes, or the journal is damaged, or what it speaks of.
+    /// Changes the source, damages the journal, or changes the files of the journal between two
+    /// attempts.
     fn interfere(&mut self, script: &mut Script<'_>) {
         match script.below(8) {
             0 => {
@@ -319,7 +320,7 @@ impl Machine {
         panic!("an honest copy does not succeed: {failure:?}, {:?}", self.options);
     }
 
-    /// Every final name has a content that its source has had.
+    /// Checks that every file with a final name has contents that its source has had.
     fn check(&self) {
         for name in names(&self.target()) {
             if is_own(&name) {
@@ -331,7 +332,7 @@ impl Machine {
         }
     }
 
-    /// Every file is there as the source has it.
+    /// Checks that every file equals that of the source.
     fn check_whole(&self, attempt: &Attempt) {
         for (name, contents) in &self.files {
             let copied = fs::read(self.target().join(name));

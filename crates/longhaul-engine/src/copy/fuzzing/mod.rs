@@ -1,14 +1,14 @@
 //! The parts of a copy that fuzz targets drive: the journal, the framing of data connections, and
 //! both ends of whole copies with faults between them.
 //!
-//! Compiled for tests and under the feature `fuzzing` only. Each entry is a function of arbitrary
-//! bytes and panics when it finds a defect. Not part of the library's interface.
+//! The module is compiled only for tests and with the feature `fuzzing`, and is not part of the
+//! library's interface. Each entry is a function of arbitrary bytes, and panics when it finds a
+//! defect.
 
 mod blocks;
 mod journal;
 mod machine;
 mod relay;
-mod script;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +27,7 @@ pub fn seeds(entry: &str) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The inputs that were written by hand.
+/// Returns the inputs that were written by hand.
 fn written(entry: &str) -> Vec<Vec<u8>> {
     match entry {
         "journal" => journal::seeds(),
@@ -37,8 +37,8 @@ fn written(entry: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// The shortest inputs that together reach all code that fuzzing reached, by size; each line of
-/// the files is one input in Base64.
+/// Returns the shortest inputs that together reach all code that fuzzing reached, by size; each
+/// line of the files is one input in Base64.
 fn kept(entry: &str) -> Vec<Vec<u8>> {
     let lines = match entry {
         "journal" => include_str!("kept/journal.txt"),
@@ -49,6 +49,47 @@ fn kept(entry: &str) -> Vec<Vec<u8>> {
     lines.lines().map(|line| STANDARD.decode(line).expect("a line in Base64")).collect()
 }
 
+/// Reads decisions from bytes; after the last byte every decision is zero.
+struct Script<'a>(&'a [u8]);
+
+impl<'a> Script<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Script(bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    /// Returns a number below 2^16.
+    fn short(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    fn long(&mut self) -> u64 {
+        (0..8).fold(0, |value, _| value << 8 | u64::from(self.byte()))
+    }
+
+    fn flag(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    /// Returns a number below `end`, which is at most 256.
+    fn below(&mut self, end: usize) -> usize {
+        usize::from(self.byte()) % end
+    }
+
+    fn choose<T: Copy>(&mut self, among: &[T]) -> T {
+        among[self.below(among.len())]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A fixed sequence of inputs.
+    /// Returns a fixed sequence of inputs.
     fn noise(count: usize, length: usize) -> impl Iterator<Item = Vec<u8>> {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         (0..count).map(move |_| {

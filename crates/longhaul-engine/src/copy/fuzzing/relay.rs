@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::script::Script;
-use crate::lock::lock;
+use super::Script;
+use crate::lock;
 
 /// Bytes that pass at once on a data connection.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -76,13 +76,15 @@ impl Fault {
         Fault { way, at, what, amount: script.byte() }.bounded()
     }
 
-    /// In tests, where limits of time are those of the program, nothing that an end must wait for.
+    /// Replaces a fault that one end must wait for by another fault, in tests, because their time
+    /// limits are those of the program.
     fn bounded(self) -> Self {
         let waits =
             matches!(self.what, FaultKind::Spoil | FaultKind::Delay) && self.is_of_messages();
-        match cfg!(feature = "fuzzing") || !waits {
-            true => self,
-            false => Fault { what: FaultKind::Cut, ..self },
+        if cfg!(feature = "fuzzing") || !waits {
+            self
+        } else {
+            Fault { what: FaultKind::Cut, ..self }
         }
     }
 
@@ -121,7 +123,7 @@ impl Relay {
         Relay(Arc::new(State { faults, ..State::default() }))
     }
 
-    /// A control channel: the client's end and the server's.
+    /// Returns a control channel: the client's end and the server's.
     pub(super) fn control(&self) -> io::Result<(Control, Control)> {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
@@ -141,7 +143,7 @@ impl Relay {
         Ok((both(client)?, both(server)?))
     }
 
-    /// Data connection `stream`: the client's end and the server's.
+    /// Returns data connection `stream`: the client's end and the server's.
     pub(super) fn data(&self, stream: u32) -> io::Result<(TcpStream, TcpStream)> {
         let (client, near) = self.pair()?;
         let (server, far) = self.pair()?;
@@ -174,7 +176,7 @@ impl Relay {
         lock(&self.0.sockets).clear();
     }
 
-    /// A pair of sockets, of which the second is this relay's.
+    /// Returns a pair of sockets, of which the second one belongs to this relay.
     fn pair(&self) -> io::Result<(UnixStream, UnixStream)> {
         let (end, ours) = UnixStream::pair()?;
         lock(&self.0.sockets).push(ours.try_clone()?);

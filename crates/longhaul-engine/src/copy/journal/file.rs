@@ -1,7 +1,7 @@
-//! The file of a journal: found, locked, appended to, removed.
+//! Finds, locks, appends to and removes the file of a journal.
 //!
-//! The directory may be one that others write to. A file that is not [own](is_own) is
-//! neither read nor locked nor waited for; the journal then gets a random name.
+//! Other users may write to the directory. A file that does not [belong to this user](is_own) is
+//! not read, locked or waited for; the journal then gets a random name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,14 +17,12 @@ use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, statat, unlinkat};
 
 use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
-use super::lock::{
-    LockedJournal, PREFIX, Taken, boot, find, is_journal, open_own, random_names, take,
-};
+use super::{LockedJournal, PREFIX, Taken, boot, find, is_journal, open_own, random_names, take};
 use crate::copy::names::journal_name;
 use crate::copy::temporary::{is_held, is_temporary_of};
 use crate::copy::tree::list;
 
-/// The age of the last write from which on a journal is stale.
+/// The age of the last write above which a journal is stale.
 const STALE_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 /// The pause between attempts to take a lock that another process holds.
 const LOCK_CHECK: Duration = Duration::from_millis(100);
@@ -107,8 +105,8 @@ impl Journal {
         Ok((self, Past { begin, ..past }))
     }
 
-    /// The name that an earlier attempt of the copy `key`, with its journal in `dir`, has given to
-    /// its only top-level entry.
+    /// Returns the name that an earlier attempt of the copy `key`, with its journal in `dir`, gave
+    /// to its only top-level entry.
     pub(in crate::copy) fn given_name(dir: &OwnedFd, key: &CopyKey) -> Option<FilePath> {
         let plain = PathBuf::from(journal_name(key));
         let names = std::iter::once(plain).chain(random_names(dir, key));
@@ -124,7 +122,7 @@ impl Journal {
         self.append(&[record])
     }
 
-    /// True if an earlier attempt has left a journal, believed or not.
+    /// Returns whether an earlier attempt left a journal, valid or not.
     pub(in crate::copy) fn is_found(&self) -> bool {
         self.found
     }
@@ -320,7 +318,7 @@ mod tests {
         names.iter().map(|name| name.to_str().unwrap().to_owned()).collect()
     }
 
-    /// A journal that speaks of one file, in the place of the one that is opened.
+    /// Puts a journal with one file in the place of the journal that is opened.
     fn planted(dir: &Path) -> std::path::PathBuf {
         let mut bytes = Vec::new();
         let (terms, name) = (Some(CopyTerms::default()), None);
@@ -353,7 +351,7 @@ mod tests {
         assert_eq!(names(dir).iter().filter(|name| name.starts_with(".longhaul-")).count(), 1);
     }
 
-    /// A copy removes the journal at its name without believing it, and begins one there.
+    /// Checks that a copy removes the invalid journal at its name and begins another one there.
     fn begins_another(dir: &Path, why: &str) {
         let (journal, past) = open(dir, true).unwrap();
         assert!(past.files.is_empty() && !past.is_usable() && journal.is_found(), "{why}");

@@ -19,13 +19,14 @@ const HASH_BYTES: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::copy) enum Record {
-    /// The first record. Later ones of this kind change the terms of the records that follow.
+    /// The first record. A later record of this kind changes the terms of the following records.
     Begin {
         version: u32,
         /// The unit of [`Record::Blocks`], in version 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         block_bytes: Option<u64>,
-        /// The host's boot, if records are written without a sync: they hold no longer than that.
+        /// The host's boot, if records are written without a sync: then they are valid only until
+        /// the next boot.
         #[serde(default)]
         boot: Option<String>,
         /// Since version 4.
@@ -43,11 +44,11 @@ pub(in crate::copy) enum Record {
     Extents { path: FilePath, extents: Vec<(u64, u64)> },
     /// The record of version 1, in blocks. Its bytes are not reused.
     Blocks { path: FilePath, spans: Vec<(u64, u64)> },
-    /// It is in place.
+    /// The file has its final name.
     Done { path: FilePath, stamp: u64, id: FileId },
 }
 
-/// The options under which a sink accepts bytes and puts files in place.
+/// The options under which a sink accepts bytes and gives files their final names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::copy) struct CopyTerms {
@@ -62,7 +63,7 @@ pub(in crate::copy) struct CopyTerms {
 }
 
 impl CopyTerms {
-    /// The terms of a copy with `options`.
+    /// Returns the terms of a copy with `options`.
     pub(in crate::copy) fn of(options: &CopyOptions) -> Self {
         CopyTerms {
             verified: options.protection.verifies(),
@@ -73,7 +74,8 @@ impl CopyTerms {
         }
     }
 
-    /// True if a file that was put in place under these terms is what a copy under `now` makes.
+    /// Returns whether a file that was placed under these terms equals the one that a copy under
+    /// `now` would place.
     pub(in crate::copy) fn cover(&self, now: &CopyTerms) -> bool {
         let attributes = |terms: &CopyTerms| (terms.preserve, terms.owner, terms.xattrs);
         (self.verified || !now.verified)
@@ -118,7 +120,7 @@ pub(in crate::copy) struct Extent(
 pub(in crate::copy) struct Digest(u128);
 
 impl Digest {
-    /// The digest of an extent with the pieces `pieces`.
+    /// Returns the digest of an extent from the digests of its `pieces`.
     pub(in crate::copy) fn of(pieces: impl Iterator<Item = u128>) -> Self {
         let bytes: Vec<u8> = pieces.flat_map(u128::to_be_bytes).collect();
         Digest(XxHash3_128::oneshot(&bytes))
@@ -204,7 +206,8 @@ impl Record {
         bytes.write_all(&XxHash3_128::oneshot(&body).to_be_bytes())
     }
 
-    /// The next record and its length; `None` at the end, or where whole records end.
+    /// Reads the next record. Returns it with its length; `None` at the end, or if the rest is not
+    /// a complete record.
     fn decode(reader: &mut impl Read) -> Option<(Self, u64)> {
         let mut length = [0; 4];
         reader.read_exact(&mut length).ok()?;
@@ -231,7 +234,7 @@ impl Past {
         self.begin.is_some()
     }
 
-    /// The device and inode of each temporary file that it names.
+    /// Returns the device and inode of each temporary file in the journal.
     pub(in crate::copy) fn temporaries(&self) -> HashSet<(u64, u64)> {
         let partial = |file: &PastFile| match file {
             PastFile::Partial { id, .. } => Some((id.device, id.inode)),
@@ -314,7 +317,7 @@ mod tests {
         FileId { device: 1, inode: 12, size: 3 << 20, mtime_seconds: 5, mtime_ns: 9, ctime: None };
     const CHANGED: FileId = FileId { ctime: Some((6, 10)), ..ID };
 
-    /// The claim of one written extent of blocks of 1 MiB.
+    /// Returns the claim of one written extent of blocks of 1 MiB.
     fn claim(offset: u64, length: u64) -> Claim {
         let Extent(offset, length, digest) = written(offset, length);
         Claim { offset, length, piece_bytes: 1 << 20, digest }

@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::{ACL_ACCESS, CAPABILITY, by_descriptor, is_acl, is_carried};
-use crate::lock::lock;
+use crate::lock;
 
 /// The attributes of an entry, besides its bytes.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ struct More {
 }
 
 impl Attributes {
-    /// Those of `entry`.
+    /// Takes the attributes of `entry`.
     pub(in crate::copy) fn of(entry: &mut Entry) -> Self {
         let (owner, xattrs) = (entry.owner.take(), std::mem::take(&mut entry.xattrs));
         let more =
@@ -83,7 +83,8 @@ pub(in crate::copy) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper for a copy with `options`, by a client that may or may not choose owners.
+    /// Creates a keeper for a copy with `options`. The client may choose owners if `may_own` is
+    /// true.
     pub(in crate::copy) fn new(options: &CopyOptions, may_own: bool) -> Self {
         Keeper {
             preserve: options.preserve,
@@ -97,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// True if a new file needs no more attributes than the source's mode, cut by the umask, at its
+    /// Returns whether a new file needs only the source's mode, reduced by the umask, at its
     /// creation.
     pub(in crate::copy) fn is_plain(&self) -> bool {
         !self.preserve && self.owner == OwnerMode::Ignore && !self.xattrs
@@ -201,14 +202,14 @@ impl Keeper {
         Ok(chmod(by_descriptor(&made), Mode::from_raw_mode(0o700))?)
     }
 
-    /// The attributes that could not be kept so far.
+    /// Returns the attributes that could not be kept so far.
     pub(in crate::copy) fn not_kept(&self) -> Vec<NotKept> {
         lock(&self.missed).values().cloned().collect()
     }
 
-    /// The source's mode when it is preserved; else that of the file replaced, or what the umask
-    /// leaves of the source's. The set-user-id and set-group-id bits mean something only beside
-    /// the owner that they were set by.
+    /// Returns the mode of a file. It is the source's mode if modes are preserved; else that of the
+    /// replaced file, or the source's mode reduced by the umask. The set-user-id and set-group-id
+    /// bits are kept only with the owner.
     fn mode(&self, attributes: &Attributes, existing: Option<u32>, owned: bool) -> u32 {
         let mask = if owned { 0o7777 } else { 0o777 };
         match (self.preserve, existing) {
@@ -279,7 +280,7 @@ impl Keeper {
     }
 }
 
-/// The process's umask, without changing it for a moment as umask(2) would.
+/// Returns the process's umask without changing it, which umask(2) cannot.
 fn umask() -> u32 {
     std::fs::read_to_string("/proc/self/status")
         .ok()

@@ -1,10 +1,10 @@
 //! Blocks that the thread of a connection writes in pieces through the page cache, as they arrive.
 //!
-//! A block counts once all of it has arrived, was verified and is written. Until then its bytes in
-//! the file mean nothing: neither the ledger nor the journal has it. A connection therefore claims
-//! the block first. No other connection writes it meanwhile, and a written block is not written
-//! again. A sparse file is excluded: pages of zeros are not written to it, so that pieces of a block
-//! that was not accepted could remain in its holes.
+//! A block counts after it has arrived completely, was verified and is written. Until then neither
+//! the ledger nor the journal has it, and its bytes in the file are undefined. A connection claims
+//! the block before it writes: no other connection writes it at the same time, and a written block
+//! is not written again. Blocks of a sparse file are not received in pieces: the sink skips pages of zeros, so a
+//! rejected block could leave other bytes in a hole.
 
 use std::fs::File;
 use std::io;
@@ -42,7 +42,7 @@ enum Target {
 pub(super) enum Outcome {
     /// Its check failed.
     Spoilt,
-    /// It was written or dropped; with the file if the block was the last.
+    /// The block was written or dropped. Has the file if the block was its last one.
     Received(Option<CompleteFile>),
 }
 
@@ -76,7 +76,7 @@ impl<'a> BufferedBlock<'a> {
     /// # Errors
     /// The connection is broken.
     pub(super) fn receive(self, receiver: &mut BlockReceiver) -> io::Result<Outcome> {
-        let noted = self.shared.is_noted(self.file);
+        let noted = self.shared.is_journalled(self.file);
         let mut run = match (&self.file.digest, &self.target) {
             (Some(digest), Target::File(_) | Target::Nothing) => {
                 Some(digest.run(self.offset, self.file.known_size()))
@@ -145,7 +145,7 @@ impl<'a> BufferedBlock<'a> {
         }
     }
 
-    /// Counts the block, which is written; the file, if it was the last.
+    /// Counts the written block. Returns the file if the block was the last one.
     fn count(&self, digest: Option<u128>) -> Option<CompleteFile> {
         let (offset, length) = (self.offset, self.length);
         let piece = digest.map(|digest| Piece { offset, length: length as u64, digest });

@@ -13,9 +13,9 @@ use super::placement::Destination;
 use super::shared::SinkShared;
 use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock;
 
-/// Actions in one message at the most: with the longest paths it stays below the frame limit.
+/// The most actions in one message: with the longest paths it stays below the frame limit.
 const ACTIONS_BATCH: usize = 64;
 
 impl SinkShared<'_> {

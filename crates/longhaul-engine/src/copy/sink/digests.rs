@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::FilePath;
 
-use crate::lock::lock;
+use crate::lock;
 
 /// Gathers digests, if any are wanted.
 pub(super) struct Digests {
@@ -34,7 +34,7 @@ impl Digests {
         }
     }
 
-    /// True if digests are requested.
+    /// Returns whether digests are requested.
     pub(super) fn wanted(&self) -> bool {
         self.reported || self.manifest.is_some()
     }

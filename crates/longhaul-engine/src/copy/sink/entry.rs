@@ -18,11 +18,12 @@ use super::shared::{HardLink, SinkShared};
 use crate::copy::metadata::Attributes;
 use crate::copy::names::{RESERVED, has_reserved};
 use crate::error::{EntryViolation, Result};
-use crate::lock::lock;
+use crate::lock;
 
 /// The longest path (linux/limits.h).
 const PATH_MAX: usize = 4096;
-/// Spans in one [`SinkMessage::Wanted`]: some 25 bytes each keep it below the frame limit.
+/// The most spans in one [`SinkMessage::Wanted`]: at about 25 bytes each it stays below the frame
+/// limit.
 const HELD_SPANS: usize = 16 << 10;
 
 impl Intake<'_, '_> {
@@ -207,8 +208,8 @@ impl Intake<'_, '_> {
     }
 }
 
-/// The reason why an entry is refused: its name or the path that it leads to is reserved or too
-/// long, or the target has to be a directory.
+/// Returns the reason why an entry is refused: its name or path is reserved or too long, or the
+/// target must be a directory.
 fn refusal(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
         EntryKind::Symlink { target } => {

@@ -1,7 +1,7 @@
 //! Takes announced files: finds the blocks that an earlier attempt has left, and claims space.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +22,7 @@ use super::space::Need;
 use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::journal::Claim;
+use crate::copy::large_files::MovingFile;
 use crate::copy::metadata::Attributes;
 use crate::error::{EngineError, EntryViolation, Result};
 
@@ -46,7 +47,7 @@ pub(super) struct Intake<'s, 'a> {
 pub(super) struct Decided {
     pub(super) held: Vec<Held>,
     pub(super) actions: Vec<Action>,
-    /// Extents to read again once the source knows the blocks that it leaves out.
+    /// The extents to read again once the source knows which blocks it omits.
     pub(super) rereads: Vec<Reread>,
 }
 
@@ -61,6 +62,21 @@ impl<'s, 'a> Intake<'s, 'a> {
 
     pub(super) fn invalid(&self, entry: u64, violation: EntryViolation) -> EngineError {
         EngineError::InvalidEntry { peer: self.peer.to_owned(), entry, violation }
+    }
+}
+
+impl MovingFile for SinkFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.size()
+    }
+
+    fn moved_blocks(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.written.count(), state.blocks())
     }
 }
 
@@ -106,9 +122,10 @@ impl Intake<'_, '_> {
         if let Some(outlet) = shared.store.outlet() {
             return self.take_outlet(outlet, file);
         }
-        let left = match shared.context.wanted_first {
-            true => shared.recorder.left(shared.store, &file),
-            false => Leftover::Nothing,
+        let left = if shared.context.wanted_first {
+            shared.recorder.left(shared.store, &file)
+        } else {
+            Leftover::Nothing
         };
         match left {
             Leftover::Placed => return self.take_placed(file),
@@ -205,6 +222,7 @@ impl Intake<'_, '_> {
     fn announce(&self, file: Arc<SinkFile>) -> Result<()> {
         let announced = self.shared.records.ledger.announce(file.id, Some(file.clone()));
         self.check_sequence(file.id, announced)?;
+        self.shared.context.progress.large_files.add(&file);
         self.pass_on_complete(file, false);
         Ok(())
     }
@@ -282,14 +300,14 @@ fn need(shared: &SinkShared<'_>, entry: &Entry) -> Need {
     }
 }
 
-/// The blocks of a file that `claims` cover.
+/// Returns the blocks of a file that `claims` cover.
 fn claimed_blocks(shared: &SinkShared<'_>, file: &SinkFile, claims: &[Claim]) -> BlockSet {
     let extents = claims.iter().map(|claim| (claim.offset, claim.length)).collect();
     let runs = reusable(file, extents);
     BlockSet::whole_in(&runs, shared.context.options.block_bytes.get(), file.size())
 }
 
-/// The bytes of `blocks`, each run as its offset and length.
+/// Returns the bytes of `blocks`, each run as its offset and length.
 fn bytes_of(shared: &SinkShared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<(u64, u64)> {
     let block_bytes = shared.context.options.block_bytes.get();
     let extent = |(first, count): (u64, u64)| {

@@ -11,7 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use longhaul_core::plan::{CopyOptions, DeleteOptions, filter::Filters};
+use longhaul_core::plan::filter::Filters;
+use longhaul_core::plan::{CopyOptions, DeleteOptions};
 use longhaul_core::wire::FilePath;
 use rustix::fs::{AtFlags, FileType, statat};
 use twox_hash::XxHash3_128;
@@ -20,7 +21,7 @@ use super::placement::Destination;
 use super::store::Store;
 use crate::copy::names::is_reserved;
 use crate::copy::tree::{self, Tree};
-use crate::lock::lock;
+use crate::lock;
 
 /// The announced paths, as far as deletion and the manifest need them.
 pub(super) struct Extras {
@@ -32,13 +33,14 @@ pub(super) struct Extras {
 
 #[derive(Default)]
 struct State {
-    /// The hash of each path announced. A source that made two paths of one hash would keep a
-    /// file from being deleted, which it can do in plainer ways.
+    /// The hash of each announced path. A source that finds two paths with one hash can only keep a
+    /// file from being deleted, which it can do by announcing it.
     paths: HashSet<u128>,
-    /// The directories among them, in the source's words.
+    /// The announced directories, by their paths at the source.
     dirs: Vec<Vec<u8>>,
-    /// The first components; those of directories apart.
+    /// The first components of the paths.
     tops: BTreeSet<Vec<u8>>,
+    /// The first components that are directories.
     top_dirs: BTreeSet<Vec<u8>>,
 }
 
@@ -80,18 +82,18 @@ impl Extras {
         }
     }
 
-    /// The only name at the top level, if there is but one.
+    /// Returns the name at the top level, if there is only one.
     pub(super) fn only_top(&self) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         state.tops.first().filter(|_| state.tops.len() == 1).cloned()
     }
 
-    /// The directories at the top level.
+    /// Returns the directories at the top level.
     pub(super) fn top_dirs(&self) -> Vec<Vec<u8>> {
         lock(&self.state).top_dirs.iter().cloned().collect()
     }
 
-    /// The entries to delete, the contents of a directory before the directory.
+    /// Returns the entries to delete; the contents of a directory precede the directory.
     pub(super) fn find(&self, store: &Store, tree: &Tree) -> io::Result<Vec<Extra>> {
         let state = lock(&self.state);
         let mut found = Vec::new();

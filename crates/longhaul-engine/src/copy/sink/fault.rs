@@ -1,4 +1,5 @@
-//! Storage that fails on a countdown, for tests; in the program it never does.
+//! Faults of the storage for tests: an error of one operation, changed bytes, slow reads and syncs. The
+//! program is compiled without them.
 
 use std::io;
 use std::path::Path;
@@ -11,19 +12,22 @@ pub(in crate::copy) struct Countdown {
     /// True if the disk changes written bytes.
     #[cfg(any(test, feature = "fuzzing"))]
     spoils: bool,
-    /// The time that a read to compare and a sync take.
+    /// The duration of a sync, and of a read for a comparison.
     #[cfg(any(test, feature = "fuzzing"))]
     wait: std::time::Duration,
 }
 
 #[cfg(not(any(test, feature = "fuzzing")))]
 impl Countdown {
-    /// The countdown of the storage in directory `at`.
+    /// Returns the countdown of the storage in directory `at`.
     pub(super) fn of(_: &Path) -> Self {
         Countdown::default()
     }
 
-    /// One operation: an error if it is the one that fails.
+    /// Counts one operation.
+    ///
+    /// # Errors
+    /// This operation is the one that fails.
     #[inline]
     pub(super) fn tick(&self) -> io::Result<()> {
         Ok(())
@@ -33,7 +37,7 @@ impl Countdown {
     #[inline]
     pub(super) fn wait(&self) {}
 
-    /// Changes the file `name` in `dir`, where the disk does so.
+    /// Changes the file `name` in `dir`, if the countdown says so.
     #[inline]
     pub(super) fn damage(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
 }
@@ -47,12 +51,12 @@ pub(in crate::copy) mod set {
     use std::time::Duration;
 
     use super::{Countdown, Path, io};
-    use crate::lock::lock;
+    use crate::lock;
 
     static SET: Mutex<Option<HashMap<PathBuf, Arc<AtomicI64>>>> = Mutex::new(None);
 
-    /// Lets operation number `count` (from 1) on the storage in directory `at` fail, and returns
-    /// what is left of the count.
+    /// Makes operation number `count` (from 1) on the storage in directory `at` fail, and returns
+    /// the remaining count.
     pub(in crate::copy) fn fail_at(at: &Path, count: i64) -> Arc<AtomicI64> {
         let left = Arc::new(AtomicI64::new(count));
         lock(&SET).get_or_insert_default().insert(at.to_owned(), left.clone());
@@ -61,7 +65,7 @@ pub(in crate::copy) mod set {
 
     static SPOILT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-    /// Lets the disk change the first byte of every file in directory `at`.
+    /// Makes the disk change the first byte of every file in directory `at`.
     #[cfg(test)]
     pub(in crate::copy) fn spoil_at(at: &Path) {
         lock(&SPOILT).push(at.to_owned());
@@ -69,7 +73,7 @@ pub(in crate::copy) mod set {
 
     static SLOW: Mutex<Vec<(PathBuf, Duration)>> = Mutex::new(Vec::new());
 
-    /// Lets each read that compares files in directory `at`, and each sync of one, take this time.
+    /// Makes each sync of a file in directory `at`, and each read for a comparison, take this time.
     #[cfg(test)]
     pub(in crate::copy) fn slow_at(at: &Path, wait: Duration) {
         lock(&SLOW).push((at.to_owned(), wait));

@@ -15,9 +15,9 @@ use super::store::Store;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::Attributes;
 
-/// Most files that are synced together: bounds the wait of the first of them.
+/// The most files that are synced together, which limits the wait of the first of them.
 pub(super) const SYNC_BATCH: usize = 4096;
-/// The number of files from which on one syncfs(2) is cheaper than an fsync(2) per file: it commits
+/// The number of files above which one syncfs(2) is cheaper than an fsync(2) per file: it commits
 /// the journal of the file system once. For fewer files it could wait for the writes of other
 /// programs.
 const SYNCFS_FROM: usize = 8;
@@ -182,7 +182,7 @@ impl Syncs {
 }
 
 impl Form {
-    /// The identity after the rename of a file that had the identity `id`.
+    /// Returns the identity after the rename of a file that had the identity `id`.
     fn placed(&self, id: FileId) -> Option<FileId> {
         match self {
             Form::Dropped => None,

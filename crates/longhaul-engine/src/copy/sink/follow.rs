@@ -7,7 +7,7 @@ use longhaul_core::wire::copy::SourceMessage;
 use super::entry_file::{Intake, Onward};
 use super::shared::{SinkShared, broken};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 use crate::session::ControlReceiver;
 
 /// Handles the source's messages until the channel ends.

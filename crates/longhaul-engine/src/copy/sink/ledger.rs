@@ -13,7 +13,7 @@ use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
 
-/// Most entries that are open at once: twice as many as a source announces ahead of its data.
+/// The most entries that are open at once: twice as many as a source announces ahead of its data.
 pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 
 /// A file that is being received.
@@ -64,14 +64,14 @@ pub(super) struct Piece {
 pub(super) enum Stage {
     /// No block has arrived.
     Waiting,
-    /// Being written; `None` where bytes are dropped.
+    /// The file is being written; `None` if its bytes are dropped.
     Open(Option<Arc<PartialFile>>),
     /// Failed, or passed on to be finished.
     Gone,
 }
 
 impl SinkFile {
-    /// A file as the source announced it, without data.
+    /// Creates a file as the source announced it, without data.
     pub(super) fn new(
         entry: &Entry,
         path: PathBuf,
@@ -102,7 +102,7 @@ impl SinkFile {
         }
     }
 
-    /// The same file, which takes `memory`.
+    /// Adds the `memory` that the file takes.
     pub(super) fn holding(self, memory: MemoryClaim) -> Self {
         SinkFile { _memory: memory, ..self }
     }
@@ -151,6 +151,11 @@ impl SinkFile {
 }
 
 impl FileState {
+    /// The number of blocks, or [`UNKNOWN`].
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
     /// Claims `block` for a connection that writes it in pieces; false if it is written or claimed.
     /// The number of claims is bounded by that of the connections.
     pub(super) fn claim(&mut self, block: u64) -> bool {
@@ -187,12 +192,12 @@ impl FileState {
         }
     }
 
-    /// True if the file has failed or was passed on.
+    /// Returns whether the file has failed or was passed on.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self.partial, Stage::Gone)
     }
 
-    /// True if every block is written.
+    /// Returns whether every block is written.
     pub(super) fn is_complete(&self) -> bool {
         self.written.count() == self.blocks
     }
@@ -232,7 +237,7 @@ struct State {
 pub(super) enum NoEntry {
     /// The copy is over.
     Over,
-    /// The source has announced everything, and no entry with this id.
+    /// The source has announced all entries, and none with this id.
     Never,
 }
 
@@ -244,7 +249,7 @@ pub(super) struct Standing {
     pub(super) files: u64,
     /// Their bytes.
     pub(super) bytes: u64,
-    /// Those that an earlier attempt had left.
+    /// The bytes that an earlier attempt left.
     pub(super) resumed: u64,
 }
 
@@ -297,10 +302,12 @@ impl Ledger {
         while awaited(&state) && !state.closed {
             state = self.announced.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        match id < state.next {
-            true => Ok(state.open.get(&id).cloned()),
-            false if state.closed => Err(NoEntry::Over),
-            false => Err(NoEntry::Never),
+        if id < state.next {
+            Ok(state.open.get(&id).cloned())
+        } else if state.closed {
+            Err(NoEntry::Over)
+        } else {
+            Err(NoEntry::Never)
         }
     }
 
@@ -380,14 +387,14 @@ impl Ledger {
         self.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// The number of written blocks of the stream, from the first one to the first gap.
+    /// Returns the number of written blocks of the stream, from the first one to the first gap.
     pub(super) fn stream_blocks(&self) -> u64 {
         let stream = self.lock().stream.clone();
         stream.map_or(0, |stream| stream.lock().written.leading())
     }
 
-    /// The progress of the copy, with up to `batch` entries that were put in place since the last
-    /// call.
+    /// Returns the progress of the copy, with up to `batch` entries that were placed since the
+    /// previous call.
     pub(super) fn standing(&self, batch: usize) -> Standing {
         self.lock().standing(batch)
     }
@@ -402,12 +409,12 @@ impl Ledger {
         (!state.closed).then(|| state.standing(0))
     }
 
-    /// Files that are announced and not settled.
+    /// Returns the number of files that are announced and not settled.
     pub(super) fn open_files(&self) -> usize {
         self.lock().open.len()
     }
 
-    /// True if every entry is settled and all are announced.
+    /// Returns whether all entries are announced and settled.
     pub(super) fn is_complete(&self) -> bool {
         let state = self.lock();
         state.total == Some(state.settled)

@@ -17,12 +17,12 @@ use super::digests::Done;
 use super::ledger::SinkFile;
 use super::placement::Destination;
 use super::shared::SinkShared;
+use crate::copy::digest::whole_digest;
 use crate::copy::tree::{Tree, wire_path};
-use crate::copy::whole_digest::whole_digest;
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock;
 
-/// Digests in one message at the most: with the longest paths it stays below the frame limit.
+/// The most digests in one message: with the longest paths it stays below the frame limit.
 const DIGESTS_BATCH: usize = 64;
 /// The manifest of several things, or of a directory's contents.
 const DEFAULT_NAME: &[u8] = b"longhaul.b3";
@@ -104,13 +104,12 @@ impl SinkShared<'_> {
         else {
             return Ok(None);
         };
-        let covers = match contents {
-            true => vec![Vec::new()],
-            false => {
-                let dirs = self.records.extras.top_dirs();
-                let path = |dir: &Vec<u8>| self.store.path(dir).into_os_string().into_vec();
-                dirs.iter().map(path).collect()
-            }
+        let covers = if *contents {
+            vec![Vec::new()]
+        } else {
+            let dirs = self.records.extras.top_dirs();
+            let path = |dir: &Vec<u8>| self.store.path(dir).into_os_string().into_vec();
+            dirs.iter().map(path).collect()
         };
         let files = done
             .into_iter()

@@ -1,8 +1,8 @@
-//! The receiving end of a copy: receive, verify, write, sync, name.
+//! The receiving end of a copy: receive, verify, write, sync, rename.
 //!
-//! A block is verified before its write counts. A file is written under a temporary name beside
-//! its place, and gets its final name only when every block is in it and, unless asked otherwise,
-//! it is synced. If the copy ends early, temporary files are removed, except those with which the
+//! A block is verified before its write counts. A file is written under a temporary name in its
+//! directory. It gets its final name after every block is written and, by default, the file is
+//! synced. If the copy ends early, temporary files are removed, except those with which the
 //! next attempt can resume by the journal.
 
 mod buffered;

@@ -21,16 +21,17 @@ use super::open_dir::{OpenDir, existing_mode};
 use super::partial::Temporary;
 use super::placement::Destination;
 use super::store::Store;
+use crate::copy::digest::whole_digest;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
-use crate::copy::whole_digest::whole_digest;
 
 /// Refuses links and special files if nothing may be replaced: in a drop box they would be traps
 /// for the owner of the files.
 fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
-    match dir.replaces {
-        true => Ok(()),
-        false => Err(io::Error::other("this target accepts only files and directories")),
+    if dir.replaces {
+        Ok(())
+    } else {
+        Err(io::Error::other("this target accepts only files and directories"))
     }
 }
 
@@ -107,8 +108,8 @@ impl Store {
         Ok(())
     }
 
-    /// The action of an entry at `path`; `None` if the existing file stays. With `update` a file
-    /// stays that is newer, or as new and as long.
+    /// Returns the action of an entry at `path`; `None` if the existing file stays. With `update` a
+    /// file stays if it is newer, or has the same time and size.
     pub(super) fn compare(
         &self,
         path: &Path,
@@ -178,7 +179,7 @@ impl Store {
         found.is_ok_and(|(found, _)| found == digest)
     }
 
-    /// A path at the sink, for a list of actions.
+    /// Returns a path at the sink, for a list of actions.
     pub(super) fn shown(&self, path: &Path, is_dir: bool) -> FilePath {
         let mut path = self.display(path).into_os_string();
         if is_dir {

@@ -15,18 +15,18 @@ use crate::copy::journal::FileId;
 /// A directory that files are created in.
 pub(super) struct OpenDir {
     pub(super) fd: OwnedFd,
-    /// True if this copy has made the directory: it has no other names.
+    /// True if this copy has made the directory, so that no other path leads to it.
     pub(super) fresh: bool,
     /// True if existing files may be replaced.
     pub(super) replaces: bool,
     pub(super) faults: Countdown,
     pub(super) device: u64,
-    /// Opened before anything was written, so that syncfs(2) on it reports every error since;
-    /// `None` where one sync for all files does not hold.
+    /// The handle for syncfs(2), opened before anything was written, so that it reports every later
+    /// error. `None` if syncfs(2) is not reliable on the file system.
     pub(super) sync: Option<Arc<File>>,
 }
 
-/// The identity of the file of `stat`.
+/// Returns the identity of the file of `stat`.
 pub(super) fn file_id(stat: &Stat) -> FileId {
     FileId {
         device: stat.st_dev,
@@ -38,7 +38,8 @@ pub(super) fn file_id(stat: &Stat) -> FileId {
     }
 }
 
-/// The mode of the file that `name` will replace, if there is one. A directory is not replaced.
+/// Returns the mode of the file that `name` will replace, if there is one. A directory is not
+/// replaced.
 pub(super) fn existing_mode(dir: &OpenDir, name: &OsStr) -> io::Result<Option<u32>> {
     if dir.fresh {
         return Ok(None);

@@ -1,9 +1,9 @@
 //! Standard output: bytes that are passed on in order instead of stored.
 //!
 //! Blocks arrive over several connections, in order on each of them ([`TreeOptions::ordered`]). A
-//! connection with a block that is further ahead than [`WINDOW`] waits. The next block to pass on
-//! is the first one on its connection, so that it always arrives. The position is kept over
-//! sessions, so that a lost connection repeats nothing.
+//! connection waits if its block is more than [`WINDOW`] blocks ahead. The next block to pass on
+//! is the first one on its connection, so the wait always ends. The position outlives a session,
+//! so no byte is passed on twice after a lost connection.
 //!
 //! [`TreeOptions::ordered`]: longhaul_core::plan::TreeOptions::ordered
 
@@ -15,9 +15,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use longhaul_core::plan::CopyOptions;
 
 use crate::copy::pool::PoolBuffer;
-use crate::lock::lock;
+use crate::lock;
 
-/// Most blocks, from the next one on, that can be received: the smallest pool has a buffer for
+/// The most blocks, from the next one on, that can be received: the smallest pool has a buffer for
 /// each.
 const WINDOW: u64 = 16;
 
@@ -67,15 +67,15 @@ impl Outlet {
         state.next > 0
     }
 
-    /// The bytes of the file of this `stamp` that were passed on; `None` if they are of another
-    /// file.
+    /// Returns the number of bytes of the file of this `stamp` that were passed on; `None` if they
+    /// belong to another file.
     pub(super) fn resume_at(&self, stamp: u64) -> Option<u64> {
         let mut state = lock(&self.state);
         let same = *state.stamp.get_or_insert(stamp) == stamp;
         same.then_some(state.next)
     }
 
-    /// The digest of the bytes that were passed on, if it is requested.
+    /// Returns the digest of the bytes that were passed on, if it is requested.
     pub(super) fn digest(&self) -> Option<blake3::Hash> {
         lock(&self.state).hasher.as_ref().map(blake3::Hasher::finalize)
     }

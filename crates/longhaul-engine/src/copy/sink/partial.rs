@@ -17,18 +17,18 @@ use rustix::io::Errno;
 use super::open_dir::{OpenDir, file_id};
 use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::FileId;
-use crate::lock::lock;
+use crate::lock;
 
 /// The size of a stream that has not ended.
 pub(super) const UNKNOWN: u64 = u64::MAX;
 
-/// A name beside the final one. Unless it is renamed or kept, the file under it is removed when
-/// this is dropped.
+/// A name beside the final one. When this value is dropped, the file is removed unless it was
+/// renamed or kept.
 pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
     pub(super) temporary: OsString,
     pub(super) name: OsString,
-    /// True if the name is no longer this session's, or stays for the next attempt.
+    /// True if the name belongs to another session now, or stays for the next attempt.
     released: AtomicBool,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct PartialFile {
     pub(super) temporary: Temporary,
     /// True if pages of zeros are not written, so that holes stay holes.
     pub(super) sparse: bool,
-    /// True if writes use direct I/O, which must be aligned: the last one extends beyond the end,
-    /// which is truncated later. False if the file system has no direct I/O.
+    /// True if writes use direct I/O, which must be aligned: the last write extends beyond the end
+    /// of the file, which is truncated later. False if the file system has no direct I/O.
     pub(super) direct: bool,
     /// The final length.
     size: u64,
-    /// True if an earlier attempt has begun the file: its holes can hold data.
+    /// True if an earlier attempt created the file, so that its holes can contain data.
     pub(super) reopened: bool,
     /// A second handle for cached writes, if `file` uses direct I/O and both are tried.
     cached: OnceLock<File>,
@@ -55,7 +55,7 @@ pub(super) struct PartialFile {
 }
 
 impl Temporary {
-    /// The new file `temporary` in `dir`, which is to become `name`.
+    /// Creates the file `temporary` in `dir`, whose final name is `name`.
     pub(super) fn new(dir: Arc<OpenDir>, temporary: OsString, name: OsString) -> Self {
         Temporary { dir, temporary, name, released: AtomicBool::new(false) }
     }
@@ -94,8 +94,8 @@ impl Temporary {
         Ok(())
     }
 
-    /// The identity of the file in place, if it is the file that had the identity `id` before its
-    /// rename, which changes the change time.
+    /// Returns the identity of the placed file, if it is the file that had the identity `id` before
+    /// its rename, which changes the change time.
     pub(super) fn placed(&self, id: FileId) -> FileId {
         let now = statat(&self.dir.fd, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let now = now.map(|stat| file_id(&stat)).ok();
@@ -124,7 +124,8 @@ impl Drop for Temporary {
 }
 
 impl PartialFile {
-    /// The file that `file` writes, which is to become `temporary.name` of `size` bytes.
+    /// Creates the record of a file that `file` writes. It has `size` bytes and gets the final name
+    /// of `temporary`.
     pub(super) fn new(
         file: File,
         temporary: Temporary,
@@ -217,13 +218,13 @@ impl PartialFile {
         self.direct && !self.refused.load(Ordering::Relaxed)
     }
 
-    /// The handle for a block that is written in pieces through the page cache.
+    /// Returns the handle for a block that is written in pieces through the page cache.
     pub(super) fn for_pieces(&self) -> io::Result<&File> {
         self.temporary.dir.faults.tick()?;
         if self.is_direct() { self.through_cache() } else { Ok(&self.file) }
     }
 
-    /// A second handle, which writes through the cache.
+    /// Returns a second handle, which writes through the cache.
     fn through_cache(&self) -> io::Result<&File> {
         if let Some(file) = self.cached.get() {
             return Ok(file);
@@ -269,7 +270,7 @@ impl PartialFile {
         }
     }
 
-    /// The identity of the file.
+    /// Returns the identity of the file.
     pub(super) fn id(&self) -> io::Result<FileId> {
         Ok(file_id(&rustix::fs::fstat(&self.file)?))
     }

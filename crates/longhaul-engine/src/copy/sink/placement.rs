@@ -18,7 +18,7 @@ use crate::copy::journal::Journal;
 use crate::copy::names::{has_reserved, is_reserved, split_at_diagnosis};
 use crate::copy::tree::{FileKind, Tree};
 
-/// The place that entries go to, which is decided before the first byte.
+/// The destination of the entries, which is decided before the first byte.
 #[derive(Debug, Clone)]
 pub enum Destination {
     /// Nowhere: blocks are verified and dropped.
@@ -71,13 +71,13 @@ impl Destination {
         !matches!(self, Destination::Directory { tree, .. } if !tree.may_own())
     }
 
-    /// The name that the only top-level entry gets instead of its own.
+    /// Returns the name that the only top-level entry gets instead of the source's name.
     pub(super) fn given_name(&self) -> Option<FilePath> {
         let Destination::Directory { rename: Some(name), .. } = self else { return None };
         FilePath::new(name.as_bytes())
     }
 
-    /// The directory that entries go into.
+    /// Returns the directory that entries are created in.
     pub(super) fn base(&self) -> Option<OwnedFd> {
         let Destination::Directory { tree, .. } = self else { return None };
         tree.open_dir(Path::new(".")).ok()

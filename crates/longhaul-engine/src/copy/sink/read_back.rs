@@ -20,7 +20,8 @@ use crate::copy::journal::FileId;
 
 /// Bytes per read.
 const READ_BYTES: usize = 4 << 20;
-/// Attempts to drop the pages of a file: another process can read them meanwhile.
+/// The number of attempts to drop the pages of a file, because another process can read them at the
+/// same time.
 const DROPS: usize = 3;
 /// File systems that store files in the page cache (linux/magic.h: tmpfs, ramfs).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];

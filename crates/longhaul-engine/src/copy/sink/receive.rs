@@ -27,7 +27,7 @@ const SPOILT: &str = "a block arrived corrupted";
 
 /// The data that a header announces, with their files.
 enum Incoming {
-    /// `None`: of a file that has failed meanwhile, to be dropped.
+    /// A block; `None` if its file has failed, so that the block is dropped.
     Block {
         file: Option<Arc<SinkFile>>,
         id: u64,
@@ -44,7 +44,7 @@ enum Incoming {
 enum ConnectionEnd {
     /// The source has sent the end, or nothing is missing.
     Well,
-    /// It broke.
+    /// The connection broke.
     Broken(io::Error),
     /// The copy is over.
     Over,
@@ -122,7 +122,7 @@ fn receive_block(
     let mut buffer = shared.context.pools.take(length).ok_or(ConnectionEnd::Over)?;
     // For the journal. A pack holds whole files, which are in place at once.
     let noted = match &coming {
-        Incoming::Block { file: Some(file), .. } => shared.is_noted(file),
+        Incoming::Block { file: Some(file), .. } => shared.is_journalled(file),
         Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,
     };
     let Payload { intact, digest } = shared
@@ -165,7 +165,7 @@ fn receive_block(
     onward.blocks.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
 }
 
-/// The next header with its files; `None` at the end of the connection's blocks.
+/// Reads the next header and finds its files; `None` at the end of the connection's blocks.
 fn coming(
     shared: &SinkShared<'_>,
     receiver: &mut BlockReceiver,

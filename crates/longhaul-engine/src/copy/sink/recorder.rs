@@ -18,7 +18,7 @@ use crate::copy::journal::{
 };
 use crate::copy::pool::fits_in_pack;
 use crate::copy::temporary::release;
-use crate::lock::lock;
+use crate::lock;
 
 /// The length of an extent, unless one block is longer. One damaged byte costs the retransmission
 /// of an extent.
@@ -60,7 +60,7 @@ struct Open {
     partial: Arc<PartialFile>,
     /// True if the journal has a record of the file.
     known: bool,
-    /// The bytes of it that the journal returns to a later attempt.
+    /// The bytes of the file that the journal returns to a later attempt.
     kept: u64,
 }
 
@@ -75,14 +75,14 @@ struct Placed {
 pub(super) enum Leftover {
     /// Nothing.
     Nothing,
-    /// All of it is in place.
+    /// The file has its final name.
     Placed,
     /// These bytes were written under the temporary name; they are to be read again.
     Partial(PartialFile, Vec<Claim>),
 }
 
 impl JournalRecorder {
-    /// A recorder that appends to `journal`, which holds `past`, for files in `base`.
+    /// Creates a recorder that appends to `journal`, which holds `past`, for files in `base`.
     pub(super) fn new(
         journal: Option<(Journal, Past)>,
         base: Option<OwnedFd>,
@@ -102,12 +102,12 @@ impl JournalRecorder {
         JournalRecorder { durable, terms, block_bytes, has_journal, journal, base, state }
     }
 
-    /// True if there is a journal. Without one no block needs a digest.
+    /// Returns whether there is a journal. Without a journal no block needs a digest.
     pub(super) fn has_journal(&self) -> bool {
         self.has_journal
     }
 
-    /// True if an earlier attempt has left anything.
+    /// Returns whether an earlier attempt left a journal.
     pub(super) fn has_past(&self) -> bool {
         lock(&self.state).worthy
     }
@@ -230,7 +230,7 @@ impl JournalRecorder {
         failed
     }
 
-    /// The records of `pieces` of a file that were written since the last time.
+    /// Returns the records of the `pieces` of a file that were written since the previous call.
     fn written(
         &self,
         file: &SinkFile,
@@ -282,13 +282,14 @@ impl JournalRecorder {
     /// Notes that `bytes` of a file are reused, which the journal has records of.
     pub(super) fn reused(&self, file: &SinkFile, bytes: u64) {
         let mut state = lock(&self.state);
-        match state.open.contains_key(&file.id) {
-            true => state.keep(file.id, bytes),
-            false => state.kept += bytes,
+        if state.open.contains_key(&file.id) {
+            state.keep(file.id, bytes);
+        } else {
+            state.kept += bytes;
         }
     }
 
-    /// Bytes that the journal returns to a later attempt.
+    /// Returns the bytes that the journal returns to a later attempt.
     pub(super) fn kept_bytes(&self) -> u64 {
         lock(&self.state).kept
     }
@@ -335,14 +336,14 @@ impl State {
 }
 
 impl Drop for JournalRecorder {
-    /// A copy that ended before it began leaves no journal.
+    /// Removes the journal of a copy that ended before it began.
     fn drop(&mut self) {
         self.end(false);
     }
 }
 
-/// The extents that `pieces` in blocks of `block_bytes` make up, each of consecutive blocks and of
-/// [`EXTENT_BYTES`] at the most.
+/// Returns the extents that `pieces` in blocks of `block_bytes` form: consecutive blocks of at most
+/// [`EXTENT_BYTES`].
 fn extents(pieces: &[Piece], block_bytes: u64) -> Vec<Extent> {
     let mut pieces = pieces.to_vec();
     pieces.sort_unstable_by_key(|piece| piece.offset);

@@ -11,11 +11,10 @@ use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
 use super::ledger::Standing;
 use super::shared::SinkShared;
-use crate::HASTE;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
 use crate::error::{EngineError, Result, WaitsFor};
-use crate::lock::lock;
+use crate::{HASTE, lock};
 
 /// The type of a channel without messages: a receiver only waits until the sender is dropped.
 pub(super) type Never = std::convert::Infallible;
@@ -128,8 +127,8 @@ impl SinkShared<'_> {
         Some(EngineError::Stalled { peer: self.context.control.peer().to_owned(), waits_for, time })
     }
 
-    /// True if the copy ended more than [`SILENCE_LIMIT`] ago, or the longest time without progress
-    /// if that is shorter. A source that still sends messages then violates the protocol.
+    /// Returns whether the copy ended more than [`SILENCE_LIMIT`] ago, or the longest time without
+    /// progress if that is shorter. A source that still sends messages then violates the protocol.
     pub(super) fn ended_too_long_ago(&self) -> bool {
         let limit = SILENCE_LIMIT.min(self.context.watchdog.patience());
         lock(&self.records.report).as_ref().is_some_and(|(_, at)| at.elapsed() > limit)

@@ -1,8 +1,8 @@
 //! Reads the extents of an earlier attempt again, while the rest is received.
 //!
-//! Bytes of an earlier attempt count once they were read and have the digest that is in the
-//! journal. The source leaves out their blocks meanwhile; the sink requests the blocks of an extent
-//! that differs.
+//! Bytes of an earlier attempt count after they were read and have the digest in the journal. The
+//! source omits their blocks in the meantime; the sink requests the blocks of an extent that
+//! differs.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ use super::read_back::drop_pages;
 use super::shared::SinkShared;
 use crate::copy::blocks::{BlockSet, joined};
 use crate::copy::journal::{Claim, Digest};
-use crate::lock::lock;
+use crate::lock;
 
 /// Threads that read: one reads while the other hashes.
 pub(super) const REREADERS: usize = 2;
@@ -51,14 +51,14 @@ struct Claimed {
 struct State {
     /// Claims that are not decided.
     left: usize,
-    /// Bytes that are as they were written.
+    /// The bytes that are as the earlier attempt wrote them.
     good: Vec<(u64, u64)>,
     /// Blocks that the source was asked for again.
     requested: BlockSet,
 }
 
 impl Reread {
-    /// The extents of `file` to read again; the source leaves out `blocks` meanwhile.
+    /// Returns the extents of `file` to read again; the source omits `blocks` in the meantime.
     pub(super) fn all(
         file: &Arc<SinkFile>,
         partial: &Arc<PartialFile>,
@@ -226,8 +226,9 @@ impl Claimed {
     }
 }
 
-/// The runs of bytes in which a block must lie whole to be reused, of these extents of `file`. A
-/// file with a digest reuses no block of two extents: its digest is of pieces within one of them.
+/// Returns the runs of bytes of these extents of `file` that must cover a block completely if it is
+/// to be reused. A file with a digest reuses no block that spans two extents, because its digest
+/// has pieces within one extent.
 pub(super) fn reusable(file: &SinkFile, extents: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     if file.digest.is_some() { extents } else { joined(extents) }
 }

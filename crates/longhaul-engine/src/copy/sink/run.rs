@@ -26,17 +26,15 @@ use super::shared::{Received, SinkContext, SinkMeters, SinkRecords, SinkShared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
-use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
-use crate::copy::identity::HostFiles;
-use crate::copy::journal::{CopyTerms, Journal, OpenError, Setting};
+use crate::copy::journal::{CopyTerms, HostFiles, Journal, OpenError, Setting};
 use crate::copy::pool::pools;
 use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Channels, Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::{FUZZ_HASTE, lock};
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
 /// in flight.
@@ -117,7 +115,7 @@ impl Sink {
         Ok(Sink { store, recorder, wanted_first })
     }
 
-    /// True if the source has to wait for [`SinkMessage::Wanted`].
+    /// Returns whether the source has to wait for [`SinkMessage::Wanted`].
     ///
     /// [`SinkMessage::Wanted`]: longhaul_core::wire::copy::SinkMessage::Wanted
     pub(in crate::copy) fn wanted_first(&self) -> bool {

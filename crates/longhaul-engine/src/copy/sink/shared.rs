@@ -22,22 +22,20 @@ use super::memory::{EntryMemory, MemoryClaim};
 use super::placement::Destination;
 use super::recorder::JournalRecorder;
 use super::store::Store;
-use crate::FUZZ_HASTE;
 use crate::copy::cancel::Cancel;
-use crate::copy::clock::{CpuMeter, StageClock};
-use crate::copy::identity::HostFiles;
-use crate::copy::lanes::Lanes;
+use crate::copy::clock::{CpuMeter, Lanes, StageClock};
+use crate::copy::journal::HostFiles;
 use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::watchdog::Watchdog;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
 use crate::session::ControlSender;
+use crate::{FUZZ_HASTE, lock};
 
-/// The longest time from the interruption of this end to its end: the source stops within a round
-/// trip, and the data in flight drain.
+/// The longest time from the interruption of this end to its exit: the source stops within a round
+/// trip, and the data in flight arrive.
 const STOP_LIMIT: Duration = Duration::from_millis(3_000 / FUZZ_HASTE);
 
 /// A verified buffer and its content.
@@ -61,18 +59,18 @@ pub(super) enum ReceivedContent {
         file: Arc<SinkFile>,
         offset: u64,
         length: usize,
-        /// The XXH3-128 of the bytes, if the journal is to have it.
+        /// The XXH3-128 of the bytes, if the journal stores it.
         digest: Option<u128>,
     },
     /// Complete files, with the offset of each in the buffer.
     Pack(Vec<(Arc<SinkFile>, usize)>),
 }
 
-/// A hard link, which is made once all files are in place.
+/// A hard link, which is made after all files have their final names.
 pub(super) struct HardLink {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    /// The entry of the name announced first, and where it is.
+    /// The entry of the name that was announced first, and its place.
     pub(super) first: u64,
     pub(super) first_path: PathBuf,
     pub(super) _memory: MemoryClaim,
@@ -139,7 +137,7 @@ pub(super) struct SinkMeters {
     pub(super) verifying: StageClock,
     pub(super) writing: StageClock,
     pub(super) syncing: StageClock,
-    /// Threads that read again what an earlier attempt has written.
+    /// The threads that read again what an earlier attempt has written.
     pub(super) checking: StageClock,
     pub(super) cpu: CpuMeter,
     pub(super) start: Instant,
@@ -249,7 +247,7 @@ impl SinkShared<'_> {
     }
 }
 
-/// The error of a peer that violates the protocol.
+/// Returns the error of a peer that violates the protocol.
 pub(super) fn broken(peer: &str, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: peer.to_owned(), what }
 }

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use super::placement::Destination;
 use crate::copy::quota::{QuotaUse, occupied};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 
 /// The magic numbers of ZFS and bcachefs (linux/magic.h). They compress files, so that a file can
 /// take less space than its size.
@@ -89,7 +89,7 @@ impl Space {
         Space { target, path, reserve, compresses, account: Mutex::default(), quota: None }
     }
 
-    /// True if this account covers the files on `device`.
+    /// Returns whether this account covers the files on `device`.
     pub(super) fn covers(&self, device: u64) -> bool {
         self.target.as_ref().is_some_and(|(_, own)| *own == device)
     }
@@ -105,7 +105,7 @@ impl Space {
         quota.check(sizes.map(occupied).fold(0, u64::saturating_add))
     }
 
-    /// True if the files count against a quota.
+    /// Returns whether the files count against a quota.
     pub(super) fn has_quota(&self) -> bool {
         self.quota.is_some()
     }

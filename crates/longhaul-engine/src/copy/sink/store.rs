@@ -31,14 +31,14 @@ use crate::copy::journal::{FileId, is_own};
 use crate::copy::metadata::{Attributes, Keeper};
 use crate::copy::temporary::{hold, is_held, is_temporary_of, temporary_name};
 use crate::copy::tree::Tree;
-use crate::lock::lock;
+use crate::lock;
 use crate::session::random_keying_material;
 
 /// Directories that are kept open; a tree is mostly written a directory at a time.
 const OPEN_DIRS: usize = 64;
-/// File systems on which syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs,
-/// where nothing is durable (linux/magic.h). On others, such as FUSE, it need not reach the server
-/// behind.
+/// The file systems on which syncfs(2) makes data durable: ext2 to 4, XFS, btrfs, f2fs, and tmpfs,
+/// where nothing is durable (linux/magic.h). On others, such as FUSE, the data may not reach the
+/// server.
 const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The place that entries are written to.
@@ -59,18 +59,18 @@ pub(super) struct Store {
     sweep: Option<Sweep>,
 }
 
-/// The part of temporary names in which two copies into one directory differ.
+/// The part of temporary names that differs between two copies into one directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Token {
-    /// Derived from the key of this copy, whose lock is held: a file of this user under a name
-    /// with it was left by an attempt that was killed.
+    /// Derived from the key of this copy, whose lock is held. A file of this user with this token
+    /// was left by an attempt that was killed.
     OfCopy(u32),
-    /// Of this session only.
+    /// A token of this session only.
     Random(u32),
 }
 
 impl Token {
-    /// The token of the copy `key`.
+    /// Returns the token of the copy `key`.
     pub(super) fn of_copy(key: &CopyKey) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 temporary names");
         hasher.update(key.as_str().as_bytes());
@@ -83,7 +83,7 @@ impl Token {
         Token::Random(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// The number in the names.
+    /// Returns the number in the names.
     pub(super) fn number(self) -> u32 {
         match self {
             Token::OfCopy(number) | Token::Random(number) => number,
@@ -117,7 +117,7 @@ impl Store {
         !matches!(self.destination, Destination::Null | Destination::Outlet(_))
     }
 
-    /// The outlet, if bytes are passed on instead of stored.
+    /// Returns the outlet, if bytes are passed on instead of stored.
     pub(super) fn outlet(&self) -> Option<&Arc<Outlet>> {
         match &self.destination {
             Destination::Outlet(outlet) => Some(outlet),
@@ -125,7 +125,8 @@ impl Store {
         }
     }
 
-    /// The path at the sink of the entry that the source calls `path`, a plain relative path.
+    /// Returns the path at the sink of the entry that the source calls `path`, a plain relative
+    /// path.
     pub(super) fn path(&self, path: &[u8]) -> PathBuf {
         let path = Path::new(OsStr::from_bytes(path));
         match &self.destination {
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    /// The path of an entry for messages.
+    /// Returns the path of an entry for messages.
     pub(super) fn display(&self, path: &Path) -> PathBuf {
         match &self.destination {
             Destination::Directory { path: base, .. } => base.join(path),
@@ -147,13 +148,13 @@ impl Store {
         }
     }
 
-    /// The attributes that could not be kept so far.
+    /// Returns the attributes that could not be kept so far.
     pub(super) fn not_kept(&self) -> Vec<NotKept> {
         self.keeper.not_kept()
     }
 
-    /// The bytes that are freed once the file at `path` is replaced; `None` if it is not on the
-    /// target's own file system.
+    /// Returns the bytes that the replacement of the file at `path` frees; `None` if the file is on
+    /// another file system than the target.
     pub(super) fn replaced_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         if !self.space.covers(dir.device) {
@@ -315,7 +316,7 @@ impl Store {
         Ok(Some(partial))
     }
 
-    /// The identity of the file at `path`.
+    /// Returns the identity of the file at `path`.
     pub(super) fn placed(&self, path: &Path) -> io::Result<Option<FileId>> {
         let Some((_, dir, name)) = self.locate(path)? else { return Ok(None) };
         Ok(Some(file_id(&statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW)?)))
@@ -397,7 +398,7 @@ impl Store {
         Ok(())
     }
 
-    /// The open directory above `path`, and the last part of `path`.
+    /// Returns the open directory above `path`, and the last part of `path`.
     pub(super) fn locate<'a>(
         &self,
         path: &'a Path,
@@ -426,7 +427,7 @@ impl Store {
         Ok(Some((tree, dir, name)))
     }
 
-    /// A handle that syncs the file system of `dir`, one for all its directories.
+    /// Returns a handle that syncs the file system of `dir`; all its directories share one.
     fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<File>>> {
         let mut syncs = lock(&self.syncs);
         if let Some(sync) = syncs.get(&device) {

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Stat, fstat, statat, unlinkat};
 use crate::copy::journal::{Past, is_of_user};
 use crate::copy::temporary::{has_token, is_held};
 use crate::copy::tree::list_at;
-use crate::lock::lock;
+use crate::lock;
 
 /// The temporary files to keep, and the directories that were swept.
 pub(super) struct Sweep {

@@ -126,7 +126,7 @@ fn write_pack(
     complete
 }
 
-/// The verb for a small file's failure.
+/// Returns the verb for a small file's failure.
 fn create_or_write(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "write",
@@ -167,8 +167,8 @@ impl SinkShared<'_> {
         self.records.ledger.take_back(file.resumed.swap(0, Ordering::Relaxed));
     }
 
-    /// The file on disk, which is begun with its first block: `None` inside if bytes are dropped,
-    /// `None` if the file has failed or is complete.
+    /// Returns the file on disk, which is created with its first block. The outer `None` means that
+    /// the file has failed or is complete, the inner one that its bytes are dropped.
     pub(super) fn opened(
         &self,
         file: &Arc<SinkFile>,
@@ -207,7 +207,7 @@ impl SinkShared<'_> {
 
     /// Returns whether the journal gets records of the blocks of `file`. A pack holds whole files,
     /// which are in place at once.
-    pub(super) fn is_noted(&self, file: &SinkFile) -> bool {
+    pub(super) fn is_journalled(&self, file: &SinkFile) -> bool {
         self.recorder.has_journal() && file.has_several(self.context.options.block_bytes.get())
     }
 

@@ -14,15 +14,15 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
 
+use super::SourcePlan;
 use super::feed::ReadError;
 use super::file::SourceFile;
-use super::plan::SourcePlan;
 use super::shared::READERS;
 use super::walk::{Walk, WalkSink};
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 use crate::session::Throttle;
 
 /// The files of a walk.
@@ -63,10 +63,10 @@ impl SampleFiles {
     }
 }
 
-/// The size of the sources, up to the sample of `options`.
+/// Returns the size of the sources, up to the sample of `options`.
 ///
 /// # Errors
-/// Nothing of it can be opened.
+/// No source can be opened.
 pub(crate) fn sample_source(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
     let found = SampleFiles::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
@@ -148,12 +148,9 @@ fn how(throttle: &Throttle) -> String {
     )
 }
 
-/// A block, or a whole small file.
+/// Returns the jobs: blocks, or whole small files.
 fn jobs(files: &[Arc<SourceFile>], block_bytes: u64) -> VecDeque<(Arc<SourceFile>, u64)> {
-    let offsets = |file: &SourceFile| match file.is_small(block_bytes) {
-        true => 1,
-        false => file.blocks(),
-    };
+    let offsets = |file: &SourceFile| if file.is_small(block_bytes) { 1 } else { file.blocks() };
     let of = |file: &Arc<SourceFile>| {
         let (file, count) = (file.clone(), offsets(file));
         (0..count).map(move |block| (file.clone(), block * block_bytes))

@@ -11,13 +11,13 @@ use longhaul_core::wire::PACK_FILES_LIMIT;
 use longhaul_core::wire::copy::{Entry, EntryKind, SourceMessage};
 
 use super::file::SourceFile;
-use super::plan::{SourcePlan, SourceRoot};
 use super::shared::{Job, SourceShared};
 use super::walk::{Walk, WalkSink};
+use super::{SourcePlan, SourceRoot};
 use crate::copy::pool::PACK_BYTES;
 use crate::copy::tree::wire_path;
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 
 /// Passes the findings of a walk to the sink and to the readers.
 struct Announcer<'a> {
@@ -102,6 +102,7 @@ impl Announcer<'_> {
         if !self.shared.records.outstanding.add(&files) {
             return Err(EngineError::Interrupted);
         }
+        files.iter().for_each(|file| progress.large_files.add(file));
         let end = entries.last().map_or(0, |entry| entry.id + 1);
         self.shared.records.wanted.announced(end);
         self.shared.context.control.send(&SourceMessage::Entries(entries))?;

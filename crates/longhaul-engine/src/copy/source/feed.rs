@@ -1,10 +1,10 @@
 //! A stream of unknown length that can be read once, such as standard input.
 //!
 //! The bytes are kept until the sink has written them, so that a corrupted block can be sent again
-//! and a new session can resume. The kept bytes bound the rate: at most so many per round trip plus
-//! the sink's 200 ms between two reports. The limit follows the path: [`WINDOW_BYTES`] plus twice
-//! the measured BDP. A sink that has lost bytes that it has reported ends the copy: they cannot be
-//! read again.
+//! and a new session can resume. The number of kept bytes limits the rate to this number per round
+//! trip plus the 200 ms between two reports of the sink. The number follows the path:
+//! [`WINDOW_BYTES`] plus twice the measured bandwidth-delay product. A sink that lost bytes after
+//! it had reported them ends the copy, because they cannot be read again.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::lock::lock;
+use crate::lock;
 use crate::session::random_keying_material;
 
-/// Bytes that are kept besides the BDP: 200 ms and more at 5 Gb/s. Together with the buffers of one
-/// reader and sixteen connections it stays below 256 MiB.
+/// The bytes that are kept in addition to the bandwidth-delay product: 200 ms or more at 5 Gb/s.
+/// Together with the buffers of one reader and sixteen connections they stay below 256 MiB.
 const WINDOW_BYTES: u64 = 128 << 20;
 /// The same in blocks, if they are small.
 const WINDOW_BLOCKS: u64 = 4096;
@@ -103,7 +103,7 @@ impl Feed {
         self.freed.notify_all();
     }
 
-    /// Blocks that may be kept.
+    /// Returns the number of blocks that may be kept.
     fn window(&self, block_bytes: u64) -> usize {
         let bytes = WINDOW_BYTES.saturating_add(2 * self.on_path.load(Ordering::Relaxed));
         (bytes / block_bytes).clamp(1, WINDOW_BLOCKS) as usize
@@ -113,8 +113,8 @@ impl Feed {
         self.stamp
     }
 
-    /// The numbers of the blocks that were read and can be sent again, if the sink has all blocks
-    /// before them; `has` returns whether it has a block.
+    /// Returns the numbers of the blocks that were read and can be sent again, if the sink has all
+    /// blocks before them; `has` returns whether it has a block.
     pub(super) fn again(&self, has: impl Fn(u64) -> bool) -> Result<Vec<u64>, ReadError> {
         let kept = lock(&self.kept);
         if !(0..kept.written).all(&has) {
@@ -176,7 +176,7 @@ impl Feed {
 }
 
 impl Input {
-    /// A block of `length` bytes, less at the end; `None` when the copy is over.
+    /// Returns a block of `length` bytes, or fewer at the end; `None` if the copy is over.
     fn fill(&mut self, length: usize, over: impl Fn() -> bool) -> io::Result<Option<Vec<u8>>> {
         let mut have = self.begun.len();
         self.begun.resize(length, 0);
@@ -207,7 +207,7 @@ impl Input {
 }
 
 impl fmt::Debug for Feed {
-    /// The same for every run: the name of a copy is made of it.
+    /// Formats a constant, because the name of a copy is derived from the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Feed")
     }

@@ -15,11 +15,13 @@ use super::feed::{Feed, ReadError};
 use super::place::SourcePlace;
 use crate::copy::blocks::BlockSet;
 use crate::copy::disk::{Disk, IoMode};
+use crate::copy::large_files::MovingFile;
 use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
-use crate::lock::lock;
+use crate::lock;
 
-/// Most holes that are found per file: each costs two calls, and a span in the announcement.
+/// The most holes that are found per file: each costs two system calls, and a span in the
+/// announcement.
 const HOLES_LIMIT: usize = 4096;
 
 /// A file that is being sent.
@@ -82,7 +84,7 @@ struct TreeFile {
 }
 
 impl TreeFile {
-    /// The handle that reads through the cache.
+    /// Returns the handle that reads through the cache.
     fn cached(&self, path: &Path) -> Result<Arc<File>, ReadError> {
         let mut open = lock(&self.open);
         if let Some(file) = &open.cached {
@@ -94,7 +96,7 @@ impl TreeFile {
         Ok(file)
     }
 
-    /// The handle for direct I/O, if there can be one.
+    /// Returns the handle for direct I/O, if the file system supports it.
     fn direct(&self, path: &Path) -> Result<Option<Arc<File>>, ReadError> {
         let mut open = lock(&self.open);
         if open.refused || open.direct.is_some() {
@@ -110,8 +112,23 @@ impl TreeFile {
     }
 }
 
+impl MovingFile for SourceFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn moved_blocks(&self) -> (u64, u64) {
+        let all = self.blocks();
+        (all.saturating_sub(self.unread.load(Ordering::Relaxed)), all)
+    }
+}
+
 impl SourceFile {
-    /// The file at `path` as the walk found it, to be read in blocks of `block_bytes`.
+    /// Creates the file at `path` as the walk found it, to be read in blocks of `block_bytes`.
     pub(super) fn new(
         id: u64,
         place: SourcePlace,
@@ -123,25 +140,25 @@ impl SourceFile {
         SourceFile::with(id, path, metadata.size, origin, block)
     }
 
-    /// The first `size` bytes of it.
+    /// Limits the file to its first `size` bytes.
     pub(super) fn cut_to(mut self, size: u64) -> Self {
         self.size = size;
         self.unread = AtomicU64::new(size.div_ceil(self.block_bytes));
         self
     }
 
-    /// `size` zero bytes from memory.
+    /// Creates a file of `size` zero bytes from memory.
     pub(super) fn zero(id: u64, size: u64, block: u64) -> Self {
         SourceFile::with(id, "/dev/zero".into(), size, Origin::Zero, block)
     }
 
-    /// A stream.
+    /// Creates a file that stands for a stream.
     pub(super) fn feed(id: u64, feed: &Arc<Feed>, block: u64) -> Self {
         // The size is unknown until the stream ends.
         SourceFile::with(id, "-".into(), u64::MAX, Origin::Feed(feed.clone()), block)
     }
 
-    /// The stream that the file stands for, if it is one.
+    /// Returns the stream that the file stands for, if it is one.
     pub(super) fn fed_by(&self) -> Option<&Arc<Feed>> {
         match &self.origin {
             Origin::Feed(feed) => Some(feed),
@@ -160,7 +177,7 @@ impl SourceFile {
         SourceFile { id, path, size, origin, block_bytes, left_out, unread, failed: false.into() }
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.size.div_ceil(self.block_bytes)
     }
@@ -174,13 +191,13 @@ impl SourceFile {
         self.unread.store(self.blocks() - left_out.count(), Ordering::Relaxed);
     }
 
-    /// The blocks that are to be read.
+    /// Returns the blocks that are to be read.
     pub(super) fn blocks_to_read(&self) -> impl Iterator<Item = u64> + use<> {
         let left_out = lock(&self.left_out).clone();
         (0..self.blocks()).filter(move |block| !left_out.contains(*block))
     }
 
-    /// The blocks that lie in holes, which the file leaves out; `None` if it is not sparse.
+    /// Returns the blocks in holes, which the file omits; `None` if it is not sparse.
     pub(super) fn leave_holes_out(&self) -> Option<Vec<(u64, u64)>> {
         let Origin::Tree(TreeFile { place, metadata, .. }) = &self.origin else { return None };
         if !metadata.is_sparse() || self.is_small(self.block_bytes) {
@@ -247,13 +264,13 @@ impl SourceFile {
         Ok(())
     }
 
-    /// The length of the block at `offset`.
+    /// Returns the length of the block at `offset`.
     pub(super) fn block_length(&self, offset: u64) -> usize {
         self.block_bytes.min(self.size - offset) as usize
     }
 
-    /// The source of the pieces of the block at `offset`, if the block is not read with direct I/O;
-    /// the kernel begins to read the block.
+    /// Returns the source of the pieces of the block at `offset`, if the block is not read with
+    /// direct I/O. The kernel begins to read the block.
     pub(super) fn pieces(
         &self,
         offset: u64,
@@ -358,7 +375,7 @@ impl SourceFile {
     }
 }
 
-/// The blocks of a file of `size` bytes that lie in holes; `None` where there are none, or where
+/// Returns the blocks of a file of `size` bytes that lie in holes; `None` if there are none, or if
 /// the file system does not report them. Holes beyond [`HOLES_LIMIT`] count as data.
 fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
     let mut holes = BlockSet::default();

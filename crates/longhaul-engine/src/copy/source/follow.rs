@@ -10,17 +10,17 @@ use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
 
 use super::shared::{Job, SourceShared};
 use super::steer::StreamController;
-use crate::HASTE;
 use crate::copy::clock::Gauge;
 use crate::copy::watchdog::TICK;
 use crate::error::{EngineError, Result, WaitsFor};
-use crate::lock::lock;
 use crate::session::ControlReceiver;
+use crate::{HASTE, lock};
 
 /// The interval between two signs of life.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
-/// The share of the time that counts as reading while a walk runs, which has no clock.
+/// The share of the time that counts as reading while a walk runs, because the walk measures no
+/// time.
 const WALK_SHARE: f64 = 0.01;
 
 /// Handles the sink's messages until it reports the end.
@@ -123,7 +123,7 @@ fn watch(shared: &SourceShared<'_>, message: &SinkMessage) {
 }
 
 impl SourceShared<'_> {
-    /// The error of a copy without progress for too long; `acked` bytes have arrived.
+    /// Returns the error of a copy without progress for too long; `acked` bytes have arrived.
     fn stalled(&self, acked: u64) -> Option<EngineError> {
         let working =
             self.meters.reading.is_running() || self.records.walking.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::copy::names::has_reserved;
 use crate::copy::tree::FileKind;
 use crate::error::Result;
 
-/// The error where a link stands in a path that leads through none.
+/// The error of a symbolic link in a path that must not contain one.
 const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 impl<S: WalkSink> Walk<'_, S> {
@@ -125,7 +125,7 @@ impl<S: WalkSink> Walk<'_, S> {
     }
 }
 
-/// `name` without what means nothing: slashes at its ends, `.`; `None` if a `..` is in it.
+/// Returns `name` without slashes at its ends and without `.`; `None` if it contains `..`.
 fn plain_name(name: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in name.components() {
@@ -138,9 +138,9 @@ fn plain_name(name: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// The names of a list: one a line, lines that begin with `#` or `;` and empty ones left out; or,
-/// with `nul`, every one ended by a NUL and nothing left out but empty ones. As rsync reads them,
-/// which with NULs, too, loses the names that begin like a comment.
+/// Returns the names of a list. There is one per line, and empty lines and lines that begin with
+/// `#` or `;` are ignored. With `nul` every name ends with a NUL, and only empty names are ignored.
+/// rsync ignores names that begin like a comment in both cases.
 pub fn read_names(list: &[u8], nul: bool) -> Vec<PathBuf> {
     let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
     if nul {

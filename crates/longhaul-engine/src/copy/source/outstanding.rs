@@ -5,17 +5,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::file::SourceFile;
 use crate::copy::blocks::BlockSet;
-use crate::lock::lock;
+use crate::lock;
 use longhaul_core::wire::copy::Held;
 
-/// Most files that are announced and not in place. Bounds the memory of both ends in a tree of many
-/// small files: some 500 bytes each.
+/// The most files that are announced and do not have their final names. It limits the memory of
+/// both ends in a tree of many small files: about 500 bytes per file.
 const OUTSTANDING_LIMIT: usize = 32 << 10;
 
 /// Spans of blocks in the sink's decisions that are not used yet: 64 MiB.
 const SPANS_LIMIT: usize = 1 << 22;
 
-/// Files that the sink has not put in place yet: it can request their blocks again.
+/// The files that do not have their final names yet; the sink can request their blocks again.
 #[derive(Default)]
 pub(super) struct Outstanding {
     state: Mutex<State>,
@@ -48,7 +48,7 @@ impl Outstanding {
         file
     }
 
-    /// The number of files.
+    /// Returns the number of files.
     pub(super) fn count(&self) -> usize {
         lock(&self.state).files.len()
     }
@@ -111,7 +111,7 @@ impl Wanted {
         true
     }
 
-    /// True while a thread waits for decisions.
+    /// Returns whether a thread waits for decisions.
     pub(super) fn is_awaited(&self) -> bool {
         lock(&self.state).awaited
     }

@@ -1,9 +1,10 @@
 //! The descriptors of a walk: the directories from which the files of a root are opened, and the
 //! directories above the present one.
 //!
-//! A walk opens every name relative to the descriptor of the directory that it was listed in. A
-//! directory that is exchanged for a symbolic link meanwhile leads nowhere else. If links are kept,
-//! files are opened for reading relative to the descriptor of their root, through no link.
+//! A walk opens every name relative to the descriptor of the directory in which it was listed. If
+//! another process replaces a directory by a symbolic link, the walk stays in the directory. If
+//! links are kept, files are opened relative to the descriptor of their root, and no link is
+//! followed.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,8 +17,8 @@ use rustix::fs::{Mode, OFlags, fstat, openat};
 
 use crate::copy::tree::{Metadata, Tree};
 
-/// Directories above the present one that are kept open. One further up is opened again when the
-/// walk comes back to it.
+/// The number of directories above the present one that are kept open. A higher one is opened again
+/// when the walk returns to it.
 const OPEN_LEVELS: usize = 64;
 
 /// The directory from which the files of one root are opened.
@@ -29,21 +30,22 @@ pub(super) struct SourcePlace {
 }
 
 impl SourcePlace {
-    /// For paths as `tree` reads them.
+    /// Creates the place of paths as `tree` reads them.
     pub(super) fn of(tree: &Tree) -> Self {
         SourcePlace { tree: tree.clone(), skip: 0 }
     }
 
-    /// For paths that begin with `root`, which `dir` is; no link is followed beneath it.
+    /// Creates the place of paths that begin with `root`, whose directory is `dir`; no link is
+    /// followed beneath it.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// No descriptor is available.
     pub(super) fn beneath(dir: &OwnedFd, root: &Path) -> io::Result<Self> {
         let tree = Tree::from_dir(dir.try_clone()?).without_links();
         Ok(SourcePlace { tree, skip: root.join("").as_os_str().len() })
     }
 
-    /// A handle on `path` and its metadata.
+    /// Returns a handle on `path` and its metadata.
     pub(super) fn lookup(&self, path: &Path, follow: bool) -> io::Result<(OwnedFd, Metadata)> {
         self.tree.lookup(self.relative(path), follow)
     }
@@ -53,7 +55,7 @@ impl SourcePlace {
         self.tree.open_file(self.relative(path))
     }
 
-    /// The same past the page cache, where the file system does that.
+    /// Opens `path` for direct I/O, if the file system supports it.
     pub(super) fn open_direct(&self, path: &Path) -> Option<File> {
         self.tree.open_direct(self.relative(path))
     }
@@ -92,7 +94,7 @@ impl Above {
         self.0.pop();
     }
 
-    /// The present directory; `reopen` opens it again.
+    /// Returns the present directory; `reopen` opens it again.
     ///
     /// # Errors
     /// It cannot be opened again, or another directory has its name now.
@@ -115,7 +117,8 @@ impl Above {
     }
 }
 
-/// A handle on `name` in the directory `dir`, or on the link that it is, and its metadata.
+/// Returns a handle on `name` in the directory `dir`, or on the link of that name, and its
+/// metadata.
 pub(super) fn lookup_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(dir, name, flags, Mode::empty())?;

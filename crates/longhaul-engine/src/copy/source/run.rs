@@ -16,19 +16,19 @@ use super::announce::{announce, queue_announced};
 use super::carry::{read_blocks, send_blocks};
 use super::follow::{follow_sink, tick};
 use super::outstanding::{Outstanding, Wanted};
-use super::plan::{SourcePlan, SourceRoot};
 use super::shared::{Filled, READERS, SourceContext, SourceMeters, SourceRecords, SourceShared};
 use super::steer::{Pacemaker, SteeredStreams, StreamController};
+use super::{SourcePlan, SourceRoot};
 use crate::copy::cancel::Cancel;
 use crate::copy::disk::Disk;
-use crate::copy::identity::HostFiles;
+use crate::copy::journal::HostFiles;
 use crate::copy::pool::pools;
 use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Channels, Growth, Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, patience};
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock;
 use crate::session::ControlReceiver;
 
 /// Blocks that the walk may queue ahead of the readers; bounds the source's memory in a tree of
@@ -54,7 +54,7 @@ pub(in crate::copy) struct SourceOutcome {
 pub(in crate::copy) struct SourceTerms {
     /// The sink decides on each file before it is read.
     pub(in crate::copy) wanted_first: bool,
-    /// The copy's key, by which a target within the source is noticed.
+    /// The copy's key, which shows a target within the source.
     pub(in crate::copy) key: Option<CopyKey>,
 }
 
@@ -185,7 +185,7 @@ impl SourceShared<'_> {
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));
             if !options.nice && !options.dedicated {
                 let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                scope.spawn(move || Pacemaker::new(self).run(over));
+                scope.spawn(move || Pacemaker::new(self, options.earlier_bps).run(over));
             }
 
             let report =

@@ -1,22 +1,23 @@
 //! The part of a tree that a sample takes.
 
-use longhaul_core::plan::{Sample, SampleContent};
+use longhaul_core::plan::{CopySample, SampleContent};
 use longhaul_core::units::Bytes;
 
 /// The remaining bytes and files of a sample.
 #[derive(Debug)]
 pub(super) struct Sampling {
-    sample: Sample,
+    sample: CopySample,
     bytes: u64,
     files: u64,
 }
 
 impl Sampling {
-    pub(super) fn new(sample: Sample) -> Self {
+    pub(super) fn new(sample: CopySample) -> Self {
         Sampling { sample, bytes: sample.bytes.get(), files: sample.files }
     }
 
-    /// The size of the one file from memory that stands for all, if that is what is sampled.
+    /// Returns the size of the single file from memory that replaces all files, if the sample is
+    /// from memory.
     pub(super) fn memory(&self) -> Option<Bytes> {
         (self.sample.content == SampleContent::Memory).then_some(self.sample.bytes)
     }
@@ -47,7 +48,7 @@ mod tests {
     fn the_last_file_is_cut_and_the_rest_left_out() {
         let sample = |bytes, files| {
             let (bytes, content) = (Bytes::new(bytes), SampleContent::Files);
-            Sampling::new(Sample { bytes, files, content })
+            Sampling::new(CopySample { bytes, files, content })
         };
         let mut by_bytes = sample(100, 9);
         let taken = [70, 70, 70].map(|size| by_bytes.take(Bytes::new(size)).map(Bytes::get));

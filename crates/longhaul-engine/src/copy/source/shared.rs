@@ -14,14 +14,14 @@ use super::steer::SteeredStreams;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
 use crate::copy::disk::Disk;
-use crate::copy::identity::HostFiles;
+use crate::copy::journal::HostFiles;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::tree::wire_path;
 use crate::copy::watchdog::Watchdog;
 use crate::error::Result;
-use crate::lock::lock;
+use crate::lock;
 use crate::session::ControlSender;
 
 /// Readers, each with one read in flight: enough depth for a striped array of fast disks.

@@ -13,32 +13,32 @@ use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
 
+use super::SourceRoot;
 use super::file::SourceFile;
 use super::place::{Above, SourcePlace, lookup_in};
-use super::plan::SourceRoot;
 use super::sampling::Sampling;
-use crate::copy::identity::HostFiles;
+use crate::copy::digest::whole_digest;
+use crate::copy::journal::HostFiles;
 use crate::copy::metadata::Capture;
 use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
-use crate::copy::whole_digest::whole_digest;
 use crate::error::Result;
 
-/// Most entries in one batch: few enough that the first blocks are sent at once.
+/// The most entries in one batch: so few that the first blocks are sent at once.
 const BATCH_ENTRIES: usize = 64;
 /// The longest path that is walked (linux/limits.h: `PATH_MAX`), which bounds how deep a tree is.
 const PATH_MAX: usize = 4096;
-/// Most roots with an open directory until all of their files are read. Files of further roots are
-/// opened by path, and compared with the walk as all are.
+/// The most roots with an open directory until all of their files are read. Files of further roots
+/// are opened by path, and compared with the walk like all files.
 const OPEN_ROOTS: usize = 64;
 
 /// Receives the findings of a walk; each call fails only if the copy is over.
 pub(super) trait WalkSink {
     /// Entries in the order of their numbers, with the files among them.
     fn announce(&mut self, entries: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()>;
-    /// A path that cannot be copied.
+    /// Reports a path that cannot be copied.
     fn failed(&mut self, path: &Path, reason: &str) -> Result<()>;
-    /// A path that is not copied by design.
+    /// Reports a path that is not copied by design.
     fn skipped(&mut self, path: &Path, reason: &str) -> Result<()>;
 }
 
@@ -99,8 +99,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         }
     }
 
-    /// The same walk for the copy `key`: a directory with its journal is its target, and not walked.
-    /// With `identities` entries name the files that they are.
+    /// Prepares the walk for the copy `key`: a directory with its journal is its target and is not
+    /// walked. With `identities`, entries have the numbers of their files.
     pub(super) fn for_copy(self, key: Option<&CopyKey>, identities: Option<HostFiles>) -> Self {
         let own_journal = key.map(|key| PathBuf::from(journal_name(key)));
         Walk { own_journal, identities, ..self }
@@ -169,8 +169,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         self.visit(FoundPath { path, name: Path::new(name), handle, metadata })
     }
 
-    /// The directory from which the files of the root at `path` are opened; `handle` is on the
-    /// root.
+    /// Returns the directory from which the files of the root at `path` are opened; `handle` is on
+    /// the root.
     pub(super) fn place_of(
         &mut self,
         path: &Path,
@@ -274,8 +274,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         Ok(())
     }
 
-    /// A handle on `child` of the present directory, which is at `path`, and its metadata. A link is
-    /// followed unless links are kept.
+    /// Returns a handle on `child` of the present directory, which is at `path`, and its metadata.
+    /// A link is followed unless links are kept.
     fn lookup(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
         if path.as_os_str().len() >= PATH_MAX {
             return Err(rustix::io::Errno::NAMETOOLONG.into());
@@ -354,7 +354,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         whole_digest(&mut file, |_| true).ok().map(|(digest, _)| digest)
     }
 
-    /// The file at `path`, and the file that it leads to if it is a link, for a sink on this host.
+    /// Returns the number of the file at `path`, and of the file that it leads to if it is a link,
+    /// for a sink on this host.
     fn identities_of(&self, path: &Path, metadata: &Metadata) -> Vec<u64> {
         let Some(files) = self.identities else { return Vec::new() };
         let target = match metadata.kind {
@@ -366,7 +367,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         found.map(|found| files.number(found.identity)).collect()
     }
 
-    /// The first name of a file with several, if hard links are kept and this is a later one.
+    /// Returns the first name of a file with several names, if hard links are kept and this is a
+    /// later one.
     fn earlier_name(
         &mut self,
         kind: &EntryKind,

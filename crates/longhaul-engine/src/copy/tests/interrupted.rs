@@ -19,7 +19,7 @@ use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
 use crate::copy::sink::{slow_at, spoil_at};
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 
 const MIB: u64 = 1 << 20;
 /// Attempts at a copy that a late host may spoil.

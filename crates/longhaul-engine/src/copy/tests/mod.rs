@@ -10,6 +10,7 @@ mod reserved;
 mod resume;
 mod speaker;
 mod stall;
+mod startup;
 mod tree;
 
 use std::fs;
@@ -31,7 +32,7 @@ use super::{
     Tree, pull, push, serve,
 };
 use crate::error::{EngineError, Result};
-use crate::lock::lock;
+use crate::lock;
 use crate::serve::{ClientLimits, Listener, ServerKeys, Services};
 use crate::session::{
     AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Rights,
@@ -126,7 +127,8 @@ impl World {
         let mut connect = || Ok(self.session());
         let secret = CopySecret::load_or_create(&self.config);
         let lost = &|_: &EngineError| ();
-        copy(Reconnect { connect: &mut connect, give_up: Duration::ZERO, lost, secret: &secret })
+        let give_up = Duration::ZERO;
+        copy(Reconnect { connect: &mut connect, give_up, lost, secret: &secret, past: None })
     }
 
     pub(super) fn session(&self) -> Session {

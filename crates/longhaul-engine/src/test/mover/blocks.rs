@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
+use super::Slot;
 use super::pacer::Pacer;
-use super::slot::Slot;
 use super::tcp::Sending;
-use crate::lock::lock;
+use crate::lock;
 use crate::test::block_format::{BlockFormat, BlockState};
 
 /// The most blocks by which a stream may be ahead of another one. The receiver reads the streams in

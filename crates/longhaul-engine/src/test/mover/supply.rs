@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use longhaul_sys::memory::AlignedBuffer;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
 
-use crate::noise::noise;
+use crate::noise;
 
 /// Random bytes that all streams of an end share, so that they stay in the cache.
 ///

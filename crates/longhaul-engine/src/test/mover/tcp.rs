@@ -11,8 +11,8 @@ use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::tcp::set_receive_low_water;
 use rustix::net::{RecvFlags, recv};
 
+use super::Slot;
 use super::pacer::Pacer;
-use super::slot::Slot;
 use super::supply::Supply;
 use crate::test::block_format::BlockFormat;
 

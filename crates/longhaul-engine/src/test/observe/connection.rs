@@ -113,9 +113,12 @@ impl Tally {
         if self.fulls == 0 {
             self.probe(role, slot);
         }
-        let percent = |time: Duration| match elapsed.is_zero() {
-            true => 0.0,
-            false => (100.0 * time.as_secs_f64() / elapsed.as_secs_f64()).min(100.0),
+        let percent = |time: Duration| {
+            if elapsed.is_zero() {
+                0.0
+            } else {
+                (100.0 * time.as_secs_f64() / elapsed.as_secs_f64()).min(100.0)
+            }
         };
         // A thread that has ended has no statistics.
         let now = slot.clock().and_then(|clock| scheduling(clock.thread()).ok());

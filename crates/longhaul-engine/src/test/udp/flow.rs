@@ -13,8 +13,8 @@ use longhaul_sys::udp;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 
-use crate::lock::lock;
-use crate::test::datagram_format::DatagramFormat;
+use crate::lock;
+use crate::test::block_format::DatagramFormat;
 
 /// The timeout of a call on the socket, after which the thread checks for shutdown.
 const SHUT_LOOK: Duration = Duration::from_millis(100);

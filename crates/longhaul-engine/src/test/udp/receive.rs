@@ -8,9 +8,8 @@ use longhaul_core::wire::DatagramHeader;
 use longhaul_sys::memory::AlignedBuffer;
 use longhaul_sys::udp;
 
-use super::UdpFlow;
-use super::account::SequenceTracker;
-use crate::test::datagram_format::ReceivedDatagram;
+use super::{SequenceTracker, UdpFlow};
+use crate::test::block_format::ReceivedDatagram;
 use crate::test::mover::{Slot, Watch};
 
 /// The largest merged datagram.
@@ -181,8 +180,8 @@ impl<'a> Intake<'a> {
         Took { bytes: self.bytes - before, end }
     }
 
-    /// The kernel's counter stands at `drops` behind a gap of `gap` numbers: so much of the gap
-    /// was lost here, each drop being of as many datagrams as were seen merged, at most.
+    /// Attributes a gap of `gap` numbers to this host, after which the kernel's drop counter is
+    /// `drops`. A drop loses at most as many datagrams as the kernel has merged into one so far.
     fn blame_this_host(&mut self, drops: u32, gap: u64) {
         let new = u64::from(drops.wrapping_sub(self.drops));
         self.drops = drops;

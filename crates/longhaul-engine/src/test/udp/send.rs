@@ -11,7 +11,7 @@ use longhaul_sys::udp;
 use rustix::io::Errno;
 
 use super::UdpFlow;
-use crate::test::datagram_format::SentDatagram;
+use crate::test::block_format::SentDatagram;
 use crate::test::mover::{Sending, Slot, payload};
 
 /// The most datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS, linux/udp.h, before

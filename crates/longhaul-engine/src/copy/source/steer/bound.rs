@@ -30,6 +30,12 @@ const RANDOM_SECONDS: f64 = 0.5;
 /// half old; three times that rate lets it double.
 const STARTUP: f64 = 3.0;
 const STARTUP_QUEUED: f64 = 1.1;
+/// Bound of a startup over the rate that an earlier copy reached. If the delivered rate stays above
+/// this share of that bound for so many round trips without a queue, the path carries more, and the
+/// startup continues.
+const EARLIER: f64 = 1.25;
+const EARLIER_USED: f64 = 0.7;
+const EARLIER_TRIPS: f64 = 2.0;
 /// Bound over delivered rate after a loss above [`LOSS_LIMIT`], and after a smaller one.
 const AFTER_LOSS: f64 = 0.7;
 const AFTER_OVERFLOW: f64 = 0.8;
@@ -82,7 +88,17 @@ pub(super) struct Bound {
     window_rate: f64,
     /// Share of the bytes lost without a queue.
     random_loss: f64,
+    earlier: Option<Earlier>,
     lowered: Option<Lowered>,
+}
+
+/// The bound of a startup on a path whose rate is known.
+#[derive(Debug, Clone, Copy)]
+struct Earlier {
+    /// Bytes per second.
+    rate: f64,
+    /// The time for which the path has carried it without a queue, in round trips.
+    carried: f64,
 }
 
 /// The bound after a loss.
@@ -99,6 +115,8 @@ struct Lowered {
 /// Rate and loss of the recent past.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
+    /// Seconds since the sample before.
+    step: f64,
     window: Duration,
     window_rate: f64,
     queued: bool,
@@ -110,6 +128,17 @@ struct Seen {
 }
 
 impl Bound {
+    /// A bound for a path over which an earlier copy reached the rate `earlier`.
+    pub(super) fn after(earlier: Option<f64>) -> Self {
+        let earlier = earlier.map(|rate| Earlier { rate: EARLIER * rate, carried: 0.0 });
+        Bound { earlier, ..Bound::default() }
+    }
+
+    /// Returns the highest rate over the last windows; `None` before there was a window.
+    pub(super) fn delivered(&self) -> Option<f64> {
+        (self.window_rate > 0.0).then_some(self.window_rate)
+    }
+
     /// Returns the rate in bytes per second that all connections together may send at after `now`;
     /// `None` on a short path.
     pub(super) fn next(&mut self, now: ConnectionsSample) -> Option<f64> {
@@ -128,11 +157,13 @@ impl Bound {
             Some(lowered) => self.lowered = Some(lowered.grow(now.at, seen)),
             None => {}
         }
+        self.check_earlier(seen, now.rtt);
         let least = STARTUP * now.first_windows as f64 / now.rtt.as_secs_f64();
+        let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
         Some(match self.lowered {
             Some(lowered) => lowered.rate.max(least / 8.0),
             None if seen.queued => (STARTUP_QUEUED * self.window_rate).max(least),
-            None => (STARTUP * self.trip_rate).max(least),
+            None => (STARTUP * self.trip_rate).min(most).max(least),
         })
     }
 
@@ -166,7 +197,19 @@ impl Bound {
             self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
         }
         let significant = retransmitted > FEW_BYTES;
-        Seen { window, window_rate, queued, loss, congestion_loss, significant }
+        Seen { step, window, window_rate, queued, loss, congestion_loss, significant }
+    }
+
+    /// Forgets the rate of an earlier copy if the path carries it without a queue: the path has
+    /// become faster, or something else than the path limited that copy.
+    fn check_earlier(&mut self, seen: Seen, rtt: Duration) {
+        let Some(earlier) = &mut self.earlier else { return };
+        let carries = !seen.queued && self.trip_rate > EARLIER_USED * earlier.rate;
+        earlier.carried =
+            if carries { earlier.carried + seen.step / rtt.as_secs_f64() } else { 0.0 };
+        if earlier.carried >= EARLIER_TRIPS {
+            self.earlier = None;
+        }
     }
 
     fn lower(&mut self, now: ConnectionsSample, seen: Seen) {
@@ -318,9 +361,40 @@ mod tests {
     }
 
     #[test]
+    fn a_startup_at_a_known_rate_loses_less() {
+        let loss = |earlier| {
+            let mut path = Path::new(0.25, 0.0);
+            path.bound = Bound::after(earlier);
+            path.run(1.0).1
+        };
+        let (unknown, known) = (loss(None), loss(Some(LINK)));
+        assert!(known < 0.5 * unknown, "{known} and {unknown}");
+    }
+
+    #[test]
+    fn a_known_rate_that_is_far_too_low_is_soon_forgotten() {
+        let mut path = Path::new(1.0, 0.0);
+        path.bound = Bound::after(Some(LINK / 10.0));
+        path.run(3.0);
+        let (goodput, _) = path.run(5.0);
+        assert!(goodput > 0.85, "{goodput}");
+    }
+
+    #[test]
+    fn a_known_rate_that_is_far_too_high_changes_nothing() {
+        let run = |earlier| {
+            let mut path = Path::new(1.0, 0.0);
+            path.bound = Bound::after(earlier);
+            path.run(5.0)
+        };
+        assert_eq!(run(Some(1e15)), run(None));
+    }
+
+    #[test]
     fn an_unused_rate_does_not_grow() {
         let lowered = Lowered { rate: 100.0, before: 200.0, grown: Duration::ZERO };
         let seen = Seen {
+            step: 0.0,
             window: WINDOW_FLOOR,
             window_rate: 10.0,
             queued: false,

@@ -13,6 +13,7 @@ use super::nice::NicePacer;
 use super::policy::{Decision, StreamPolicy, WORTH, WindowStats};
 use super::steered::rate_of;
 use crate::copy::source::shared::SourceShared;
+use crate::copy::streams::first_streams;
 
 /// Round trips after which a change has its effect.
 const SETTLING_TRIPS: u32 = 8;
@@ -54,7 +55,8 @@ impl<'a> StreamController<'a> {
         options: &CopyOptions,
     ) -> Self {
         let nice = options.nice;
-        let policy = StreamPolicy::new(options.streams, nice);
+        let policy =
+            StreamPolicy::new(options.fixed_streams(), nice).beginning_with(first_streams(options));
         shared.steered.want(policy.wanted());
         if nice && shared.steered.use_congestion("lp") {
             shared.steered.note("congestion control 'lp', which yields to others".to_owned());

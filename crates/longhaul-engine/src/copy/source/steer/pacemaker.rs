@@ -26,8 +26,13 @@ pub(in crate::copy::source) struct Pacemaker<'a> {
 }
 
 impl<'a> Pacemaker<'a> {
-    pub(in crate::copy::source) fn new(shared: &'a SourceShared<'a>) -> Self {
-        Pacemaker { shared, bound: Bound::default(), start: Instant::now(), paced: None }
+    /// A pacemaker for a path over which an earlier copy reached the rate `earlier`.
+    pub(in crate::copy::source) fn new(
+        shared: &'a SourceShared<'a>,
+        earlier: Option<Rate>,
+    ) -> Self {
+        let bound = Bound::after(earlier.map(|rate| rate.bytes_per_second() as f64));
+        Pacemaker { shared, bound, start: Instant::now(), paced: None }
     }
 
     /// Reads the state of the connections and paces them until `over`.
@@ -44,6 +49,9 @@ impl<'a> Pacemaker<'a> {
         let sample = sample(&infos, self.start.elapsed());
         let was_lowered = self.bound.is_lowered();
         let bound = sample.and_then(|sample| self.bound.next(sample)).map(rate_of);
+        if let Some(peak) = self.bound.delivered() {
+            steered.reached(rate_of(peak));
+        }
         if self.bound.is_lowered() && !was_lowered {
             let rate = bound.unwrap_or_default();
             steered.note(format!("paced at {rate}: the queue of the path overflows"));

@@ -125,6 +125,11 @@ impl StreamPolicy {
         }
     }
 
+    /// The same for a copy that begins with `first` connections.
+    pub(super) fn beginning_with(self, first: u32) -> Self {
+        StreamPolicy { wanted: first, ..self }
+    }
+
     /// Connections that are wanted in all.
     pub(super) fn wanted(&self) -> u32 {
         self.wanted

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use longhaul_core::result::{AddressReport, CopyPathReport, PathBefore};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
-use crate::lock::lock;
+use crate::lock;
 
 /// The data connections under control.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub(in crate::copy::source) struct SteeredStreams {
     /// The congestion control that was chosen instead of the kernel's.
     chosen: Mutex<Option<String>>,
     steps: Mutex<Vec<String>>,
+    /// The highest delivered rate in bits per second; zero if it was not measured.
+    peak_bps: AtomicU64,
     /// The path, measured on the first connection before data was sent.
     before: OnceLock<PathBefore>,
 }
@@ -81,6 +83,9 @@ impl SteeredStreams {
             before: self.before.get().copied(),
             streams,
             congestion: self.congestion(),
+            peak_bps: Some(self.peak_bps.load(Ordering::Relaxed))
+                .filter(|bps| *bps > 0)
+                .map(Rate::from_bps),
             steps: lock(&self.steps).clone(),
             addresses: self.addresses(),
             loss: share(
@@ -115,6 +120,11 @@ impl SteeredStreams {
     pub(super) fn congestion(&self) -> Option<String> {
         let connections = lock(&self.connections);
         Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
+    }
+
+    /// Records a rate that was delivered over several round trips.
+    pub(super) fn reached(&self, rate: Rate) {
+        self.peak_bps.fetch_max(rate.bps(), Ordering::Relaxed);
     }
 
     pub(super) fn note(&self, step: String) {
