@@ -70,6 +70,9 @@ pub enum InteropError {
     Denied {
         /// The peer.
         peer: PeerName,
+        /// True if the server states this, false if it only ended the connection, as versions 3.12 and
+        /// 3.21 may do.
+        stated: bool,
     },
     /// The server refused the test with a reason in its own words.
     #[error("{peer} refused the test: {}", reason.join("; "))]

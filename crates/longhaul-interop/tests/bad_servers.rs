@@ -1,18 +1,37 @@
 //! The client of iperf3 against servers that do not follow the protocol.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::plan::{Amount, Protocol, TestPlan};
+use longhaul_core::units::Bytes;
 use longhaul_engine::session::Family;
-use longhaul_interop::iperf3::{self, ClientOptions};
+use longhaul_interop::iperf3::{self, ClientOptions, Credentials, Padding};
 use longhaul_interop::{Fault, InteropError, PeerAddress, PeerTest, Program, Step};
+
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAzRt5fAvOetnkBhGVh//S\n\
+UdF71dLGywLt75MfF9z/9kxdc+BhItHwwptv+eQpGVkycgkYiKVlnvKVFSeP4QPI\n\
+wNRaK00Dq/SGaknG1laA49ksThc0awX3GXLw6MTxU1qFFcaUoVoOUVDVihjrRjpq\n\
+cAkVGuhruqSweKC+he75bYJavmiAMPlnAaRiIaT6xXy/kEzyMJgQ4N86we6jjEG4\n\
+iEIIcbppATmmpPZH1xSeGsOosNr750UrPwAKteabnUPfupQx0sX2Rhls+//F9Dyd\n\
+U6NrSfwIVX3Io2hx0gIESoJx0OlSkgc2T5wIPtmlcLRIM4ABnavSjn5XA8KXOGKE\n\
+SwIDAQAB\n\
+-----END PUBLIC KEY-----\n";
 
 /// Runs a short test against a server that behaves as `script`.
 fn run(script: impl FnOnce(&mut TcpStream, &TcpListener) + Send + 'static) -> InteropError {
+    run_with(&ClientOptions::default(), Protocol::Tcp, script)
+}
+
+fn run_with(
+    options: &ClientOptions,
+    protocol: Protocol,
+    script: impl FnOnce(&mut TcpStream, &TcpListener) + Send + 'static,
+) -> InteropError {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || {
@@ -22,10 +41,15 @@ fn run(script: impl FnOnce(&mut TcpStream, &TcpListener) + Send + 'static) -> In
     });
     let address = PeerAddress { program: Program::Iperf3, host: "127.0.0.1".to_owned(), port };
     let amount = Amount::Time(Duration::from_millis(200));
-    let plan = TestPlan { amount, ..TestPlan::new() };
+    let mut plan = TestPlan { amount, protocol, ..TestPlan::new() };
+    if protocol == Protocol::Udp {
+        plan.write_bytes = Bytes::new(1400);
+    }
     let stop = AtomicBool::new(false);
     let test = PeerTest { address: &address, plan: &plan, family: Family::Any, stop: &stop };
-    let failed = iperf3::run(&test, &ClientOptions::default(), &mut |_| ()).unwrap_err();
+    let failed = iperf3::run(&test, options, &mut |_| ()).unwrap_err();
+    // A client that fails before it connects must not leave the server waiting.
+    let _ = TcpStream::connect(("127.0.0.1", port));
     server.join().unwrap();
     failed
 }
@@ -106,6 +130,79 @@ fn a_refused_user_is_reported_in_each_way() {
     let silent = answer(&[]);
     let expected = matches!(silent, InteropError::Closed { during: Step::Parameters, .. });
     assert!(expected, "{silent}");
+}
+
+#[test]
+fn every_end_after_the_parameters_with_a_user_refuses_the_user() {
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(key.path(), PUBLIC_KEY).unwrap();
+    let credentials = Credentials::new("mario", "rossi", key.path(), Padding::Oaep).unwrap();
+    let options = ClientOptions { credentials: Some(credentials), ..ClientOptions::default() };
+    for (answer, expected) in [
+        (&[0xfe, 0, 0, 0, 142, 0, 0, 0, 0][..], true),
+        (&[0xfe, 0, 0, 0, 142], true),
+        (&[0xfe], false),
+        (&[], false),
+    ] {
+        let error = run_with(&options, Protocol::Tcp, |control, _| {
+            greet(control);
+            control.write_all(answer).unwrap();
+        });
+        let found = matches!(error, InteropError::Denied { stated, .. } if stated == expected);
+        assert!(found, "{answer:?}: {error}");
+    }
+}
+
+/// The behaviour of a server.
+type Script = fn(&mut TcpStream, &TcpListener);
+
+/// Keeps the connection open until the client closes it.
+fn stay_silent(control: &mut TcpStream) {
+    control.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    while control.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
+}
+
+#[test]
+fn a_silent_server_is_reported_at_each_step_within_the_limit() {
+    let begun = Instant::now();
+    let cases: [(Step, u64, Script); 5] = [
+        (Step::Greeting, 20, |control, _| stay_silent(control)),
+        (Step::Parameters, 20, |control, _| {
+            greet(control);
+            stay_silent(control);
+        }),
+        (Step::Streams, 20, |control, listener| {
+            greet(control);
+            control.write_all(&[10]).unwrap();
+            let _data = listener.accept().unwrap();
+            stay_silent(control);
+        }),
+        // A frame that ends early.
+        (Step::Results, 20, |control, listener| {
+            until_results(vec![0, 0, 1, 0, b'{'])(control, listener);
+            stay_silent(control);
+        }),
+        // A firewall drops the first datagram.
+        (Step::FirstDatagram, 10, |control, listener| {
+            let _deaf = UdpSocket::bind(listener.local_addr().unwrap()).unwrap();
+            greet(control);
+            control.write_all(&[10]).unwrap();
+            stay_silent(control);
+        }),
+    ];
+    thread::scope(|scope| {
+        for (step, seconds, script) in cases {
+            scope.spawn(move || {
+                let datagrams = step == Step::FirstDatagram;
+                let protocol = if datagrams { Protocol::Udp } else { Protocol::Tcp };
+                let error = run_with(&ClientOptions::default(), protocol, script);
+                let InteropError::Silent { during, limit, .. } = &error else { panic!("{error}") };
+                assert_eq!((*during, limit.as_secs()), (step, seconds));
+            });
+        }
+    });
+    // All wait at the same time; the rest is for a busy host.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]

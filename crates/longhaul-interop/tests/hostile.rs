@@ -1,15 +1,20 @@
-//! The readers of iperf3's and nuttcp's messages on random and mutated input; the fuzz targets of the
-//! same names run the entries for longer.
+//! The readers of the messages of iperf3, nuttcp and STAMP on random and mutated input; the fuzz targets of
+//! the same names run the entries for longer.
 
-// The items of both entries are public for the fuzz targets.
+// The items of the entries are public for the fuzz targets.
 #[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/iperf3.rs"]
 mod iperf3;
 #[allow(unreachable_pub)]
 #[path = "../../../fuzz/src/nuttcp.rs"]
 mod nuttcp;
+#[allow(unreachable_pub)]
+#[path = "../../../fuzz/src/stamp.rs"]
+mod stamp;
 
 use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
 
 /// A small generator of numbers, so that every run is the same.
 struct Dice(u64);
@@ -58,4 +63,33 @@ fn hostile_bytes_of_iperf3_are_no_panic() {
 #[test]
 fn hostile_bytes_of_nuttcp_are_no_panic() {
     survives(nuttcp::nuttcp, &nuttcp::seeds(), b"0129.-= ,\n/%MB");
+}
+
+proptest! {
+    #[test]
+    fn noise_is_no_reply(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        stamp::stamp(&bytes);
+    }
+
+    #[test]
+    fn changed_packets_are_counted_or_refused(
+        which in 0..4usize,
+        changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..20),
+        cut in any::<usize>(),
+    ) {
+        let mut bytes = stamp::seeds()[which].clone();
+        for (at, byte) in changes {
+            if !bytes.is_empty() {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+            }
+        }
+        bytes.truncate(cut % (bytes.len() + 1));
+        stamp::stamp(&bytes);
+    }
+}
+
+#[test]
+fn the_packets_to_begin_from_are_read() {
+    stamp::seeds().iter().for_each(|seed| stamp::stamp(seed));
 }

@@ -4,16 +4,15 @@
 //! [`SenderMachine`] and [`ReflectorMachine`] are the two ends without sockets and clocks; [`measure`] and
 //! [`Reflector`] drive them.
 
-mod error;
 mod extensions;
 mod key;
 mod packet;
 mod reflector;
 mod sender;
+mod stamping;
 mod time;
 mod tlv;
 
-pub use error::StampError;
 pub use extensions::{
     Counters, FollowUp, ReplyExtensions, RequestedExtensions, TimeSources, Unverified,
 };
@@ -21,12 +20,14 @@ pub use key::{InvalidKey, StampKey};
 pub use packet::{MIN_REPLY_BYTES, Mode, Reply, Request};
 pub use reflector::{
     Answer, Arrival, EndedSession, LocalClock, Reflector, ReflectorCounts, ReflectorEvent,
-    ReflectorMachine, ReflectorSettings, SessionId, Unanswered,
+    ReflectorMachine, ReflectorSettings, StampSessionId, Unanswered,
 };
 pub use sender::{
-    Advance, Measured, Moment, NoReply, PeriodReport, Progress, ReflectorTraits, ReplyArrival,
-    Sender, SenderMachine, Step, clocks, is_this_host, measure,
+    Advance, Measured, MeasuredPeriod, Moment, NoReply, PeriodReport, ReflectorTraits,
+    ReplyArrival, Sender, SenderAction, SenderMachine, StampError, clocks, is_this_host, measure,
+    origins,
 };
+pub use stamping::PacketTime;
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};
 pub use tlv::{ClassOfService, Method};
 

@@ -178,7 +178,8 @@ impl Method {
     }
 }
 
-/// The number of software timestamps (RFC 8972, table 9).
+/// The numbers of hardware and of software timestamps (RFC 8972, table 9).
+pub(super) const HARDWARE: u8 = 1;
 pub(super) const SOFTWARE: u8 = 2;
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
 use longhaul_interop::stamp::{
-    Arrival, LocalClock, Moment, NoReply, PeriodReport, ReflectorMachine, ReflectorSettings,
-    ReplyArrival, SenderMachine, StampKey, Step,
+    Arrival, LocalClock, Moment, NoReply, PacketTime, PeriodReport, ReflectorMachine,
+    ReflectorSettings, ReplyArrival, SenderAction, SenderMachine, StampKey,
 };
 
 /// The time at which every simulation begins, in ns since 1970.
@@ -131,14 +131,16 @@ impl Network {
         let mut last = None;
         while simulation.now < time {
             match machine.poll(simulation.moment()) {
-                Step::Send => simulation.enter(0, Duration::ZERO, machine.packet().to_vec()),
-                Step::Wait(until) => simulation.advance(until, &mut machine),
-                Step::Record(report) => {
+                SenderAction::Send => {
+                    simulation.enter(0, Duration::ZERO, machine.packet().to_vec());
+                }
+                SenderAction::Wait(until) => simulation.advance(until, &mut machine),
+                SenderAction::Record(report) => {
                     keep(&report);
                     last = Some(*report);
                 }
-                Step::Done => break,
-                Step::Silent(found) => {
+                SenderAction::Done => break,
+                SenderAction::Silent(found) => {
                     silence = Some(found);
                     break;
                 }
@@ -199,7 +201,8 @@ impl Simulation {
         let Some(Reverse((_, _, back, packet))) = self.flying.pop() else { return };
         if back {
             let at_nanos = self.moment().unix_ns;
-            machine.receive(&packet, &ReplyArrival { at_nanos, hop_limit: Some(64), class: 0 });
+            let time = PacketTime { at_nanos, by_hardware: false };
+            machine.receive(&packet, &ReplyArrival { time, hop_limit: Some(64), class: 0 });
         } else {
             self.reflect(packet);
         }
@@ -220,7 +223,7 @@ impl Simulation {
         let arrival = Arrival {
             from: "192.0.2.1:5000".parse().unwrap(),
             to: None,
-            at_nanos,
+            time: PacketTime { at_nanos, by_hardware: false },
             hop_limit: 255,
             class: 0,
             now: self.origin + self.now,

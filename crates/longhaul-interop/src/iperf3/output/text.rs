@@ -123,10 +123,10 @@ impl TextOutput {
         for half in &finished.halves {
             let streams = finished.streams(half);
             for stream in &streams {
-                self.ends(&mut text, started, half, std::slice::from_ref(stream), false);
+                self.ends(&mut text, started, half, std::slice::from_ref(stream));
             }
             if streams.len() > 1 {
-                self.ends(&mut text, started, half, &streams, true);
+                self.ends(&mut text, started, half, &streams);
             }
         }
         if started.at_client {
@@ -138,14 +138,14 @@ impl TextOutput {
         text
     }
 
-    /// Appends the lines of sender and receiver over `streams`. A server knows only its own end.
+    /// Appends the lines of sender and receiver over `streams`: of one stream, or of the sum of several. A
+    /// server knows only its own end.
     fn ends(
         &self,
         text: &mut String,
         started: &Started,
         half: &FinishedHalf,
         streams: &[StreamFigures<'_>],
-        sum: bool,
     ) {
         for end in [End::Sender, End::Receiver] {
             if !started.at_client && end != half.role {
@@ -155,7 +155,7 @@ impl TextOutput {
             let (bytes, seconds) =
                 moved.fold((0, 0.0), |sum, one| (sum.0 + one.0, f64::max(sum.1, one.1)));
             let rest = end_rest(started, streams, end);
-            let socket = streams.first().map(|stream| stream.socket).filter(|_| !sum);
+            let socket = streams.first().map(|stream| stream.socket).filter(|_| streams.len() == 1);
             let label = label(started, half.role, socket);
             text.push_str(&self.line(Line { label, span: (0.0, seconds), bytes, rest }));
         }

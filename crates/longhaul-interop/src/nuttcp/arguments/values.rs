@@ -101,3 +101,41 @@ pub(super) fn rate(text: &str) -> Option<RateValue> {
         _ => return None,
     })
 }
+
+/// Returns the bits of `m` (minimum), `a` (mean) and `x` (maximum), or `default`.
+pub(super) fn bits(text: &str, default: u8) -> u8 {
+    let bit = |letter, bit| if text.contains(letter) { bit } else { 0 };
+    match bit('m', 1) | bit('a', 2) | bit('x', 4) {
+        0 => default,
+        bits => bits,
+    }
+}
+
+pub(super) fn burst(option: &str, value: &str) -> Result<u32, ArgumentError> {
+    let invalid = || ArgumentError::Invalid { option: option.to_owned(), value: value.to_owned() };
+    value.parse().ok().filter(|burst| *burst > 0).ok_or_else(invalid)
+}
+
+/// Parses a socket buffer in KB, or with a suffix.
+pub(super) fn window(given: Given<'_>, value: &str) -> Result<u64, ArgumentError> {
+    let window = bytes(value, 1024).filter(|window| *window <= i32::MAX as u64);
+    window.ok_or_else(|| given.invalid(value))
+}
+
+pub(super) fn port(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port >= 1024)
+}
+
+/// Parses a DSCP, with `t` a whole traffic class, with `p` a precedence.
+pub(super) fn class(text: &str) -> Option<u8> {
+    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |hex| (hex, 16));
+    let suffix = digits.chars().last().filter(|c| "tTpP".contains(*c));
+    let digits = digits.trim_end_matches(['t', 'T', 'p', 'P']);
+    let value =
+        u8::from_str_radix(digits, radix).ok().or_else(|| number(digits).map(|(v, _)| v as u8))?;
+    match suffix {
+        Some('t' | 'T') => Some(value),
+        Some(_) => (value <= 7).then_some(value << 5),
+        None => (value <= 63).then_some(value << 2),
+    }
+}

@@ -1,6 +1,6 @@
 //! The client's side of the control channel.
 
-use crate::nuttcp::lines::{LineError, Lines};
+use super::{LineError, Lines};
 use crate::nuttcp::{Feature, Interval, Parameters, ServerReport, Version};
 
 /// The most lines of a refusal.

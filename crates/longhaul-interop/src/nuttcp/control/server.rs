@@ -1,6 +1,6 @@
 //! The server's side of the control channel.
 
-use crate::nuttcp::lines::{LineError, Lines};
+use super::{LineError, Lines};
 use crate::nuttcp::{ParameterError, Parameters, Unsupported, Version};
 
 /// The reason for which a server refuses a test. Its text is sent to the client.

@@ -9,8 +9,8 @@ use longhaul_core::result::{
 };
 use longhaul_core::units::{Bytes, Rate};
 
+use super::Running;
 use super::blocks::Marks;
-use super::running::Running;
 use crate::nuttcp::{Interval, Parameters, Retransmits, ServerReport};
 use crate::peer::Program;
 

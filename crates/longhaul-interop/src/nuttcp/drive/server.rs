@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use longhaul_engine::serve::{Arrival, Gate, Guest, NoPlace};
+use longhaul_engine::serve::{Gate, Guest, GuestArrival, NoPlace};
 use longhaul_engine::test::{TestLimits, TestMemory};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -66,7 +66,7 @@ impl NuttcpServer {
     }
 
     /// Reads the request of a client, and takes a place for its test.
-    fn greet(&self, gate: &Gate, arrival: Arrival) -> Result<Accepted, Box<Served>> {
+    fn greet(&self, gate: &Gate, arrival: GuestArrival) -> Result<Accepted, Box<Served>> {
         let socket = arrival.socket.try_clone().map_err(|e| Served::lost(None, e))?;
         let mut channel = Channel::new(socket).map_err(|e| Served::lost(None, e))?;
         let mut machine = Server::default();
@@ -110,7 +110,7 @@ fn request(
     channel: &mut Channel,
     machine: &mut Server,
     gate: &Gate,
-    arrival: &Arrival,
+    arrival: &GuestArrival,
 ) -> Result<(Parameters, Version), Box<Served>> {
     loop {
         let answer = match channel.look() {

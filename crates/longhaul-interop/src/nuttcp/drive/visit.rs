@@ -19,6 +19,7 @@ use longhaul_engine::serve::{Gate, GuestReport, Visit};
 use longhaul_engine::session::{Operation, SessionWork};
 use longhaul_engine::test::{TestLimits, TestMemory};
 
+use super::Running;
 use super::accept::Ports;
 use super::blocks::Marks;
 use super::channel::{Channel, Deadline, Look};
@@ -27,7 +28,6 @@ use super::datagrams::Datagrams;
 use super::end::{DataRun, LocalEnd};
 use super::open::{Opened, Opener, Sockets, waits};
 use super::ports::{PortLock, PortLocks};
-use super::running::Running;
 use crate::nuttcp::{Block, Opening, Parameters, Server, Style, Version};
 
 /// The longest time for which a client waits for a place or for its data ports.

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::figures::{Unit, megabits, megabytes};
 use super::{Datagrams, Retransmits, Spread, Style};
+use super::{Unit, megabits, megabytes};
 use crate::nuttcp::{Parameters, Version};
 
 /// The set-up of the data connections at one end.
@@ -35,7 +35,7 @@ pub struct Block<'a> {
 
 /// The figures of one end for its last lines.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Totals {
+pub struct BlockTotals {
     /// The bytes that this end moved.
     pub bytes: u64,
     /// The seconds that this end measured.
@@ -73,7 +73,7 @@ impl Block<'_> {
 
     /// Returns the lines at the end of the test. `verbose` adds the CPU seconds.
     #[must_use]
-    pub fn end(&self, totals: &Totals, verbose: bool) -> Vec<String> {
+    pub fn end(&self, totals: &BlockTotals, verbose: bool) -> Vec<String> {
         let parse = self.style.parse();
         let mut lines = vec![totals.rate(parse)];
         if let Some(datagrams) = &totals.datagrams {
@@ -124,9 +124,10 @@ impl Block<'_> {
         let (seconds, parse) = (time.as_secs_f64(), self.style.parse());
         let mut lines = Vec::new();
         if !time.is_zero() {
-            lines.push(match parse {
-                true => format!("time_limit={seconds:.2}"),
-                false => format!("time limit = {seconds:.2} second{}", plural(seconds)),
+            lines.push(if parse {
+                format!("time_limit={seconds:.2}")
+            } else {
+                format!("time limit = {seconds:.2} second{}", plural(seconds))
             });
         }
         let rate = self.parameters.rate_kbps.map(|rate| self.rate_limit(rate));
@@ -150,15 +151,17 @@ impl Block<'_> {
         };
         let parse = self.style.parse();
         if let Some(burst) = burst {
-            line.push_str(&match parse {
-                true => format!(" packet_burst={burst}"),
-                false => format!(", packet burst = {burst}"),
+            line.push_str(&if parse {
+                format!(" packet_burst={burst}")
+            } else {
+                format!(", packet burst = {burst}")
             });
         }
         if let Some(rate) = per_second {
-            line.push_str(&match parse {
-                true => format!(" pps_rate={rate}"),
-                false => format!(", {rate} pps"),
+            line.push_str(&if parse {
+                format!(" pps_rate={rate}")
+            } else {
+                format!(", {rate} pps")
             });
         }
         line
@@ -169,9 +172,10 @@ impl Block<'_> {
         let (seconds, parse) = (interval.as_secs_f64(), self.style.parse());
         let mut lines: Vec<_> = (*tos != 0).then(|| class(*tos, parse)).into_iter().collect();
         if !interval.is_zero() {
-            lines.push(match parse {
-                true => format!("reporting_interval={seconds:.2}"),
-                false => format!("interval reporting every {seconds:.2} second{}", plural(seconds)),
+            lines.push(if parse {
+                format!("reporting_interval={seconds:.2}")
+            } else {
+                format!("interval reporting every {seconds:.2} second{}", plural(seconds))
             });
         }
         lines
@@ -238,7 +242,7 @@ fn drops(datagrams: &Datagrams, parse: bool) -> String {
     }
 }
 
-impl Totals {
+impl BlockTotals {
     /// Returns the CPU time in percent of the time.
     #[must_use]
     pub fn cpu_percent(&self) -> u32 {
@@ -275,9 +279,10 @@ impl Totals {
     fn connection(&self, parse: bool) -> Option<String> {
         let (Retransmits { count, of_host }, cwnd) = self.connection?;
         let host = if of_host { "host-" } else { "" };
-        Some(match parse {
-            true => format!("{host}retrans={count} cwnd={cwnd}"),
-            false => format!("{host}retrans = {count} cwnd = {cwnd} KB"),
+        Some(if parse {
+            format!("{host}retrans={count} cwnd={cwnd}")
+        } else {
+            format!("{host}retrans = {count} cwnd = {cwnd} KB")
         })
     }
 

@@ -1,7 +1,7 @@
 //! The last line of a test, which a client prints by default.
 
-use super::figures::{Unit, append_cwnd, megabytes};
 use super::{Datagrams, Retransmits, Spread, Style};
+use super::{Unit, append_cwnd, megabytes};
 use crate::nuttcp::parameters::format;
 
 /// The figures of the last line. The bytes, the time and the rate are the receiver's.

@@ -1,8 +1,8 @@
 //! The line of one interval.
 
-use super::figures::{Unit, append_cwnd, megabits, megabytes};
-use super::tokens::{fields, quantities};
 use super::{Datagrams, Retransmits, Spread, Style};
+use super::{Unit, append_cwnd, megabits, megabytes};
+use super::{fields, quantities};
 use crate::nuttcp::parameters::format;
 
 /// The figures since the start of a test.

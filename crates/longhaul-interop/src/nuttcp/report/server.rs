@@ -1,7 +1,7 @@
 //! The figures of the lines that a server prints about its end of a test.
 
 use super::Spread;
-use super::tokens::{fields, quantities};
+use super::{fields, quantities};
 
 /// The most lines of a report; version 8.2.2 prints 13.
 const MOST_LINES: usize = 64;

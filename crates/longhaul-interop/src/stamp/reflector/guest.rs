@@ -6,7 +6,7 @@ use longhaul_engine::EngineError;
 use longhaul_engine::serve::{Gate, Guest, GuestReport};
 use longhaul_engine::session::{Operation, SessionWork};
 
-use super::machine::Unanswered;
+use super::answer::Unanswered;
 use super::sessions::EndedSession;
 use super::{Reflector, ReflectorEvent};
 

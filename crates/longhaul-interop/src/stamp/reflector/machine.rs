@@ -1,15 +1,16 @@
 //! The answers of a reflector, without sockets and clocks.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use super::super::extensions::Counters;
 use super::super::packet::{MIN_REPLY_BYTES, Mode, Reply, Request};
+use super::super::stamping::PacketTime;
 use super::super::time::{TimeFormat, Timestamp};
 use super::super::tlv::sign;
-use super::reflect::{Facts, reflect};
-use super::sessions::{EndedSession, SessionId, Sessions};
+use super::answer::{Answer, Arrival, ReflectorCounts, Unanswered};
+use super::reflect::{Facts, Left, reflect};
+use super::sessions::{EndedSession, Sessions, StampSessionId};
 use super::settings::{LocalClock, ReflectorSettings};
 use super::sources::Sources;
 
@@ -18,63 +19,6 @@ const FIRST_USER_PORT: u16 = 1024;
 
 /// The most replies that wait for the time of their departure.
 const MOST_DEPARTING: usize = 256;
-
-/// The circumstances of a request's arrival.
-#[derive(Debug, Clone, Copy)]
-pub struct Arrival {
-    /// The sender.
-    pub from: SocketAddr,
-    /// The destination address of the packet.
-    pub to: Option<IpAddr>,
-    /// The time in nanoseconds since 1970.
-    pub at_nanos: u64,
-    /// The remaining hop limit; 0 if it is unknown.
-    pub hop_limit: u8,
-    /// The traffic class.
-    pub class: u8,
-    /// The same time on a clock that never steps.
-    pub now: Instant,
-}
-
-/// The reason why a request has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unanswered {
-    /// It is too short for a reply of the same length.
-    Short,
-    /// Its HMAC is invalid.
-    Unauthentic,
-    /// Its source exceeds the limit on packets.
-    TooFast,
-    /// It looks like a reply and comes from the port of a service: an answer could go back and
-    /// forth for ever.
-    Reply,
-}
-
-/// A reply that was written over its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
-    /// The traffic class of the reply.
-    pub class: u8,
-    /// The session, if it began with this request.
-    pub began: Option<SessionId>,
-    /// True if the sender asks for the time of departure: pass it to [`ReflectorMachine::departed`].
-    pub stamp: bool,
-}
-
-/// The counts of a reflector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReflectorCounts {
-    /// Replies.
-    pub replied: u64,
-    /// Requests that are too short.
-    pub short: u64,
-    /// Requests with an invalid HMAC.
-    pub unauthentic: u64,
-    /// Requests above the limits.
-    pub too_fast: u64,
-    /// Packets that look like replies of a service.
-    pub replies: u64,
-}
 
 /// A reflector without sockets and clocks.
 #[derive(Debug)]
@@ -91,7 +35,7 @@ pub struct ReflectorMachine {
 struct Departing {
     time: Timestamp,
     sequence: u32,
-    id: SessionId,
+    id: StampSessionId,
 }
 
 impl ReflectorMachine {
@@ -156,7 +100,7 @@ impl ReflectorMachine {
             return Err(Unanswered::Reply);
         }
         let mode = self.mode();
-        let id = SessionId { sender: arrival.from, reflector: arrival.to, ssid: request.ssid };
+        let id = StampSessionId { sender: arrival.from, reflector: arrival.to, ssid: request.ssid };
         let (sequence, facts, began) = self.count(id, request.sequence, arrival, packet.len());
         let facts = Facts { synchronised: local.synchronised, ..facts };
         let area = mode.base_bytes().min(packet.len());
@@ -170,7 +114,7 @@ impl ReflectorMachine {
             time: Timestamp::of(clock(), TimeFormat::Ntp),
             error: local.estimate(),
             ssid: request.ssid,
-            received: Timestamp::of(arrival.at_nanos, TimeFormat::Ntp),
+            received: Timestamp::of(arrival.time.at_nanos, TimeFormat::Ntp),
             sender_sequence: request.sequence,
             sender_time: request.time,
             sender_error: request.error,
@@ -214,12 +158,13 @@ impl ReflectorMachine {
     /// stateless.
     fn count(
         &mut self,
-        id: SessionId,
+        id: StampSessionId,
         sequence: u32,
         arrival: &Arrival,
         bytes: usize,
-    ) -> (u32, Facts, Option<SessionId>) {
-        let facts = Facts { class: arrival.class, ..Facts::default() };
+    ) -> (u32, Facts, Option<StampSessionId>) {
+        let received_by_hardware = arrival.time.by_hardware;
+        let facts = Facts { class: arrival.class, received_by_hardware, ..Facts::default() };
         let stateful = self.settings.stateful;
         let entered = if stateful { self.sessions.enter(id, arrival.now) } else { None };
         let Some((session, new)) = entered else { return (sequence, facts, None) };
@@ -240,7 +185,7 @@ impl ReflectorMachine {
     }
 
     /// Records the time at which a reply left. `frame` ends with the reply of `bytes` bytes.
-    pub fn departed(&mut self, frame: &[u8], at_nanos: u64) {
+    pub fn departed(&mut self, frame: &[u8], time: PacketTime) {
         // The time in the reply identifies it. The frame has unknown headers before it.
         let offset = if self.settings.key.is_some() { 16 } else { 4 };
         let found = self.departing.iter().position(|departing| {
@@ -251,8 +196,9 @@ impl ReflectorMachine {
         });
         let Some(departing) = found.and_then(|index| self.departing.remove(index)) else { return };
         if let Some(session) = self.sessions.get(&departing.id) {
-            let time = Timestamp::of(at_nanos, TimeFormat::Ntp);
-            session.departed = Some((departing.sequence, time));
+            let by_hardware = time.by_hardware;
+            let time = Timestamp::of(time.at_nanos, TimeFormat::Ntp);
+            session.departed = Some(Left { sequence: departing.sequence, time, by_hardware });
         }
     }
 
@@ -269,6 +215,7 @@ impl ReflectorMachine {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     use super::super::super::extensions::{FollowUp, ReplyExtensions, RequestedExtensions};
@@ -282,7 +229,7 @@ mod tests {
         Arrival {
             from: SocketAddr::new("192.0.2.1".parse().unwrap(), port),
             to: "192.0.2.2".parse().ok(),
-            at_nanos: NANOS,
+            time: PacketTime { at_nanos: NANOS, by_hardware: false },
             hop_limit: 250,
             class: 46 << 2 | 1,
             now: Instant::now(),
@@ -376,9 +323,10 @@ mod tests {
                 machine(ReflectorSettings { key: key.clone(), ..ReflectorSettings::default() });
             let mut packet = request(0, key.as_ref());
             reply(&mut machine, &mut packet, 1).unwrap();
-            machine.departed(&[&[1, 2, 3][..], &packet[..96]].concat(), NANOS + 7000);
+            let time = PacketTime { at_nanos: NANOS + 7000, by_hardware: true };
+            machine.departed(&[&[1, 2, 3][..], &packet[..96]].concat(), time);
             // A frame that is no reply of this reflector.
-            machine.departed(&[0; 200], NANOS);
+            machine.departed(&[0; 200], time);
             let mut packet = request(1, key.as_ref());
             reply(&mut machine, &mut packet, 1).unwrap();
             let base = if key.is_some() { 112 } else { 44 };

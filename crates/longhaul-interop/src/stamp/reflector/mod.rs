@@ -1,5 +1,6 @@
 //! The reflector: answers the requests that arrive at UDP sockets.
 
+mod answer;
 mod guest;
 mod machine;
 mod reflect;
@@ -9,6 +10,7 @@ mod sources;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_sys::poll;
@@ -17,14 +19,17 @@ use longhaul_sys::probe::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-pub use machine::{Answer, Arrival, ReflectorCounts, ReflectorMachine, Unanswered};
-pub use sessions::{EndedSession, SessionId};
+use super::stamping::Stamping;
+
+pub use answer::{Answer, Arrival, ReflectorCounts, Unanswered};
+pub use machine::ReflectorMachine;
+pub use sessions::{EndedSession, StampSessionId};
 pub use settings::{LocalClock, ReflectorSettings};
 
 /// The longest UDP payload.
 const LARGEST: usize = 65_535;
 /// The longest wait before the reflector checks whether to stop.
-const STOP_LOOK: Duration = Duration::from_millis(200);
+const STOP_LOOK: Duration = Duration::from_millis(500);
 /// The time between two readings of the state of the clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// The most packets between two looks at other work.
@@ -34,7 +39,7 @@ const BATCH: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReflectorEvent {
     /// The first request of a session was answered.
-    Began(SessionId),
+    Began(StampSessionId),
     /// A session has ended.
     Ended(EndedSession),
     /// Requests got no answer since the last report; at most once per second.
@@ -54,6 +59,7 @@ pub struct Reflector {
     socket: UdpSocket,
     address: SocketAddr,
     settings: ReflectorSettings,
+    stamping: Mutex<Stamping>,
 }
 
 impl Reflector {
@@ -65,7 +71,9 @@ impl Reflector {
         let socket = open(address)?;
         let address = socket.local_addr()?;
         let settings = ReflectorSettings { port: address.port(), ..settings };
-        Ok(Reflector { socket, address, settings })
+        // Now, because a server may lose the right to open the clocks.
+        let stamping = Mutex::new(Stamping::of_all_interfaces(&socket));
+        Ok(Reflector { socket, address, settings, stamping })
     }
 
     /// Returns the address of the socket.
@@ -74,7 +82,7 @@ impl Reflector {
         self.address
     }
 
-    /// ReplyExtensions requests until `stopped` returns true, which it asks several times per second. `log`
+    /// Answers requests until `stopped` returns true, which it asks several times per second. `log`
     /// receives events; it must not block.
     pub fn run(&self, stopped: impl Fn() -> bool, log: impl FnMut(ReflectorEvent)) {
         let now = Instant::now();
@@ -83,6 +91,7 @@ impl Reflector {
             ipv6: self.address.is_ipv6(),
             mirror: ReflectorMachine::new(self.settings.clone(), now),
             buffer: vec![0; LARGEST],
+            stamping: &mut self.stamping.lock().unwrap_or_else(PoisonError::into_inner),
             clock: LocalClock::of_host(),
             looked: now,
             refused: None,
@@ -111,6 +120,7 @@ struct Running<'a, L> {
     ipv6: bool,
     mirror: ReflectorMachine,
     buffer: Vec<u8>,
+    stamping: &'a mut Stamping,
     clock: LocalClock,
     looked: Instant,
     /// The last request without an answer, and the number of them since the last report.
@@ -135,10 +145,10 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
     }
 
     fn answer(&mut self, arrived: &Stamped) {
-        let Stamped { received, from, to, class } = *arrived;
-        let at_nanos = if received.at_nanos == 0 { now_nanos() } else { received.at_nanos };
+        let Stamped { received, from, to, class, .. } = *arrived;
+        let time = self.stamping.arrival(arrived);
         let hop_limit = received.hop_limit.unwrap_or(0);
-        let arrival = Arrival { from, to, at_nanos, hop_limit, class, now: Instant::now() };
+        let arrival = Arrival { from, to, time, hop_limit, class, now: Instant::now() };
         let packet = &mut self.buffer[..received.bytes];
         let answer = match self.mirror.answer(packet, &arrival, self.clock, now_nanos) {
             Ok(answer) => answer,
@@ -149,7 +159,8 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
             }
         };
         let Answer { class, began, stamp } = answer;
-        let header = Header { to: Some(from), from: to, ipv6: self.ipv6, class, stamp };
+        let (ipv6, hardware) = (self.ipv6, self.stamping.no_hardware().is_none());
+        let header = Header { to: Some(from), from: to, ipv6, class, stamp, hardware };
         // A reply that the kernel rejects is a lost packet to the sender.
         let _ = send_stamped(self.socket, packet, &header);
         if let Some(id) = began {
@@ -165,8 +176,10 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
     fn notes(&mut self) {
         for _ in 0..BATCH {
             match receive_note(self.socket, &mut self.buffer) {
-                Ok(Some(Note::Departed { bytes, at_nanos })) => {
-                    self.mirror.departed(&self.buffer[..bytes], at_nanos);
+                Ok(Some(Note::Departed { bytes, at_nanos, hardware })) => {
+                    if let Some(time) = self.stamping.departure(at_nanos, hardware) {
+                        self.mirror.departed(&self.buffer[..bytes], time);
+                    }
                 }
                 Ok(Some(Note::Failed(_))) | Err(_) => {}
                 Ok(None) => break,
@@ -180,6 +193,7 @@ impl<L: FnMut(ReflectorEvent)> Running<'_, L> {
         }
         self.looked = now;
         self.clock = LocalClock::of_host();
+        self.clock.max_error += self.stamping.renew();
         let ended = self.mirror.expired(now);
         ended.into_iter().for_each(|ended| (self.log)(ReflectorEvent::Ended(ended)));
         if let Some((from, reason, count)) = self.refused.take() {

@@ -4,8 +4,8 @@ use super::super::extensions::Counters;
 use super::super::key::StampKey;
 use super::super::time::Timestamp;
 use super::super::tlv::{
-    ClassOfService, FAILED, MALFORMED, Place, SOFTWARE, UNRECOGNISED, integrity, kind, places,
-    required_bytes,
+    ClassOfService, FAILED, HARDWARE, MALFORMED, Place, SOFTWARE, UNRECOGNISED, integrity, kind,
+    places, required_bytes,
 };
 
 /// The lowest DSCP that only requests with the same DSCP get: CS6 and above are the network's own
@@ -26,8 +26,21 @@ pub(super) struct Facts {
     pub(super) synchronised: bool,
     /// The counters of the session; `None` without a session.
     pub(super) counters: Option<Counters>,
-    /// The number and time of an earlier reply.
-    pub(super) follow_up: Option<(u32, Timestamp)>,
+    /// The departure of an earlier reply.
+    pub(super) follow_up: Option<Left>,
+    /// True if the network interface measured the arrival of the request.
+    pub(super) received_by_hardware: bool,
+}
+
+/// An earlier reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Its number.
+    pub(super) sequence: u32,
+    /// The time of its departure.
+    pub(super) time: Timestamp,
+    /// True if the network interface measured the time.
+    pub(super) by_hardware: bool,
 }
 
 /// The consequences of the extensions.
@@ -87,7 +100,9 @@ fn fill(value: &mut [u8], place: Place, facts: &Facts, reflected: &mut Reflected
         }
         (kind::TIMESTAMPS, _) => {
             let clock = if facts.synchronised { NTP } else { LOCAL_CLOCK };
-            value.copy_from_slice(&[clock, SOFTWARE, clock, SOFTWARE]);
+            let received = if facts.received_by_hardware { HARDWARE } else { SOFTWARE };
+            // The reply states its own time before it leaves.
+            value.copy_from_slice(&[clock, received, clock, SOFTWARE]);
         }
         (kind::COUNTERS, Some(Counters { received, replied })) => {
             value[4..8].copy_from_slice(&received.to_be_bytes());
@@ -97,10 +112,10 @@ fn fill(value: &mut [u8], place: Place, facts: &Facts, reflected: &mut Reflected
         (kind::FOLLOW_UP, _) => {
             reflected.follow_up = true;
             value.fill(0);
-            if let Some((sequence, time)) = facts.follow_up {
+            if let Some(Left { sequence, time, by_hardware }) = facts.follow_up {
                 value[..4].copy_from_slice(&sequence.to_be_bytes());
                 value[4..12].copy_from_slice(&time.0.to_be_bytes());
-                value[12] = SOFTWARE;
+                value[12] = if by_hardware { HARDWARE } else { SOFTWARE };
             }
         }
         _ => {}
@@ -115,7 +130,12 @@ mod tests {
         class: 34 << 2 | 3,
         synchronised: true,
         counters: Some(Counters { received: 8, replied: 7 }),
-        follow_up: Some((6, Timestamp(0x0102_0304_0506_0708))),
+        follow_up: Some(Left {
+            sequence: 6,
+            time: Timestamp(0x0102_0304_0506_0708),
+            by_hardware: false,
+        }),
+        received_by_hardware: false,
     };
 
     fn reflected(mut area: Vec<u8>) -> (Vec<u8>, Reflected) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::serve::network;
 
-use super::super::time::Timestamp;
+use super::reflect::Left;
 
 /// The most sessions.
 const MOST_SESSIONS: usize = 4096;
@@ -19,7 +19,7 @@ const SEARCH: Duration = Duration::from_secs(1);
 
 /// The identity of a session: the addresses of its packets and their session identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionId {
+pub struct StampSessionId {
     /// The sender's address and port.
     pub sender: SocketAddr,
     /// The destination address of the requests.
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// The bytes of the replies.
     pub(super) bytes: u64,
     /// The number and time of the last reply whose departure is known.
-    pub(super) departed: Option<(u32, Timestamp)>,
+    pub(super) departed: Option<Left>,
     pub(super) begun: Instant,
     pub(super) last: Instant,
 }
@@ -47,7 +47,7 @@ pub(super) struct Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedSession {
     /// The identity.
-    pub id: SessionId,
+    pub id: StampSessionId,
     /// The number of replies.
     pub replied: u32,
     /// The bytes of the replies.
@@ -59,7 +59,7 @@ pub struct EndedSession {
 /// The sessions of a reflector.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    table: HashMap<SessionId, Session>,
+    table: HashMap<StampSessionId, Session>,
     of_source: HashMap<IpAddr, usize>,
     searched: Instant,
 }
@@ -70,7 +70,11 @@ impl Sessions {
     }
 
     /// Returns the session, and whether it is new; `None` if there is no place for another one.
-    pub(super) fn enter(&mut self, id: SessionId, now: Instant) -> Option<(&mut Session, bool)> {
+    pub(super) fn enter(
+        &mut self,
+        id: StampSessionId,
+        now: Instant,
+    ) -> Option<(&mut Session, bool)> {
         let new = !self.table.contains_key(&id);
         if new {
             let of_source = self.of_source.entry(network(id.sender.ip())).or_default();
@@ -89,7 +93,7 @@ impl Sessions {
         Some((session, new))
     }
 
-    pub(super) fn get(&mut self, id: &SessionId) -> Option<&mut Session> {
+    pub(super) fn get(&mut self, id: &StampSessionId) -> Option<&mut Session> {
         self.table.get_mut(id)
     }
 
@@ -138,9 +142,9 @@ mod tests {
 
     use super::*;
 
-    fn id(source: u32, port: u16) -> SessionId {
+    fn id(source: u32, port: u16) -> StampSessionId {
         let sender = SocketAddr::new(Ipv4Addr::from_bits(0xc000_0000 + source).into(), port);
-        SessionId { sender, reflector: None, ssid: 7 }
+        StampSessionId { sender, reflector: None, ssid: 7 }
     }
 
     #[test]
@@ -153,7 +157,7 @@ mod tests {
         let later = start + EXPIRY - Duration::from_secs(1);
         assert!(!sessions.enter(id(1, 1), later).unwrap().1);
         assert!(sessions.enter(id(1, 2), later).unwrap().1);
-        let other = SessionId { ssid: 8, ..id(1, 1) };
+        let other = StampSessionId { ssid: 8, ..id(1, 1) };
         assert!(sessions.enter(other, start).unwrap().1);
         let ended = sessions.expire(start + EXPIRY);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_sys::clock;
+use longhaul_sys::host;
 
 use super::super::STAMP_PORT;
 use super::super::key::StampKey;
@@ -49,7 +49,7 @@ impl LocalClock {
     /// Reads the state of this host's clock; unsynchronised if a sandbox hides it.
     #[must_use]
     pub fn of_host() -> Self {
-        clock::state().map_or_else(
+        host::clock_state().map_or_else(
             |_| LocalClock::default(),
             |state| LocalClock { synchronised: state.synchronised, max_error: state.max_error },
         )

@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
-use longhaul_core::result::PathEnd;
+use longhaul_core::result::{NoHardware, PathEnd};
 use longhaul_sys::poll;
 use longhaul_sys::probe::{
     Header, Note, now_nanos, prepare_stamped, receive_note, receive_stamped, send_stamped,
 };
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::super::error::StampError;
 use super::super::key::StampKey;
 use super::super::reflector::LocalClock;
+use super::super::stamping::Stamping;
 use super::machine::SenderMachine;
-use super::step::{Moment, PeriodReport, ReplyArrival, Step};
 use super::traits::ReflectorTraits;
+use super::{Moment, PeriodReport, ReplyArrival, SenderAction, StampError};
 
 /// The bytes of an IPv4 or IPv6 header with a UDP header.
 const V4_HEADER_BYTES: usize = 28;
@@ -44,12 +44,12 @@ pub struct Measured {
     /// The duration.
     pub time: Duration,
     /// The whole measurement, or of one without an end the time after the last record.
-    pub last: Progress,
+    pub last: MeasuredPeriod,
 }
 
 /// A period of a measurement without an end.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct MeasuredPeriod {
     /// The figures of the period.
     pub report: PeriodReport,
     /// The properties of the reflector.
@@ -58,6 +58,8 @@ pub struct Progress {
     pub clock: LocalClock,
     /// The local address.
     pub local: Option<IpAddr>,
+    /// The reason why the timestamps of the network interface are not used.
+    pub no_hardware: Option<NoHardware>,
 }
 
 /// Measures with the reflector at `target` until the plan is complete or `stop` is set. Passes each
@@ -71,7 +73,7 @@ pub fn measure(
     plan: &StampPlan,
     key: Option<StampKey>,
     stop: &AtomicBool,
-    mut record: impl FnMut(Progress) -> bool,
+    mut record: impl FnMut(MeasuredPeriod) -> bool,
 ) -> Result<Measured, StampError> {
     let mut sender = Sender::open(target, plan, key)?;
     loop {
@@ -98,6 +100,7 @@ pub fn measure(
 pub struct Sender {
     socket: UdpSocket,
     target: SocketAddr,
+    stamping: Stamping,
     header: Header,
     machine: SenderMachine,
     buffer: Vec<u8>,
@@ -112,7 +115,7 @@ pub enum Advance {
     /// Nothing is due for this long, unless the socket becomes readable. It may be zero.
     Wait(Duration),
     /// A period of a measurement without an end is complete.
-    Record(Box<Progress>),
+    Record(Box<MeasuredPeriod>),
     /// The plan is complete.
     Done,
 }
@@ -148,6 +151,7 @@ impl Sender {
         }
         let failed = |source| StampError::Socket { address: target, source };
         let socket = connect(target).map_err(failed)?;
+        let stamping = Stamping::towards(&socket, target.ip());
         let mut ssid = [0; 2];
         // A constant identifier only makes sessions less distinct.
         let _ = SystemRandom::new().fill(&mut ssid);
@@ -161,10 +165,12 @@ impl Sender {
                 ipv6: target.is_ipv6(),
                 class: plan.dscp << 2 | ecn,
                 stamp: true,
+                hardware: stamping.no_hardware().is_none(),
                 ..Header::default()
             },
             socket,
             target,
+            stamping,
             machine,
             buffer: vec![0; LARGEST],
             begun,
@@ -185,14 +191,16 @@ impl Sender {
         self.look_at_clock();
         let now = self.moment();
         match self.machine.poll(now) {
-            Step::Send => {
+            SenderAction::Send => {
                 self.send();
                 Ok(Advance::Wait(Duration::ZERO))
             }
-            Step::Wait(until) => Ok(Advance::Wait(until.saturating_sub(now.at))),
-            Step::Record(report) => Ok(Advance::Record(Box::new(self.progress(*report)))),
-            Step::Done => Ok(Advance::Done),
-            Step::Silent(silence) => Err(StampError::Silent { address: self.target, silence }),
+            SenderAction::Wait(until) => Ok(Advance::Wait(until.saturating_sub(now.at))),
+            SenderAction::Record(report) => Ok(Advance::Record(Box::new(self.progress(*report)))),
+            SenderAction::Done => Ok(Advance::Done),
+            SenderAction::Silent(silence) => {
+                Err(StampError::Silent { address: self.target, silence })
+            }
         }
     }
 
@@ -209,12 +217,13 @@ impl Sender {
         Measured { end, time: now.at, last: self.progress(report) }
     }
 
-    fn progress(&self, report: PeriodReport) -> Progress {
-        Progress {
+    fn progress(&self, report: PeriodReport) -> MeasuredPeriod {
+        MeasuredPeriod {
             report,
             seen: self.machine.seen(),
             clock: self.clock,
             local: self.socket.local_addr().ok().map(|address| address.ip()),
+            no_hardware: self.stamping.no_hardware(),
         }
     }
 
@@ -253,10 +262,8 @@ impl Sender {
             match receive_stamped(&self.socket, &mut self.buffer) {
                 Ok(Some(arrived)) => {
                     let received = arrived.received;
-                    let at_nanos =
-                        if received.at_nanos == 0 { now_nanos() } else { received.at_nanos };
                     let landed = ReplyArrival {
-                        at_nanos,
+                        time: self.stamping.arrival(&arrived),
                         hop_limit: received.hop_limit,
                         class: arrived.class,
                     };
@@ -269,8 +276,10 @@ impl Sender {
         }
         for _ in 0..BATCH {
             match receive_note(&self.socket, &mut self.buffer) {
-                Ok(Some(Note::Departed { bytes, at_nanos })) => {
-                    self.machine.departed(&self.buffer[..bytes], at_nanos);
+                Ok(Some(Note::Departed { bytes, at_nanos, hardware })) => {
+                    if let Some(time) = self.stamping.departure(at_nanos, hardware) {
+                        self.machine.departed(&self.buffer[..bytes], time);
+                    }
                 }
                 Ok(Some(Note::Failed(report))) => self.machine.failed(report),
                 Ok(None) => break,
@@ -283,6 +292,7 @@ impl Sender {
         if self.looked.elapsed() >= CLOCK_LOOK {
             self.looked = Instant::now();
             self.clock = LocalClock::of_host();
+            self.clock.max_error += self.stamping.renew();
             self.machine.set_clock(self.clock);
         }
     }

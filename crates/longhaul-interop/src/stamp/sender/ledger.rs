@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use longhaul_core::result::StampOrigin;
+
+use super::super::stamping::PacketTime;
 use super::super::time::Timestamp;
 
 /// The most numbers of further replies to one packet that are kept.
@@ -18,6 +21,8 @@ pub(super) struct Arrived {
     pub(super) replied_ns: u64,
     /// The time at which the reply arrived.
     pub(super) arrived_ns: u64,
+    /// True if `arrived_ns` is the network interface's.
+    pub(super) by_hardware: bool,
     /// The traffic class of the request at the reflector, if it is stated.
     pub(super) forward_class: Option<u8>,
     /// The traffic class of the reply.
@@ -39,8 +44,8 @@ pub(super) struct Packet {
     pub(super) sent_ns: u64,
     /// The time of sending since the start, on a clock that never steps.
     pub(super) sent_at: Duration,
-    /// True if `sent_ns` is the kernel's.
-    pub(super) by_kernel: bool,
+    /// The origin of `sent_ns`.
+    pub(super) origin: StampOrigin,
     /// True if the clock stepped before the reply.
     pub(super) stepped: bool,
     /// The first reply.
@@ -116,7 +121,7 @@ impl Ledger {
             wire,
             sent_ns,
             sent_at,
-            by_kernel: false,
+            origin: StampOrigin::Program,
             stepped: false,
             reply: None,
             forward_duplicates: 0,
@@ -155,10 +160,11 @@ impl Ledger {
         self.slot(sequence).as_mut().filter(|packet| packet.counts)
     }
 
-    /// Records the kernel's time of a packet's departure.
-    pub(super) fn departed(&mut self, sequence: u32, wire: Timestamp, at_ns: u64) {
+    /// Records the time of a packet's departure.
+    pub(super) fn departed(&mut self, sequence: u32, wire: Timestamp, time: PacketTime) {
         if let Some(packet) = self.find(sequence).filter(|packet| packet.wire == wire) {
-            (packet.sent_ns, packet.by_kernel) = (at_ns, true);
+            let by = if time.by_hardware { StampOrigin::Hardware } else { StampOrigin::Kernel };
+            (packet.sent_ns, packet.origin) = (time.at_nanos, by);
         }
     }
 
@@ -263,8 +269,9 @@ mod tests {
         assert_eq!(ledger.take(3, Timestamp(103), reply(9, 9)), Place::Foreign);
         assert_eq!(ledger.take(u32::MAX, Timestamp(103), reply(9, 9)), Place::Foreign);
         assert!(!ledger.all_are_answered() && !ledger.last_is_answered());
-        ledger.departed(1, Timestamp(101), 77);
-        ledger.departed(2, Timestamp(101), 77);
+        let time = PacketTime { at_nanos: 77, by_hardware: false };
+        ledger.departed(1, Timestamp(101), time);
+        ledger.departed(2, Timestamp(101), time);
         ledger.follow_up(0, 88);
         let settled: Vec<_> = std::iter::from_fn(|| ledger.settle(SECOND)).flatten().collect();
         assert_eq!(settled.iter().map(|packet| packet.sent_ns).collect::<Vec<_>>(), [0, 77, 2]);

@@ -11,13 +11,14 @@ use super::super::extensions::{ReplyExtensions, RequestedExtensions};
 use super::super::key::StampKey;
 use super::super::packet::{Mode, Reply, Request};
 use super::super::reflector::LocalClock;
+use super::super::stamping::PacketTime;
 use super::super::time::{TimeFormat, Timestamp};
 use super::histograms::histograms;
 use super::ledger::{Arrived, Ledger, Place};
 use super::losses::Carry;
 use super::period::Period;
-use super::step::{Moment, NoReply, PeriodReport, ReplyArrival, Step};
 use super::traits::{LEFT_OUT, ReflectorTraits};
+use super::{Moment, NoReply, PeriodReport, ReplyArrival, SenderAction};
 
 /// A packet without a reply after this time is lost.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
@@ -122,18 +123,18 @@ impl SenderMachine {
     }
 
     /// Returns the next action. A packet to send counts as sent.
-    pub fn poll(&mut self, now: Moment) -> Step {
+    pub fn poll(&mut self, now: Moment) -> SenderAction {
         self.watch_clock(now);
         let old = now.at.checked_sub(TIMEOUT);
         if let Some(report) = old.and_then(|until| self.settle(until, now)) {
-            return Step::Record(Box::new(report));
+            return SenderAction::Record(Box::new(report));
         }
         if now.at < self.due {
-            return if self.is_over() { Step::Done } else { Step::Wait(self.due) };
+            return if self.is_over() { SenderAction::Done } else { SenderAction::Wait(self.due) };
         }
         match self.phase {
             Phase::Opening(sent) if sent >= OPENING.0 => {
-                Step::Silent(NoReply { sent: self.sent, waited: now.at, ..self.silence })
+                SenderAction::Silent(NoReply { sent: self.sent, waited: now.at, ..self.silence })
             }
             Phase::Opening(sent) => {
                 self.phase = Phase::Opening(sent + 1);
@@ -156,12 +157,12 @@ impl SenderMachine {
                 self.phase = if settled { Phase::Draining } else { Phase::Closing(sent + 1) };
                 if settled || sent == 0 {
                     self.due = now.at + self.patience();
-                    return Step::Wait(self.due);
+                    return SenderAction::Wait(self.due);
                 }
                 let patience = self.patience();
                 self.send(now, patience)
             }
-            Phase::Draining => Step::Done,
+            Phase::Draining => SenderAction::Done,
         }
     }
 
@@ -185,7 +186,7 @@ impl SenderMachine {
         (self.slowest * 4).clamp(LEAST_PATIENCE, TIMEOUT)
     }
 
-    fn send(&mut self, now: Moment, interval: Duration) -> Step {
+    fn send(&mut self, now: Moment, interval: Duration) -> SenderAction {
         self.due = now.at + interval;
         if self.ledger.is_full()
             && let Some(Some(packet)) = self.ledger.settle(Duration::MAX)
@@ -198,7 +199,7 @@ impl SenderMachine {
         self.ledger.send(time, now.unix_ns, now.at);
         self.write(Request { sequence, time, error: self.clock.estimate(), ssid: self.ssid });
         self.period_began.get_or_insert(now);
-        Step::Send
+        SenderAction::Send
     }
 
     fn write(&mut self, request: Request) {
@@ -237,13 +238,13 @@ impl SenderMachine {
         opening && self.silence.icmp == Some(Report::PortClosed)
     }
 
-    /// Records the kernel's time of a departure. `frame` ends with the packet.
-    pub fn departed(&mut self, frame: &[u8], at_nanos: u64) {
+    /// Records the time of a departure. `frame` ends with the packet.
+    pub fn departed(&mut self, frame: &[u8], time: PacketTime) {
         let mode = if self.key.is_some() { Mode::Authenticated } else { Mode::Open };
         let start = frame.len().checked_sub(self.packet.len());
         let request = start.and_then(|start| Request::decode(&frame[start..], mode));
         if let Some(request) = request {
-            self.ledger.departed(request.sequence, request.time, at_nanos);
+            self.ledger.departed(request.sequence, request.time, time);
         }
     }
 
@@ -288,9 +289,10 @@ impl SenderMachine {
         let format = reply.error.format();
         let arrived = Arrived {
             number: reply.sequence,
-            received_ns: reply.received.unix_nanos(format, landed.at_nanos)?,
-            replied_ns: reply.time.unix_nanos(format, landed.at_nanos)?,
-            arrived_ns: landed.at_nanos,
+            received_ns: reply.received.unix_nanos(format, landed.time.at_nanos)?,
+            replied_ns: reply.time.unix_nanos(format, landed.time.at_nanos)?,
+            arrived_ns: landed.time.at_nanos,
+            by_hardware: landed.time.by_hardware,
             forward_class: answers.class.map(|class| class.dscp << 2 | class.ecn),
             reverse_class: landed.class,
             forward_hop_limit: reply.sender_hop_limit,
@@ -302,12 +304,12 @@ impl SenderMachine {
     /// Reads the first reply to a packet.
     fn learn(&mut self, reply: &Reply, answers: &ReplyExtensions, landed: &ReplyArrival) {
         self.seen.learn(reply, answers);
-        let sent = reply.sender_time.unix_nanos(TimeFormat::Ntp, landed.at_nanos);
-        let took = landed.at_nanos.saturating_sub(sent.unwrap_or(landed.at_nanos));
+        let sent = reply.sender_time.unix_nanos(TimeFormat::Ntp, landed.time.at_nanos);
+        let took = landed.time.at_nanos.saturating_sub(sent.unwrap_or(landed.time.at_nanos));
         self.slowest = self.slowest.max(Duration::from_nanos(took)).min(TIMEOUT);
         let format = reply.error.format();
         if let Some(follow_up) = answers.follow_up
-            && let Some(at) = follow_up.time.unix_nanos(format, landed.at_nanos)
+            && let Some(at) = follow_up.time.unix_nanos(format, landed.time.at_nanos)
         {
             self.ledger.follow_up(follow_up.sequence, at);
         }
@@ -353,7 +355,8 @@ impl SenderMachine {
         let times = period.times();
         let replies: Vec<_> = times.iter().map(|times| times.reply as f64 / 1e6).collect();
         let report = PeriodReport {
-            by_kernel: period.stamped_by_kernel(),
+            departures: period.departures(),
+            arrivals: period.arrivals(),
             reply_p50_ms: quantile(&replies, 0.5),
             unix_ns: began.unix_ns,
             length: end.at.saturating_sub(began.at),

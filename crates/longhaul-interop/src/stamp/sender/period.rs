@@ -3,7 +3,7 @@
 use longhaul_core::path::{Delays, Reordering};
 use longhaul_core::result::{
     LatencyQuantiles, Proportion, StampClass, StampDelay, StampDirection, StampFigures,
-    StampNumbering,
+    StampNumbering, StampOrigin,
 };
 use longhaul_core::stats::quantile;
 
@@ -29,7 +29,7 @@ pub(super) struct Period {
     seen: Vec<Answered>,
     extra: Vec<u32>,
     sent: u64,
-    by_kernel: u64,
+    departures: Origins,
     /// The packets without a reply since the last one with a reply.
     missing: u64,
     forward_duplicates: u64,
@@ -38,6 +38,35 @@ pub(super) struct Period {
     pub(super) late: u64,
     pub(super) invalid: u64,
     pub(super) clock_steps: u64,
+}
+
+/// The number of times per origin.
+#[derive(Debug, Clone, Copy, Default)]
+struct Origins {
+    hardware: u64,
+    kernel: u64,
+    program: u64,
+}
+
+impl Origins {
+    fn add(&mut self, origin: StampOrigin) {
+        match origin {
+            StampOrigin::Hardware => self.hardware += 1,
+            StampOrigin::Kernel => self.kernel += 1,
+            _ => self.program += 1,
+        }
+    }
+
+    fn summary(self) -> StampOrigin {
+        match self {
+            Origins { hardware: 0, kernel: 0, program: 0 } => StampOrigin::Unknown,
+            Origins { kernel: 0, program: 0, .. } => StampOrigin::Hardware,
+            Origins { hardware: 0, program: 0, .. } => StampOrigin::Kernel,
+            Origins { hardware: 0, kernel: 0, .. } => StampOrigin::Program,
+            Origins { hardware: 0, .. } => StampOrigin::Software,
+            _ => StampOrigin::Mixed,
+        }
+    }
 }
 
 /// The delays of a packet in ns.
@@ -66,7 +95,7 @@ impl Period {
     /// Adds a settled packet, in the order of sending.
     pub(super) fn add(&mut self, packet: &Packet) {
         self.sent += 1;
-        self.by_kernel += u64::from(packet.by_kernel);
+        self.departures.add(packet.origin);
         self.forward_duplicates += u64::from(packet.forward_duplicates);
         self.reverse_duplicates += u64::from(packet.reverse_duplicates);
         let free = MOST_EXTRA.saturating_sub(self.extra.len());
@@ -84,13 +113,19 @@ impl Period {
         });
     }
 
-    /// Returns whether the kernel stamped all packets, some, or none.
-    pub(super) fn stamped_by_kernel(&self) -> Option<bool> {
-        match self.by_kernel {
-            0 => Some(false),
-            all if all == self.sent => Some(true),
-            _ => None,
+    /// Returns the origin of the times of departure.
+    pub(super) fn departures(&self) -> StampOrigin {
+        self.departures.summary()
+    }
+
+    /// Returns the origin of the times of arrival.
+    pub(super) fn arrivals(&self) -> StampOrigin {
+        let mut origins = Origins::default();
+        for seen in &self.seen {
+            let hardware = seen.reply.by_hardware;
+            origins.add(if hardware { StampOrigin::Hardware } else { StampOrigin::Kernel });
         }
+        origins.summary()
     }
 
     /// Returns the next period, in which the packets without a reply at the end of this one wait for
@@ -238,4 +273,27 @@ fn classes(all: impl Iterator<Item = u8>) -> Vec<StampClass> {
 
 fn range(all: impl Iterator<Item = u8> + Clone) -> Option<[u8; 2]> {
     Some([all.clone().min()?, all.max()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_of_all_times_is_named_and_others_are_mixed() {
+        use StampOrigin::{Hardware, Kernel, Mixed, Program, Software, Unknown};
+        for (origins, expected) in [
+            (&[][..], Unknown),
+            (&[Hardware, Hardware], Hardware),
+            (&[Kernel, Kernel], Kernel),
+            (&[Program], Program),
+            (&[Kernel, Program], Software),
+            (&[Hardware, Kernel], Mixed),
+            (&[Program, Hardware], Mixed),
+        ] {
+            let mut found = Origins::default();
+            origins.iter().for_each(|origin| found.add(*origin));
+            assert_eq!(found.summary(), expected);
+        }
+    }
 }

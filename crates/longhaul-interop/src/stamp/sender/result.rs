@@ -4,14 +4,12 @@ use std::net::SocketAddr;
 
 use longhaul_core::plan::StampPlan;
 use longhaul_core::result::{
-    STAMP_SCHEMA, StampClock, StampClocks, StampOrigin, StampOrigins, StampReflector, StampResult,
+    NoHardware, STAMP_SCHEMA, StampClock, StampClocks, StampOrigins, StampResult,
 };
 
-use super::super::extensions::TimeSources;
 use super::super::reflector::LocalClock;
-use super::super::tlv::Method;
-use super::drive::{Measured, Progress};
-use super::traits::ReflectorTraits;
+use super::PeriodReport;
+use super::drive::{Measured, MeasuredPeriod};
 
 impl Measured {
     /// Returns the document of a measurement with the reflector at `address`, which the user calls
@@ -24,13 +22,8 @@ impl Measured {
         plan: &StampPlan,
         version: &str,
     ) -> StampResult {
-        let Progress { report, seen, clock, local } = self.last;
+        let MeasuredPeriod { report, seen, clock, local, no_hardware } = self.last;
         let same = plan.same_clock || is_this_host(address, local);
-        let departures = match report.by_kernel {
-            Some(true) => StampOrigin::Kernel,
-            Some(false) => StampOrigin::Program,
-            None => StampOrigin::Software,
-        };
         StampResult {
             schema: STAMP_SCHEMA.to_owned(),
             version: version.to_owned(),
@@ -40,12 +33,18 @@ impl Measured {
             plan: plan.clone(),
             end: self.end,
             seconds: self.time.as_secs_f64(),
-            reflector: reflector(&seen, report.reply_p50_ms),
-            stamps: StampOrigins { sent: departures, arrived: StampOrigin::Kernel },
+            reflector: seen.document(report.reply_p50_ms),
+            stamps: origins(&report, no_hardware),
             clocks: clocks(clock, seen.clock, same),
             figures: report.figures,
         }
     }
+}
+
+/// Returns the origins of this host's timestamps.
+#[must_use]
+pub fn origins(report: &PeriodReport, no_hardware: Option<NoHardware>) -> StampOrigins {
+    StampOrigins { sent: report.departures, arrived: report.arrivals, no_hardware }
 }
 
 /// Returns whether a reflector is on this host: the kernel uses the destination as the source then.
@@ -64,24 +63,6 @@ pub fn clocks(local: LocalClock, reflector: StampClock, same: bool) -> StampCloc
     let sum = local.error_ms.zip(reflector.error_ms).map(|(one, other)| one + other);
     let error_ms = if same { Some(0.0) } else { sum.filter(|_| both) };
     StampClocks { local, reflector, same, error_ms }
-}
-
-fn reflector(seen: &ReflectorTraits, reply_p50_ms: Option<f64>) -> StampReflector {
-    let origin = |of: fn(TimeSources) -> Method| match seen.sources.map(of) {
-        Some(Method::Hardware) => StampOrigin::Hardware,
-        Some(Method::Software) => StampOrigin::Software,
-        Some(Method::ControlPlane) => StampOrigin::ControlPlane,
-        Some(Method::Unknown) | None => StampOrigin::Unknown,
-    };
-    StampReflector {
-        numbering: seen.numbering,
-        extensions: seen.extensions,
-        ptp: seen.ptp,
-        received: origin(|sources| sources.received),
-        replied: origin(|sources| sources.replied),
-        follow_up: seen.follow_up,
-        reply_p50_ms,
-    }
 }
 
 #[cfg(test)]

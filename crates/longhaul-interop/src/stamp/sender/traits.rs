@@ -1,10 +1,11 @@
 //! The properties of a reflector, from its replies.
 
-use longhaul_core::result::{StampClock, StampNumbering};
+use longhaul_core::result::{StampClock, StampNumbering, StampOrigin, StampReflector};
 
 use super::super::extensions::{ReplyExtensions, TimeSources};
 use super::super::packet::Reply;
 use super::super::time::TimeFormat;
+use super::super::tlv::Method;
 
 /// The number of sequence numbers that are left out after the first reply. A stateless reflector
 /// repeats the numbers after them, a stateful one continues its count.
@@ -47,6 +48,25 @@ impl ReflectorTraits {
                     StampNumbering::Stateless
                 }
             };
+        }
+    }
+
+    /// Returns the part of the documents. `reply_p50_ms` is the median time of a reply.
+    pub(super) fn document(&self, reply_p50_ms: Option<f64>) -> StampReflector {
+        let origin = |of: fn(TimeSources) -> Method| match self.sources.map(of) {
+            Some(Method::Hardware) => StampOrigin::Hardware,
+            Some(Method::Software) => StampOrigin::Software,
+            Some(Method::ControlPlane) => StampOrigin::ControlPlane,
+            Some(Method::Unknown) | None => StampOrigin::Unknown,
+        };
+        StampReflector {
+            numbering: self.numbering,
+            extensions: self.extensions,
+            ptp: self.ptp,
+            received: origin(|sources| sources.received),
+            replied: origin(|sources| sources.replied),
+            follow_up: self.follow_up,
+            reply_p50_ms,
         }
     }
 }

@@ -1,12 +1,11 @@
-//! The options of nuttcp one by one, and the command that they make.
+//! The options of nuttcp one by one.
+
+mod command;
 
 use std::time::Duration;
 
-use super::values::{Given, RateValue, bytes, number, rate, seconds};
-use super::{
-    ArgumentError, CONTROL_PORT, ClientArguments, Command, DATAGRAM_BYTES, DATAGRAM_RATE_KBPS,
-    DEFAULT_SECONDS, Output, ServerArguments,
-};
+use super::values::{Given, RateValue, bits, burst, bytes, class, port, rate, seconds, window};
+use super::{ArgumentError, Command, DEFAULT_SECONDS, Output};
 use crate::nuttcp::{MOST_STREAMS, Parameters, format};
 
 /// Options that exist in nuttcp and not here, and the letters or words that follow them.
@@ -263,133 +262,12 @@ impl State {
         self.rate = Some((!unlimited).then_some(limit));
         Ok(())
     }
-
-    /// Returns the command for the options and the words after them.
-    pub(super) fn finish(mut self, rest: &[String]) -> Result<Command, ArgumentError> {
-        if let Some(command) = self.end.take() {
-            return Ok(command);
-        }
-        let port = self.control_port.unwrap_or(CONTROL_PORT);
-        let (family, ignored) = (self.family, std::mem::take(&mut self.ignored));
-        match rest {
-            [] if self.server || !self.parameters.client_sends => {
-                // A receiver without a host is a server for one client.
-                let once = self.once || !self.server;
-                Ok(Command::Server(ServerArguments { port, once, family, ignored }))
-            }
-            [host] if !self.server => self.client(host, port, ignored),
-            [_, _] => Err(ArgumentError::Unavailable("a third-party host".to_owned())),
-            _ => Ok(Command::Usage),
-        }
-    }
-
-    fn client(
-        mut self,
-        host: &str,
-        control_port: u16,
-        ignored: Vec<String>,
-    ) -> Result<Command, ArgumentError> {
-        if host.contains(['/', '+', '=']) {
-            return Err(ArgumentError::Unavailable(format!("the address form {host}")));
-        }
-        let udp = self.parameters.udp;
-        let default = if udp { DATAGRAM_BYTES } else { 65536 };
-        self.parameters.buffer_bytes = self.length.unwrap_or(default);
-        self.set_amount();
-        self.set_rate();
-        let parameters = &mut self.parameters;
-        let irate = self.rate_mode.unwrap_or(parameters.jitter != 0);
-        parameters.instant_rate = irate;
-        if parameters.jitter != 0 && (parameters.rate_kbps.is_none() || !irate) {
-            return Err(ArgumentError::Conflict("-j", "an unlimited or aggregate rate"));
-        }
-        if udp && parameters.flip {
-            return Err(ArgumentError::Conflict("-F", "-u"));
-        }
-        if !parameters.time.is_zero() && parameters.interval >= parameters.time {
-            parameters.interval = Duration::ZERO;
-        }
-        let server_window = self.server_window.unwrap_or(self.window);
-        parameters.server_window_bytes = server_window as u32;
-        let plain = Output { brief: true, blocks: false, cpu_seconds: false };
-        let output = self.output.unwrap_or(plain);
-        Ok(Command::Client(Box::new(ClientArguments {
-            host: host.to_owned(),
-            control_port,
-            fit_datagram: udp && self.length.is_none(),
-            window_bytes: self.window as u32,
-            family: self.family,
-            output: Output { cpu_seconds: self.cpu_seconds, ..output },
-            ident: self.ident,
-            ignored,
-            parameters: self.parameters,
-        })))
-    }
-
-    fn set_amount(&mut self) {
-        let length = u64::from(self.parameters.buffer_bytes);
-        let buffers =
-            self.amount.map(|(n, in_bytes)| if in_bytes { (n / length).max(1) } else { n });
-        let time = self.time.or(buffers.is_none().then_some(DEFAULT_SECONDS)).unwrap_or(0.0);
-        self.parameters.buffers = buffers;
-        self.parameters.in_bytes = self.amount.is_some_and(|(_, in_bytes)| in_bytes);
-        self.parameters.time = Duration::from_secs_f64(time);
-    }
-
-    fn set_rate(&mut self) {
-        let default = self.parameters.udp.then_some(RateValue::Kilobits(DATAGRAM_RATE_KBPS as f64));
-        let bits = f64::from(self.parameters.buffer_bytes) * 8.0;
-        let rate = self.rate.unwrap_or(default);
-        self.parameters.in_packets = matches!(rate, Some(RateValue::Packets(_)));
-        self.parameters.rate_kbps = rate.map(|rate| match rate {
-            RateValue::Kilobits(rate) => (rate as u64).max(1),
-            RateValue::Packets(rate) => ((rate * bits / 1000.0) as u64).max(1),
-        });
-    }
-}
-
-/// Returns the bits of `m` (minimum), `a` (mean) and `x` (maximum), or `default`.
-fn bits(text: &str, default: u8) -> u8 {
-    let bit = |letter, bit| if text.contains(letter) { bit } else { 0 };
-    match bit('m', 1) | bit('a', 2) | bit('x', 4) {
-        0 => default,
-        bits => bits,
-    }
-}
-
-fn burst(option: &str, value: &str) -> Result<u32, ArgumentError> {
-    let invalid = || ArgumentError::Invalid { option: option.to_owned(), value: value.to_owned() };
-    value.parse().ok().filter(|burst| *burst > 0).ok_or_else(invalid)
-}
-
-/// Parses a socket buffer in KB, or with a suffix.
-fn window(given: Given<'_>, value: &str) -> Result<u64, ArgumentError> {
-    let window = bytes(value, 1024).filter(|window| *window <= i32::MAX as u64);
-    window.ok_or_else(|| given.invalid(value))
-}
-
-fn port(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|port| *port >= 1024)
-}
-
-/// Parses a DSCP, with `t` a whole traffic class, with `p` a precedence.
-fn class(text: &str) -> Option<u8> {
-    let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |hex| (hex, 16));
-    let suffix = digits.chars().last().filter(|c| "tTpP".contains(*c));
-    let digits = digits.trim_end_matches(['t', 'T', 'p', 'P']);
-    let value =
-        u8::from_str_radix(digits, radix).ok().or_else(|| number(digits).map(|(v, _)| v as u8))?;
-    match suffix {
-        Some('t' | 'T') => Some(value),
-        Some(_) => (value <= 7).then_some(value << 5),
-        None => (value <= 63).then_some(value << 2),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nuttcp::arguments::parse;
+    use crate::nuttcp::arguments::{ClientArguments, parse};
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()

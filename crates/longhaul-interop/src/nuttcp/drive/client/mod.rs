@@ -1,18 +1,21 @@
 //! The client: runs a test against a nuttcp server.
 
+mod watch;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{End, TestEnd, TestResult, TestSample};
 use longhaul_engine::EngineError;
 use longhaul_engine::test::TestLimits;
 
+use self::watch::{Flags, Gathered, Watch};
 use super::accept::Ports;
 use super::blocks::Marks;
 use super::channel::{Channel, Deadline, Look, STEP_LIMIT};
@@ -23,13 +26,12 @@ use super::plan::{parameters_of, plan_of};
 use super::result::{Ends, Joiner, Observer};
 use crate::client::PeerTest;
 use crate::error::{Fault, InteropError, PeerName, PeerOption, Result, Step};
-use crate::nuttcp::{Client, ClientError, ClientEvent, Feature, Parameters, ServerReport, Version};
+use crate::nuttcp::{
+    Client, ClientError, ClientEvent, Feature, LONGEST_LINE, LineError, Parameters, ServerReport,
+    Version,
+};
 use crate::peer::Program;
 
-/// The longest silence of a server after the data: nuttcp's own client waits as long.
-const REPORT_LIMIT: Duration = Duration::from_secs(60);
-/// The time in which this end has to finish after the server has closed the control connection.
-const LAST_DATA: Duration = Duration::from_secs(5);
 /// The pause of nuttcp's client after the server's answer, in which the server opens its port.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -158,12 +160,6 @@ fn host(operation: &'static str) -> impl FnOnce(io::Error) -> InteropError {
     move |source| InteropError::Host { operation, source }
 }
 
-/// A note of the thread that reads the control connection.
-enum Note {
-    Event(ClientEvent),
-    Failed(InteropError),
-}
-
 /// A test in progress.
 struct Session {
     channel: Channel,
@@ -171,19 +167,6 @@ struct Session {
     plan: TestPlan,
     parameters: Parameters,
     role: End,
-}
-
-/// The flags of a running test.
-#[derive(Default)]
-struct Flags {
-    /// Aborts this end's data.
-    abort: AtomicBool,
-    /// This end has no more data.
-    done: AtomicBool,
-    /// The server has closed the control connection.
-    closed: AtomicBool,
-    /// Ends this end's data: the user stopped the test, or its time is over.
-    halt: AtomicBool,
 }
 
 impl Session {
@@ -282,7 +265,7 @@ impl Session {
         let during = self.step();
         let protocol = |peer, fault| InteropError::Protocol { peer, during, fault };
         match error {
-            ClientError::Line(_) => protocol(peer, Fault::Malformed),
+            ClientError::Line(error) => protocol(peer, fault_of(error)),
             ClientError::NotNuttcp(line) => protocol(peer, Fault::Line(line)),
             ClientError::Unexpected { line, .. } => protocol(peer, Fault::Line(line)),
             ClientError::TooOld(version) => {
@@ -382,116 +365,21 @@ struct Ours {
     figures: LocalEnd,
 }
 
-/// The last notes of the control connection.
-#[derive(Default)]
-struct Gathered {
-    report: Option<ServerReport>,
-    failed: Option<InteropError>,
-}
-
-impl Gathered {
-    fn take(&mut self, heard: &Receiver<Note>, joiner: &mut Joiner<'_>) {
-        for note in heard.try_iter() {
-            match note {
-                Note::Event(ClientEvent::Interval(line, interval)) => {
-                    joiner.theirs(line, *interval);
-                }
-                Note::Event(ClientEvent::Notice(line)) => joiner.notice(&line),
-                Note::Event(ClientEvent::Finished(report)) => self.report = Some(*report),
-                Note::Event(ClientEvent::Accepted(_) | ClientEvent::IntervalsOver) => {}
-                Note::Failed(error) => self.failed = Some(error),
-            }
-        }
-    }
-}
-
-/// The thread that reads the control connection.
-struct Watch<'a> {
-    channel: Channel,
-    peer: PeerName,
-    flags: &'a Flags,
-    stop: &'a AtomicBool,
-    /// The time after which a sender stops before its bytes are sent.
-    time: Option<Duration>,
-    /// True over UDP: nuttcp does not send a mark of the end on every stream.
-    datagrams: bool,
-}
-
-impl Watch<'_> {
-    fn run(mut self, mut machine: Client, notes: &Sender<Note>) {
-        let note = match self.read(&mut machine, notes) {
-            Ok(report) => Note::Event(report),
-            Err(error) => {
-                self.flags.abort.store(true, Ordering::Release);
-                Note::Failed(error)
-            }
-        };
-        let _ = notes.send(note);
-        self.flags.closed.store(true, Ordering::Release);
-        if self.datagrams {
-            self.flags.halt.store(true, Ordering::Release);
-        }
-        self.let_data_end();
-    }
-
-    /// Reads until the server closes the channel.
-    fn read(&mut self, machine: &mut Client, notes: &Sender<Note>) -> Result<ClientEvent> {
-        let begun = Instant::now();
-        let mut heard = begun;
-        loop {
-            if self.stop.load(Ordering::Relaxed) || self.time.is_some_and(|t| begun.elapsed() > t) {
-                self.flags.halt.store(true, Ordering::Release);
-            }
-            match self.channel.look() {
-                Look::Bytes(bytes) => {
-                    heard = Instant::now();
-                    for event in machine.receive(&bytes).map_err(|_| self.malformed())? {
-                        let _ = notes.send(Note::Event(event));
-                    }
-                }
-                Look::Nothing if !self.flags.done.load(Ordering::Acquire) => heard = Instant::now(),
-                // A server that sends does not know of an interruption, and has no report.
-                Look::Nothing
-                    if self.stop.load(Ordering::Relaxed) && heard.elapsed() > LAST_DATA =>
-                {
-                    return Err(EngineError::Interrupted.into());
-                }
-                Look::Nothing if heard.elapsed() > REPORT_LIMIT => {
-                    let (peer, limit) = (self.peer.clone(), REPORT_LIMIT);
-                    return Err(InteropError::Silent { peer, during: Step::Results, limit });
-                }
-                Look::Nothing => {}
-                Look::End => {
-                    return machine.end().map_err(|_| self.malformed());
-                }
-                Look::Broken(source) => {
-                    let (peer, source) = (self.peer.clone(), Some(source));
-                    return Err(InteropError::Closed { peer, during: Step::Running, source });
-                }
-            }
-        }
-    }
-
-    fn malformed(&self) -> InteropError {
-        let (peer, fault) = (self.peer.clone(), Fault::Malformed);
-        InteropError::Protocol { peer, during: Step::Running, fault }
-    }
-
-    /// Waits for this end's data, which cannot continue for long without the server.
-    fn let_data_end(&self) {
-        let deadline = Deadline::after(LAST_DATA);
-        while !self.flags.done.load(Ordering::Acquire) {
-            if deadline.is_over() {
-                return self.flags.abort.store(true, Ordering::Release);
-            }
-            thread::sleep(super::channel::LOOK);
-        }
-    }
-}
-
 /// Returns the time of a sender that has a number of buffers, too: it stops at the first of both.
 pub(super) fn time_beside_bytes(parameters: &Parameters) -> Option<Duration> {
     parameters.buffers.map(|_| parameters.time).filter(|time| !time.is_zero())
+}
+
+/// Returns the fault of the lines of a server.
+fn fault_of(error: LineError) -> Fault {
+    match error {
+        LineError::Long => {
+            let limit = LONGEST_LINE as u64;
+            Fault::TooLong { bytes: limit + 1, limit }
+        }
+        LineError::Byte(byte) => Fault::Unexpected(byte.into()),
+        LineError::Many => Fault::Malformed,
+    }
 }
 
 /// Returns the name of an option that a version lacks, and the first version that has it.

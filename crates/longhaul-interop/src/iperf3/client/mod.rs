@@ -1,22 +1,21 @@
 //! The client: runs a test against an iperf3 server.
 
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+mod open;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use longhaul_core::plan::{Direction, Protocol, TestPlan};
+use longhaul_core::plan::TestPlan;
 use longhaul_core::result::{
     End, MeasuredHalf, SideResult, TestEnd, TestPeer, TestResult, TestSample,
 };
 use longhaul_engine::EngineError;
 use longhaul_engine::session::random_keying_material;
-use longhaul_engine::test::{DatagramFormat, TestLimits, set_options};
-use longhaul_sys::poll;
-use socket2::{Domain, Socket, Type};
+use longhaul_engine::test::{DatagramFormat, TestLimits};
 
 use super::auth::Credentials;
 use super::control::{Control, STEP_LIMIT};
@@ -29,16 +28,10 @@ use super::parameters::Parameters;
 use super::report;
 use super::results::Results;
 use super::state::{COOKIE_BYTES, State};
-use crate::client::{PeerTest, connect_to};
-use crate::error::{InteropError, PeerName, PeerOption, Result, Step};
+use crate::client::PeerTest;
+use crate::error::{InteropError, PeerName, Result, Step};
 use crate::peer::Program;
 
-/// The time in which a server has to answer the first datagram of a flow.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// The first datagram of a flow, from the client.
-const HELLO: [u8; 4] = [0x39, 0x38, 0x37, 0x36];
-/// The longest wait for the first data of the second half of a bidirectional test.
-const FIRST_DATA: Duration = Duration::from_secs(1);
 /// The interval at which the samples and the control connection are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -133,45 +126,15 @@ fn new_cookie() -> [u8; COOKIE_BYTES] {
     cookie
 }
 
-/// Returns the flows of a direction. A version before 3.7 answers the first half of a bidirectional
-/// test only.
-fn flows_or(flows: Result<Vec<UdpSocket>>, half: Half, peer: &PeerName) -> Result<Vec<UdpSocket>> {
-    flows.map_err(|error| match error {
-        InteropError::Silent { during: Step::FirstDatagram, .. }
-        | InteropError::Closed { during: Step::FirstDatagram, .. }
-            if half.reverse =>
-        {
-            both_directions(peer)
+/// Returns the error of the parameters with a user: a server that refuses the user may send an error
+/// without a number, or close the connection.
+fn denied(error: InteropError) -> InteropError {
+    match error {
+        InteropError::Closed { peer, .. } | InteropError::Reported { peer, code: 0, .. } => {
+            InteropError::Denied { peer, stated: false }
         }
         error => error,
-    })
-}
-
-fn both_directions(peer: &PeerName) -> InteropError {
-    let (peer, wanted) = (peer.clone(), PeerOption::BothDirections);
-    InteropError::Unsupported { peer, wanted, since: Some("3.7") }
-}
-
-/// Waits for the first data of a stream, and returns whether the server closes it instead: a busy
-/// server sends one byte.
-fn is_refused(stream: &std::net::TcpStream) -> bool {
-    let until = Instant::now() + FIRST_DATA;
-    let mut bytes = [0; 2];
-    while Instant::now() < until {
-        poll::readable(stream, until.saturating_duration_since(Instant::now()));
-        let _ = stream.set_nonblocking(true);
-        let peeked = stream.peek(&mut bytes);
-        let _ = stream.set_nonblocking(false);
-        match peeked {
-            Ok(1) if bytes[0] == State::AccessDenied.byte() => return true,
-            Ok(1) => thread::sleep(Duration::from_millis(5)),
-            Ok(2) => return false,
-            Ok(_) => return true,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(_) => return true,
-        }
     }
-    false
 }
 
 /// A test in progress.
@@ -194,7 +157,9 @@ impl Session<'_> {
     ) -> Result<ClientResult> {
         self.expect(&ClientEvent::SendParameters, Step::Greeting, stop)?;
         self.control.send(&frame(&started.parameters), Step::Parameters)?;
-        self.expect(&ClientEvent::OpenStreams, Step::Parameters, stop)?;
+        let with_user = started.parameters.authtoken.is_some();
+        let opened = self.expect(&ClientEvent::OpenStreams, Step::Parameters, stop);
+        opened.map_err(|error| if with_user { denied(error) } else { error })?;
         let halves = self.open()?;
         self.expect(&ClientEvent::Start, Step::Streams, stop)?;
         self.expect(&ClientEvent::Run, Step::Streams, stop)?;
@@ -246,9 +211,8 @@ impl Session<'_> {
         match event {
             ClientEvent::Busy => InteropError::Busy { peer },
             ClientEvent::Error { code: Some(super::state::code::AUTHENTICATION), .. } => {
-                InteropError::Denied { peer }
+                InteropError::Denied { peer, stated: true }
             }
-            // 3.12 and 3.21 send no number, or close the connection, if the user is refused.
             ClientEvent::Error { code: Some(code), os_code } => {
                 InteropError::Reported { peer, during, code, os_code }
             }
@@ -257,100 +221,6 @@ impl Session<'_> {
             }
             _ => InteropError::Terminated { peer, during },
         }
-    }
-
-    /// Opens all streams, one after the other, because the server numbers them as they arrive.
-    fn open(&mut self) -> Result<Vec<(Half, Sockets)>> {
-        let mut halves = Vec::new();
-        for half in Half::all(self.plan.direction, true) {
-            let count = self.plan.streams;
-            let sockets = match self.plan.protocol {
-                Protocol::Udp => {
-                    let flows = (0..count).map(|_| self.open_udp(half.role)).collect();
-                    Sockets::Udp(flows_or(flows, half, &self.control.peer)?)
-                }
-                Protocol::Tcp | Protocol::Mptcp => Sockets::Tcp(
-                    (0..count).map(|n| self.open_tcp(half.role, n)).collect::<Result<_>>()?,
-                ),
-            };
-            halves.push((half, sockets));
-        }
-        Ok(halves)
-    }
-
-    fn open_tcp(&self, role: End, number: u32) -> Result<std::net::TcpStream> {
-        let address = self.server.to_string();
-        let failed = |source| EngineError::DataConnect { stream: number, address, source };
-        let stream = connect_to(self.server, |socket| {
-            set_options(self.plan, role, socket, false).map_err(io::Error::other)
-        });
-        let stream = stream.and_then(|mut stream| {
-            io::Write::write_all(&mut stream, &self.cookie)?;
-            Ok(stream)
-        });
-        Ok(stream.map_err(failed)?)
-    }
-
-    fn open_udp(&self, role: End) -> Result<UdpSocket> {
-        let host = |source| InteropError::Host { operation: "open a UDP socket", source };
-        let any: IpAddr = match self.server {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let domain = Domain::for_address(self.server);
-        let socket =
-            Socket::new(domain, Type::DGRAM, Some(socket2::Protocol::UDP)).map_err(host)?;
-        set_options(self.plan, role, &socket, false)?;
-        socket.bind(&SocketAddr::new(any, 0).into()).map_err(host)?;
-        socket.connect(&self.server.into()).map_err(host)?;
-        let socket = UdpSocket::from(socket);
-        socket.send(&HELLO).map_err(host)?;
-        self.await_answer(&socket)?;
-        Ok(socket)
-    }
-
-    /// Waits for the answer to the first datagram. Versions differ in its value, and a server that
-    /// sends may be faster with its data.
-    fn await_answer(&self, socket: &UdpSocket) -> Result<()> {
-        let until = Instant::now() + HELLO_LIMIT;
-        let mut bytes = [0; 2048];
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let timeout = left.max(Duration::from_millis(1));
-            let received =
-                socket.set_read_timeout(Some(timeout)).and_then(|()| socket.recv(&mut bytes));
-            match received {
-                Ok(4) => return Ok(()),
-                Ok(_) if !left.is_zero() => {}
-                Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-                    return Err(self.no_answer(Some(e)));
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                _ => return Err(self.no_answer(None)),
-            }
-        }
-    }
-
-    fn no_answer(&self, source: Option<io::Error>) -> InteropError {
-        let (peer, during) = (self.control.peer.clone(), Step::FirstDatagram);
-        match source {
-            Some(_) => InteropError::Closed { peer, during, source },
-            None => InteropError::Silent { peer, during, limit: HELLO_LIMIT },
-        }
-    }
-
-    /// Checks that the server has accepted the second half of the streams: a version before 3.7
-    /// refuses them as those of another client.
-    fn check_both_directions(&self, halves: &[(Half, Sockets)]) -> Result<()> {
-        let late = halves.iter().filter(|(half, _)| half.reverse);
-        let late = late.filter_map(|(_, sockets)| match sockets {
-            Sockets::Tcp(streams) => streams.last(),
-            Sockets::Udp(_) => None,
-        });
-        if self.plan.direction == Direction::Both && late.into_iter().any(is_refused) {
-            return Err(both_directions(&self.control.peer));
-        }
-        Ok(())
     }
 
     /// Runs all directions to their ends.
