@@ -14,18 +14,16 @@ mod lines;
 mod page;
 mod scale;
 mod steps;
-mod style;
 mod svg;
 mod time_axis;
 pub mod traffic;
 
 pub use bars::{Bar, BarChart};
 pub use heat::HeatMap;
-pub use lines::{Line, LineChart, LineKind, Panel, Point};
-pub use page::{PAGE_STYLE, document, sealed_document};
+pub use lines::{Line, LineChart, LineKind, LinePoint, Panel};
+pub use page::{PAGE_STYLE, STYLE, document, sealed_document};
 pub use scale::{Axis, Scale, plain};
 pub use steps::{StepBar, StepChart};
-pub use style::STYLE;
 pub use svg::Drawing;
 
 /// The kind of page that a chart is drawn for.

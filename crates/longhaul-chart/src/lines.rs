@@ -34,7 +34,7 @@ pub struct Panel {
     /// The lines; later ones are drawn over earlier ones.
     pub lines: Vec<Line>,
     /// Published figures, drawn as crosses.
-    pub references: Vec<Point>,
+    pub references: Vec<LinePoint>,
     /// The vertical axis of this panel, if it differs from that of the chart.
     pub y: Option<Axis>,
 }
@@ -47,7 +47,7 @@ pub struct Line {
     /// The style.
     pub kind: LineKind,
     /// The points in order of x.
-    pub points: Vec<Point>,
+    pub points: Vec<LinePoint>,
 }
 
 /// The style of a line.
@@ -61,7 +61,7 @@ pub enum LineKind {
 
 /// One point.
 #[derive(Debug, Clone, Default)]
-pub struct Point {
+pub struct LinePoint {
     /// The value on the horizontal axis.
     pub x: f64,
     /// The value on the vertical axis.
@@ -169,7 +169,7 @@ impl LineChart {
         }
         svg.text("soft middle", (left + width / 2.0, base + 38.0), &self.x.label);
         svg.text("soft up", (left - 42.0, top + height / 2.0), &axis.label);
-        let at = |point: &Point| self.at(point, axis, place);
+        let at = |point: &LinePoint| self.at(point, axis, place);
         let ends: Vec<f64> = panel
             .lines
             .iter()
@@ -189,7 +189,7 @@ impl LineChart {
         }
     }
 
-    fn at(&self, point: &Point, axis: &Axis, place: &Frame) -> At {
+    fn at(&self, point: &LinePoint, axis: &Axis, place: &Frame) -> At {
         (
             place.left + self.x.scale.place(point.x) * place.width,
             place.top + place.height * (1.0 - axis.scale.place(point.y).clamp(0.0, 1.0)),
@@ -209,7 +209,8 @@ impl LineChart {
         }
         for (point, &(x, y)) in line.points.iter().zip(&places) {
             if let Some((low, high)) = point.range {
-                let end = |y| self.at(&Point { x: point.x, y, ..Point::default() }, axis, place);
+                let end =
+                    |y| self.at(&LinePoint { x: point.x, y, ..LinePoint::default() }, axis, place);
                 svg.line("range", end(low), end(high));
             }
             if line.kind == LineKind::Points || !point.title.is_empty() {
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     fn chart(panels: usize) -> LineChart {
-        let point = |x: f64, y: f64| Point {
+        let point = |x: f64, y: f64| LinePoint {
             x,
             y,
             range: Some((y * 0.9, y * 1.1)),

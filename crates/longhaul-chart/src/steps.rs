@@ -36,7 +36,7 @@ const BAR: f64 = 18.0;
 const NAME: f64 = 236.0;
 /// The width for the figure after a bar.
 const FIGURE: f64 = 150.0;
-/// The colours of a bar as indices into the palette (`style.rs`): blue, and orange for the marked
+/// The colours of a bar as indices into the palette (`page.rs`): blue, and orange for the marked
 /// bar.
 const PLAIN: usize = 0;
 const MARKED: usize = 1;

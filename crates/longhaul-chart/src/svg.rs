@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::Axis;
-use crate::style::STYLE;
+use crate::page::STYLE;
 
 /// A drawing under construction.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use longhaul_sys::traffic::LinkCounters;
 use serde::Serialize;
 
 use crate::sample::{CoreSample, FlowSample, InterfaceSample, Sample};
-use crate::series::{Channel, Interval};
+use crate::series::{Quantity, TrafficInterval};
 
 /// A sample as a document. A value is `null` if it is unknown; rates and changes are `null` in a gap.
 #[derive(Debug, Clone, Serialize)]
@@ -110,16 +110,16 @@ impl WatchDocument {
 
 fn interface(sample: &Sample, one: &InterfaceSample) -> InterfaceDocument {
     let interval = sample.interval(one);
-    let rate = |channel| interval.as_ref().map(|interval: &Interval| interval.rate(channel));
+    let rate = |channel| interval.as_ref().map(|interval: &TrafficInterval| interval.rate(channel));
     InterfaceDocument {
         name: one.name.clone(),
         index: one.index,
         running: one.running,
         speed_bps: one.speed,
-        in_bps: rate(Channel::InBits),
-        out_bps: rate(Channel::OutBits),
-        in_packets_per_second: rate(Channel::InPackets),
-        out_packets_per_second: rate(Channel::OutPackets),
+        in_bps: rate(Quantity::InBits),
+        out_bps: rate(Quantity::OutBits),
+        in_packets_per_second: rate(Quantity::InPackets),
+        out_packets_per_second: rate(Quantity::OutPackets),
         change: one.change.as_ref().map(counters),
         totals: counters(&one.totals),
         queue_bytes: one.queue.map(|queue| queue.bytes),

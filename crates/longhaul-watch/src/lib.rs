@@ -32,6 +32,6 @@ pub mod series;
 mod ticker;
 
 pub use error::WatchError;
-pub use sample::{CoreSample, FlowSample, InterfaceSample, Sample, TcpSample};
+pub use sample::{CoreSample, FlowSample, InterfaceSample, Sample, TcpTotals};
 pub use sampler::{Sampler, SamplerOptions};
 pub use ticker::Ticker;

@@ -6,14 +6,14 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use longhaul_chart::document;
-use longhaul_chart::traffic::{Period, TrafficGraph, Unit, section};
+use longhaul_chart::traffic::{Period, TrafficGraph, TrafficUnit, section};
 use longhaul_core::text::escape_name;
 use maud::{Markup, html as markup};
 
 use crate::WatchError;
 use crate::consolidate::{SeriesBin, coarser};
 use crate::record::{Record, RecordedInterface};
-use crate::series::Channel;
+use crate::series::Quantity;
 
 /// The content of a page besides the record.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ fn graphs(
             title: name.clone(),
             capacity: interface.speed.map(|rate| rate.bps() as f64),
             time_zone: options.time_zone.clone(),
-            ..TrafficGraph::new(period, options.now, Unit::Bits)
+            ..TrafficGraph::new(period, options.now, TrafficUnit::Bits)
         };
         // Bins of 30 minutes are not stored.
         let stored = if period == Period::Week { Period::Day } else { period };
@@ -78,8 +78,8 @@ fn graphs(
         if period == Period::Week {
             bins = coarser(&bins, period.step_seconds());
         }
-        graph.inbound = bins.iter().map(|bin| bin.bin(Channel::InBits)).collect();
-        graph.outbound = bins.iter().map(|bin| bin.bin(Channel::OutBits)).collect();
+        graph.inbound = bins.iter().map(|bin| bin.bin(Quantity::InBits)).collect();
+        graph.outbound = bins.iter().map(|bin| bin.bin(Quantity::OutBits)).collect();
         graph.sample_seconds = interval_seconds(&bins);
         Ok(graph)
     };
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
     use crate::record::Recorder;
-    use crate::series::Interval;
+    use crate::series::TrafficInterval;
 
     const NOW: i64 = 1_800_000_000;
 
@@ -168,7 +168,7 @@ mod tests {
             let counts =
                 LinkCounters { in_bytes: 1_000_000, out_bytes: 500_000, ..Default::default() };
             let end_ms = (NOW - minute * 60) * 1000;
-            let interval = Interval { end_ms, span_ms: 1000, counts };
+            let interval = TrafficInterval { end_ms, span_ms: 1000, counts };
             recorder.push_interval(name, Some(Rate::from_bps(100_000_000)), interval);
         }
     }

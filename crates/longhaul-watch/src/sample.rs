@@ -7,7 +7,7 @@ use longhaul_core::units::Rate;
 use longhaul_sys::host::{CoreTimes, TcpCounters};
 use longhaul_sys::traffic::{LinkCounters, LinkQueue};
 
-use crate::series::Interval;
+use crate::series::TrafficInterval;
 
 /// One sample of a host.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Sample {
     /// The interfaces in the order of their indexes.
     pub interfaces: Vec<InterfaceSample>,
     /// All TCP connections of the network namespace.
-    pub tcp: TcpSample,
+    pub tcp: TcpTotals,
     /// The online cores of the host.
     pub cores: Vec<CoreSample>,
     /// The TCP connections with the highest rates, the fastest first; `None` if the kernel cannot list
@@ -55,7 +55,7 @@ pub struct InterfaceSample {
 
 /// All TCP connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpSample {
+pub struct TcpTotals {
     /// The counters since the creation of the network namespace.
     pub totals: TcpCounters,
     /// The segments sent since the previous sample, without retransmissions; `None` in a gap.
@@ -116,8 +116,8 @@ pub struct FlowSample {
 
 impl Sample {
     /// Returns the traffic of `interface` since the previous sample; `None` in a gap.
-    pub fn interval(&self, interface: &InterfaceSample) -> Option<Interval> {
+    pub fn interval(&self, interface: &InterfaceSample) -> Option<TrafficInterval> {
         let span_ms = u32::try_from(self.span?.as_millis()).ok()?.max(1);
-        Some(Interval { end_ms: self.time_ms, span_ms, counts: interface.change? })
+        Some(TrafficInterval { end_ms: self.time_ms, span_ms, counts: interface.change? })
     }
 }

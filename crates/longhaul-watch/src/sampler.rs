@@ -11,7 +11,7 @@ use longhaul_sys::traffic::{LinkCounters, LinkQueue, LinkReader, LinkState};
 
 use crate::WatchError;
 use crate::flows::FlowSampler;
-use crate::sample::{CoreSample, InterfaceSample, Sample, TcpSample};
+use crate::sample::{CoreSample, InterfaceSample, Sample, TcpTotals};
 use crate::series::change;
 
 /// The settings of a [`Sampler`].
@@ -29,7 +29,7 @@ pub struct SamplerOptions {
 }
 
 impl Default for SamplerOptions {
-    /// All interfaces every second, with 20 flows.
+    /// Returns the options for all interfaces every second, with 20 flows.
     fn default() -> Self {
         SamplerOptions {
             interfaces: Vec::new(),
@@ -130,9 +130,10 @@ impl Sampler {
             }
         });
         failed.map_err(kernel("queues"))?;
-        let (tcp, cores) = match self.options.host {
-            true => (tcp_counters(), core_times()),
-            false => (TcpCounters::default(), Vec::new()),
+        let (tcp, cores) = if self.options.host {
+            (tcp_counters(), core_times())
+        } else {
+            (TcpCounters::default(), Vec::new())
         };
         let flows = self.read_flows(now);
         let current = Previous { at: now, links, tcp, cores };
@@ -233,9 +234,9 @@ fn unix_ms(time: SystemTime) -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-fn tcp_sample(now: &TcpCounters, before: Option<&TcpCounters>) -> TcpSample {
+fn tcp_sample(now: &TcpCounters, before: Option<&TcpCounters>) -> TcpTotals {
     let since = |value: fn(&TcpCounters) -> u64| value(now).checked_sub(value(before?));
-    TcpSample {
+    TcpTotals {
         totals: *now,
         sent: since(|tcp| tcp.segments_out),
         retransmits: since(|tcp| tcp.retransmits),

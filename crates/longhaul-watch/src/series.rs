@@ -21,7 +21,7 @@ pub fn change(before: &LinkCounters, after: &LinkCounters) -> Option<LinkCounter
 
 /// A quantity of a series. All are rates per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Channel {
+pub enum Quantity {
     /// Received bits per second.
     InBits,
     /// Sent bits per second.
@@ -40,54 +40,54 @@ pub enum Channel {
     OutErrors,
 }
 
-impl Channel {
+impl Quantity {
     /// The number of channels.
     pub const COUNT: usize = 8;
 
     /// All channels in the order of their indexes.
-    pub const ALL: [Channel; Channel::COUNT] = [
-        Channel::InBits,
-        Channel::OutBits,
-        Channel::InPackets,
-        Channel::OutPackets,
-        Channel::InDrops,
-        Channel::OutDrops,
-        Channel::InErrors,
-        Channel::OutErrors,
+    pub const ALL: [Quantity; Quantity::COUNT] = [
+        Quantity::InBits,
+        Quantity::OutBits,
+        Quantity::InPackets,
+        Quantity::OutPackets,
+        Quantity::InDrops,
+        Quantity::OutDrops,
+        Quantity::InErrors,
+        Quantity::OutErrors,
     ];
 
     /// Returns the name in columns and documents.
     pub const fn name(self) -> &'static str {
         match self {
-            Channel::InBits => "in_bps",
-            Channel::OutBits => "out_bps",
-            Channel::InPackets => "in_packets_per_second",
-            Channel::OutPackets => "out_packets_per_second",
-            Channel::InDrops => "in_drops_per_second",
-            Channel::OutDrops => "out_drops_per_second",
-            Channel::InErrors => "in_errors_per_second",
-            Channel::OutErrors => "out_errors_per_second",
+            Quantity::InBits => "in_bps",
+            Quantity::OutBits => "out_bps",
+            Quantity::InPackets => "in_packets_per_second",
+            Quantity::OutPackets => "out_packets_per_second",
+            Quantity::InDrops => "in_drops_per_second",
+            Quantity::OutDrops => "out_drops_per_second",
+            Quantity::InErrors => "in_errors_per_second",
+            Quantity::OutErrors => "out_errors_per_second",
         }
     }
 
     /// Returns the count of this channel, in bits or packets.
     pub fn count(self, counters: &LinkCounters) -> f64 {
         match self {
-            Channel::InBits => counters.in_bytes as f64 * 8.0,
-            Channel::OutBits => counters.out_bytes as f64 * 8.0,
-            Channel::InPackets => counters.in_packets as f64,
-            Channel::OutPackets => counters.out_packets as f64,
-            Channel::InDrops => counters.in_drops as f64,
-            Channel::OutDrops => counters.out_drops as f64,
-            Channel::InErrors => counters.in_errors as f64,
-            Channel::OutErrors => counters.out_errors as f64,
+            Quantity::InBits => counters.in_bytes as f64 * 8.0,
+            Quantity::OutBits => counters.out_bytes as f64 * 8.0,
+            Quantity::InPackets => counters.in_packets as f64,
+            Quantity::OutPackets => counters.out_packets as f64,
+            Quantity::InDrops => counters.in_drops as f64,
+            Quantity::OutDrops => counters.out_drops as f64,
+            Quantity::InErrors => counters.in_errors as f64,
+            Quantity::OutErrors => counters.out_errors as f64,
         }
     }
 }
 
 /// The traffic of an interface in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interval {
+pub struct TrafficInterval {
     /// The end in Unix milliseconds.
     pub end_ms: i64,
     /// The length in milliseconds; above zero.
@@ -99,15 +99,15 @@ pub struct Interval {
 /// The longest distance between two intervals that count as contiguous, in ms.
 const TOUCH_MS: i64 = 50;
 
-impl Interval {
+impl TrafficInterval {
     /// Returns the mean rate of a channel per second.
-    pub fn rate(&self, channel: Channel) -> f64 {
+    pub fn rate(&self, channel: Quantity) -> f64 {
         channel.count(&self.counts) * 1000.0 / f64::from(self.span_ms.max(1))
     }
 
     /// Extends this interval by the one that follows it. Returns false, and changes nothing, if there is
     /// time between the two.
-    pub fn append(&mut self, next: &Interval) -> bool {
+    pub fn append(&mut self, next: &TrafficInterval) -> bool {
         let between =
             next.end_ms.saturating_sub(i64::from(next.span_ms)).saturating_sub(self.end_ms);
         if between.abs() > TOUCH_MS {
@@ -157,11 +157,12 @@ mod tests {
 
     #[test]
     fn short_intervals_add_up_and_gaps_do_not() {
-        let interval = |end_ms, count| Interval { end_ms, span_ms: 100, counts: bytes(count, 0) };
+        let interval =
+            |end_ms, count| TrafficInterval { end_ms, span_ms: 100, counts: bytes(count, 0) };
         let mut sum = interval(1000, 10);
         assert!(sum.append(&interval(1101, 30)));
-        assert_eq!(sum, Interval { end_ms: 1101, span_ms: 200, counts: bytes(40, 0) });
-        assert_eq!(sum.rate(Channel::InBits), 1600.0);
+        assert_eq!(sum, TrafficInterval { end_ms: 1101, span_ms: 200, counts: bytes(40, 0) });
+        assert_eq!(sum.rate(Quantity::InBits), 1600.0);
         assert!(!sum.append(&interval(1400, 5)), "200 ms are missing");
         assert!(!sum.append(&interval(900, 5)), "the clock went back");
         assert_eq!(sum.span_ms, 200);

@@ -5,7 +5,7 @@ use std::path::Path;
 use longhaul_sys::traffic::LinkCounters;
 use longhaul_watch::WatchError;
 use longhaul_watch::record::{FILE_NAME, Record, Recorder};
-use longhaul_watch::series::{Channel, Interval};
+use longhaul_watch::series::{Quantity, TrafficInterval};
 
 /// Creates the record of a fixture in `dir`.
 fn create(dir: &Path, sql: &str) {
@@ -24,14 +24,17 @@ fn a_record_of_version_1_is_read_and_continued() {
     let intervals = record.intervals(&interface, all).unwrap();
     let bins = record.bins(&interface, 300, all).unwrap();
     assert_eq!(bins.iter().map(|bin| bin.intervals).sum::<u64>(), intervals.len() as u64);
-    let highest = intervals.iter().map(|one| one.rate(Channel::InBits)).fold(0.0, f64::max);
-    let peak = bins.iter().map(|bin| bin.bin(Channel::InBits).maximum).fold(0.0, f64::max);
+    let highest = intervals.iter().map(|one| one.rate(Quantity::InBits)).fold(0.0, f64::max);
+    let peak = bins.iter().map(|bin| bin.bin(Quantity::InBits).maximum).fold(0.0, f64::max);
     assert!(highest > 1e6 && (peak - highest).abs() < 1.0, "{peak} {highest}");
 
     let mut recorder = Recorder::open(dir.path()).unwrap();
     let last = *intervals.last().unwrap();
-    let next =
-        Interval { end_ms: last.end_ms + 1000, span_ms: 1000, counts: LinkCounters::default() };
+    let next = TrafficInterval {
+        end_ms: last.end_ms + 1000,
+        span_ms: 1000,
+        counts: LinkCounters::default(),
+    };
     recorder.push_interval("lo", None, next);
     recorder.finish().unwrap();
     assert_eq!(record.intervals(&interface, all).unwrap().len(), intervals.len() + 1);

@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 
-use super::bin::{Bin, Figures, runs};
-use super::period::{Period, Unit, span_words};
+use super::period::{Period, TrafficUnit, span_words};
+use super::{Bin, TrafficFigures, runs};
 use crate::Width;
 use crate::scale::{Axis, Scale};
 use crate::svg::{Drawing, Svg, width_of};
@@ -25,7 +25,7 @@ pub struct TrafficGraph {
     /// The start and the end of the graph in Unix seconds.
     pub window: (i64, i64),
     /// The unit of all values.
-    pub unit: Unit,
+    pub unit: TrafficUnit,
     /// The capacity of each direction in the unit of the graph.
     pub capacity: Option<f64>,
     /// The interval of the samples that the minima and maxima of bins belong to; `None` if bins have no
@@ -69,7 +69,7 @@ impl Frame {
 
 impl TrafficGraph {
     /// Creates a graph without data for `period`, up to the bin of `now` (Unix seconds), in UTC.
-    pub fn new(period: Period, now: i64, unit: Unit) -> Self {
+    pub fn new(period: Period, now: i64, unit: TrafficUnit) -> Self {
         let step = period.step_seconds();
         TrafficGraph {
             title: String::new(),
@@ -86,17 +86,17 @@ impl TrafficGraph {
     }
 
     /// Returns the figures of incoming traffic.
-    pub fn inbound_figures(&self) -> Figures {
+    pub fn inbound_figures(&self) -> TrafficFigures {
         self.figures(&self.inbound)
     }
 
     /// Returns the figures of outgoing traffic.
-    pub fn outbound_figures(&self) -> Figures {
+    pub fn outbound_figures(&self) -> TrafficFigures {
         self.figures(&self.outbound)
     }
 
-    fn figures(&self, bins: &[Bin]) -> Figures {
-        Figures::of(self.visible(bins), self.step_seconds, self.window.1)
+    fn figures(&self, bins: &[Bin]) -> TrafficFigures {
+        TrafficFigures::of(self.visible(bins), self.step_seconds, self.window.1)
     }
 
     /// Returns `value` as a percentage of the capacity with a decimal; `None` without capacity.
@@ -180,25 +180,25 @@ impl TrafficGraph {
 
     fn areas(&self, svg: &mut Svg, bins: &[Bin], frame: &Frame) {
         if self.sample_seconds.is_some() {
-            self.steps(svg, "in-peak", bins, frame, |bin| bin.maximum);
+            self.steps(svg, bins, frame, ("in-peak", |bin| bin.maximum));
         }
-        self.steps(svg, "in", bins, frame, |bin| bin.average);
+        self.steps(svg, bins, frame, ("in", |bin| bin.average));
     }
 
     fn lines(&self, svg: &mut Svg, bins: &[Bin], frame: &Frame) {
         if self.sample_seconds.is_some() {
-            self.steps(svg, "out-peak", bins, frame, |bin| bin.maximum);
+            self.steps(svg, bins, frame, ("out-peak", |bin| bin.maximum));
         }
-        self.steps(svg, "out", bins, frame, |bin| bin.average);
+        self.steps(svg, bins, frame, ("out", |bin| bin.average));
     }
 
+    /// Draws a step per bin: the value that the function returns, in the given class.
     fn steps(
         &self,
         svg: &mut Svg,
-        class: &str,
         bins: &[Bin],
         frame: &Frame,
-        value: fn(&Bin) -> f64,
+        (class, value): (&str, fn(&Bin) -> f64),
     ) {
         let base = class.starts_with("in").then_some(frame.base);
         for run in runs(bins, self.step_seconds) {
@@ -283,15 +283,16 @@ impl TrafficGraph {
 
     /// Returns the figures and gaps in words, for readers who do not see the graph.
     fn description(&self) -> String {
-        let direction = |name: &str, figures: Figures| match (figures.maximum, figures.average) {
-            (Some(maximum), Some(average)) => format!(
-                "{name}: maximum {} of {} averages, average {}.",
-                self.with_percent(maximum),
-                span_words(self.step_seconds as f64),
-                self.with_percent(average)
-            ),
-            _ => format!("{name}: no data."),
-        };
+        let direction =
+            |name: &str, figures: TrafficFigures| match (figures.maximum, figures.average) {
+                (Some(maximum), Some(average)) => format!(
+                    "{name}: maximum {} of {} averages, average {}.",
+                    self.with_percent(maximum),
+                    span_words(self.step_seconds as f64),
+                    self.with_percent(average)
+                ),
+                _ => format!("{name}: no data."),
+            };
         let gaps = self.gaps();
         let missing: i64 = gaps.iter().map(|(from, to)| to - from).sum();
         let gaps = match (gaps.len(), missing.checked_div(self.step_seconds).unwrap_or(0)) {
@@ -336,7 +337,7 @@ mod tests {
             outbound: bins(&[end - 1500, end - 1200, end - 600, end - 300], 1e9),
             capacity: Some(10e9),
             sample_seconds: Some(1.0),
-            ..TrafficGraph::new(Period::Day, now, Unit::Bits)
+            ..TrafficGraph::new(Period::Day, now, TrafficUnit::Bits)
         }
     }
 
@@ -375,7 +376,7 @@ mod tests {
 
     #[test]
     fn an_empty_graph_is_one_gap() {
-        let graph = TrafficGraph::new(Period::Year, 0, Unit::Packets);
+        let graph = TrafficGraph::new(Period::Year, 0, TrafficUnit::Packets);
         let page = graph.draw(Width::Page).document();
         assert!(page.contains("In: no data. Out: no data. One gap of 400 bins"), "{page}");
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");

@@ -52,14 +52,14 @@ impl Period {
 
 /// The unit of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum TrafficUnit {
     /// Bits per second.
     Bits,
     /// Packets per second.
     Packets,
 }
 
-impl Unit {
+impl TrafficUnit {
     /// Returns a divisor and the name of the unit that it gives, for axes up to `greatest`.
     pub(crate) fn scaled(self, greatest: f64) -> (f64, String) {
         let (divisor, prefix) = match greatest {
@@ -70,9 +70,9 @@ impl Unit {
             _ => (1.0, ""),
         };
         let name = match self {
-            Unit::Bits => format!("{prefix}b/s"),
-            Unit::Packets if prefix.is_empty() => "packets/s".to_owned(),
-            Unit::Packets => format!("{prefix} packets/s"),
+            TrafficUnit::Bits => format!("{prefix}b/s"),
+            TrafficUnit::Packets if prefix.is_empty() => "packets/s".to_owned(),
+            TrafficUnit::Packets => format!("{prefix} packets/s"),
         };
         (divisor, name)
     }
@@ -81,8 +81,8 @@ impl Unit {
     pub fn text(self, value: f64) -> String {
         let text = Rate::from_bps(value.max(0.0).round() as u64).to_string();
         match self {
-            Unit::Bits => text,
-            Unit::Packets => text.trim_end_matches("b/s").to_owned() + "p/s",
+            TrafficUnit::Bits => text,
+            TrafficUnit::Packets => text.trim_end_matches("b/s").to_owned() + "p/s",
         }
     }
 }
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn units_have_decimal_prefixes() {
-        assert_eq!(Unit::Bits.scaled(9.4e9), (1e9, "Gb/s".into()));
-        assert_eq!(Unit::Packets.scaled(20.0), (1.0, "packets/s".into()));
-        assert_eq!(Unit::Bits.text(9.41e9), "9.41 Gb/s");
-        assert_eq!(Unit::Packets.text(12_345.0), "12.3 kp/s");
+        assert_eq!(TrafficUnit::Bits.scaled(9.4e9), (1e9, "Gb/s".into()));
+        assert_eq!(TrafficUnit::Packets.scaled(20.0), (1.0, "packets/s".into()));
+        assert_eq!(TrafficUnit::Bits.text(9.41e9), "9.41 Gb/s");
+        assert_eq!(TrafficUnit::Packets.text(12_345.0), "12.3 kp/s");
         let spans = [0.1, 1.0, 300.0, 7200.0, 86_400.0].map(span_words);
         assert_eq!(spans, ["0.1 s", "1 s", "5 min", "2 h", "1 d"]);
     }

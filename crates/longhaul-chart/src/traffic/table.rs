@@ -2,7 +2,7 @@
 
 use maud::{Markup, PreEscaped, html as markup};
 
-use super::bin::Figures;
+use super::TrafficFigures;
 use super::graph::TrafficGraph;
 use super::period::span_words;
 use crate::Width;
@@ -24,7 +24,7 @@ pub fn figures_table(graph: &TrafficGraph) -> Markup {
     let averages = span_words(graph.step_seconds as f64);
     let peak = graph.sample_seconds.map(span_words);
     let cell = |value: Option<f64>| cell(graph, value);
-    let row = |name: &str, figures: Figures| {
+    let row = |name: &str, figures: TrafficFigures| {
         markup! {
             tr {
                 th scope="row" { (name) }
@@ -40,7 +40,7 @@ pub fn figures_table(graph: &TrafficGraph) -> Markup {
         div.scroll {
             table.small.traffic {
                 thead { tr {
-                    th { span.hidden { "Direction" } }
+                    th scope="col" { span.hidden { "Direction" } }
                     @if let Some(peak) = &peak { th.figure scope="col" { "Max of " (peak) } }
                     th.figure scope="col" { "Max of " (averages) }
                     th.figure scope="col" { "Average" }
@@ -72,7 +72,7 @@ fn cell(graph: &TrafficGraph, value: Option<f64>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Bin, Period, Unit};
+    use super::super::{Bin, Period, TrafficUnit};
     use super::*;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
             inbound: vec![bin],
             capacity: Some(40e9),
             sample_seconds: Some(1.0),
-            ..TrafficGraph::new(Period::Day, 299, Unit::Bits)
+            ..TrafficGraph::new(Period::Day, 299, TrafficUnit::Bits)
         };
         let table = figures_table(&graph).into_string();
         for part in ["Max of 1 s<", "Max of 5 min<", "31.5 Gb/s", "78.8 %", "3.10 Gb/s", "7.8 %"] {

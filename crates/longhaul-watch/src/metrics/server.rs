@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::WatchError;
-use crate::metrics::text::metrics_text;
+use crate::metrics::metrics_text;
 use crate::sample::Sample;
 
 /// The port for metrics.

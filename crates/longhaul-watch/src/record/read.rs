@@ -7,10 +7,10 @@ use longhaul_core::units::Rate;
 use longhaul_sys::traffic::LinkCounters;
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{files, rows, schema};
+use super::schema;
 use crate::WatchError;
 use crate::consolidate::SeriesBin;
-use crate::series::Interval;
+use crate::series::TrafficInterval;
 
 /// An open record.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Record {
     /// # Errors
     /// There is no record, another user owns it, or a later version or another program wrote it.
     pub fn open(dir: &Path) -> Result<Self, WatchError> {
-        let path = files::database(dir)?.ok_or_else(|| WatchError::NoRecord(dir.to_owned()))?;
+        let path = super::database(dir)?.ok_or_else(|| WatchError::NoRecord(dir.to_owned()))?;
         // A reader of a WAL needs write access to its index, and falls back to reading only.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
@@ -79,7 +79,7 @@ impl Record {
         step_seconds: i64,
         window: (i64, i64),
     ) -> Result<Vec<SeriesBin>, WatchError> {
-        rows::bins_between(&self.connection, (interface.id, step_seconds), window)
+        schema::bins_between(&self.connection, (interface.id, step_seconds), window)
             .map_err(schema::failed("read", &self.path))
     }
 
@@ -91,8 +91,8 @@ impl Record {
         &self,
         interface: &RecordedInterface,
         (from_ms, to_ms): (i64, i64),
-    ) -> Result<Vec<Interval>, WatchError> {
-        let read = || -> rusqlite::Result<Vec<Interval>> {
+    ) -> Result<Vec<TrafficInterval>, WatchError> {
+        let read = || -> rusqlite::Result<Vec<TrafficInterval>> {
             let mut query = self.connection.prepare(
                 "SELECT end_ms, span_ms, in_bytes, out_bytes, in_packets, out_packets, in_drops, \
                  out_drops, in_errors, out_errors FROM interval \
@@ -102,7 +102,7 @@ impl Record {
                 let count = |at: usize| -> rusqlite::Result<u64> {
                     Ok(row.get::<_, i64>(at)?.max(0) as u64)
                 };
-                Ok(Interval {
+                Ok(TrafficInterval {
                     end_ms: row.get(0)?,
                     span_ms: row.get::<_, i64>(1)?.clamp(1, i64::from(u32::MAX)) as u32,
                     counts: LinkCounters {

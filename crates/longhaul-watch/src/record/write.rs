@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use longhaul_core::units::Rate;
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
-use super::{files, rows, schema};
+use super::schema;
 use crate::WatchError;
 use crate::consolidate::{Consolidator, KEEP_INTERVALS_SECONDS, LEVELS};
 use crate::sample::Sample;
-use crate::series::Interval;
+use crate::series::TrafficInterval;
 
 /// The time between two commits: the most that a killed process loses.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -32,9 +32,9 @@ pub struct Recorder {
     path: PathBuf,
     _lock: File,
     series: HashMap<String, RecordedSeries>,
-    pending: Vec<(String, Option<Rate>, Interval)>,
+    pending: Vec<(String, Option<Rate>, TrafficInterval)>,
     /// Samples of less than a second that are not pending yet.
-    partial: HashMap<String, (Option<Rate>, Interval)>,
+    partial: HashMap<String, (Option<Rate>, TrafficInterval)>,
     /// The time of the last commit; `None` before the first one, which is not delayed.
     committed: Option<Instant>,
     loopback: bool,
@@ -56,8 +56,8 @@ impl Recorder {
     /// Another process writes the record, another user owns it, a later version or another program wrote
     /// it, or the file system refuses it.
     pub fn open(dir: &Path) -> Result<Self, WatchError> {
-        let lock = files::lock(dir)?;
-        let path = files::database(dir)?.unwrap_or_else(|| dir.join(files::FILE_NAME));
+        let lock = super::lock(dir)?;
+        let path = super::database(dir)?.unwrap_or_else(|| dir.join(super::FILE_NAME));
         let open = || -> rusqlite::Result<Connection> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
                 | OpenFlags::SQLITE_OPEN_CREATE
@@ -112,7 +112,7 @@ impl Recorder {
     }
 
     /// Adds the traffic of interface `name`; it is stored by the next [`commit`](Self::commit).
-    pub fn push_interval(&mut self, name: &str, speed: Option<Rate>, interval: Interval) {
+    pub fn push_interval(&mut self, name: &str, speed: Option<Rate>, interval: TrafficInterval) {
         let mut whole = interval;
         if let Some((speed, mut partial)) = self.partial.remove(name) {
             if partial.append(&interval) {
@@ -218,7 +218,7 @@ impl RecordedSeries {
     fn insert(
         &mut self,
         transaction: &Transaction<'_>,
-        interval: &Interval,
+        interval: &TrafficInterval,
     ) -> rusqlite::Result<()> {
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let counts = &interval.counts;
@@ -243,9 +243,9 @@ impl RecordedSeries {
             let key = (self.id, level.step_seconds());
             if let Some(start) = level.opens(interval) {
                 if let Some(done) = level.open() {
-                    rows::put_bin(transaction, key, done)?;
+                    schema::put_bin(transaction, key, done)?;
                 }
-                if let Some(stored) = rows::bin_at(transaction, key, start)? {
+                if let Some(stored) = schema::bin_at(transaction, key, start)? {
                     level.resume(stored);
                 }
             }
@@ -257,7 +257,7 @@ impl RecordedSeries {
     fn put_open_bins(&self, connection: &Connection) -> rusqlite::Result<()> {
         for level in &self.levels {
             if let Some(open) = level.open() {
-                rows::put_bin(connection, (self.id, level.step_seconds()), open)?;
+                schema::put_bin(connection, (self.id, level.step_seconds()), open)?;
             }
         }
         Ok(())
@@ -292,15 +292,19 @@ mod tests {
 
     use super::super::Record;
     use super::*;
-    use crate::series::Channel;
+    use crate::series::Quantity;
 
     const START_MS: i64 = 1_800_000_000_000;
 
-    fn interval(end_ms: i64, span_ms: u32, in_bytes: u64) -> Interval {
-        Interval { end_ms, span_ms, counts: LinkCounters { in_bytes, ..LinkCounters::default() } }
+    fn interval(end_ms: i64, span_ms: u32, in_bytes: u64) -> TrafficInterval {
+        TrafficInterval {
+            end_ms,
+            span_ms,
+            counts: LinkCounters { in_bytes, ..LinkCounters::default() },
+        }
     }
 
-    fn second(at: i64, in_bytes: u64) -> Interval {
+    fn second(at: i64, in_bytes: u64) -> TrafficInterval {
         interval(START_MS + at * 1000, 1000, in_bytes)
     }
 
@@ -319,7 +323,7 @@ mod tests {
         assert_eq!(interfaces[0].speed, Some(Rate::from_bps(10_000_000_000)));
         let bins = record.bins(&interfaces[0], 300, (0, i64::MAX)).unwrap();
         assert_eq!(bins.len(), 2);
-        let bin = bins[0].bin(Channel::InBits);
+        let bin = bins[0].bin(Quantity::InBits);
         assert_eq!((bin.start, bin.average, bin.maximum), (1_800_000_000, 1000.0, 1000.0));
         assert_eq!(record.bins(&interfaces[0], 86_400, (0, i64::MAX)).unwrap().len(), 1);
         let all = record.intervals(&interfaces[0], (0, i64::MAX)).unwrap();
@@ -392,6 +396,6 @@ mod tests {
         let bins = record.bins(interface, 300, (0, i64::MAX)).unwrap();
         let intervals: Vec<u64> = bins.iter().map(|bin| bin.intervals).collect();
         assert_eq!(intervals, [20, 11]);
-        assert!(bins.iter().all(|bin| bin.bin(Channel::InBits).maximum == 800.0));
+        assert!(bins.iter().all(|bin| bin.bin(Quantity::InBits).maximum == 800.0));
     }
 }
