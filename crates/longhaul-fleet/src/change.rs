@@ -54,16 +54,27 @@ pub fn changes(old: Option<&Mesh>, new: &Mesh) -> Vec<Change> {
         let name = new.name.clone();
         found.push(Change { kind: ChangeKind::Changed, part: "mesh", name, settings });
     }
-    compare(&mut found, "host", &old.hosts, &new.hosts, |host| host.name.clone(), host_settings);
+    compare(
+        &mut found,
+        "host",
+        (&old.hosts[..], &new.hosts[..]),
+        |host| host.name.clone(),
+        host_settings,
+    );
     let members = |one: &(String, Vec<String>), two: &(String, Vec<String>)| {
         if one.1 == two.1 { Vec::new() } else { vec!["hosts"] }
     };
-    compare(&mut found, "group", &old.groups, &new.groups, |group| group.0.clone(), members);
+    compare(
+        &mut found,
+        "group",
+        (&old.groups[..], &new.groups[..]),
+        |group| group.0.clone(),
+        members,
+    );
     compare(
         &mut found,
         "trunk",
-        &old.trunks,
-        &new.trunks,
+        (&old.trunks[..], &new.trunks[..]),
         |trunk| trunk.name.clone(),
         |a, b| {
             differing([
@@ -73,13 +84,18 @@ pub fn changes(old: Option<&Mesh>, new: &Mesh) -> Vec<Change> {
             ])
         },
     );
-    compare(&mut found, "test", &old.tests, &new.tests, |test| test.name.clone(), test_settings);
+    compare(
+        &mut found,
+        "test",
+        (&old.tests[..], &new.tests[..]),
+        |test| test.name.clone(),
+        test_settings,
+    );
     let stamps = |mesh: &Mesh| mesh.stamp.iter().cloned().collect::<Vec<_>>();
     compare(
         &mut found,
         "stamp",
-        &stamps(old),
-        &stamps(new),
+        (&stamps(old)[..], &stamps(new)[..]),
         |_| "pairs".to_owned(),
         |a, b| {
             differing([
@@ -95,9 +111,13 @@ pub fn changes(old: Option<&Mesh>, new: &Mesh) -> Vec<Change> {
         let start = start.map_or_else(|_| window.start_ms.to_string(), |start| start.to_string());
         format!("{start} {}", window.hosts.join(","))
     };
-    compare(&mut found, "maintenance", &old.maintenance, &new.maintenance, name, |a, b| {
-        differing([("end", a.end_ms != b.end_ms), ("reason", a.reason != b.reason)])
-    });
+    compare(
+        &mut found,
+        "maintenance",
+        (&old.maintenance[..], &new.maintenance[..]),
+        name,
+        |a, b| differing([("end", a.end_ms != b.end_ms), ("reason", a.reason != b.reason)]),
+    );
     found
 }
 
@@ -128,8 +148,7 @@ pub fn outdated_tasks(old: &Mesh, new: &Mesh) -> BTreeSet<String> {
 fn compare<T: PartialEq>(
     found: &mut Vec<Change>,
     part: &'static str,
-    old: &[T],
-    new: &[T],
+    (old, new): (&[T], &[T]),
     name: impl Fn(&T) -> String,
     settings: impl Fn(&T, &T) -> Vec<&'static str>,
 ) {

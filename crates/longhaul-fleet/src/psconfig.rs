@@ -127,10 +127,7 @@ impl Import {
             let _ = writeln!(self.text);
             self.names.insert(name, host);
         }
-        match self.names.is_empty() {
-            true => Err(ImportError::NoHosts),
-            false => Ok(()),
-        }
+        if self.names.is_empty() { Err(ImportError::NoHosts) } else { Ok(()) }
     }
 
     fn tasks(&mut self) {

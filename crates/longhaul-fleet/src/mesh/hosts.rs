@@ -4,18 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use toml::Spanned;
 
-use super::checks::{checked_name, in_order, out_of_range, positive};
 use super::error::{Fault, MeshFault};
 use super::model::{MeshHost, MeshInterface, Trunk};
-
-use super::raw::{Members, Named, RawHost, RawTrunk};
+use super::raw::{
+    Members, Named, RawHost, RawTrunk, checked_name, in_order, out_of_range, positive,
+};
 
 /// The most hosts of a mesh.
 pub const MAX_HOSTS: usize = 1000;
-/// The first port of the servers of runs, if the host does not declare one.
-const DEFAULT_PORT: u16 = 5290;
-/// The port of an iperf3 server, for hosts without an agent.
-const IPERF3_PORT: u16 = 5201;
 /// The name of the interface of a host that does not name it.
 const DEFAULT_INTERFACE: &str = "default";
 
@@ -84,12 +80,11 @@ pub(super) fn read_hosts(raw: &Named<RawHost>) -> Result<Vec<MeshHost>, Fault> {
         if let Some(port) = port.filter(|port| !(1024..=65000).contains(port.get_ref())) {
             return Err(out_of_range("port", port, "1024 to 65000"));
         }
-        let default_port = if host.agent { DEFAULT_PORT } else { IPERF3_PORT };
         hosts.push(MeshHost {
             name: checked_name("host", name)?,
             site: host.site.clone(),
             agent: host.agent,
-            port: port.map_or(default_port, |port| *port.get_ref()),
+            port: port.map(|port| *port.get_ref()),
             interfaces,
         });
     }

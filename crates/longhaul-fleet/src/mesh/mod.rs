@@ -3,7 +3,6 @@
 //! [`parse`] reads a file completely or returns one error with its place. `docs/guide/mesh.md`
 //! describes the file.
 
-mod checks;
 mod error;
 mod fit;
 mod hosts;

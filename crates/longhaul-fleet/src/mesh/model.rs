@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use longhaul_core::units::Rate;
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::TestSpec;
+use crate::protocol::{TestKind, TestSpec};
 
 /// A validated mesh: every name in it refers to an existing host, and every test has pairs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -35,9 +35,8 @@ pub struct MeshHost {
     pub site: Option<String>,
     /// False if the host has no agent and is only a destination of `iperf3` or `nuttcp`.
     pub agent: bool,
-    /// The first port of the servers of runs; simultaneous runs at one host use consecutive ports. Of a
-    /// host without an agent, the port of its iperf3 or nuttcp server.
-    pub port: u16,
+    /// The declared port; see [`server_port`](Self::server_port).
+    pub port: Option<u16>,
     /// The interfaces; at least one.
     pub interfaces: Vec<MeshInterface>,
 }
@@ -167,5 +166,16 @@ impl MeshHost {
     pub fn interface(&self, name: Option<&str>) -> Option<&MeshInterface> {
         let named = name.and_then(|name| self.interfaces.iter().find(|one| one.name == name));
         named.or(self.interfaces.first())
+    }
+
+    /// Returns the first port of the servers of runs; simultaneous runs at one host use consecutive
+    /// ports. Of a host without an agent, returns the port of its server of this `kind`.
+    pub fn server_port(&self, kind: TestKind) -> u16 {
+        self.port.unwrap_or(match (self.agent, kind) {
+            (true, _) => 5290,
+            // The defaults of the programs.
+            (false, TestKind::Nuttcp) => 5000,
+            (false, _) => 5201,
+        })
     }
 }

@@ -1,10 +1,9 @@
 //! The reader of mesh files.
 
-use super::checks::{checked_name, in_order};
 use super::error::{Fault, MeshError, MeshFault};
 use super::hosts::{Names, read_groups, read_hosts, read_trunks};
 use super::model::{Maintenance, Mesh};
-use super::raw::{RawMaintenance, RawMesh};
+use super::raw::{RawMaintenance, RawMesh, checked_name, in_order};
 use super::{fit, test_table};
 
 /// The most bytes of a mesh file.

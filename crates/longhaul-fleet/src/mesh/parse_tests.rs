@@ -77,7 +77,9 @@ fn a_file_becomes_a_mesh_in_its_order() {
     let mesh = parse(GOOD).unwrap();
     let names: Vec<&str> = mesh.hosts.iter().map(|host| host.name.as_str()).collect();
     assert_eq!(names, ["west", "east", "anl", "iperf"]);
-    assert_eq!((mesh.hosts[0].port, mesh.hosts[1].port), (5290, 6000));
+    let port = |host: usize, kind| mesh.hosts[host].server_port(kind);
+    assert_eq!((port(0, TestKind::Throughput), port(1, TestKind::Path)), (5290, 6000));
+    assert_eq!((port(3, TestKind::Iperf3), port(3, TestKind::Nuttcp)), (5201, 5000));
     assert_eq!(mesh.hosts[2].interface(Some("eth1")).unwrap().capacity_bps.bps(), 40_000_000_000);
     let daily = &mesh.tests[0];
     assert_eq!((daily.pairs.len(), daily.every_seconds, daily.slot_ms()), (6, 21_600, 25_000));

@@ -1,4 +1,4 @@
-//! The contents of a mesh file before they are checked.
+//! The contents of a mesh file before they are checked, and the checks of single values.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,6 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use super::error::{Fault, MeshFault};
 use crate::protocol::TestKind;
 
 /// Tables with their names. The order of the file is the order of the spans of the names.
@@ -178,9 +179,10 @@ impl<'de> Deserialize<'de> for Share {
                 percent / 100.0
             }
         };
-        match (0.0..=1.0).contains(&share) {
-            true => Ok(Share(share)),
-            false => Err(D::Error::custom("a share is between 0% and 100%")),
+        if (0.0..=1.0).contains(&share) {
+            Ok(Share(share))
+        } else {
+            Err(D::Error::custom("a share is between 0% and 100%"))
         }
     }
 }
@@ -206,4 +208,40 @@ impl<'de> Deserialize<'de> for Moment {
             D::Error::custom("expected a time with its offset, such as 2026-12-01T08:00:00Z")
         })
     }
+}
+
+/// Returns the entries in the order of the file.
+pub(super) fn in_order<T>(named: &Named<T>) -> Vec<(&Spanned<String>, &T)> {
+    let mut entries: Vec<_> = named.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+}
+
+/// Returns a valid name.
+pub(super) fn checked_name(what: &'static str, name: &Spanned<String>) -> Result<String, Fault> {
+    let text = name.get_ref();
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let first = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !first || text.len() > 63 || !text.bytes().all(good) {
+        return Err(Fault::at(&name.span(), MeshFault::Name { what, name: text.clone() }));
+    }
+    Ok(text.clone())
+}
+
+/// Returns a rate above zero.
+pub(super) fn positive(field: &'static str, rate: &Spanned<Rate>) -> Result<Rate, Fault> {
+    match rate.get_ref().bps() {
+        0 => Err(out_of_range(field, rate, "a rate above 0")),
+        _ => Ok(*rate.get_ref()),
+    }
+}
+
+/// Returns the error of a value outside its range.
+pub(super) fn out_of_range<T: std::fmt::Display>(
+    field: &'static str,
+    value: &Spanned<T>,
+    accepted: &'static str,
+) -> Fault {
+    let fault = MeshFault::OutOfRange { field, value: value.get_ref().to_string(), accepted };
+    Fault::at(&value.span(), fault)
 }

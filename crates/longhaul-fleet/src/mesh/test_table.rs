@@ -6,11 +6,10 @@ use std::time::Duration;
 use longhaul_core::units::format_span;
 use toml::Spanned;
 
-use super::checks::{checked_name, out_of_range, positive};
 use super::error::{Fault, MeshFault};
 use super::hosts::Names;
 use super::model::{Judgement, Mesh, MeshTest, StampMesh};
-use super::raw::{Members, RawStamp, RawTest, Share, Span};
+use super::raw::{Members, RawStamp, RawTest, Share, Span, checked_name, out_of_range, positive};
 use crate::protocol::{TestKind, TestSpec};
 
 type Pairs = Vec<(String, String)>;

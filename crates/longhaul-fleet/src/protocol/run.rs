@@ -6,7 +6,7 @@ use longhaul_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::MAX_NAME_BYTES;
+use super::MAX_NAME_BYTES;
 
 /// The kind of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,6 +38,11 @@ impl TestKind {
             TestKind::Iperf3 => "iperf3",
             TestKind::Nuttcp => "nuttcp",
         }
+    }
+
+    /// Returns whether the command measures for exactly the seconds of the test.
+    pub fn is_timed(self) -> bool {
+        matches!(self, TestKind::Throughput | TestKind::Iperf3 | TestKind::Nuttcp)
     }
 
     /// Returns whether the destination must run an agent.
@@ -187,6 +192,8 @@ pub enum RunReason {
     Unsupported,
     /// The mesh changed before the run started.
     MeshChanged,
+    /// The agent does not test the address of the peer.
+    AddressRefused,
     /// A reason of a newer version.
     #[serde(other)]
     Unknown,
@@ -210,6 +217,7 @@ impl RunReason {
             RunReason::DiskFull => "disk_full",
             RunReason::Unsupported => "unsupported",
             RunReason::MeshChanged => "mesh_changed",
+            RunReason::AddressRefused => "address_refused",
             RunReason::Unknown => "unknown",
         }
     }

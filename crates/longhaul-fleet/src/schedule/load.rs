@@ -30,7 +30,7 @@ const STAMP_PACKET_BITS: f64 = 150.0 * 8.0;
 pub(super) fn loads(
     mesh: &Mesh,
     tasks: &[Task],
-    resources: &[super::Resource],
+    resources: &[super::ExclusiveResource],
     cycle_ms: i64,
 ) -> Vec<ResourceLoad> {
     let mut busy = vec![0.0; resources.len()];
@@ -47,7 +47,7 @@ pub(super) fn loads(
         }
     }
     let light = light_rates(mesh, resources);
-    let row = |(at, resource): (usize, &super::Resource)| ResourceLoad {
+    let row = |(at, resource): (usize, &super::ExclusiveResource)| ResourceLoad {
         resource: resource.name.clone(),
         capacity_bps: resource.capacity_bps,
         busy_share: busy[at],
@@ -58,7 +58,7 @@ pub(super) fn loads(
 }
 
 /// Returns the rates of STAMP requests and replies in bit/s.
-fn light_rates(mesh: &Mesh, resources: &[super::Resource]) -> Vec<f64> {
+fn light_rates(mesh: &Mesh, resources: &[super::ExclusiveResource]) -> Vec<f64> {
     let mut light = vec![0.0; resources.len()];
     let Some(stamp) = &mesh.stamp else { return light };
     let rate = STAMP_PACKET_BITS * 1e3 / f64::from(stamp.interval_ms.max(1));

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::Schedule;
 use super::book::Book;
 use super::task::{Task, TaskState};
-use super::whole::Schedule;
 use crate::mesh::Mesh;
 use crate::protocol::RunReason;
 
@@ -251,7 +251,7 @@ impl<'a> Planning<'a> {
         if start_ms > self.last_start_ms {
             return None;
         }
-        let port = self.free_port(&task.destination, start_ms, end_ms)?;
+        let port = self.free_port(task, start_ms, end_ms)?;
         Some(Verdict::Run { start_ms, end_ms, port })
     }
 
@@ -267,9 +267,10 @@ impl<'a> Planning<'a> {
         touching.map(|window| window.end_ms).max()
     }
 
-    fn free_port(&mut self, host: &'a str, start_ms: i64, end_ms: i64) -> Option<u16> {
+    fn free_port(&mut self, task: &'a Task, start_ms: i64, end_ms: i64) -> Option<u16> {
+        let host = task.destination.as_str();
         let target = self.mesh.host(host)?;
-        let first = target.port;
+        let first = target.server_port(self.mesh.tests[task.test].spec.kind);
         if !target.agent {
             // Its server always listens there.
             return Some(first);

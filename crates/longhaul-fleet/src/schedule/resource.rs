@@ -6,7 +6,7 @@ use crate::mesh::{Mesh, MeshTest};
 
 /// An exclusive resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
+pub struct ExclusiveResource {
     /// The name: `HOST/INTERFACE/out`, `HOST/INTERFACE/in`, `trunk/NAME/right` or
     /// `trunk/NAME/left`.
     pub name: String,
@@ -22,7 +22,7 @@ pub fn resources_of(
     test: &MeshTest,
     source: &str,
     destination: &str,
-) -> Vec<Resource> {
+) -> Vec<ExclusiveResource> {
     path_of(mesh, test.interface.as_deref(), source, destination)
 }
 
@@ -41,12 +41,12 @@ pub(super) fn path_of(
     interface: Option<&str>,
     source: &str,
     destination: &str,
-) -> Vec<Resource> {
+) -> Vec<ExclusiveResource> {
     let ends = [(source, "out"), (destination, "in")];
     let interfaces = ends.into_iter().filter_map(|(host, direction)| {
         let interface = mesh.host(host)?.interface(interface)?;
         let name = format!("{host}/{}/{direction}", interface.name);
-        Some(Resource { name, capacity_bps: interface.capacity_bps })
+        Some(ExclusiveResource { name, capacity_bps: interface.capacity_bps })
     });
     let trunks = mesh.trunks.iter().filter_map(|trunk| {
         let has = |side: &[String], host: &str| side.iter().any(|name| name == host);
@@ -58,7 +58,7 @@ pub(super) fn path_of(
             return None;
         };
         let name = format!("trunk/{}/{direction}", trunk.name);
-        Some(Resource { name, capacity_bps: trunk.capacity_bps })
+        Some(ExclusiveResource { name, capacity_bps: trunk.capacity_bps })
     });
     interfaces.chain(trunks).collect()
 }

@@ -1,13 +1,29 @@
-//! The schedule of a mesh.
+//! The schedule of the heavy tests of a mesh: tasks with exclusive resources, their rounds, the time
+//! of a full cycle, the load of the resources, and the choice of the next runs.
+//!
+//! A [`Schedule`] depends on the mesh only. [`Schedule::plan`] is a pure function of the schedule,
+//! the states of the tasks and the active runs: the hub calls it every few seconds and stores its
+//! decisions. A resource is an interface direction or a trunk direction. Two heavy runs never overlap
+//! on a resource. `docs/design/fleet.md` describes the order and its bounds.
+
+mod book;
+mod color;
+mod load;
+mod plan;
+#[cfg(test)]
+mod plan_tests;
+mod resource;
+mod task;
+
+pub use load::ResourceLoad;
+pub use plan::{ActiveRun, Decision, Situation, Verdict};
+pub use resource::{ExclusiveResource, path_capacity, resources_of};
+pub use task::{Task, TaskState};
 
 use std::collections::HashMap;
 
-use super::book::Book;
-use super::color;
-use super::load::{self, ResourceLoad};
-use super::resource::{Resource, resources_of};
-use super::task::Task;
 use crate::mesh::{Mesh, MeshTest};
+use book::Book;
 
 /// The tasks of a mesh with their resources and rounds.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +31,7 @@ pub struct Schedule {
     /// The tasks, by test, source and destination in the order of the mesh.
     pub tasks: Vec<Task>,
     /// The resources that the tasks occupy.
-    pub resources: Vec<Resource>,
+    pub resources: Vec<ExclusiveResource>,
     /// The rounds of each test, in the order of the mesh.
     pub tests: Vec<TestRounds>,
     /// The predicted time in ms in which every task runs once.
@@ -76,7 +92,7 @@ impl Schedule {
     }
 
     /// Returns the order of tasks that are due at the same time.
-    pub(super) fn rank(&self, at: usize) -> (std::cmp::Reverse<u8>, usize, u32, usize) {
+    fn rank(&self, at: usize) -> (std::cmp::Reverse<u8>, usize, u32, usize) {
         let task = &self.tasks[at];
         (std::cmp::Reverse(task.priority), task.test, task.round, at)
     }
@@ -90,9 +106,10 @@ impl Schedule {
     ) {
         let first = self.tasks.len();
         for (source, destination) in &test.pairs {
-            let needed = match test.exclusive {
-                true => resources_of(mesh, test, source, destination),
-                false => Vec::new(),
+            let needed = if test.exclusive {
+                resources_of(mesh, test, source, destination)
+            } else {
+                Vec::new()
             };
             let mut resources = Vec::with_capacity(needed.len());
             for resource in needed {
