@@ -1,7 +1,8 @@
-//! The agent: its enrolment and its threads.
+//! The agent: its options, its enrolment and its threads.
 
 use std::fs;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
@@ -9,26 +10,48 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AgentEvent, ENROL_PATH, EnrolRequest, EnrolResponse, Severity, StampPeer,
+    AgentEvent, ENROL_PATH, EnrolRequest, EnrolResponse, EnrolToken, Severity, StampPeer,
 };
 use longhaul_interop::stamp::{Reflector, ReflectorSettings};
 use serde_json::Value;
 
-use crate::client::{HubClient, Trust};
-use crate::clock::HubClock;
-use crate::error::{AgentError, Result};
+use crate::client::{HubClient, HubUrl, Trust};
+use crate::clock::{End, HubClock};
+use crate::error::{AgentError, Notice, Result};
 use crate::home::{Enrolment, Home};
 use crate::journal::Journal;
 use crate::measure::{FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
-use crate::notice::Notice;
-use crate::options::AgentOptions;
-use crate::run::{Executor, RunQueue};
-use crate::sync::{Sync, sleep};
+use crate::run::{AllowedPeers, Executor, RunQueue};
+use crate::sync::Sync;
 
-/// The time between two checks for the end.
-const LOOK: Duration = Duration::from_millis(100);
+/// The time between two looks at the flag of the caller, which a signal handler sets.
+const LOOK: Duration = Duration::from_millis(250);
 /// The pause before a part of the agent that failed starts again.
 const RESTART: Duration = Duration::from_secs(60);
+
+/// The default directory of the agent's state.
+pub const DEFAULT_STATE_DIR: &str = "/var/lib/longhaul/agent";
+
+/// The options of an agent.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// The hub; that of the enrolment if `None`.
+    pub hub: Option<HubUrl>,
+    /// The one-time token; necessary for the first start.
+    pub token: Option<EnrolToken>,
+    /// A file with the certificates (PEM) that verify the hub, instead of a pin.
+    pub ca: Option<PathBuf>,
+    /// The name of this host in the mesh; its host name if `None`.
+    pub name: Option<String>,
+    /// The directory of the journal and the key.
+    pub state: PathBuf,
+    /// The program that runs the tests: longhaul.
+    pub program: PathBuf,
+    /// The addresses of the STAMP reflectors; none disables them.
+    pub reflectors: Vec<SocketAddr>,
+    /// The addresses that the agent tests.
+    pub allow: AllowedPeers,
+}
 
 /// Enrols this host if the directory of its state has no enrolment, and returns the enrolment.
 ///
@@ -108,9 +131,9 @@ pub fn run(
         interfaces: Interfaces::new(),
         peers: Mutex::default(),
         facts: Mutex::default(),
-        ended: AtomicBool::new(false),
+        end: End::default(),
     };
-    let queue = RunQueue::new(&journal, &parts.clock, &executor, notice)?;
+    let queue = RunQueue::new(&journal, &parts.clock, (&executor, &options.allow), notice)?;
     start_event(&journal, &parts.clock);
     notice(Notice::Started { host: &enrolment.host, hub: &enrolment.hub });
     let sync = Sync {
@@ -126,17 +149,19 @@ pub fn run(
         queue: &queue,
         interfaces: &parts.interfaces,
         peers: &parts.peers,
+        allow: &options.allow,
         facts: &parts.facts,
         notice,
     };
     thread::scope(|scope| {
         parts.start(scope, options, &journal, notice);
-        scope.spawn(|| queue.run(scope, &parts.ended));
-        let exchange = scope.spawn(|| sync.run(&parts.ended));
+        scope.spawn(|| queue.run(scope, &parts.end));
+        let exchange = scope.spawn(|| sync.run(&parts.end));
         while !stop.load(Ordering::Relaxed) && !exchange.is_finished() {
             thread::sleep(LOOK);
         }
-        parts.ended.store(true, Ordering::Relaxed);
+        parts.end.reach();
+        queue.wake();
         client.shut_down();
         // A panic of the thread ends the agent, too.
         exchange.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -149,7 +174,7 @@ struct Parts {
     interfaces: Interfaces,
     peers: Mutex<Vec<StampPeer>>,
     facts: Mutex<Option<Value>>,
-    ended: AtomicBool,
+    end: End,
 }
 
 impl Parts {
@@ -162,17 +187,17 @@ impl Parts {
         notice: &'scope (dyn Fn(Notice<'_>) + std::marker::Sync),
     ) {
         scope.spawn(move || {
-            while !self.ended.load(Ordering::Relaxed) {
-                if let Err(error) = self.interfaces.run(&self.clock, &self.ended) {
+            while !self.end.is_reached() {
+                if let Err(error) = self.interfaces.run(&self.clock, self.end.flag()) {
                     let message = longhaul_core::text::chain(&error);
                     notice(Notice::PartFailed { part: "sampling of interfaces", message });
-                    sleep(RESTART, &self.ended);
+                    self.end.sleep(RESTART);
                 }
             }
         });
         scope.spawn(|| {
             // Without space in the journal the summary is a gap.
-            measure_peers(&self.peers, &self.clock, &self.ended, |summary| {
+            measure_peers(&self.peers, &self.clock, self.end.flag(), |summary| {
                 let _ = journal.push_stamp(&summary);
             });
         });
@@ -180,8 +205,7 @@ impl Parts {
             let settings = ReflectorSettings::default();
             match Reflector::bind(*address, settings) {
                 Ok(reflector) => {
-                    let ended = || self.ended.load(Ordering::Relaxed);
-                    scope.spawn(move || reflector.run(ended, |_| {}));
+                    scope.spawn(move || reflector.run(|| self.end.is_reached(), |_| {}));
                 }
                 Err(error) => {
                     let message = format!("{address}: {error}");
@@ -195,14 +219,14 @@ impl Parts {
     /// Examines the host at the start and every six hours, and passes on what has changed.
     fn report_facts(&self, program: &Path, state: &Path) {
         let mut last = None;
-        while !self.ended.load(Ordering::Relaxed) {
-            let facts = read_facts(program, state, &self.ended);
+        while !self.end.is_reached() {
+            let facts = read_facts(program, state, self.end.flag());
             let pause = if facts.is_some() { FACTS_INTERVAL } else { RESTART };
             if facts.is_some() && facts != last {
                 *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = facts.clone();
                 last = facts;
             }
-            sleep(pause, &self.ended);
+            self.end.sleep(pause);
         }
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
+use crate::agent::AgentOptions;
 use crate::client::{HubClient, Trust};
 use crate::error::AgentError;
 use crate::home::Home;
 use crate::journal::Journal;
 use crate::measure::host_state;
-use crate::options::AgentOptions;
 
 /// The result of one check.
 #[derive(Debug)]
@@ -79,10 +79,16 @@ pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
             add("hub", check_hub(&enrolment.hub, &trust));
         }
         Ok(None) => {
-            add("enrolment", CheckResult::Failed(AgentError::NotEnrolled(options.state.clone())));
             if let (Some(hub), Some(token)) = (&options.hub, &options.token) {
+                add(
+                    "enrolment",
+                    CheckResult::Passed("at the first start, by the token".to_owned()),
+                );
                 let trust = Trust::of(token.pin.as_deref(), options.ca.as_deref());
                 add("hub", check_hub(&hub.to_string(), &trust));
+            } else {
+                let error = AgentError::NotEnrolled(options.state.clone());
+                add("enrolment", CheckResult::Failed(error));
             }
         }
         Err(error) => add("enrolment", CheckResult::Failed(error)),

@@ -1,4 +1,4 @@
-//! The errors of an agent.
+//! The errors of an agent, and the notices for its log.
 
 use std::io;
 use std::path::PathBuf;
@@ -77,6 +77,8 @@ pub enum AgentError {
     Certificate {
         /// The hub.
         hub: String,
+        /// True if a pin was expected, and not a chain of certificates.
+        by_pin: bool,
         /// The cause.
         source: rustls::Error,
     },
@@ -137,4 +139,50 @@ impl From<rusqlite::Error> for AgentError {
     fn from(error: rusqlite::Error) -> Self {
         AgentError::Journal(error)
     }
+}
+
+/// A notice. The program words it.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// The agent has enrolled.
+    Enrolled {
+        /// The name of the host in the mesh.
+        host: &'a str,
+        /// The agent's id.
+        agent: &'a str,
+    },
+    /// The agent runs.
+    Started {
+        /// The name of the host in the mesh.
+        host: &'a str,
+        /// The hub.
+        hub: &'a str,
+    },
+    /// The hub answers, after a time without an answer.
+    HubBack,
+    /// The hub does not answer. Reported once, until it answers again.
+    HubAway(&'a AgentError),
+    /// A run has started.
+    RunStarted {
+        /// The id of the run.
+        run: &'a str,
+        /// The name of the test.
+        test: &'a str,
+    },
+    /// A run is over.
+    RunOver {
+        /// The id of the run.
+        run: &'a str,
+        /// The reason, if it has no result.
+        reason: Option<&'static str>,
+    },
+    /// The disk is full; no runs start until there is space.
+    DiskFull,
+    /// A part of the agent failed; the others continue.
+    PartFailed {
+        /// The part, such as `STAMP reflector`.
+        part: &'static str,
+        /// The error.
+        message: String,
+    },
 }

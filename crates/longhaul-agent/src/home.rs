@@ -115,9 +115,10 @@ fn check_private(path: &Path, forbidden: u32) -> Result<()> {
     let metadata = fs::metadata(path).map_err(AgentError::file("read", path))?;
     let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
     let mine = owner == 0 || owner == rustix::process::geteuid().as_raw();
-    match mine && mode & forbidden == 0 {
-        true => Ok(()),
-        false => Err(AgentError::Exposed { path: path.to_owned(), mode, owner }),
+    if mine && mode & forbidden == 0 {
+        Ok(())
+    } else {
+        Err(AgentError::Exposed { path: path.to_owned(), mode, owner })
     }
 }
 

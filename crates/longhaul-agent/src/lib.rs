@@ -4,6 +4,15 @@
 //!
 //! The agent uses threads and no async runtime. `docs/design/fleet.md` describes its states and
 //! guarantees.
+//!
+//! ```
+//! use longhaul_agent::HubUrl;
+//!
+//! let hub: HubUrl = "https://hub.example".parse()?;
+//! assert_eq!(hub.at("/agent/v1/sync"), "https://hub.example:5280/agent/v1/sync");
+//! assert!("http://hub.example".parse::<HubUrl>().is_err(), "the hub has only HTTPS");
+//! # Ok::<(), longhaul_agent::InvalidUrl>(())
+//! ```
 
 mod agent;
 mod check;
@@ -13,15 +22,12 @@ mod error;
 mod home;
 mod journal;
 mod measure;
-mod notice;
-mod options;
 mod run;
 mod sync;
 
-pub use agent::{enrol, run};
+pub use agent::{AgentOptions, DEFAULT_STATE_DIR, enrol, run};
 pub use check::{CheckItem, CheckResult, check};
 pub use client::{HubClient, HubUrl, InvalidUrl, Trust};
-pub use error::AgentError;
+pub use error::{AgentError, Notice};
 pub use home::{Enrolment, write_private};
-pub use notice::Notice;
-pub use options::{AgentOptions, DEFAULT_STATE_DIR};
+pub use run::AllowedPeers;

@@ -2,34 +2,31 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, InterfaceSamples, MAX_EVENTS, MAX_LEASES,
-    MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SIGNATURE_HEADER, SYNC_PATH, Severity,
-    StampPeer, SyncRequest, SyncResponse, signed_text,
+    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, DIGEST_HEADER, InterfaceSamples,
+    MAX_EVENTS, MAX_LEASES, MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SIGNATURE_HEADER,
+    SYNC_PATH, Severity, StampPeer, SyncRequest, SyncResponse, body_digest, signed_text_of_digest,
 };
 use serde_json::Value;
 
 use crate::client::HubClient;
-use crate::clock::{HubClock, local_ms};
-use crate::error::{AgentError, Result};
+use crate::clock::{End, HubClock, local_ms};
+use crate::error::{AgentError, Notice, Result};
 use crate::journal::{BatchLimits, Journal};
 use crate::measure::{Interfaces, host_state};
-use crate::notice::Notice;
-use crate::run::RunQueue;
+use crate::run::{AllowedPeers, RunQueue};
 
 /// The pauses after failures: they double up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The pause between two exchanges in which the hub answered at once.
+/// The shortest time from the start of an exchange to the start of the next one.
 const LEAST_CYCLE: Duration = Duration::from_millis(200);
-/// The wait while runs are accepted or running, so that their results leave soon.
+/// The wait while the result of a run is due, so that it leaves soon.
 const ACTIVE_WAIT_SECONDS: u64 = 1;
 /// The most bytes of journal entries in one request; the rest of a body is samples and facts.
 const BATCH_BYTES: usize = 5 << 20;
@@ -37,6 +34,8 @@ const BATCH_BYTES: usize = 5 << 20;
 const MOST_JOURNAL_ID: u64 = 1 << 52;
 /// The difference of two clocks that is a step.
 const CLOCK_STEP_MS: i64 = 1000;
+/// The longest delay of the answer to a long poll, for the error of its time.
+const LATE: Duration = Duration::from_millis(250);
 /// The time between two deletions of old runs.
 const PRUNE: Duration = Duration::from_secs(3600);
 
@@ -54,6 +53,7 @@ pub(crate) struct Sync<'a> {
     pub(crate) queue: &'a RunQueue<'a>,
     pub(crate) interfaces: &'a Interfaces,
     pub(crate) peers: &'a Mutex<Vec<StampPeer>>,
+    pub(crate) allow: &'a AllowedPeers,
     pub(crate) facts: &'a Mutex<Option<Value>>,
     pub(crate) notice: &'a (dyn Fn(Notice<'_>) + std::marker::Sync),
 }
@@ -61,12 +61,17 @@ pub(crate) struct Sync<'a> {
 /// The state between exchanges.
 struct Progress {
     upload_seconds: u64,
+    /// The time of the last exchange without a wait.
     trip: Duration,
+    /// The largest error of the last answer's time.
+    clock_error: Duration,
     pause: Duration,
     away: bool,
     pruned: Instant,
     /// True while the disk is known to be full.
     full: bool,
+    /// True after the first answer.
+    answered: bool,
     /// Readings of this host's clock and of a clock that never steps.
     clocks: (i64, Instant),
 }
@@ -76,38 +81,39 @@ impl Sync<'_> {
     ///
     /// # Errors
     /// The hub will never accept this agent again.
-    pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
+    pub(crate) fn run(&self, end: &End) -> Result<()> {
         let mut progress = Progress {
             upload_seconds: 5,
             trip: Duration::ZERO,
+            clock_error: LATE,
             pause: SHORTEST_PAUSE,
             away: false,
             pruned: Instant::now(),
             full: false,
+            answered: false,
             clocks: (local_ms(), Instant::now()),
         };
-        while !stop.load(Ordering::Relaxed) {
+        while !end.is_reached() {
             let begun = Instant::now();
-            self.keep_house(&mut progress);
+            self.do_minor_work(&mut progress);
             match self.exchange(&mut progress) {
                 Ok(()) => {
                     if std::mem::take(&mut progress.away) {
                         (self.notice)(Notice::HubBack);
                     }
                     progress.pause = SHORTEST_PAUSE;
-                    sleep(LEAST_CYCLE.saturating_sub(begun.elapsed()), stop);
+                    end.sleep(LEAST_CYCLE.saturating_sub(begun.elapsed()));
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(AgentError::Refused { code: RefusalCode::Replayed, counter, .. }) => {
                     self.journal.skip_counter(counter.unwrap_or(0))?;
-                    sleep(LEAST_CYCLE, stop);
+                    end.sleep(LEAST_CYCLE);
                 }
                 Err(error) => {
-                    if !stop.load(Ordering::Relaxed) && !std::mem::replace(&mut progress.away, true)
-                    {
+                    if !end.is_reached() && !std::mem::replace(&mut progress.away, true) {
                         (self.notice)(Notice::HubAway(&error));
                     }
-                    sleep(progress.pause, stop);
+                    end.sleep(progress.pause);
                     progress.pause = (progress.pause * 2).min(LONGEST_PAUSE);
                 }
             }
@@ -117,7 +123,7 @@ impl Sync<'_> {
     }
 
     /// Does the work that is not urgent.
-    fn keep_house(&self, progress: &mut Progress) {
+    fn do_minor_work(&self, progress: &mut Progress) {
         self.queue.store_again();
         let (wall, monotonic) = progress.clocks;
         let step = local_ms() - wall - monotonic.elapsed().as_millis() as i64;
@@ -159,10 +165,12 @@ impl Sync<'_> {
         };
         let batch = self.journal.batch(limits)?;
         let (running, accepted) = self.queue.ids();
-        let wait = match (batch.more, running.is_empty() && accepted.is_empty()) {
+        let most = progress.upload_seconds.min(MAX_WAIT_SECONDS);
+        // The first answer sets the clock.
+        let wait = match (batch.more || !progress.answered, self.queue.time_to_news()) {
             (true, _) => 0,
-            (false, false) => ACTIVE_WAIT_SECONDS,
-            (false, true) => progress.upload_seconds.min(MAX_WAIT_SECONDS),
+            (false, Some(time)) => time.as_secs().clamp(ACTIVE_WAIT_SECONDS, most),
+            (false, None) => most,
         };
         let samples = self.within_limit(self.interfaces.take());
         let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
@@ -187,8 +195,11 @@ impl Sync<'_> {
             }
         };
         let spent = sent.elapsed();
-        if wait == 0 || spent < Duration::from_millis(500) {
+        if wait == 0 || spent < 2 * LATE {
             progress.trip = spent;
+            progress.clock_error = spent / 2;
+        } else {
+            progress.clock_error = LATE;
         }
         self.take(answer, request.facts.as_ref(), samples, progress)
     }
@@ -234,13 +245,15 @@ impl Sync<'_> {
         let path = format!("{SYNC_PATH}?wait={wait}");
         let body = serde_json::to_vec(request).unwrap_or_default();
         let counter = self.journal.next_counter()?;
-        let text = signed_text("POST", &path, counter, &body);
+        let digest = body_digest(&body);
+        let text = signed_text_of_digest("POST", &path, counter, &digest);
         let signature = self.identity.sign(text.as_bytes());
         let signature = signature.map_err(AgentError::file("use", self.state.join("identity")))?;
         let (counter, signature) = (counter.to_string(), STANDARD.encode(signature));
         let headers = [
             (AGENT_HEADER, self.agent.as_str()),
             (COUNTER_HEADER, counter.as_str()),
+            (DIGEST_HEADER, digest.as_str()),
             (SIGNATURE_HEADER, signature.as_str()),
         ];
         self.client.post_bytes(&path, &headers, &body, Duration::from_secs(wait))
@@ -261,7 +274,8 @@ impl Sync<'_> {
         samples: Vec<InterfaceSamples>,
         progress: &mut Progress,
     ) -> Result<()> {
-        self.clock.set(answer.settings.hub_ms, progress.trip);
+        self.clock.set(answer.settings.hub_ms, progress.trip, progress.clock_error);
+        progress.answered = true;
         progress.upload_seconds = answer.settings.upload_seconds.clamp(1, 300).into();
         self.interfaces.set_interval(answer.settings.sample_interval_ms);
         let acknowledged = answer.acknowledged;
@@ -272,23 +286,12 @@ impl Sync<'_> {
         if answer.facts_stored {
             self.forget_facts(facts);
         }
-        *self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = answer.stamp_peers;
+        let peers = answer.stamp_peers.into_iter().filter(|peer| self.allow.take(peer.address));
+        *self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = peers.collect();
         self.queue.cancel(&answer.cancel);
         let leases = answer.leases.into_iter().take(MAX_LEASES).filter(|lease| lease.is_valid());
         let wanted = leases.filter(|lease| !answer.cancel.contains(&lease.run));
         self.queue.accept(wanted.collect());
         Ok(())
-    }
-}
-
-/// Sleeps for `time`, or until `stop` is set.
-pub(crate) fn sleep(time: Duration, stop: &AtomicBool) {
-    const LOOK: Duration = Duration::from_millis(100);
-    let end = Instant::now() + time;
-    while !stop.load(Ordering::Relaxed) {
-        match end.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => return,
-            left => thread::sleep(left.min(LOOK)),
-        }
     }
 }

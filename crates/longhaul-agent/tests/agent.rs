@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fake_hub::{FakeHub, SECRET, now_ms};
-use longhaul_agent::{AgentError, AgentOptions, CheckResult};
+use longhaul_agent::{AgentError, AgentOptions, AllowedPeers, CheckResult};
 use longhaul_fleet::protocol::{
     Lease, RefusalCode, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec, key_pin,
 };
@@ -41,10 +41,12 @@ fn options(hub: &FakeHub, dir: &Path) -> AgentOptions {
         state: dir.join("state"),
         program,
         reflectors: vec![],
+        allow: AllowedPeers::parse("127.0.0.1").unwrap(),
     }
 }
 
-fn lease(run: &str, fencing: u64, kind: TestKind, length_ms: i64) -> Lease {
+/// Returns a lease whose server is the hub: it accepts the connection by which the agent waits for it.
+fn lease(hub: &FakeHub, run: &str, fencing: u64, kind: TestKind, length_ms: i64) -> Lease {
     Lease {
         run: run.to_owned(),
         fencing,
@@ -64,7 +66,7 @@ fn lease(run: &str, fencing: u64, kind: TestKind, length_ms: i64) -> Lease {
         destination: "east".into(),
         local: None,
         peer: "127.0.0.1".parse().unwrap(),
-        port: 5290,
+        port: hub.address.port(),
         peer_key: None,
         start_ms: now_ms(),
         end_ms: now_ms() + length_ms,
@@ -113,11 +115,15 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
         let mut book = hub.book.lock().unwrap();
         book.silent = true;
         book.leases = vec![
-            lease("good", 7, TestKind::Throughput, 600_000),
-            lease("stale", 7, TestKind::Throughput, 600_000),
-            lease("broken", 8, TestKind::Diagnose, 600_000),
-            lease("late", 9, TestKind::Iperf3, 1),
-            Lease { run: "../../etc".into(), ..lease("evil", 99, TestKind::Nuttcp, 600_000) },
+            lease(&hub, "good", 7, TestKind::Throughput, 600_000),
+            lease(&hub, "stale", 7, TestKind::Throughput, 600_000),
+            lease(&hub, "broken", 8, TestKind::Diagnose, 600_000),
+            lease(&hub, "late", 9, TestKind::Iperf3, 1),
+            Lease {
+                peer: "169.254.169.254".parse().unwrap(),
+                ..lease(&hub, "aimed", 10, TestKind::Iperf3, 600_000)
+            },
+            Lease { run: "../../etc".into(), ..lease(&hub, "evil", 99, TestKind::Nuttcp, 600_000) },
         ];
         book.leases[2].spec.bytes = Some(longhaul_core::units::Bytes::new(1000));
     }
@@ -126,7 +132,7 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     };
     let ((), ended) = with_agent(&options, || {
         wait_for("all results twice", || {
-            ["good", "stale", "broken", "late"].iter().all(|run| of(run).len() >= 2)
+            ["good", "stale", "broken", "late", "aimed"].iter().all(|run| of(run).len() >= 2)
         });
         let facts = |hub: &FakeHub| {
             let book = hub.book.lock().unwrap();
@@ -144,6 +150,7 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     let outcome = |run: &str| (first(run).outcome, first(run).reason);
     assert_eq!(outcome("stale"), (RunOutcome::NotRun, Some(RunReason::StaleLease)));
     assert_eq!(outcome("late"), (RunOutcome::NotRun, Some(RunReason::WindowMissed)));
+    assert_eq!(outcome("aimed"), (RunOutcome::NotRun, Some(RunReason::AddressRefused)));
     assert_eq!(outcome("broken"), (RunOutcome::Failed, Some(RunReason::Failed)));
     assert_eq!(first("broken").message.as_deref(), Some("broken"));
     assert!(of("../../etc").is_empty());
@@ -171,7 +178,7 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
 fn a_run_that_was_running_at_a_crash_has_failed() {
     let (hub, dir) = (FakeHub::start(), tempfile::tempdir().unwrap());
     let options = options(&hub, dir.path());
-    hub.book.lock().unwrap().leases = vec![lease("cut", 7, TestKind::Path, 600_000)];
+    hub.book.lock().unwrap().leases = vec![lease(&hub, "cut", 7, TestKind::Path, 600_000)];
     with_agent(&options, || {
         let running = || {
             let book = hub.book.lock().unwrap();
@@ -189,6 +196,9 @@ fn a_run_that_was_running_at_a_crash_has_failed() {
     .1
     .unwrap();
     hub.book.lock().unwrap().uploads.clear();
+    let left = dir.path().join("copy/runs/cut-source");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("data"), "x").unwrap();
     let crashed = AgentOptions { state: dir.path().join("copy"), ..options };
     with_agent(&crashed, || wait_for("the report", || !reports(&hub).is_empty())).1.unwrap();
     let report = reports(&hub).remove(0);
@@ -196,6 +206,7 @@ fn a_run_that_was_running_at_a_crash_has_failed() {
         (report.outcome, report.reason),
         (RunOutcome::Failed, Some(RunReason::AgentRestarted))
     );
+    assert!(!left.exists(), "the data of the run are removed");
 }
 
 #[test]
@@ -222,9 +233,13 @@ fn another_key_a_used_token_and_a_revoked_agent_are_errors() {
     };
     assert_eq!(longhaul_agent::enrol(&by_chain).unwrap().pin, None);
 
+    let good = |result: &CheckResult| matches!(result, CheckResult::Passed(_));
+    let checks = longhaul_agent::check(&options);
+    assert!(checks.iter().all(|check| good(&check.result)), "{checks:?}");
+    assert!(!options.state.join("enrolment.json").exists(), "a check enrols no host");
+
     let enrolment = longhaul_agent::enrol(&options).unwrap();
     assert_eq!((enrolment.host.as_str(), enrolment.agent.as_str()), ("west", "agent-1"));
-    let good = |result: &CheckResult| matches!(result, CheckResult::Passed(_));
     let checks = longhaul_agent::check(&options);
     assert!(checks.iter().all(|check| good(&check.result)), "{checks:?}");
     let moved = AgentOptions { hub: Some("https://elsewhere".parse().unwrap()), ..options.clone() };

@@ -50,8 +50,11 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13]);
         // The provider has suites of TLS 1.3.
-        let builder =
-            builder.map_err(|source| AgentError::Certificate { hub: String::new(), source })?;
+        let builder = builder.map_err(|source| AgentError::Certificate {
+            hub: String::new(),
+            by_pin: false,
+            source,
+        })?;
         let builder = match self {
             Trust::Pin(pin) => {
                 let verifier = PinVerifier { pin: pin.clone(), provider };
@@ -73,10 +76,7 @@ fn roots(path: &Path) -> Result<RootCertStore> {
         // Some system certificates use algorithms that rustls does not know.
         let _ = store.add(certificate);
     }
-    match store.is_empty() {
-        true => Err(damaged("it has no certificate".to_owned())),
-        false => Ok(store),
-    }
+    if store.is_empty() { Err(damaged("it has no certificate".to_owned())) } else { Ok(store) }
 }
 
 /// Accepts one key, whatever the certificate says about names and dates.
@@ -96,11 +96,12 @@ impl ServerCertVerifier for PinVerifier {
         _now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
         let certificate = ParsedCertificate::try_from(end_entity)?;
-        match key_pin(&certificate.subject_public_key_info()) == self.pin {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(rustls::Error::InvalidCertificate(
+        if key_pin(&certificate.subject_public_key_info()) == self.pin {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(rustls::Error::InvalidCertificate(
                 rustls::CertificateError::ApplicationVerificationFailure,
-            )),
+            ))
         }
     }
 

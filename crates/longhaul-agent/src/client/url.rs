@@ -50,10 +50,7 @@ impl FromStr for HubUrl {
                 !host.is_empty() && host.len() <= 253 && host.bytes().all(plain)
             }
         };
-        match good && port > 0 {
-            true => Ok(HubUrl { host: host.to_owned(), port }),
-            false => Err(InvalidUrl),
-        }
+        if good && port > 0 { Ok(HubUrl { host: host.to_owned(), port }) } else { Err(InvalidUrl) }
     }
 }
 

@@ -4,7 +4,7 @@ use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, StampSum
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
-use super::store::Journal;
+use super::Journal;
 use crate::error::Result;
 
 /// The oldest entries, for one request.

@@ -3,7 +3,7 @@
 use longhaul_fleet::protocol::{Lease, Role, RunReport};
 use rusqlite::{OptionalExtension as _, params};
 
-use super::store::Journal;
+use super::Journal;
 use crate::error::Result;
 
 /// The outcome of the acceptance of a lease.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
 use longhaul_fleet::protocol::{StampPeer, StampSummary};
-use longhaul_interop::stamp::{Advance, Progress, Sender, StampError, clocks, is_this_host};
+use longhaul_interop::stamp::{Advance, MeasuredPeriod, Sender, StampError, clocks, is_this_host};
 use longhaul_sys::poll;
 
 use crate::clock::HubClock;
@@ -19,6 +20,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(10);
 /// The longest wait before the thread checks for other peers or the end.
 const LOOK: Duration = Duration::from_millis(500);
+/// The time for which replies gather before the thread reads them, so that it wakes less often.
+const GATHER: Duration = Duration::from_millis(10);
 /// The most peers of an agent.
 const MOST_PEERS: usize = 1000;
 
@@ -48,7 +51,12 @@ pub(crate) fn measure_peers(
         let looked = Instant::now();
         while looked.elapsed() < LOOK && !stop.load(Ordering::Relaxed) {
             let wait = advance(&mut measured, clock, &mut record);
-            wait_for_replies(&mut measured, wait);
+            let begun = Instant::now();
+            if wait_for_replies(&mut measured, wait) {
+                // Replies have the kernel's time of their arrival: those of other peers may come first.
+                thread::sleep(GATHER.min(wait.saturating_sub(begun.elapsed())));
+                wait_for_replies(&mut measured, Duration::ZERO);
+            }
         }
     }
 }
@@ -70,14 +78,17 @@ fn advance(
     wait
 }
 
-fn wait_for_replies(measured: &mut BTreeMap<String, Measured>, limit: Duration) {
+/// Waits until something arrives, for at most `limit`. Returns whether something has arrived.
+fn wait_for_replies(measured: &mut BTreeMap<String, Measured>, limit: Duration) -> bool {
     let mut open: Vec<&mut Measured> =
         measured.values_mut().filter(|one| one.sender.is_some()).collect();
     let sockets: Vec<&Sender> = open.iter().filter_map(|one| one.sender.as_ref()).collect();
     let readable = poll::readable_among(&sockets, limit);
+    let arrived = readable.contains(&true);
     for (one, readable) in open.iter_mut().zip(readable) {
-        one.readable = readable;
+        one.readable |= readable;
     }
+    arrived
 }
 
 /// Starts the measurements of new peers, and ends those of others.
@@ -153,7 +164,7 @@ fn failure(peer: &StampPeer, error: &StampError, now_ms: i64) -> StampSummary {
     }
 }
 
-fn summary(peer: &StampPeer, progress: &Progress, now_ms: i64) -> StampSummary {
+fn summary(peer: &StampPeer, progress: &MeasuredPeriod, now_ms: i64) -> StampSummary {
     let figures = &progress.report.figures;
     let span_ms = u32::try_from(progress.report.length.as_millis()).unwrap_or(u32::MAX);
     let address = SocketAddr::new(peer.address, peer.port);

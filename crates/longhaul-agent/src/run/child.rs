@@ -7,10 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_fleet::protocol::{MAX_DOCUMENT_BYTES, MAX_MESSAGE_BYTES};
-use longhaul_sys::child::die_with_thread;
+use longhaul_sys::poll;
+use longhaul_sys::process::die_with_thread;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The time between two checks of a process.
-const LOOK: Duration = Duration::from_millis(20);
+/// The longest wait for the end of a process before the cancellation and the deadline are checked.
+const LOOK: Duration = Duration::from_millis(200);
+/// The same without a descriptor of the process.
+const SHORT_LOOK: Duration = Duration::from_millis(20);
 /// The time in which the output of an ended process must arrive.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The most bytes of messages that are kept: the last ones.
@@ -49,6 +53,8 @@ pub(crate) fn run_child(
     die_with_thread(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
+    // The descriptor is readable once the process has ended (pidfd_open(2)).
+    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let output = child.stdout.take().map(|pipe| read_in_thread(pipe, MAX_DOCUMENT_BYTES, false));
     let messages = child.stderr.take().map(|pipe| read_in_thread(pipe, MOST_MESSAGES, true));
     let ended = loop {
@@ -63,7 +69,11 @@ pub(crate) fn run_child(
             kill(&mut child);
             return Ok(ChildOutcome::OutOfTime);
         }
-        thread::sleep(LOOK);
+        let left = deadline.saturating_duration_since(Instant::now());
+        match &handle {
+            Ok(handle) => drop(poll::readable(handle, LOOK.min(left))),
+            Err(_) => thread::sleep(SHORT_LOOK),
+        }
     };
     let received = |pipe: Option<mpsc::Receiver<Option<Vec<u8>>>>| {
         pipe.and_then(|pipe| pipe.recv_timeout(DRAIN).ok()).unwrap_or(Some(Vec::new()))
@@ -92,10 +102,7 @@ fn read_in_thread(
             let Some(bytes) = &mut kept else { continue };
             bytes.extend_from_slice(&piece[..read]);
             if bytes.len() > most {
-                match tail {
-                    true => drop(bytes.drain(..bytes.len() - most)),
-                    false => kept = None,
-                }
+                if tail { drop(bytes.drain(..bytes.len() - most)) } else { kept = None }
             }
         }
         // The receiver is gone if the process was killed.
@@ -104,9 +111,11 @@ fn read_in_thread(
     receiver
 }
 
+/// Returns the last line that says something; of a panic, the place and not the backtrace.
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    let panicked = text.lines().find(|line| line.contains(" panicked at "));
+    let line = panicked.or_else(|| text.lines().rev().find(|line| !line.trim().is_empty()))?;
     let mut line = longhaul_core::text::escape(line.trim()).into_owned();
     if line.len() > MAX_MESSAGE_BYTES {
         let end = (0..=MAX_MESSAGE_BYTES).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
@@ -132,6 +141,10 @@ mod tests {
         let ChildOutcome::Ended { code, output, message } = ended else { panic!("{ended:?}") };
         assert_eq!((code, output.as_slice()), (Some(3), b"result\n".as_slice()));
         assert_eq!(message.as_deref(), Some("two"));
+        let panicked =
+            "echo \"thread 'main' panicked at a.rs:1:2:\" >&2; echo backtrace >&2; exit 101";
+        let ChildOutcome::Ended { message, .. } = shell(panicked, long) else { panic!() };
+        assert_eq!(message.as_deref(), Some("thread 'main' panicked at a.rs:1:2:"));
         let large = shell("head -c 5000000 /dev/zero", long);
         assert!(matches!(large, ChildOutcome::TooLarge), "{large:?}");
     }

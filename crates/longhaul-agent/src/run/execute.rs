@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,7 @@ use longhaul_fleet::protocol::{Lease, Role, RunOutcome, RunReason, RunReport, Te
 
 use super::child::{ChildOutcome, run_child};
 use super::command::{Paths, command};
-use super::keys::{RunDir, public_key};
-use super::scratch;
+use super::run_dir::{RunDir, public_key, source_file, target_dir};
 use crate::clock::HubClock;
 
 /// The exit code of a command that did not reach its server.
@@ -24,6 +24,11 @@ const HOST: i32 = 6;
 const PAUSE: Duration = Duration::from_millis(300);
 /// The time in which a failure is one of the start: the peer or the port was not ready.
 const START: Duration = Duration::from_secs(8);
+/// The time before the end of the window at which the source stops the run: the clocks of the next run's
+/// agents may differ by so much, and the runs must not overlap.
+const GUARD: Duration = Duration::from_millis(250);
+/// The longest wait for an answer to a connection.
+const CONNECT: Duration = Duration::from_secs(2);
 /// The size of a copy without a size.
 const DEFAULT_COPY_BYTES: u64 = 1_000_000_000;
 
@@ -52,7 +57,8 @@ impl Executor {
         let started_ms = clock.now_ms();
         let mut report = RunReport { started_ms: Some(started_ms), ..report_of(lease) };
         let left = u64::try_from(lease.end_ms - started_ms).unwrap_or(0);
-        let deadline = Instant::now() + Duration::from_millis(left);
+        let guard = if lease.role == Role::Source { GUARD } else { Duration::ZERO };
+        let deadline = Instant::now() + Duration::from_millis(left).saturating_sub(guard);
         match self.attempt_until(lease, deadline, cancelled) {
             Ok(outcome) => note(&mut report, lease, outcome),
             Err(error) => {
@@ -78,7 +84,21 @@ impl Executor {
         let dir = RunDir::create(&self.state, &self.state.join("identity"), lease)?;
         let stop = || cancelled() || Instant::now() >= deadline;
         let data = self.data(lease, dir.path(), &stop)?;
-        let length = Duration::from_secs(lease.spec.seconds.into());
+        // The time that the rest of the run needs.
+        let needed = match lease.role {
+            Role::Source if lease.spec.kind.is_timed() => {
+                Duration::from_secs(lease.spec.seconds.into())
+            }
+            _ => PAUSE,
+        };
+        let fits = || Instant::now() + PAUSE + needed < deadline && !cancelled();
+        if lease.role == Role::Source
+            && lease.spec.kind.needs_target_agent()
+            && !wait_for_server(lease, &fits)
+            && !cancelled()
+        {
+            return Ok(no_server(lease));
+        }
         loop {
             let begun = Instant::now();
             let paths = Paths { program: &self.program, config: dir.path(), data: data.as_deref() };
@@ -90,9 +110,7 @@ impl Executor {
                 (Role::Target, ChildOutcome::Ended { code, .. }) => *code == Some(HOST),
                 _ => false,
             };
-            let needed = if lease.role == Role::Source && is_timed(lease) { length } else { PAUSE };
-            let fits = Instant::now() + PAUSE + needed < deadline;
-            if !retried || !fits || begun.elapsed() > START || cancelled() {
+            if !retried || !fits() || begun.elapsed() > START {
                 return Ok(outcome);
             }
             std::thread::sleep(PAUSE);
@@ -110,16 +128,37 @@ impl Executor {
         }
         let bytes = lease.spec.bytes.map_or(DEFAULT_COPY_BYTES, |bytes| bytes.get());
         let made = match lease.role {
-            Role::Source => scratch::source_file(&self.state, run_dir, bytes, stop),
-            Role::Target => scratch::target_dir(run_dir, bytes),
+            Role::Source => source_file(run_dir, bytes, stop),
+            Role::Target => target_dir(run_dir, bytes),
         };
         made.map(Some)
     }
 }
 
-/// Returns whether the command measures for the seconds of the test.
-fn is_timed(lease: &Lease) -> bool {
-    matches!(lease.spec.kind, TestKind::Throughput | TestKind::Iperf3 | TestKind::Nuttcp)
+/// Waits until the server of the run accepts connections, while `fits` returns true. Returns false without
+/// a server. A connection costs less than an attempt of the command, and without the server `longhaul
+/// path` measures the path alone and does not fail.
+fn wait_for_server(lease: &Lease, fits: &dyn Fn() -> bool) -> bool {
+    let server = SocketAddr::new(lease.peer, lease.port);
+    while fits() {
+        if TcpStream::connect_timeout(&server, CONNECT).is_ok() {
+            return true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
+}
+
+/// Returns the outcome of a run whose server did not accept a connection.
+fn no_server(lease: &Lease) -> ChildOutcome {
+    let server = SocketAddr::new(lease.peer, lease.port);
+    ChildOutcome::Ended {
+        code: Some(UNREACHABLE),
+        output: Vec::new(),
+        message: Some(format!(
+            "{server} accepted no connection while the window had time for a run"
+        )),
+    }
 }
 
 /// Returns the report of a run that has not started, as a failure without a reason.

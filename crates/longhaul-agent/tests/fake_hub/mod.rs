@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_fleet::protocol::{
-    AgentSettings, ENROL_PATH, EnrolRequest, EnrolResponse, Lease, Refusal, RefusalCode, SYNC_PATH,
-    SyncRequest, SyncResponse, key_pin, signature_holds, signed_text,
+    AgentSettings, ENROL_PATH, EnrolRequest, EnrolResponse, Lease, RefusalBody, RefusalCode,
+    SYNC_PATH, SyncRequest, SyncResponse, key_pin, signature_holds, signed_text,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -122,7 +122,7 @@ fn json(status: u16, body: &impl Serialize) -> (u16, Vec<u8>) {
 }
 
 fn refuse(code: RefusalCode, counter: Option<u64>) -> (u16, Vec<u8>) {
-    json(code.status(), &Refusal { code, message: "no".to_owned(), counter })
+    json(code.status(), &RefusalBody { code, message: "no".to_owned(), counter })
 }
 
 fn answer(path: &str, head: &str, body: &[u8], book: &Mutex<Book>) -> (u16, Vec<u8>) {

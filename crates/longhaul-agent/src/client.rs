@@ -1,18 +1,23 @@
-//! Requests to the hub.
+//! The HTTPS client of an agent: requests to one hub.
+
+mod tls;
+mod url;
+
+pub use tls::Trust;
+pub use url::{HubUrl, InvalidUrl};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::text;
-use longhaul_fleet::protocol::{MAX_BODY_BYTES, Refusal, RefusalCode};
+use longhaul_fleet::protocol::{MAX_BODY_BYTES, RefusalBody, RefusalCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
-use super::tls::{TlsConnector, Trust};
-use super::url::HubUrl;
 use crate::error::{AgentError, Result};
+use tls::TlsConnector;
 
 /// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +29,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct HubClient {
     url: HubUrl,
     http: ureq::Agent,
+    by_pin: bool,
 }
 
 impl HubClient {
@@ -43,7 +49,7 @@ impl HubClient {
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build();
         let http = ureq::Agent::with_parts(config, connector, DefaultResolver::default());
-        Ok(HubClient { url, http })
+        Ok(HubClient { url, http, by_pin: matches!(trust, Trust::Pin(_)) })
     }
 
     /// Returns the address of the hub.
@@ -112,7 +118,7 @@ impl HubClient {
     }
 
     fn refusal(&self, status: u16, body: &[u8]) -> AgentError {
-        let refusal: Refusal = serde_json::from_slice(body).unwrap_or_else(|_| Refusal {
+        let refusal: RefusalBody = serde_json::from_slice(body).unwrap_or_else(|_| RefusalBody {
             code: if status >= 500 || status == 429 {
                 RefusalCode::Busy
             } else {
@@ -141,7 +147,8 @@ impl HubClient {
         if let ureq::Error::Io(io) = &error {
             let tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             if let Some(source @ rustls::Error::InvalidCertificate(_)) = tls {
-                return AgentError::Certificate { hub, source: source.clone() };
+                let (by_pin, source) = (self.by_pin, source.clone());
+                return AgentError::Certificate { hub, by_pin, source };
             }
         }
         AgentError::Unreachable { hub, source: error }

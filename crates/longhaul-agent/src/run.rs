@@ -1,21 +1,34 @@
-//! The queue of accepted runs: starts each within its window, once.
+//! The execution of runs: the queue of accepted runs, which starts each within its window, once; the
+//! commands of a lease, and their processes.
+
+mod allowed;
+mod child;
+mod command;
+mod execute;
+mod run_dir;
+
+pub use allowed::AllowedPeers;
+pub(crate) use child::{ChildOutcome, run_child};
+pub(crate) use execute::Executor;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, Scope};
-use std::time::Duration;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
 
 use longhaul_fleet::protocol::{Lease, Role, RunOutcome, RunReason, RunReport};
 
-use super::execute::{Executor, report_of};
-use crate::clock::HubClock;
-use crate::error::Result;
+use crate::clock::{End, HubClock, Signal};
+use crate::error::{Notice, Result};
 use crate::journal::{Acceptance, Journal};
-use crate::notice::Notice;
+use execute::report_of;
 
-/// The longest wait before the queue checks for runs that are due.
-const LOOK: Duration = Duration::from_millis(100);
+/// The longest wait for the next run: the clock of the hub may step meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+/// The wait for the clock of the hub after the start of the agent, and the time between two looks.
+const CLOCK_WAIT: Duration = Duration::from_secs(5);
+const CLOCK_LOOK: Duration = Duration::from_millis(100);
 /// The most runs that an agent accepts or runs at a time.
 const MOST_RUNS: usize = 256;
 
@@ -24,8 +37,13 @@ pub(crate) struct RunQueue<'a> {
     pub(crate) journal: &'a Journal,
     pub(crate) clock: &'a HubClock,
     pub(crate) executor: &'a Executor,
+    pub(crate) allow: &'a AllowedPeers,
     pub(crate) notice: &'a (dyn Fn(Notice<'_>) + Sync),
     runs: Mutex<BTreeMap<(String, Role), Entry>>,
+    /// Sent if there is a new run.
+    news: Signal,
+    /// The start of the agent.
+    begun: Instant,
     /// True once the agent ends.
     stopping: AtomicBool,
     /// Reports that the journal could not store.
@@ -38,31 +56,59 @@ struct Entry {
     cancelled: Arc<AtomicBool>,
 }
 
+impl Entry {
+    /// Returns the time of the start, or the earliest time of the result.
+    fn next_news_ms(&self) -> i64 {
+        let Lease { role, spec, start_ms, end_ms, .. } = &self.lease;
+        match (self.running, role) {
+            (false, _) => *start_ms,
+            // The server of a run serves until the end of its window.
+            (true, Role::Target) => *end_ms,
+            (true, Role::Source) if spec.kind.is_timed() => {
+                *start_ms + i64::from(spec.seconds) * 1000
+            }
+            (true, Role::Source) => *start_ms,
+        }
+    }
+}
+
+/// Returns the time from `now_ms` until `at_ms`.
+fn left(at_ms: i64, now_ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(at_ms - now_ms).unwrap_or(0))
+}
+
 impl<'a> RunQueue<'a> {
     /// Creates the queue with the accepted runs of the journal. Runs that were running when the agent
     /// ended have failed.
     pub(crate) fn new(
         journal: &'a Journal,
         clock: &'a HubClock,
-        executor: &'a Executor,
+        (executor, allow): (&'a Executor, &'a AllowedPeers),
         notice: &'a (dyn Fn(Notice<'_>) + Sync),
     ) -> Result<Self> {
         let queue = RunQueue {
             journal,
             clock,
             executor,
+            allow,
             notice,
             runs: Mutex::default(),
+            news: Signal::default(),
+            begun: Instant::now(),
             stopping: AtomicBool::new(false),
             unstored: Mutex::default(),
         };
         for run in journal.open_runs()? {
             match run.started_ms {
+                None if !allow.take(run.lease.peer) => {
+                    queue.refuse(&run.lease, RunReason::AddressRefused);
+                }
                 None => queue.add(run.lease),
                 Some(started_ms) => queue.finish(RunReport {
                     started_ms: Some(started_ms),
                     reason: Some(RunReason::AgentRestarted),
-                    ended_ms: clock.now_ms(),
+                    // The clock of this host may have stepped since.
+                    ended_ms: clock.now_ms().min(run.lease.end_ms).max(started_ms),
                     ..report_of(&run.lease)
                 }),
             }
@@ -78,6 +124,12 @@ impl<'a> RunQueue<'a> {
         let key = (lease.run.clone(), lease.role);
         let entry = Entry { lease, running: false, cancelled: Arc::default() };
         self.runs().insert(key, entry);
+        self.wake();
+    }
+
+    /// Ends the sleep of [`run`](Self::run).
+    pub(crate) fn wake(&self) {
+        self.news.send();
     }
 
     /// Returns the ids of the running runs, and of the accepted ones that have not started.
@@ -99,6 +151,9 @@ impl<'a> RunQueue<'a> {
             }
             // A lease that does not fit the journal is repeated by the hub.
             match self.journal.accept(&lease) {
+                Ok(Acceptance::New) if !self.allow.take(lease.peer) => {
+                    self.refuse(&lease, RunReason::AddressRefused);
+                }
                 Ok(Acceptance::New) => self.add(lease),
                 Ok(Acceptance::Stale) => self.refuse(&lease, RunReason::StaleLease),
                 Err(error) if error.is_full_disk() => self.refuse(&lease, RunReason::DiskFull),
@@ -157,19 +212,47 @@ impl<'a> RunQueue<'a> {
         unstored.retain(|report| self.journal.finish(report).is_err());
     }
 
-    /// Starts the runs that are due until `stop` is set, and stops the running ones then.
-    pub(crate) fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool) {
-        while !stop.load(Ordering::Relaxed) {
+    /// Starts the runs that are due until `end` is reached, and stops the running ones then.
+    pub(crate) fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, end: &End) {
+        while !end.is_reached() {
+            let seen = self.news.count();
             for lease in self.due() {
                 self.start(scope, lease);
             }
-            thread::sleep(LOOK);
+            self.news.wait(seen, self.time_to_start());
         }
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Removes the runs whose window is too short by now, and returns those that start now.
+    /// Returns the time until the next start, at most `LOOK`.
+    fn time_to_start(&self) -> Duration {
+        let now = self.clock.now_ms();
+        let runs = self.runs();
+        let starts = runs.values().filter(|entry| !entry.running).map(|one| one.lease.start_ms);
+        match starts.min() {
+            Some(_) if self.waits_for_clock() => CLOCK_LOOK,
+            Some(start_ms) => left(start_ms, now).min(LOOK),
+            None => Duration::MAX,
+        }
+    }
+
+    /// Returns the time until a run starts or a result is expected; `None` without runs.
+    pub(crate) fn time_to_news(&self) -> Option<Duration> {
+        let now = self.clock.now_ms();
+        let runs = self.runs();
+        runs.values().map(|entry| left(entry.next_news_ms(), now)).min()
+    }
+
+    /// Returns true while the clock of this host alone would decide on the runs of the journal.
+    fn waits_for_clock(&self) -> bool {
+        !self.clock.is_known() && self.begun.elapsed() < CLOCK_WAIT
+    }
+
+    /// Returns the runs whose start has come.
     fn due(&self) -> Vec<Lease> {
+        if self.waits_for_clock() {
+            return Vec::new();
+        }
         let now = self.clock.now_ms();
         let runs = self.runs();
         let waiting = runs.values().filter(|entry| !entry.running && entry.lease.start_ms <= now);

@@ -1,5 +1,15 @@
-//! The database of the journal.
+//! The journal: a database on disk with the leases that the agent has accepted, their fencing
+//! numbers, and everything that the hub has not acknowledged.
 
+mod outbox;
+mod runs;
+
+pub(crate) use outbox::BatchLimits;
+pub(crate) use runs::Acceptance;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -7,7 +17,6 @@ use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::reserve::Reserve;
 use crate::error::{AgentError, Result};
 
 /// The version of the schema, in `user_version`.
@@ -26,6 +35,8 @@ const SCHEMA: &str = "
     CREATE INDEX outbox_kind ON outbox (kind, bytes);
     PRAGMA user_version = 1;";
 
+/// The size of the reserve.
+const RESERVE_BYTES: usize = 8 << 20;
 /// The number of counters that one write of the journal reserves.
 const COUNTERS: u64 = 1000;
 
@@ -73,13 +84,13 @@ impl Journal {
         Ok(journal)
     }
 
-    pub(super) fn connection(&self) -> MutexGuard<'_, Connection> {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Runs `work` in one transaction. If the disk is full, the reserve is released for one more
     /// attempt.
-    pub(super) fn write<T>(
+    fn write<T>(
         &self,
         mut work: impl FnMut(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
@@ -119,7 +130,7 @@ impl Journal {
 
     /// Returns the size of the journal's file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         size(&self.path) + size(&self.path.with_extension("db-wal"))
     }
 
@@ -155,6 +166,41 @@ impl Journal {
             transaction.execute(sql, [start + COUNTERS as i64])?;
             Ok(start as u64)
         })
+    }
+}
+
+/// A file whose only purpose is its size. It is removed when the disk is full, so that the results of
+/// running tests find space.
+#[derive(Debug)]
+struct Reserve(PathBuf);
+
+impl Reserve {
+    fn at(path: PathBuf) -> Self {
+        Reserve(path)
+    }
+
+    /// Creates the file if it does not exist in full size.
+    fn create(&self) -> io::Result<()> {
+        if fs::metadata(&self.0).is_ok_and(|found| found.len() == RESERVE_BYTES as u64) {
+            return Ok(());
+        }
+        let options =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+        let made = options.open(&self.0).and_then(|mut file| {
+            // Written, because some file systems do not reserve the space of a hole.
+            let piece = vec![0; 1 << 20];
+            (0..RESERVE_BYTES / piece.len()).try_for_each(|_| file.write_all(&piece))?;
+            file.sync_all()
+        });
+        if made.is_err() {
+            let _ = fs::remove_file(&self.0);
+        }
+        made
+    }
+
+    /// Removes the file. Returns whether it existed.
+    fn release(&self) -> bool {
+        fs::remove_file(&self.0).is_ok()
     }
 }
 
