@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::outgoing::{MailServer, is_address, is_url};
 use crate::store::StoreError;
+use crate::trust::TrustError;
 
 /// The settings of a hub.
 #[derive(Debug, Clone)]
@@ -20,6 +22,30 @@ pub struct HubConfig {
     pub public: bool,
     /// The channels of notifications.
     pub channels: Vec<Channel>,
+    /// The URL of a receiver of Prometheus remote write.
+    pub remote_write: Option<String>,
+    /// A file with root certificates (PEM) for outgoing connections, besides those of the host.
+    pub outgoing_ca: Option<PathBuf>,
+    /// Prints a line for the operator; it must escape the text.
+    pub log: fn(&str),
+}
+
+impl HubConfig {
+    /// Returns the settings of a hub with SQLite in `data`, without outgoing connections and
+    /// without a log.
+    pub fn new(data: PathBuf) -> Self {
+        HubConfig {
+            listen: Vec::new(),
+            data,
+            database: None,
+            tls: None,
+            public: false,
+            channels: Vec::new(),
+            remote_write: None,
+            outgoing_ca: None,
+            log: |_| {},
+        }
+    }
 }
 
 /// A channel of notifications.
@@ -35,12 +61,27 @@ pub enum Channel {
         /// The URL.
         url: String,
     },
+    /// A message by SMTP to one address.
+    Mail {
+        /// The mail server.
+        server: MailServer,
+        /// The address of the sender.
+        from: String,
+        /// The address of the receiver.
+        to: String,
+    },
 }
 
 impl Channel {
     /// Returns the channel of a URL; `None` if it is not `https://HOST[:PORT]/PATH`.
     pub fn webhook(url: &str) -> Option<Self> {
-        crate::webhook::is_url(url).then(|| Channel::Webhook { url: url.to_owned() })
+        is_url(url, &["https"]).then(|| Channel::Webhook { url: url.to_owned() })
+    }
+
+    /// Returns the channel of a receiver; `None` if an address is malformed.
+    pub fn mail(server: MailServer, from: &str, to: &str) -> Option<Self> {
+        let good = is_address(from) && is_address(to);
+        good.then(|| Channel::Mail { server, from: from.to_owned(), to: to.to_owned() })
     }
 
     /// Returns the name of the channel in the store.
@@ -48,6 +89,7 @@ impl Channel {
         match self {
             Channel::Exec { program } => format!("exec:{}", program.display()),
             Channel::Webhook { url } => format!("webhook:{url}"),
+            Channel::Mail { to, .. } => format!("mail:{to}"),
         }
     }
 }
@@ -82,6 +124,9 @@ pub enum HubError {
         /// The file.
         path: PathBuf,
     },
+    /// The root certificates of outgoing connections cannot be used.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// An address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {

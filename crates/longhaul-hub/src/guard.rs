@@ -1,8 +1,10 @@
-//! The limit on failed logins, in memory of a bounded size.
+//! The limits per network: failed logins, and shares of a resource, in memory of a bounded size.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
 
 use crate::clock::MINUTE;
 
@@ -91,6 +93,35 @@ pub(crate) fn network(address: IpAddr) -> String {
     }
 }
 
+/// The most networks in memory, besides those that hold a place.
+const MOST_NETWORKS: usize = 8192;
+
+/// The places of each network.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// The places of one network.
+    most: usize,
+    places: Mutex<HashMap<(String, bool), Arc<Semaphore>>>,
+}
+
+impl Shares {
+    /// Permits `most` places to each network.
+    pub(crate) fn new(most: usize) -> Self {
+        Shares { most, places: Mutex::default() }
+    }
+
+    /// Returns the places of the network of `address`: one set for senders who proved who they are,
+    /// and one for others.
+    pub(crate) fn of(&self, address: IpAddr, proven: bool) -> Arc<Semaphore> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() >= MOST_NETWORKS {
+            places.retain(|_, places| Arc::strong_count(places) > 1);
+        }
+        let new = || Arc::new(Semaphore::new(self.most));
+        places.entry((network(address), proven)).or_insert_with(new).clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,5 +154,23 @@ mod tests {
         }
         let next: IpAddr = "2001:db8::ffff".parse().unwrap();
         assert!(matches!(guard.admit(next, "other", 0), Admission::Refused { .. }));
+    }
+
+    #[test]
+    fn a_network_takes_its_share_only() {
+        let shares = Shares::new(2);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let take = |text: &str| shares.of(address(text), true).try_acquire_owned();
+        let held = [take("2001:db8::1").unwrap(), take("2001:db8::2").unwrap()];
+        assert!(take("2001:db8::3").is_err());
+        assert!(take("2001:db8:0:1::1").is_ok());
+        assert!(shares.of(address("2001:db8::1"), false).try_acquire_owned().is_ok());
+        for number in 0..20_000u32 {
+            shares.of(IpAddr::V4(number.into()), true);
+        }
+        assert!(shares.places.lock().unwrap().len() <= MOST_NETWORKS);
+        assert!(take("2001:db8::3").is_err(), "a network that holds places is not forgotten");
+        drop(held);
+        assert!(take("2001:db8::3").is_ok());
     }
 }

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
+use rustls::ClientConfig;
 use tokio::sync::{Notify, Semaphore, broadcast};
 
 use crate::clock::now_ms;
-use crate::config::Channel;
+use crate::config::{Channel, HubConfig};
 use crate::fleet::{self, Applied};
 use crate::guard::Guard;
+use crate::guard::Shares;
+use crate::log::Log;
+use crate::records::agents::{Agent, agents};
 use crate::records::events::{Event, NewEvent, record};
-use crate::shares::Shares;
 use crate::store::{Store, StoreError};
 
 /// The logins whose password is checked at the same time; each needs 19 MiB.
@@ -19,8 +23,14 @@ const LOGINS: usize = 2;
 const UPLOADS: usize = 64;
 /// Those of one network.
 const UPLOADS_OF_NETWORK: usize = 32;
+/// The requests without a signature that precedes the body: anybody who knows an agent's id can
+/// send them.
+const UNPROVEN_UPLOADS: usize = 8;
 /// The messages that a slow reader of live updates may miss at most before it is cut off.
 const LIVE: usize = 256;
+
+/// The age from which on the list of agents is read again.
+const DIRECTORY: Duration = Duration::from_secs(2);
 
 /// A message to open pages.
 #[derive(Debug, Clone)]
@@ -43,27 +53,51 @@ pub(crate) struct Hub {
     pub(crate) logins: Semaphore,
     pub(crate) uploads: Semaphore,
     pub(crate) upload_shares: Shares,
+    pub(crate) unproven_uploads: Semaphore,
     pub(crate) live: broadcast::Sender<Live>,
     pub(crate) channels: Vec<Channel>,
+    /// The host and the directory of this hub: its name among several hubs over a database.
+    pub(crate) instance: String,
+    /// The URL of the receiver of remote write.
+    pub(crate) remote_write: Option<String>,
+    /// The trust in servers that the hub connects to.
+    pub(crate) outgoing_tls: Arc<ClientConfig>,
+    pub(crate) log: Log,
     applied: RwLock<Option<Arc<Applied>>>,
+    directory: tokio::sync::Mutex<Option<(Instant, Arc<Vec<Agent>>)>>,
     wakes: Mutex<HashMap<String, Arc<Notify>>>,
     /// The pairs whose cells must be computed.
     touched: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Hub {
-    pub(crate) fn new(store: Store, pin: String, public: bool, channels: Vec<Channel>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        pin: String,
+        config: &HubConfig,
+        outgoing_tls: Arc<ClientConfig>,
+    ) -> Self {
         Hub {
             store,
             pin,
-            public,
-            channels,
+            public: config.public,
+            channels: config.channels.clone(),
+            instance: format!(
+                "{} {}",
+                rustix::system::uname().nodename().to_string_lossy(),
+                config.data.display()
+            ),
+            remote_write: config.remote_write.clone(),
+            outgoing_tls,
+            log: Log::new(config.log),
             guard: Guard::default(),
             logins: Semaphore::new(LOGINS),
             uploads: Semaphore::new(UPLOADS),
             upload_shares: Shares::new(UPLOADS_OF_NETWORK),
+            unproven_uploads: Semaphore::new(UNPROVEN_UPLOADS),
             live: broadcast::Sender::new(LIVE),
             applied: RwLock::default(),
+            directory: tokio::sync::Mutex::default(),
             wakes: Mutex::default(),
             touched: Mutex::default(),
         }
@@ -80,6 +114,20 @@ impl Hub {
         let latest = self.store.read(move |sql| fleet::refreshed(sql, known.as_ref())).await?;
         *self.applied.write().unwrap_or_else(PoisonError::into_inner) = latest.clone();
         Ok(latest)
+    }
+
+    /// Returns the agents of all hosts, at most two seconds old.
+    pub(crate) async fn directory(&self) -> Result<Arc<Vec<Agent>>, StoreError> {
+        // One request reads; the others wait for it.
+        let mut known = self.directory.lock().await;
+        if let Some((at, agents)) = known.as_ref()
+            && at.elapsed() < DIRECTORY
+        {
+            return Ok(agents.clone());
+        }
+        let agents = Arc::new(self.store.read(agents).await?);
+        *known = Some((Instant::now(), agents.clone()));
+        Ok(agents)
     }
 
     /// Returns the signal that a host has new leases or cancellations.

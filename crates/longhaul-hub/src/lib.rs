@@ -1,6 +1,18 @@
 //! The hub of a fleet: it enrols agents, plans their runs, keeps the history and shows it.
 //!
 //! Async code stays in this crate.
+//!
+//! The hub stores samples as packed rows:
+//!
+//! ```
+//! use longhaul_hub::samples::{pack, unpack};
+//!
+//! let rows = vec![vec![1_000, 9_400], vec![2_000, 9_410]];
+//! let packed = pack(2, &rows);
+//! assert!(packed.len() < 32, "{} bytes instead of 32", packed.len());
+//! assert_eq!(unpack(2, &packed)?, rows);
+//! # Ok::<(), longhaul_hub::samples::Malformed>(())
+//! ```
 
 mod clock;
 mod config;
@@ -8,21 +20,22 @@ mod figures;
 mod fleet;
 mod guard;
 mod hub;
-mod notify;
-mod password;
+mod log;
+mod outgoing;
 pub mod records;
 pub mod samples;
 mod secret;
-mod shares;
 mod start;
 pub mod store;
 mod tls;
+mod trust;
 mod upkeep;
 mod web;
-mod webhook;
 mod words;
 
 pub use config::{Channel, HubConfig, HubError};
-pub use figures::Figures;
-pub use password::LEAST_CHARACTERS;
-pub use start::{Started, UserChange, change_users, run, start};
+pub use figures::{Figures, Route};
+pub use outgoing::{MailSecurity, MailServer, is_address, is_url};
+pub use secret::LEAST_CHARACTERS;
+pub use start::{RunningHub, UserChange, change_users, run, start};
+pub use trust::TrustError;

@@ -16,15 +16,15 @@ use tokio_rustls::TlsAcceptor;
 use crate::clock::now_ms;
 use crate::config::{HubConfig, HubError};
 use crate::hub::Hub;
-use crate::password::{LEAST_CHARACTERS, MOST_BYTES, hash_password};
 use crate::records::people::{Person, add_person, people, set_password};
 use crate::secret;
+use crate::secret::{LEAST_CHARACTERS, MOST_BYTES, hash_password};
 use crate::store::Store;
-use crate::{tls, upkeep, web};
+use crate::{tls, trust, upkeep, web};
 
 /// The facts about a hub that is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
+pub struct RunningHub {
     /// The addresses, with the ports that the kernel chose for port 0.
     pub addresses: Vec<SocketAddr>,
     /// The pin of the hub's key, which is part of enrolment tokens.
@@ -40,7 +40,7 @@ pub struct Started {
 pub fn run(
     config: &HubConfig,
     stop: &AtomicBool,
-    ready: impl FnOnce(&Started),
+    ready: impl FnOnce(&RunningHub),
 ) -> Result<(), HubError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -63,7 +63,7 @@ pub fn run(
 ///
 /// # Errors
 /// As for [`run`].
-pub async fn start(config: &HubConfig) -> Result<(Started, JoinSet<()>), HubError> {
+pub async fn start(config: &HubConfig) -> Result<(RunningHub, JoinSet<()>), HubError> {
     let store = open_store(config).await?;
     let tls = tls::load(&config.data, config.tls.as_ref())?;
     let first_password = first_user(&store).await?;
@@ -73,17 +73,19 @@ pub async fn start(config: &HubConfig) -> Result<(Started, JoinSet<()>), HubErro
         listeners.push(TcpListener::from_std(listener).map_err(HubError::Runtime)?);
     }
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
-    let started = Started {
+    let started = RunningHub {
         addresses: addresses.map_err(HubError::Runtime)?,
         pin: tls.pin.clone(),
         first_password,
     };
-    let hub = Arc::new(Hub::new(store, tls.pin, config.public, config.channels.clone()));
+    let outgoing_tls = trust::client(trust::roots(config.outgoing_ca.as_deref())?)?;
+    let hub = Arc::new(Hub::new(store, tls.pin, config, outgoing_tls));
     hub.refresh().await?;
     let mut tasks = upkeep::start(&hub);
-    let app = web::routes(hub);
+    let app = web::routes(hub.clone());
     for listener in listeners {
-        tasks.spawn(web::accept(listener, TlsAcceptor::from(tls.server.clone()), app.clone()));
+        let acceptor = TlsAcceptor::from(tls.server.clone());
+        tasks.spawn(web::accept(listener, acceptor, app.clone(), hub.clone()));
     }
     Ok((started, tasks))
 }

@@ -1,7 +1,7 @@
 //! The certificate of the hub: the operator's, or a self-made one whose key agents pin.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Tls {
 /// A file is inaccessible, invalid, or readable by others.
 pub(crate) fn load(data: &Path, operators: Option<&(PathBuf, PathBuf)>) -> Result<Tls, HubError> {
     match operators {
-        Some((chain, key)) => configure(&read(chain)?, &read(key)?, chain),
+        Some((chain, key)) => configure(&read(chain)?, &read_key(key)?, chain),
         None => {
             let path = data.join(FILE);
             if !path.exists() {
@@ -46,6 +46,21 @@ pub(crate) fn load(data: &Path, operators: Option<&(PathBuf, PathBuf)>) -> Resul
 
 fn read(path: &Path) -> Result<Vec<u8>, HubError> {
     fs::read(path).map_err(HubError::file("read", path))
+}
+
+/// Reads the operator's key. It belongs to root or this user, its group may read it, and nobody else
+/// can access it.
+fn read_key(path: &Path) -> Result<Vec<u8>, HubError> {
+    let mut file = fs::File::open(path).map_err(HubError::file("open", path))?;
+    let found = file.metadata().map_err(HubError::file("examine", path))?;
+    let owner = found.uid();
+    let owned = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    if !owned || found.mode() & 0o027 != 0 {
+        return Err(HubError::Exposed { path: path.to_owned(), mode: found.mode() & 0o7777 });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(HubError::file("read", path))?;
+    Ok(bytes)
 }
 
 /// Refuses a private file that belongs to another user or that others can access.
@@ -134,6 +149,11 @@ mod tests {
         assert_eq!(load(dir.path(), Some(&operators)).unwrap().pin, first.pin);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(load(dir.path(), None), Err(HubError::Exposed { mode: 0o644, .. })));
+        assert!(matches!(load(dir.path(), Some(&operators)), Err(HubError::Exposed { .. })));
+        // A group, such as that of Debian's keys, may read the operator's key.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(load(dir.path(), Some(&operators)).unwrap().pin, first.pin);
+        assert!(matches!(load(dir.path(), None), Err(HubError::Exposed { mode: 0o640, .. })));
         fs::write(&path, "x").unwrap();
         assert!(matches!(load(dir.path(), Some(&operators)), Err(HubError::Certificate { .. })));
     }

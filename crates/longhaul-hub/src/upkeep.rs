@@ -1,4 +1,5 @@
-//! The periodic work of a hub: planning, absences, the grid, consolidation, removal, notifications.
+//! The periodic work of a hub: planning, absences, the grid, consolidation, removal, and the tasks
+//! that send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +10,23 @@ use tokio::task::JoinSet;
 use crate::clock::{DAY, MINUTE, SECOND, now_ms};
 use crate::fleet;
 use crate::hub::{Hub, Live};
-use crate::notify;
+use crate::outgoing;
 use crate::records::agents::{agents, mark_away};
-use crate::records::events::{NewEvent, events_after, remove_events};
+use crate::records::buckets::consolidate;
+use crate::records::counts::store_days;
+use crate::records::events::{NewEvent, events_after, remove_events, remove_unsent};
+use crate::records::forecast::KEEP_RUNS_MS;
 use crate::records::leases::hosts_due;
+use crate::records::paths::remove_path_changes;
 use crate::records::people::remove_expired;
 use crate::records::runs::remove_runs;
-use crate::records::series::{consolidate, remove_old};
+use crate::records::series::{KEEP_SAMPLES_MS, remove_buckets, remove_samples};
+use crate::records::shipments::remove_shipments;
 use crate::secret;
 use crate::store::StoreError;
 
 /// The time without contact after which an agent is away, in ms. A long poll is half as long.
 const AWAY_MS: i64 = MINUTE;
-/// The time for which runs and events are kept, in ms.
-const KEEP_RUNS_MS: i64 = 366 * DAY;
 
 /// Starts the periodic work, which ends when the set is dropped.
 pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
@@ -31,15 +35,21 @@ pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
     tasks.spawn(repeat(hub.clone(), 2, grid_of_touched));
     tasks.spawn(repeat(hub.clone(), 30, whole_grid));
     tasks.spawn(repeat(hub.clone(), 5, absences));
-    tasks.spawn(repeat(hub.clone(), 20, consolidation));
+    tasks.spawn(repeat(hub.clone(), 60, consolidation));
     tasks.spawn(repeat(hub.clone(), 600, removal));
-    tasks.spawn(repeat(hub.clone(), 2, notifications));
+    for at in 0..hub.channels.len() {
+        let send = async move |hub: Arc<Hub>| outgoing::send_waiting(&hub, &hub.channels[at]).await;
+        tasks.spawn(repeat(hub.clone(), 2, send));
+    }
+    if let Some(url) = hub.remote_write.clone() {
+        tasks.spawn(outgoing::stream(hub.clone(), url));
+    }
     tasks.spawn(watch_events(hub.clone()));
     tasks
 }
 
-/// Runs `work` every `seconds`. A failure, for example of the database, is repeated later; the pages
-/// and the API report it meanwhile.
+/// Runs `work` every `seconds`. After a failure, for example of the database, it is repeated later;
+/// the pages and the API report the failure meanwhile, and the log has its cause.
 async fn repeat(
     hub: Arc<Hub>,
     seconds: u64,
@@ -49,7 +59,8 @@ async fn repeat(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if work(hub.clone()).await.is_err() {
+        if let Err(error) = work(hub.clone()).await {
+            hub.log.store_failure(&error);
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
@@ -116,21 +127,25 @@ async fn consolidation(hub: Arc<Hub>) -> Result<(), StoreError> {
 
 async fn removal(hub: Arc<Hub>) -> Result<(), StoreError> {
     let now = now_ms();
-    hub.store.write(move |sql| remove_old(sql, now)).await?;
+    while hub.store.write(move |sql| remove_samples(sql, now)).await? {}
+    let mut last = Some(0);
+    while let Some(after) = last {
+        last = hub.store.write(move |sql| remove_buckets(sql, now, after)).await?;
+    }
     hub.store
         .write(move |sql| {
             remove_expired(sql, now)?;
+            remove_unsent(sql, now - DAY)?;
+            remove_shipments(sql, now - KEEP_SAMPLES_MS)?;
+            remove_path_changes(sql, now - KEEP_RUNS_MS)?;
             remove_runs(sql, now - KEEP_RUNS_MS)?;
             remove_events(sql, now - KEEP_RUNS_MS)
         })
         .await?;
+    while hub.store.write(move |sql| store_days(sql, now)).await? {}
     let all = hub.store.read(agents).await?;
     hub.forget_hosts(&all.into_iter().map(|agent| agent.host).collect());
     Ok(())
-}
-
-async fn notifications(hub: Arc<Hub>) -> Result<(), StoreError> {
-    notify::send_waiting(&hub).await
 }
 
 /// Passes new events of all hubs to open pages.

@@ -40,6 +40,18 @@ pub(crate) fn value(metric: CellMetric, value: f64) -> String {
     }
 }
 
+/// Returns a value for a small cell: without the unit that the caption of the table states.
+pub(crate) fn short(metric: CellMetric, value: f64) -> String {
+    let text = self::value(metric, value);
+    let unit = match metric {
+        CellMetric::Throughput => "b/s",
+        CellMetric::Loss => "",
+        CellMetric::Rtt => " ms",
+        CellMetric::Mtu => " B",
+    };
+    text.strip_suffix(unit).unwrap_or(&text).to_owned()
+}
+
 /// Returns a rate in bit/s with a unit.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub(crate) fn rate(bps: f64) -> String {
@@ -55,6 +67,12 @@ pub(crate) fn percent(share: f64) -> String {
         p if p < 1.0 => format!("{p:.2} %"),
         p => format!("{p:.1} %"),
     }
+}
+
+/// Returns a rate as a whole percentage of a capacity.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn share(bps: f64, capacity_bps: u64) -> String {
+    format!("{:.0} %", bps / (capacity_bps as f64).max(1.0) * 100.0)
 }
 
 /// Returns a time in ms with three significant digits.
@@ -153,6 +171,7 @@ pub(crate) fn reason(reason: RunReason) -> &'static str {
         RunReason::AgentRestarted => "the agent ended during the run",
         RunReason::DiskFull => "the disk of the agent was full",
         RunReason::Unsupported => "the agent cannot run this test",
+        RunReason::AddressRefused => "an agent does not test the address of its peer",
         RunReason::MeshChanged => "the mesh changed before the run started",
         RunReason::Unknown => "the reason is unknown",
     }
@@ -168,6 +187,9 @@ mod tests {
         assert_eq!(percent(0.0123), "1.2 %");
         assert_eq!(percent(0.000_05), "5.0e-3 %");
         assert_eq!(milliseconds(12.34), "12.3 ms");
+        assert_eq!(value(CellMetric::Throughput, 9.4e9), "9.40 Gb/s");
+        assert_eq!(short(CellMetric::Throughput, 9.4e9), "9.40 G");
+        assert_eq!(short(CellMetric::Rtt, 12.34), "12.3");
         assert_eq!(bytes(1536.0), "1.5 KiB");
         assert_eq!(span(185_000), "3 min 5 s");
         assert_eq!(utc(1_700_000_000_000), "2023-11-14 22:13:20 UTC");

@@ -46,7 +46,7 @@ pub(crate) fn update(
     let mut new = HashMap::<Key, CellDocument>::new();
     for test in &applied.mesh.tests {
         for (source, destination) in test.pairs.iter().filter(|(a, b)| chosen(a, b)) {
-            add_test(sql, applied, test, (source, destination), now, &mut new)?;
+            add_test(sql, (applied, test), (source, destination), now, &mut new)?;
         }
     }
     if let Some(stamp) = &applied.mesh.stamp {
@@ -106,8 +106,7 @@ fn metrics(kind: TestKind) -> &'static [(CellMetric, Extract)] {
 
 fn add_test(
     sql: &mut dyn Sql,
-    applied: &Applied,
-    test: &MeshTest,
+    (applied, test): (&Applied, &MeshTest),
     (source, destination): (&String, &String),
     now: i64,
     new: &mut HashMap<Key, CellDocument>,

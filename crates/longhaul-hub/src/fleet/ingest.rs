@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_fleet::api::RunState;
 use longhaul_fleet::protocol::{
     AgentEvent, Lease, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_ROWS, MAX_RUNS,
-    RunReport, Severity, SyncRequest,
+    RunReport, Severity, SyncRequest, TestKind,
 };
 use longhaul_fleet::schedule::TaskState;
 
@@ -14,15 +14,20 @@ use super::applied::Applied;
 use super::leases::leases;
 use crate::clock::{DAY, HOUR};
 use crate::figures::Figures;
+use crate::figures::Route;
 use crate::records::agents::{Accepted, Contact, add_facts, contact};
 use crate::records::events::{NewEvent, record};
 use crate::records::leases::{Reported, cancelled, mark_running, report};
+use crate::records::meshes::{set_task_state, task_state};
+use crate::records::paths::{PathChange, note_route};
 use crate::records::runs::run_kind;
-use crate::records::series::add_rows;
-use crate::records::tasks::{set_task_state, task_state};
+use crate::records::series::{AddedRows, MOST_SERIES, NewRows, add_series};
+use crate::records::shipments::ship;
 use crate::samples::{Kind, interface_row, stamp_row};
 use crate::store::{Lock, Sql, StoreError};
 
+/// The most bytes of the facts about a host.
+const MAX_FACTS_BYTES: usize = 512 << 10;
 /// The time before the present from which on samples are accepted.
 const OLDEST_MS: i64 = 366 * DAY;
 /// The time after the present until which samples are accepted; an agent's clock may be ahead.
@@ -39,6 +44,8 @@ pub(crate) struct Upload {
     pub(crate) request: SyncRequest,
     /// The names of the channels of notifications.
     pub(crate) channels: Vec<String>,
+    /// True if new data go into the journal of remote write.
+    pub(crate) ships: bool,
 }
 
 /// The effect of an upload.
@@ -52,6 +59,11 @@ pub(crate) struct Ingested {
     pub(crate) cancel: Vec<String>,
     /// The pairs with a new outcome.
     pub(crate) pairs: BTreeSet<(String, String)>,
+    /// The new blocks of samples: the number of their series, and their start in ms since 1970.
+    blocks: Vec<(i64, i64)>,
+    /// The runs with a new result.
+    finished: Vec<String>,
+    events: Vec<NewEvent>,
 }
 
 /// Returns whether a message keeps the limits of the protocol.
@@ -90,7 +102,6 @@ pub(crate) fn ingest(
     now: i64,
 ) -> Result<(Accepted, Ingested), StoreError> {
     let mut done = Ingested::default();
-    let mut events = Vec::new();
     let request = &upload.request;
     if !request.results.is_empty() {
         // The states of tasks change, as in a round of planning.
@@ -99,21 +110,28 @@ pub(crate) fn ingest(
     let accepted = contact(sql, &upload.contact, now)?;
     let Accepted::New { back } = accepted else { return Ok((accepted, done)) };
     if back {
-        events.push(present(&upload.host, now));
+        done.events.push(present(&upload.host, now));
     }
     if let Some(facts) = &request.facts {
-        add_facts(sql, &upload.contact.agent, facts, now)?;
+        if facts.to_string().len() <= MAX_FACTS_BYTES {
+            add_facts(sql, &upload.contact.agent, facts, now)?;
+        } else {
+            done.events.push(refused(&upload.host, Excess::Facts, now));
+        }
     }
     add_samples(sql, upload, now, &mut done)?;
     for result in &request.results {
-        events.extend(add_result(sql, &upload.host, result, (applied, now), &mut done)?);
+        add_result(sql, &upload.host, result, (applied, now), &mut done)?;
         done.acknowledged.push(result.id);
     }
     for event in &request.events {
-        events.push(from_agent(upload, event, now));
+        done.events.push(from_agent(upload, event, now));
         done.acknowledged.push(event.id);
     }
-    record(sql, &events, &upload.channels, now)?;
+    record(sql, &done.events, &upload.channels, now)?;
+    if upload.ships {
+        ship(sql, &done.blocks, &done.finished, now)?;
+    }
     mark_running(sql, &upload.host, &request.state.running)?;
     done.leases = leases(sql, &upload.host, now)?;
     let held: Vec<String> =
@@ -132,31 +150,41 @@ fn add_samples(
     let timely = |row: &Vec<i64>| {
         (now - OLDEST_MS..now + NEWEST_MS).contains(&row[0]) && (0..=OLDEST_MS).contains(&row[1])
     };
+    let mut interfaces = Vec::new();
     for samples in &upload.request.samples {
-        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(timely);
-        let name = (Kind::Interface, upload.host.as_str(), samples.interface.as_str());
-        add_rows(sql, name, samples.speed_bps, &rows.collect::<Vec<_>>())?;
+        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(timely).collect();
+        let (name, speed_bps) = (samples.interface.clone(), samples.speed_bps);
+        interfaces.push(NewRows { name, speed_bps, rows });
         done.acknowledged.push(samples.id);
     }
+    let added = add_series(sql, (Kind::Interface, &upload.host), interfaces)?;
+    note_rows(&upload.host, added, now, done);
+    let mut peers = Vec::new();
     for summary in &upload.request.stamp {
-        let row = stamp_row(summary);
-        let name = (Kind::Stamp, upload.host.as_str(), summary.peer.as_str());
-        if timely(&row) {
-            add_rows(sql, name, None, &[row])?;
-        }
+        let rows = Some(stamp_row(summary)).into_iter().filter(timely).collect();
+        peers.push(NewRows { name: summary.peer.clone(), speed_bps: None, rows });
         done.acknowledged.push(summary.id);
     }
+    let added = add_series(sql, (Kind::Stamp, &upload.host), peers)?;
+    note_rows(&upload.host, added, now, done);
     Ok(())
 }
 
-/// Stores a result. Returns the event of one that is not the agent's.
+fn note_rows(host: &str, added: AddedRows, now: i64, done: &mut Ingested) {
+    done.blocks.extend(added.blocks);
+    if added.is_refused {
+        done.events.push(refused(host, Excess::Series, now));
+    }
+}
+
+/// Stores a result. One that is not the agent's becomes an event.
 fn add_result(
     sql: &mut dyn Sql,
     host: &str,
     result: &RunReport,
     (applied, now): (Option<&Arc<Applied>>, i64),
     done: &mut Ingested,
-) -> Result<Option<NewEvent>, StoreError> {
+) -> Result<(), StoreError> {
     let kind = run_kind(sql, &result.run)?;
     let figures = kind.map(|kind| Figures::of(kind, result.document.as_ref())).unwrap_or_default();
     match report(sql, host, result, &figures)? {
@@ -172,21 +200,72 @@ fn add_result(
                 }
                 set_task_state(sql, &id, &state)?;
             }
+            if state == Some(RunState::Finished) {
+                done.finished.push(result.run.clone());
+                if kind == Some(TestKind::Path) {
+                    done.events.extend(path_event(sql, &pair, result, figures.mtu)?);
+                }
+            }
             done.pairs.insert(pair);
         }
         Reported::Repeated => {}
         Reported::Foreign => {
-            return Ok(Some(NewEvent {
+            done.events.push(NewEvent {
                 at_ms: now,
                 severity: Severity::Warning,
                 kind: "foreign_report".to_owned(),
                 subject: host.to_owned(),
                 message: format!("{host} reported run {}, which it does not hold", result.run),
                 origin: format!("foreign_report/{host}/{}", result.run),
-            }));
+            });
         }
     }
-    Ok(None)
+    Ok(())
+}
+
+/// Stores the route of a `path` run, and returns the event of a change.
+fn path_event(
+    sql: &mut dyn Sql,
+    (source, destination): &(String, String),
+    result: &RunReport,
+    mtu: Option<u32>,
+) -> Result<Option<NewEvent>, StoreError> {
+    let route = result.document.as_ref().and_then(|document| Route::of(document, mtu));
+    let Some(route) = route else { return Ok(None) };
+    let at_ms = result.started_ms.unwrap_or(result.ended_ms);
+    let new = PathChange { at_ms, run: result.run.clone(), route };
+    let changes = note_route(sql, (source, destination), &new)?;
+    Ok(changes.map(|changes| NewEvent {
+        at_ms,
+        severity: Severity::Info,
+        kind: "path_changed".to_owned(),
+        subject: format!("{source} > {destination}"),
+        message: format!("the path from {source} to {destination} changed: {}", changes.join(", ")),
+        origin: format!("path_changed/{}", result.run),
+    }))
+}
+
+/// A part of an upload that exceeds a limit of the hub, and is not stored.
+#[derive(Clone, Copy)]
+enum Excess {
+    Facts,
+    Series,
+}
+
+/// Returns the event of a refused part of an upload: one per hour, which counts its repetitions.
+fn refused(host: &str, excess: Excess, now: i64) -> NewEvent {
+    let (kind, limit) = match excess {
+        Excess::Facts => ("facts_too_large", format!("facts of at most {MAX_FACTS_BYTES} bytes")),
+        Excess::Series => ("too_many_series", format!("at most {MOST_SERIES} series of a kind")),
+    };
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Warning,
+        kind: kind.to_owned(),
+        subject: host.to_owned(),
+        message: format!("the agent of {host} exceeds a limit: the hub keeps {limit}"),
+        origin: format!("{kind}/{host}/{}", now / HOUR),
+    }
 }
 
 fn present(host: &str, now: i64) -> NewEvent {

@@ -6,7 +6,7 @@ use longhaul_fleet::mesh::Mesh;
 use longhaul_fleet::protocol::{Lease, MAX_LEASES, Role, StampPeer};
 
 use super::planner::LeaseParts;
-use crate::records::agents::{Agent, agents};
+use crate::records::agents::{Agent, key_of};
 use crate::records::leases::{Due, cancelled, lease, waiting};
 use crate::store::{Sql, StoreError};
 
@@ -37,11 +37,14 @@ fn with_keys(sql: &mut dyn Sql, due: Vec<Due>, host: &str) -> Result<Vec<Lease>,
     if due.is_empty() {
         return Ok(Vec::new());
     }
-    let keys: HashMap<String, String> = agents(sql)?
-        .into_iter()
-        .filter(|agent| agent.revoked_ms.is_none())
-        .map(|agent| (agent.host, agent.public_key))
-        .collect();
+    let mut keys = HashMap::new();
+    for peer in due.iter().flat_map(|due| &due.names[1..]).filter(|name| *name != host) {
+        if !keys.contains_key(peer)
+            && let Some(key) = key_of(sql, peer)?
+        {
+            keys.insert(peer.clone(), key);
+        }
+    }
     due.into_iter().take(MAX_LEASES).map(|due| made(due, host, &keys)).collect()
 }
 

@@ -1,7 +1,5 @@
 //! A round of planning: expired runs get their reasons, and due tasks their runs.
 
-use std::collections::BTreeSet;
-
 use longhaul_fleet::protocol::{RunReason, Severity, TestSpec};
 use longhaul_fleet::schedule::{ActiveRun, Decision, Situation, Task, TaskState, Verdict};
 use serde::{Deserialize, Serialize};
@@ -9,12 +7,12 @@ use std::net::IpAddr;
 
 use super::applied::Applied;
 use crate::clock::{MINUTE, SECOND};
-use crate::records::agents::agents;
+use crate::records::agents::present_hosts;
 use crate::records::events::NewEvent;
 use crate::records::leases::{Expired, expire, open_runs};
+use crate::records::meshes::{latest_revision, set_task_state, task_states};
 use crate::records::numbers;
-use crate::records::runs::{NewRun, add_run};
-use crate::records::tasks::{set_task_state, task_states};
+use crate::records::runs::{NewRun, add_runs};
 use crate::secret;
 use crate::store::{Lock, Sql, StoreError};
 
@@ -67,13 +65,16 @@ pub(crate) fn plan(
         round.missed.push((one.names[1].clone(), one.names[2].clone()));
     }
     let Some(applied) = applied else { return Ok(round) };
+    if latest_revision(sql)? != applied.revision {
+        // Another mesh was applied since the caller read this one; the next round plans it.
+        return Ok(round);
+    }
     let before = states.clone();
     for task in &applied.schedule.tasks {
         states.entry(task.id.clone()).or_insert_with(|| TaskState::new(now));
     }
     let active: Vec<ActiveRun> = open_runs(sql)?.into_iter().map(|run| run.active).collect();
-    let present: BTreeSet<String> =
-        agents(sql)?.into_iter().filter(|one| one.present).map(|one| one.host).collect();
+    let present = present_hosts(sql)?;
     let hosts = applied.mesh.hosts.iter().map(|host| host.name.clone());
     let away = hosts.filter(|host| !present.contains(host)).collect();
     let situation = Situation {
@@ -84,12 +85,14 @@ pub(crate) fn plan(
         away: &away,
     };
     let decisions = applied.schedule.plan(&applied.mesh, &situation);
+    let mut new = Vec::new();
     for decision in &decisions {
         let task = &applied.schedule.tasks[decision.task];
         let state = states.get(&task.id).copied().unwrap_or(TaskState::new(now));
-        record(sql, applied, decision, now, &mut round)?;
+        record(sql, applied, decision, now, (&mut round, &mut new))?;
         states.insert(task.id.clone(), decision.next_state(&applied.schedule, state));
     }
+    add_runs(sql, &new)?;
     for (id, state) in &states {
         if before.get(id) != Some(state) {
             set_task_state(sql, id, state)?;
@@ -148,14 +151,14 @@ fn record(
     applied: &Applied,
     decision: &Decision,
     now: i64,
-    round: &mut Round,
+    (round, new): (&mut Round, &mut Vec<NewRun>),
 ) -> Result<(), StoreError> {
     let task = &applied.schedule.tasks[decision.task];
     match decision.verdict {
         Verdict::Run { start_ms, end_ms, port } => {
             let due = (decision.due_ms, (start_ms, end_ms));
             if let Some(run) = new_run(sql, applied, task, due, port, None)? {
-                add_run(sql, &run)?;
+                new.push(run);
                 round.planned += 1;
             }
         }
@@ -165,7 +168,7 @@ fn record(
                 let due_ms = decision.due_ms + i64::from(at) * task.period_ms;
                 let due = (due_ms, (due_ms, due_ms + task.slot_ms));
                 if let Some(run) = new_run(sql, applied, task, due, 0, Some(reason))? {
-                    add_run(sql, &run)?;
+                    new.push(run);
                 }
             }
             if occurrences > MOST_MISSED {

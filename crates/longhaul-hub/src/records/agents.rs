@@ -1,5 +1,7 @@
 //! Enrolment tokens and agents.
 
+use std::collections::BTreeSet;
+
 use longhaul_fleet::protocol::{AgentState, EnrolRequest, RefusalCode};
 use serde_json::Value as Json;
 
@@ -9,6 +11,9 @@ use crate::store::{Row, Sql, StoreError, first, values};
 
 /// The time in which the same agent may repeat its enrolment.
 const REPEAT_MS: i64 = 10 * MINUTE;
+
+/// The most reports of facts of an agent that are kept.
+pub const MOST_FACTS: i64 = 200;
 
 /// An enrolled agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,6 +158,29 @@ pub fn agents(sql: &mut dyn Sql) -> Result<Vec<Agent>, StoreError> {
     Ok(latest)
 }
 
+/// Returns the hosts whose agents are in contact.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn present_hosts(sql: &mut dyn Sql) -> Result<BTreeSet<String>, StoreError> {
+    let rows = sql.query("SELECT host FROM agent WHERE present = 1", &[])?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
+/// Returns the public key of the agent of a host.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn key_of(sql: &mut dyn Sql, host: &str) -> Result<Option<String>, StoreError> {
+    let row = first(
+        sql,
+        "SELECT public_key FROM agent WHERE host = $1 AND revoked_ms IS NULL
+         ORDER BY enrolled_ms DESC, id DESC LIMIT 1",
+        values![host],
+    )?;
+    row.map(|row| row.text(0)).transpose()
+}
+
 /// The contact of an agent.
 #[derive(Debug, Clone)]
 pub struct Contact {
@@ -236,7 +264,7 @@ pub fn mark_away(sql: &mut dyn Sql, limit_ms: i64) -> Result<Vec<String>, StoreE
     rows.iter().map(|row| row.text(0)).collect()
 }
 
-/// Stores the facts of a host from `now` on.
+/// Stores the facts of a host from `now` on. The oldest of too many reports are removed.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -245,6 +273,11 @@ pub fn add_facts(sql: &mut dyn Sql, agent: &str, facts: &Json, now: i64) -> Resu
         "INSERT INTO fact (agent, at_ms, document) VALUES ($1, $2, $3)
          ON CONFLICT (agent, at_ms) DO NOTHING",
         values![agent, now, pack_json(facts)?],
+    )?;
+    sql.execute(
+        "DELETE FROM fact WHERE agent = $1 AND at_ms < (SELECT min(at_ms) FROM
+         (SELECT at_ms FROM fact WHERE agent = $1 ORDER BY at_ms DESC LIMIT $2) latest)",
+        values![agent, MOST_FACTS],
     )?;
     Ok(())
 }

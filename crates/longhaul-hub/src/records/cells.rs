@@ -3,18 +3,32 @@
 use longhaul_fleet::api::CellDocument;
 
 use super::runs::{name_of, named};
-use crate::store::{Sql, StoreError, values};
+use crate::store::{Sql, StoreError, Value, values};
 
 /// Returns all cells, by source, destination and metric.
 ///
 /// # Errors
 /// The database is unavailable.
 pub fn cells(sql: &mut dyn Sql) -> Result<Vec<CellDocument>, StoreError> {
-    let rows = sql.query(
-        "SELECT source, destination, metric, state, value, expected, at_ms FROM cell
-         ORDER BY source, destination, metric",
-        &[],
-    )?;
+    read(sql, "", &[])
+}
+
+/// Returns the cells of a directed pair, by metric.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn cells_of(
+    sql: &mut dyn Sql,
+    (source, destination): (&str, &str),
+) -> Result<Vec<CellDocument>, StoreError> {
+    read(sql, "WHERE source = $1 AND destination = $2", values![source, destination])
+}
+
+fn read(sql: &mut dyn Sql, choice: &str, bound: &[Value]) -> Result<Vec<CellDocument>, StoreError> {
+    let query = format!(
+        "SELECT source, destination, metric, state, value, expected, at_ms FROM cell {choice}
+         ORDER BY source, destination, metric"
+    );
     let read = |row: &crate::store::Row| {
         Ok(CellDocument {
             source: row.text(0)?,
@@ -26,7 +40,7 @@ pub fn cells(sql: &mut dyn Sql) -> Result<Vec<CellDocument>, StoreError> {
             at_ms: row.opt_int(6)?,
         })
     };
-    rows.iter().map(read).collect()
+    sql.query(&query, bound)?.iter().map(read).collect()
 }
 
 /// Stores a cell. `now` is the time of a change of its state.

@@ -4,7 +4,10 @@ use longhaul_fleet::protocol::Severity;
 use serde::{Deserialize, Serialize};
 
 use super::runs::{name_of, named};
-use crate::store::{Row, Sql, StoreError, Value, values};
+use crate::store::{Row, Sql, StoreError, Value, first, values};
+
+/// The most notifications of a channel that wait.
+const MOST_WAITING: i64 = 1000;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -51,7 +54,12 @@ impl NewEvent {
     /// Returns whether notifications are sent: for warnings, errors, and the recovery of a cell or
     /// agent.
     pub fn is_notified(&self) -> bool {
-        self.severity != Severity::Info || ["cell_good", "agent_present"].contains(&&*self.kind)
+        match &*self.kind {
+            // A notification about a lost notification would be lost, too.
+            "notification_dropped" => false,
+            "cell_good" | "agent_present" => true,
+            _ => self.severity != Severity::Info,
+        }
     }
 }
 
@@ -202,7 +210,7 @@ pub fn acknowledge(
     Ok(changed == 1)
 }
 
-/// Queues the notification of an event for a channel.
+/// Queues the notification of an event for a channel. If too many wait, the oldest are dropped.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -212,6 +220,11 @@ pub fn queue(sql: &mut dyn Sql, event: &str, channel: &str, now: i64) -> Result<
          ON CONFLICT (event, channel) DO NOTHING",
         values![event, channel, now],
     )?;
+    sql.execute(
+        "DELETE FROM outbox WHERE channel = $1 AND event IN (SELECT event FROM outbox
+         WHERE channel = $1 ORDER BY event DESC LIMIT 1000000 OFFSET $2)",
+        values![channel, MOST_WAITING],
+    )?;
     Ok(())
 }
 
@@ -220,40 +233,60 @@ pub fn queue(sql: &mut dyn Sql, event: &str, channel: &str, now: i64) -> Result<
 pub struct Outgoing {
     /// The event.
     pub event: Event,
-    /// The name of the channel.
-    pub channel: String,
     /// The number of failed attempts.
     pub attempts: i64,
 }
 
-/// Returns notifications to send now, and reserves them until `until_ms`, so that other hubs do not
-/// send them, too.
+/// Returns the next notification of a channel that is due at `now`, and reserves it until
+/// `until_ms`, so that other hubs do not send it, too.
 ///
 /// # Errors
 /// The database is unavailable.
 pub fn take_outgoing(
     sql: &mut dyn Sql,
+    channel: &str,
     (now, until_ms): (i64, i64),
-) -> Result<Vec<Outgoing>, StoreError> {
-    sql.lock(crate::store::Lock::States)?;
+) -> Result<Option<Outgoing>, StoreError> {
     let columns: Vec<String> = COLUMNS.split(", ").map(|column| format!("e.{column}")).collect();
     let query = format!(
-        "SELECT {}, o.channel, o.attempts FROM outbox o JOIN event e ON e.id = o.event
-         WHERE o.next_ms <= $1 ORDER BY o.next_ms LIMIT 20",
+        "SELECT {}, o.attempts FROM outbox o JOIN event e ON e.id = o.event
+         WHERE o.channel = $1 AND o.next_ms <= $2 ORDER BY o.next_ms, e.id LIMIT 1",
         columns.join(", ")
     );
-    let mut all = Vec::new();
-    for row in &sql.query(&query, values![now])? {
-        let outgoing =
-            Outgoing { event: event(row)?, channel: row.text(9)?, attempts: row.int(10)? };
-        sql.execute(
-            "UPDATE outbox SET next_ms = $1, attempts = attempts + 1
-             WHERE event = $2 AND channel = $3",
-            values![until_ms, &outgoing.event.id, &outgoing.channel],
-        )?;
-        all.push(outgoing);
-    }
-    Ok(all)
+    let Some(row) = first(sql, &query, values![channel, now])? else { return Ok(None) };
+    let outgoing = Outgoing { event: event(&row)?, attempts: row.int(9)? };
+    // Another hub may have taken it since the query.
+    let taken = sql.execute(
+        "UPDATE outbox SET next_ms = $1, attempts = attempts + 1
+         WHERE event = $2 AND channel = $3 AND attempts = $4",
+        values![until_ms, &outgoing.event.id, channel, outgoing.attempts],
+    )?;
+    Ok((taken == 1).then_some(outgoing))
+}
+
+/// Sets the time of the next attempt of a notification.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn postpone(
+    sql: &mut dyn Sql,
+    (event, channel): (&str, &str),
+    next_ms: i64,
+) -> Result<(), StoreError> {
+    sql.execute(
+        "UPDATE outbox SET next_ms = $1 WHERE event = $2 AND channel = $3",
+        values![next_ms, event, channel],
+    )?;
+    Ok(())
+}
+
+/// Removes the notifications that nobody has tried to send since `limit_ms`: their channel is gone.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn remove_unsent(sql: &mut dyn Sql, limit_ms: i64) -> Result<(), StoreError> {
+    sql.execute("DELETE FROM outbox WHERE next_ms < $1", values![limit_ms])?;
+    Ok(())
 }
 
 /// Removes a notification that was sent or has failed too often.

@@ -4,6 +4,7 @@ use longhaul_fleet::api::RunState;
 use longhaul_fleet::protocol::{Role, RunOutcome, RunReason, RunReport};
 use longhaul_fleet::schedule::ActiveRun;
 
+use super::days::forget_day;
 use super::packed::pack_json;
 use super::runs::{name_of, named};
 use crate::figures::Figures;
@@ -154,7 +155,8 @@ pub fn report(
     let column = column(report.role);
     sql.execute("UPDATE run SET id = id WHERE id = $1", values![&report.run])?;
     let query = format!(
-        "SELECT source, destination, test, fencing, {column}_done, state, due_ms FROM run WHERE id = $1"
+        "SELECT source, destination, test, fencing, {column}_done, state, due_ms, reason, planned_ms
+         FROM run WHERE id = $1"
     );
     let Some(row) = first(sql, &query, values![&report.run])? else { return Ok(Reported::Foreign) };
     let pair = (row.text(0)?, row.text(1)?);
@@ -173,7 +175,11 @@ pub fn report(
     let present: RunState = named(&row.text(5)?)?;
     let state = decided(report, present);
     if let Some(state) = state {
-        store_outcome(sql, report, state, figures)?;
+        // The hub knows why it cancelled a run; the agent does not.
+        let cancelled = present == RunState::Cancelled && state == RunState::Cancelled;
+        let known = row.opt_text(7)?.filter(|_| cancelled);
+        store_outcome(sql, report, (state, known), figures)?;
+        forget_day(sql, row.int(8)?)?;
     }
     Ok(Reported::Stored { pair, test: row.text(2)?, due_ms: row.int(6)?, state })
 }
@@ -198,17 +204,18 @@ fn decided(report: &RunReport, present: RunState) -> Option<RunState> {
 fn store_outcome(
     sql: &mut dyn Sql,
     report: &RunReport,
-    state: RunState,
+    (state, known): (RunState, Option<String>),
     figures: &Figures,
 ) -> Result<(), StoreError> {
     let unexplained = (state != RunState::Finished).then_some(RunReason::Unknown);
+    let given = report.reason.or(unexplained).map(|reason| reason.as_str().to_owned());
     let throughput = figures.throughput_bps.and_then(|rate| i64::try_from(rate).ok());
     sql.execute(
         "UPDATE run SET state = $1, reason = $2, message = $3, started_ms = $4, ended_ms = $5,
          throughput_bps = $6, loss = $7, rtt_ms = $8, mtu = $9 WHERE id = $10",
         values![
             state.as_str(),
-            report.reason.or(unexplained).map(RunReason::as_str),
+            known.or(given).as_ref(),
             report.message.as_ref(),
             report.started_ms,
             report.ended_ms,
@@ -362,6 +369,7 @@ pub fn expire(
             &format!("UPDATE run SET state = 'missed', reason = $1 WHERE id = $2 AND {OPEN}"),
             values![reason.as_str(), &id],
         )?;
+        forget_day(sql, planned)?;
         let names = [row.text(1)?, row.text(2)?, row.text(3)?];
         expired.push(Expired { run: id, names, due_ms: row.int(8)?, reason });
     }

@@ -3,13 +3,18 @@
 //! Each function runs within a transaction, see [`Store`](crate::store::Store).
 
 pub mod agents;
+pub mod buckets;
 pub mod cells;
+pub mod counts;
+mod days;
 pub mod events;
+pub mod forecast;
 pub mod leases;
 pub mod meshes;
 pub mod numbers;
 mod packed;
+pub mod paths;
 pub mod people;
 pub mod runs;
 pub mod series;
-pub mod tasks;
+pub mod shipments;

@@ -17,7 +17,7 @@ pub struct Person {
 
 /// An open session of a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct BrowserSession {
     /// The user.
     pub person: String,
     /// The rights of the user.
@@ -113,7 +113,7 @@ pub fn password_of(
 pub fn open_session(
     sql: &mut dyn Sql,
     hash: &str,
-    session: &Session,
+    session: &BrowserSession,
     expires_ms: i64,
 ) -> Result<(), StoreError> {
     sql.execute(
@@ -127,7 +127,11 @@ pub fn open_session(
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn session(sql: &mut dyn Sql, hash: &str, now: i64) -> Result<Option<Session>, StoreError> {
+pub fn session(
+    sql: &mut dyn Sql,
+    hash: &str,
+    now: i64,
+) -> Result<Option<BrowserSession>, StoreError> {
     let row = first(
         sql,
         "SELECT s.person, p.role, s.csrf FROM session s JOIN person p ON p.name = s.person
@@ -135,7 +139,7 @@ pub fn session(sql: &mut dyn Sql, hash: &str, now: i64) -> Result<Option<Session
         values![hash, now],
     )?;
     let read = |row: crate::store::Row| {
-        Ok(Session { person: row.text(0)?, role: role(&row.text(1)?)?, csrf: row.text(2)? })
+        Ok(BrowserSession { person: row.text(0)?, role: role(&row.text(1)?)?, csrf: row.text(2)? })
     };
     row.map(read).transpose()
 }

@@ -5,8 +5,9 @@ use longhaul_fleet::protocol::{RunReason, TestKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::days::{forget_day, forget_days_until};
 use super::packed::unpack_json;
-use crate::store::{Row, Sql, StoreError, Value, first, values};
+use crate::store::{Row, Sql, StoreError, Value, first, insert_rows, values};
 
 /// A run that the planner adds.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,34 +61,50 @@ pub fn named<T: DeserializeOwned>(name: &str) -> Result<T, StoreError> {
 /// # Errors
 /// The database is unavailable.
 pub fn add_run(sql: &mut dyn Sql, run: &NewRun) -> Result<(), StoreError> {
-    let state = if run.missed.is_some() { RunState::Missed } else { RunState::Planned };
-    let resources = serde_json::to_string(&run.resources).unwrap_or_default();
-    sql.execute(
+    add_runs(sql, std::slice::from_ref(run))
+}
+
+/// Adds planned runs with few statements.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn add_runs(sql: &mut dyn Sql, runs: &[NewRun]) -> Result<(), StoreError> {
+    for run in runs.iter().filter(|run| run.missed.is_some()) {
+        forget_day(sql, run.window_ms.0)?;
+    }
+    let rows: Vec<Vec<Value>> = runs.iter().map(new_row).collect();
+    let head =
         "INSERT INTO run (id, fencing, test, kind, source, destination, state, reason, due_ms,
          planned_ms, window_end_ms, port, resources, lease, revision, source_leased, target_leased,
-         source_done, target_done)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, 0, $16, $17)",
-        values![
-            &run.id,
-            run.fencing,
-            &run.test,
-            run.kind.as_str(),
-            &run.source,
-            &run.destination,
-            state.as_str(),
-            run.missed.map(RunReason::as_str),
-            run.due_ms,
-            run.window_ms.0,
-            run.window_ms.1,
-            i64::from(run.port),
-            &resources,
-            &run.lease,
-            run.revision,
-            run.missed.is_some(),
-            run.missed.is_some() || !run.has_target
-        ],
-    )?;
-    Ok(())
+         source_done, target_done)";
+    insert_rows(sql, (head, ""), &rows)
+}
+
+fn new_row(run: &NewRun) -> Vec<Value> {
+    let state = if run.missed.is_some() { RunState::Missed } else { RunState::Planned };
+    let resources = serde_json::to_string(&run.resources).unwrap_or_default();
+    values![
+        &run.id,
+        run.fencing,
+        &run.test,
+        run.kind.as_str(),
+        &run.source,
+        &run.destination,
+        state.as_str(),
+        run.missed.map(RunReason::as_str),
+        run.due_ms,
+        run.window_ms.0,
+        run.window_ms.1,
+        i64::from(run.port),
+        &resources,
+        &run.lease,
+        run.revision,
+        false,
+        false,
+        run.missed.is_some(),
+        run.missed.is_some() || !run.has_target
+    ]
+    .to_vec()
 }
 
 const COLUMNS: &str = "id, fencing, test, kind, source, destination, state, reason, message, \
@@ -152,6 +169,35 @@ pub fn runs(
     filter: &RunFilter,
     limit: i64,
 ) -> Result<Vec<RunDocument>, StoreError> {
+    let Some(host) = &filter.host else { return chosen(sql, filter, limit) };
+    // An index has the runs of a source, and another those of a destination.
+    let of = |source: bool| {
+        let mut one = RunFilter { host: None, ..filter.clone() };
+        let end = if source { &mut one.source } else { &mut one.destination };
+        match end {
+            Some(other) if other != host => None,
+            _ => {
+                *end = Some(host.clone());
+                Some(one)
+            }
+        }
+    };
+    let mut all = Vec::new();
+    for one in [of(true), of(false)].iter().flatten() {
+        all.extend(chosen(sql, one, limit)?);
+    }
+    all.sort_by(|a, b| (b.planned_ms, &b.run).cmp(&(a.planned_ms, &a.run)));
+    all.dedup_by(|a, b| a.run == b.run);
+    all.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(all)
+}
+
+/// Returns the latest runs of a choice without [`RunFilter::host`], the latest first.
+fn chosen(
+    sql: &mut dyn Sql,
+    filter: &RunFilter,
+    limit: i64,
+) -> Result<Vec<RunDocument>, StoreError> {
     let mut parts = Vec::new();
     let mut bound: Vec<Value> = Vec::new();
     let mut add = |part: &str, value: Value| {
@@ -162,7 +208,6 @@ pub fn runs(
         ("test = ?", &filter.test),
         ("source = ?", &filter.source),
         ("destination = ?", &filter.destination),
-        ("(source = ? OR destination = ?)", &filter.host),
     ];
     for (part, value) in texts {
         if let Some(value) = value {
@@ -170,10 +215,13 @@ pub fn runs(
         }
     }
     if let Some(state) = filter.state {
-        add("state = ?", state.as_str().into());
+        // The first condition is that of the index.
+        let unfinished = "state <> 'finished' AND state = ?";
+        let is_finished = state == RunState::Finished;
+        add(if is_finished { "state = ?" } else { unfinished }, state.as_str().into());
     }
     if let Some(reason) = filter.reason {
-        add("reason = ?", reason.as_str().into());
+        add("reason IS NOT NULL AND reason = ?", reason.as_str().into());
     }
     if let Some(from) = filter.from_ms {
         add("planned_ms >= ?", from.into());
@@ -209,49 +257,6 @@ pub fn run_of(sql: &mut dyn Sql, id: &str) -> Result<Option<RunDocument>, StoreE
     Ok(Some(found))
 }
 
-/// The number of runs of one test, day, state and reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunCount {
-    /// The start of the day (UTC) in ms since 1970.
-    pub day_ms: i64,
-    /// The name of the test.
-    pub test: String,
-    /// The state.
-    pub state: RunState,
-    /// The reason.
-    pub reason: Option<RunReason>,
-    /// The number of runs.
-    pub runs: i64,
-}
-
-/// Counts the runs with a planned start between two times.
-///
-/// # Errors
-/// The database is unavailable.
-pub fn counts(
-    sql: &mut dyn Sql,
-    (from_ms, to_ms): (i64, i64),
-) -> Result<Vec<RunCount>, StoreError> {
-    let day = crate::clock::DAY;
-    let rows = sql.query(
-        &format!(
-            "SELECT planned_ms / {day} AS day, test, state, reason, count(*) FROM run
-             WHERE planned_ms >= $1 AND planned_ms < $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
-        ),
-        values![from_ms, to_ms],
-    )?;
-    let read = |row: &Row| {
-        Ok(RunCount {
-            day_ms: row.int(0)? * day,
-            test: row.text(1)?,
-            state: named(&row.text(2)?)?,
-            reason: row.opt_text(3)?.map(|name| named(&name)).transpose()?,
-            runs: row.int(4)?,
-        })
-    };
-    rows.iter().map(read).collect()
-}
-
 /// Removes runs that were planned before `limit_ms`.
 ///
 /// # Errors
@@ -262,6 +267,7 @@ pub fn remove_runs(sql: &mut dyn Sql, limit_ms: i64) -> Result<(), StoreError> {
         values![limit_ms],
     )?;
     sql.execute("DELETE FROM run WHERE planned_ms < $1", values![limit_ms])?;
+    forget_days_until(sql, limit_ms)?;
     Ok(())
 }
 

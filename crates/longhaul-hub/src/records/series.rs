@@ -1,10 +1,12 @@
 //! Uploaded samples, their consolidation, their removal, and their reading.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{DAY, HOUR, MINUTE, SECOND};
-use crate::samples::{Bucket, Kind, merge, pack, pack_bucket, point, unpack, unpack_bucket};
-use crate::store::{Lock, Sql, StoreError, first, values};
+use crate::samples::{Bucket, Kind, merge, pack, point, unpack, unpack_bucket};
+use crate::store::{
+    Lock, Row, Sql, StoreError, Value, first, insert_returning, insert_rows, values,
+};
 
 /// A level of consolidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +30,11 @@ pub const LEVELS: [Level; 3] = [
 /// The longest time that a block of samples covers, in ms.
 const BLOCK_MS: i64 = 30 * MINUTE;
 
-/// The most blocks that one transaction consolidates.
-const BLOCKS: i64 = 2000;
+/// The most series of one kind of a host: a host has at most 1000 peers.
+pub const MOST_SERIES: usize = 1024;
+
+/// The most blocks that one transaction removes.
+const TOGETHER: i64 = 5000;
 
 /// A series with its number in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +53,31 @@ pub struct Series {
     pub last_ms: i64,
 }
 
-fn malformed(_: crate::samples::Malformed) -> StoreError {
+pub(super) fn malformed(_: crate::samples::Malformed) -> StoreError {
     StoreError::Malformed { what: "block of samples" }
 }
 
-/// Stores rows of a series, which begin with their end and span in ms. A repeated block is ignored.
+/// The stored part of an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AddedRows {
+    /// The new blocks: the number of their series, and their start in ms since 1970.
+    pub blocks: Vec<(i64, i64)>,
+    /// True if the host has too many series, so that the rows of a new one are not stored.
+    pub is_refused: bool,
+}
+
+/// Rows of one series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRows {
+    /// The interface or the peer.
+    pub name: String,
+    /// The rate of the interface in bit/s.
+    pub speed_bps: Option<u64>,
+    /// The rows, which begin with their end and span in ms.
+    pub rows: Vec<Vec<i64>>,
+}
+
+/// Stores rows of a series. A repeated block is ignored.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -61,42 +86,112 @@ pub fn add_rows(
     (kind, host, name): (Kind, &str, &str),
     speed_bps: Option<u64>,
     rows: &[Vec<i64>],
-) -> Result<(), StoreError> {
-    let mut rows: Vec<&Vec<i64>> = rows.iter().filter(|row| row.len() == kind.width()).collect();
-    rows.sort_unstable_by_key(|row| row[0]);
-    let Some(last) = rows.last() else { return Ok(()) };
-    let speed = speed_bps.and_then(|speed| i64::try_from(speed).ok());
-    let series = series_id(sql, (kind, host, name))?;
-    sql.execute(
-        "UPDATE series SET last_ms = CASE WHEN last_ms > $1 THEN last_ms ELSE $1 END,
-         speed_bps = $2 WHERE id = $3",
-        values![last[0], speed, series],
-    )?;
-    for block in rows.chunk_by(|a, b| a[0].div_euclid(BLOCK_MS) == b[0].div_euclid(BLOCK_MS)) {
-        let block: Vec<Vec<i64>> = block.iter().map(|row| (*row).clone()).collect();
-        let (Some(first), Some(last)) = (block.first(), block.last()) else { continue };
-        sql.execute(
-            "INSERT INTO chunk (series, start_ms, end_ms, consolidated, data)
-             VALUES ($1, $2, $3, 0, $4) ON CONFLICT (series, start_ms) DO NOTHING",
-            values![series, first[0], last[0], pack(kind.width(), &block)],
-        )?;
-    }
-    Ok(())
+) -> Result<AddedRows, StoreError> {
+    let one = NewRows { name: name.to_owned(), speed_bps, rows: rows.to_vec() };
+    add_series(sql, (kind, host), vec![one])
 }
 
-fn series_id(sql: &mut dyn Sql, (kind, host, name): (Kind, &str, &str)) -> Result<i64, StoreError> {
-    let query = "SELECT id FROM series WHERE kind = $1 AND host = $2 AND name = $3";
-    let key = values![kind.as_str(), host, name];
-    if let Some(row) = first(sql, query, key)? {
-        return row.int(0);
+/// Stores rows of series of one host with few statements. A repeated block is ignored.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn add_series(
+    sql: &mut dyn Sql,
+    (kind, host): (Kind, &str),
+    mut all: Vec<NewRows>,
+) -> Result<AddedRows, StoreError> {
+    for one in &mut all {
+        one.rows.retain(|row| row.len() == kind.width());
+        one.rows.sort_unstable_by_key(|row| row[0]);
     }
-    let id = super::numbers::next(sql, "series")?;
-    sql.execute(
-        "INSERT INTO series (id, kind, host, name, last_ms) VALUES ($1, $2, $3, $4, 0)
-         ON CONFLICT (kind, host, name) DO NOTHING",
-        values![id, kind.as_str(), host, name],
+    all.retain(|one| !one.rows.is_empty());
+    if all.is_empty() {
+        return Ok(AddedRows::default());
+    }
+    let (known, is_refused) = numbered(sql, (kind, host), &all)?;
+    let (mut latest, mut blocks) = (BTreeMap::new(), Vec::new());
+    for one in &all {
+        let (Some(series), Some(last)) = (known.get(&one.name), one.rows.last()) else { continue };
+        let speed = one.speed_bps.and_then(|speed| i64::try_from(speed).ok());
+        // PostgreSQL refuses a statement that changes a row twice.
+        let newest = latest.entry(series.id).or_insert((one.name.as_str(), speed, last[0]));
+        newest.2 = newest.2.max(last[0]);
+        for block in
+            one.rows.chunk_by(|a, b| a[0].div_euclid(BLOCK_MS) == b[0].div_euclid(BLOCK_MS))
+        {
+            let (Some(first), Some(last)) = (block.first(), block.last()) else { continue };
+            let data = pack(kind.width(), block);
+            blocks.push(values![series.id, first[0], last[0], 0, data].to_vec());
+        }
+    }
+    let latest: Vec<Vec<Value>> = latest
+        .into_iter()
+        .map(|(id, (name, speed, last))| {
+            values![id, kind.as_str(), host, name, speed, last].to_vec()
+        })
+        .collect();
+    insert_rows(
+        sql,
+        (
+            "INSERT INTO series (id, kind, host, name, speed_bps, last_ms)",
+            "ON CONFLICT (kind, host, name) DO UPDATE SET speed_bps = excluded.speed_bps, last_ms =
+             CASE WHEN series.last_ms > excluded.last_ms THEN series.last_ms ELSE excluded.last_ms END",
+        ),
+        &latest,
     )?;
-    first(sql, query, key)?.ok_or(StoreError::Malformed { what: "series" })?.int(0)
+    let new = insert_returning(
+        sql,
+        (
+            "INSERT INTO chunk (series, start_ms, end_ms, consolidated, data)",
+            "ON CONFLICT (series, start_ms) DO NOTHING RETURNING series, start_ms",
+        ),
+        &blocks,
+    )?;
+    let number = |row: &Row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?));
+    let blocks = new.iter().map(number).collect::<Result<_, _>>()?;
+    Ok(AddedRows { blocks, is_refused })
+}
+
+/// Returns the series of a host by name, with new ones for the missing names, and whether the host
+/// has too many series for all of them.
+fn numbered(
+    sql: &mut dyn Sql,
+    (kind, host): (Kind, &str),
+    all: &[NewRows],
+) -> Result<(BTreeMap<String, Series>, bool), StoreError> {
+    let mut known = by_name(sql, kind, host)?;
+    let missing: BTreeSet<&str> =
+        all.iter().map(|one| one.name.as_str()).filter(|name| !known.contains_key(*name)).collect();
+    let room = MOST_SERIES.saturating_sub(known.len());
+    let is_refused = missing.len() > room;
+    let missing: Vec<&str> = missing.into_iter().take(room).collect();
+    if !missing.is_empty() {
+        let count = missing.len() as i64;
+        let first = super::numbers::advance(sql, "series", count)? - count + 1;
+        let rows: Vec<Vec<Value>> = (first..)
+            .zip(missing)
+            .map(|(id, name)| values![id, kind.as_str(), host, name, 0].to_vec())
+            .collect();
+        insert_rows(
+            sql,
+            (
+                "INSERT INTO series (id, kind, host, name, last_ms)",
+                "ON CONFLICT (kind, host, name) DO NOTHING",
+            ),
+            &rows,
+        )?;
+        known = by_name(sql, kind, host)?;
+    }
+    Ok((known, is_refused))
+}
+
+fn by_name(
+    sql: &mut dyn Sql,
+    kind: Kind,
+    host: &str,
+) -> Result<BTreeMap<String, Series>, StoreError> {
+    let all = series(sql, kind, Some(host))?;
+    Ok(all.into_iter().map(|one| (one.name.clone(), one)).collect())
 }
 
 /// Returns the series of a host, or of all hosts.
@@ -108,11 +203,15 @@ pub fn series(
     kind: Kind,
     host: Option<&str>,
 ) -> Result<Vec<Series>, StoreError> {
-    let rows = sql.query(
-        "SELECT id, host, name, speed_bps, last_ms FROM series
-         WHERE kind = $1 AND ($2 = '' OR host = $2) ORDER BY host, name",
-        values![kind.as_str(), host.unwrap_or_default()],
-    )?;
+    let columns = "SELECT id, host, name, speed_bps, last_ms FROM series WHERE kind = $1";
+    let rows = match host {
+        // The condition of a host is separate, so that both databases use the index.
+        Some(host) => sql.query(
+            &format!("{columns} AND host = $2 ORDER BY name"),
+            values![kind.as_str(), host],
+        )?,
+        None => sql.query(&format!("{columns} ORDER BY host, name"), values![kind.as_str()])?,
+    };
     let read = |row: &crate::store::Row| {
         Ok(Series {
             id: row.int(0)?,
@@ -126,89 +225,57 @@ pub fn series(
     rows.iter().map(read).collect()
 }
 
-/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait.
-///
-/// # Errors
-/// The database is unavailable or a block is damaged.
-pub fn consolidate(sql: &mut dyn Sql) -> Result<bool, StoreError> {
-    sql.lock(Lock::Retention)?;
-    let rows = sql.query(
-        "SELECT c.series, c.start_ms, c.data, s.kind FROM chunk c JOIN series s ON s.id = c.series
-         WHERE c.consolidated = 0 ORDER BY c.end_ms LIMIT $1",
-        values![BLOCKS],
-    )?;
-    let mut points = BTreeMap::<i64, Vec<_>>::new();
-    for row in &rows {
-        let (series, kind) = (row.int(0)?, Kind::named(&row.text(3)?));
-        let kind = kind.ok_or(StoreError::Malformed { what: "kind of a series" })?;
-        let unpacked = unpack(kind.width(), &row.bytes(2)?).map_err(malformed)?;
-        points
-            .entry(series)
-            .or_default()
-            .extend(unpacked.iter().filter_map(|row| point(kind, row)));
-        sql.execute(
-            "UPDATE chunk SET consolidated = 1 WHERE series = $1 AND start_ms = $2",
-            values![series, row.int(1)?],
-        )?;
-    }
-    for (series, points) in points {
-        for level in LEVELS {
-            let each = points.iter().map(|point| Bucket::of(point, level.step_ms));
-            for bucket in merge(each, level.step_ms) {
-                add_bucket(sql, level, series, bucket)?;
-            }
-        }
-    }
-    Ok(rows.len() as i64 == BLOCKS)
-}
-
-fn add_bucket(
-    sql: &mut dyn Sql,
-    level: Level,
-    series: i64,
-    mut bucket: Bucket,
-) -> Result<(), StoreError> {
-    let level = level.step_ms / SECOND;
-    let old = first(
-        sql,
-        "SELECT data FROM bucket WHERE level = $1 AND series = $2 AND start_ms = $3",
-        values![level, series, bucket.start_ms],
-    )?;
-    if let Some(old) = old {
-        bucket.add(&unpack_bucket(bucket.start_ms, &old.bytes(0)?).map_err(malformed)?);
-    }
-    sql.execute(
-        "INSERT INTO bucket (level, series, start_ms, data) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (level, series, start_ms) DO UPDATE SET data = excluded.data",
-        values![level, series, bucket.start_ms, pack_bucket(&bucket)],
-    )?;
-    Ok(())
-}
-
 /// Removes samples and buckets that are older than their level keeps.
 ///
 /// # Errors
 /// The database is unavailable.
 pub fn remove_old(sql: &mut dyn Sql, now: i64) -> Result<(), StoreError> {
+    while remove_samples(sql, now)? {}
+    let mut last = Some(0);
+    while let Some(after) = last {
+        last = remove_buckets(sql, now, after)?;
+    }
+    Ok(())
+}
+
+/// Removes some blocks of samples that are older than 48 h and consolidated. Returns true if more
+/// wait, so that uploads do not wait for all of them.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn remove_samples(sql: &mut dyn Sql, now: i64) -> Result<bool, StoreError> {
     sql.lock(Lock::Retention)?;
-    sql.execute(
-        "DELETE FROM chunk WHERE consolidated = 1 AND end_ms < $1",
-        values![now - KEEP_SAMPLES_MS],
+    let limit = now - KEEP_SAMPLES_MS;
+    let last = first(
+        sql,
+        "SELECT end_ms FROM chunk WHERE consolidated = 1 AND end_ms < $1
+         ORDER BY end_ms LIMIT 1 OFFSET $2",
+        values![limit, TOGETHER],
     )?;
-    let series: Vec<i64> = sql
-        .query("SELECT id FROM series", &[])?
-        .iter()
-        .map(|row| row.int(0))
-        .collect::<Result<_, _>>()?;
-    for series in series {
+    let until = last.as_ref().map_or(Ok(limit - 1), |row| row.int(0))?;
+    sql.execute("DELETE FROM chunk WHERE consolidated = 1 AND end_ms <= $1", values![until])?;
+    Ok(last.is_some())
+}
+
+/// Removes the buckets that are older than their level keeps, of some series with numbers above
+/// `after`. Returns the last number, or `None` if there are no more series.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn remove_buckets(sql: &mut dyn Sql, now: i64, after: i64) -> Result<Option<i64>, StoreError> {
+    sql.lock(Lock::Retention)?;
+    let query = "SELECT id FROM series WHERE id > $1 ORDER BY id LIMIT $2";
+    let some = sql.query(query, values![after, TOGETHER / 10])?;
+    let some = some.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
+    for series in &some {
         for level in LEVELS {
             sql.execute(
                 "DELETE FROM bucket WHERE level = $1 AND series = $2 AND start_ms < $3",
-                values![level.step_ms / SECOND, series, now - level.keep_ms],
+                values![level.step_ms / SECOND, *series, now - level.keep_ms],
             )?;
         }
     }
-    Ok(())
+    Ok(some.last().copied())
 }
 
 /// Returns the buckets of a series between two times, in intervals of `step_ms` or, if that level

@@ -28,6 +28,15 @@ pub enum StoreError {
     /// The address of the database is malformed.
     #[error("the address of the database is malformed: {0}")]
     Address(tokio_postgres::Error),
+    /// The address of the database has an unknown `sslmode`.
+    #[error("sslmode={mode} is not disable, prefer, require or verify-full")]
+    TlsMode {
+        /// The mode.
+        mode: String,
+    },
+    /// A file with certificates in the address of the database cannot be used.
+    #[error("the address of the database: {0}")]
+    TlsSetting(String),
     /// A later version wrote the database.
     #[error("the database has schema {found}, and this version reads schemas up to {known}")]
     Newer {

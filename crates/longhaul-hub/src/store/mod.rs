@@ -6,6 +6,7 @@
 
 mod error;
 mod postgres;
+mod postgres_tls;
 mod schema;
 mod sql;
 mod sqlite;
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 pub use error::StoreError;
 pub use schema::SCHEMA;
 pub(crate) use sql::values;
-pub use sql::{Lock, Row, Sql, Value, first};
+pub use sql::{Lock, Row, Sql, Value, first, groups, insert_returning, insert_rows, parameters};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;
@@ -61,13 +62,15 @@ impl Store {
         Ok(store)
     }
 
-    /// Connects to the PostgreSQL database at `address`, a URL or a list of `key=value`.
+    /// Connects to the PostgreSQL database at `address`, a URL or a list of `key=value`, with the
+    /// settings `sslmode` and `sslrootcert`.
     ///
     /// # Errors
-    /// The database is unavailable, or a later version wrote it.
+    /// The address is invalid, the database is unavailable or its certificate is not accepted, or a
+    /// later version wrote it.
     pub async fn postgres(address: &str) -> Result<Self, StoreError> {
         let runtime = Handle::current();
-        let address = address.to_owned();
+        let address = postgres_tls::Address::parse(address)?;
         let open = move || Postgres::connect(&address, &runtime);
         let store = Store {
             readers: Workers::start(CONNECTIONS, 1, open.clone())?,
@@ -75,6 +78,11 @@ impl Store {
         };
         store.write(schema::prepare).await?;
         Ok(store)
+    }
+
+    /// Returns the numbers of transactions that wait for a reader and for a writer.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.readers.waiting(), self.writers.waiting())
     }
 
     /// Runs a transaction that reads.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Statement};
 
+use super::postgres_tls::Address;
 use super::worker::Link;
 use super::{Lock, Row, Sql, StoreError, Value};
 
@@ -24,13 +25,12 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    /// Connects to the server at `address`, a URL or a list of `key=value`. The thread must not be
-    /// one of the runtime's.
-    pub(super) fn connect(address: &str, runtime: &Handle) -> Result<Self, StoreError> {
-        let mut config: Config = address.parse().map_err(StoreError::Address)?;
+    /// Connects to the server at `address`. The thread must not be one of the runtime's.
+    pub(super) fn connect(address: &Address, runtime: &Handle) -> Result<Self, StoreError> {
+        let Address { mut config, tls } = address.clone();
         config.connect_timeout(Duration::from_secs(10)).application_name("longhaul-hub");
         let client = runtime.block_on(limited(async {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, connection) = config.connect(tls).await?;
             tokio::spawn(connection);
             client
                 .batch_execute(
@@ -131,6 +131,11 @@ impl Sql for Postgres {
     fn size_bytes(&mut self) -> Result<i64, StoreError> {
         let rows = self.query("SELECT pg_database_size(current_database())", &[])?;
         rows.first().map_or(Ok(0), |row| row.int(0))
+    }
+
+    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64 {
+        // The header and the key of a row, and its entry in the index of the key.
+        (payload + 60.0) * 1.1 + 45.0 + if indexed { 30.0 } else { 0.0 }
     }
 
     fn definition(&self, sql: &str) -> String {

@@ -44,12 +44,17 @@ const TABLES: &[&str] = &[
         throughput_bps BIGINT, loss DOUBLE PRECISION, rtt_ms DOUBLE PRECISION, mtu BIGINT)",
     "CREATE INDEX IF NOT EXISTS run_planned ON run (planned_ms)",
     "CREATE INDEX IF NOT EXISTS run_pair ON run (source, destination, planned_ms)",
+    "CREATE INDEX IF NOT EXISTS run_source ON run (source, planned_ms)",
     "CREATE INDEX IF NOT EXISTS run_target ON run (destination, planned_ms)",
     "CREATE INDEX IF NOT EXISTS run_test ON run (test, planned_ms)",
+    "CREATE INDEX IF NOT EXISTS run_unfinished ON run (state, planned_ms) WHERE state <> 'finished'",
+    "CREATE INDEX IF NOT EXISTS run_reason ON run (reason, planned_ms) WHERE reason IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS run_open ON run (window_end_ms)
         WHERE state IN ('planned', 'leased', 'running')",
     "CREATE TABLE IF NOT EXISTS run_document (
         run TEXT PRIMARY KEY, at_ms BIGINT NOT NULL, document BYTEA NOT NULL) KEYED",
+    "CREATE TABLE IF NOT EXISTS run_day (
+        day BIGINT PRIMARY KEY, counts TEXT NOT NULL) KEYED",
     "CREATE TABLE IF NOT EXISTS task (id TEXT PRIMARY KEY, state TEXT NOT NULL) KEYED",
     // Series.
     "CREATE TABLE IF NOT EXISTS series (
@@ -63,6 +68,12 @@ const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS bucket (
         level BIGINT NOT NULL, series BIGINT NOT NULL, start_ms BIGINT NOT NULL, data BYTEA NOT NULL,
         PRIMARY KEY (level, series, start_ms)) KEYED",
+    "CREATE TABLE IF NOT EXISTS shipment (
+        position BIGINT PRIMARY KEY, at_ms BIGINT NOT NULL, series BIGINT, start_ms BIGINT, run TEXT)",
+    // Paths.
+    "CREATE TABLE IF NOT EXISTS path_change (
+        source TEXT NOT NULL, destination TEXT NOT NULL, at_ms BIGINT NOT NULL, run TEXT NOT NULL,
+        route TEXT NOT NULL, PRIMARY KEY (source, destination, at_ms)) KEYED",
     // States and events.
     "CREATE TABLE IF NOT EXISTS cell (
         source TEXT NOT NULL, destination TEXT NOT NULL, metric TEXT NOT NULL, state TEXT NOT NULL,
@@ -73,6 +84,9 @@ const TABLES: &[&str] = &[
         kind TEXT NOT NULL, subject TEXT NOT NULL, message TEXT NOT NULL, repeats BIGINT NOT NULL,
         person TEXT, acknowledged_ms BIGINT, comment TEXT, UNIQUE (origin))",
     "CREATE INDEX IF NOT EXISTS event_time ON event (at_ms)",
+    "CREATE INDEX IF NOT EXISTS event_open ON event (id)
+        WHERE acknowledged_ms IS NULL AND severity <> 'info'",
+    "CREATE INDEX IF NOT EXISTS event_subject ON event (subject, id)",
     "CREATE TABLE IF NOT EXISTS outbox (
         event TEXT NOT NULL, channel TEXT NOT NULL, attempts BIGINT NOT NULL, next_ms BIGINT NOT NULL,
         PRIMARY KEY (event, channel)) KEYED",

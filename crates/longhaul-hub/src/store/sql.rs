@@ -181,6 +181,10 @@ pub trait Sql {
     /// The database is unavailable.
     fn size_bytes(&mut self) -> Result<i64, StoreError>;
 
+    /// Returns the mean space in bytes of a row with `payload` bytes of data in a table that is ordered
+    /// by its key, with the free space of pages; with a further index if `indexed` is true.
+    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64;
+
     /// Translates the types of a table's definition to the database's.
     fn definition(&self, sql: &str) -> String;
 }
@@ -191,4 +195,64 @@ pub trait Sql {
 /// As for [`Sql::query`].
 pub fn first(sql: &mut dyn Sql, query: &str, values: &[Value]) -> Result<Option<Row>, StoreError> {
     Ok(sql.query(query, values)?.into_iter().next())
+}
+
+/// The numbers of rows of one statement of [`insert_rows`]. They are few, so that databases keep the
+/// prepared statements.
+const GROUPS: [usize; 3] = [64, 8, 1];
+
+/// Inserts rows with few statements: `HEAD VALUES (...), (...) TAIL`. All rows have one length.
+///
+/// # Errors
+/// As for [`Sql::execute`].
+pub fn insert_rows(
+    sql: &mut dyn Sql,
+    (head, tail): (&str, &str),
+    rows: &[Vec<Value>],
+) -> Result<(), StoreError> {
+    for group in groups(rows) {
+        sql.execute(&insertion(head, group, tail), &group.concat())?;
+    }
+    Ok(())
+}
+
+/// Inserts rows as [`insert_rows`] does, and returns the rows that `TAIL`, which ends with
+/// `RETURNING`, names.
+///
+/// # Errors
+/// As for [`Sql::query`].
+pub fn insert_returning(
+    sql: &mut dyn Sql,
+    (head, tail): (&str, &str),
+    rows: &[Vec<Value>],
+) -> Result<Vec<Row>, StoreError> {
+    let mut new = Vec::new();
+    for group in groups(rows) {
+        new.extend(sql.query(&insertion(head, group, tail), &group.concat())?);
+    }
+    Ok(new)
+}
+
+/// Returns the statement that inserts `rows`.
+fn insertion(head: &str, rows: &[Vec<Value>], tail: &str) -> String {
+    let width = rows.first().map_or(0, Vec::len);
+    let tuples: Vec<String> =
+        (0..rows.len()).map(|at| format!("({})", parameters(at * width + 1, width))).collect();
+    format!("{head} VALUES {} {tail}", tuples.join(", "))
+}
+
+/// Returns the parts of `all` whose sizes few prepared statements serve, as for [`insert_rows`].
+pub fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
+    let mut rest = all;
+    std::iter::from_fn(move || {
+        let group = GROUPS.iter().find(|group| **group <= rest.len())?;
+        let (now, later) = rest.split_at(*group);
+        rest = later;
+        Some(now)
+    })
+}
+
+/// Returns the parameters `$FIRST` to `$LAST` of a list.
+pub fn parameters(first: usize, count: usize) -> String {
+    (first..first + count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }

@@ -32,6 +32,12 @@ impl Sqlite {
                  PRAGMA journal_size_limit = 67108864; PRAGMA foreign_keys = ON;",
             )
             .map_err(failed)?;
+        if writes {
+            // Each series has a page that its next block changes. A longer log writes it less often.
+            connection
+                .execute_batch("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;")
+                .map_err(failed)?;
+        }
         Ok(Sqlite { connection, writes })
     }
 }
@@ -96,6 +102,11 @@ impl Sql for Sqlite {
         let pages: i64 = self.connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
         let size: i64 = self.connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         Ok(pages * size)
+    }
+
+    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64 {
+        // The key and the header of a row; pages that fill in the order of several series are split.
+        (payload + 24.0) * 1.35 + if indexed { 30.0 } else { 0.0 }
     }
 
     fn definition(&self, sql: &str) -> String {

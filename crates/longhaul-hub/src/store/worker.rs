@@ -58,6 +58,11 @@ impl Workers {
         Ok(Workers { jobs })
     }
 
+    /// Returns the number of transactions that no thread has taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// Queues a transaction and waits until it is committed or refused.
     pub(super) async fn run(&self, work: Work) -> Result<(), StoreError> {
         let (done, outcome) = oneshot::channel();

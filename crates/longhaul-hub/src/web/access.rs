@@ -10,9 +10,9 @@ use longhaul_fleet::api::UserRole;
 use super::failure::Failure;
 use crate::clock::{DAY, HOUR, now_ms};
 use crate::hub::Hub;
-use crate::password::{MOST_BYTES, has_hash, hash_password};
-use crate::records::people::{self, Bearer, Session};
+use crate::records::people::{self, Bearer, BrowserSession};
 use crate::secret;
+use crate::secret::{MOST_BYTES, has_hash, hash_password};
 
 /// The name of the session's cookie. The prefix binds it to this host and to HTTPS.
 const COOKIE: &str = "__Host-longhaul";
@@ -96,7 +96,7 @@ async fn caller(hub: &Hub, headers: &HeaderMap) -> Result<Option<Caller>, Failur
     if let Some(cookie) = cookie(headers) {
         let hash = secret::hash(&cookie);
         let found = hub.store.read(move |sql| people::session(sql, &hash, now)).await?;
-        if let Some(Session { person, role, csrf }) = found {
+        if let Some(BrowserSession { person, role, csrf }) = found {
             return Ok(Some(Caller { name: person, role, csrf: Some(csrf) }));
         }
     }
@@ -189,7 +189,7 @@ fn failed_login(
 /// The database is unavailable.
 pub(crate) async fn open_session(hub: &Hub, user: &str, role: UserRole) -> Result<String, Failure> {
     let cookie = secret::secret()?;
-    let session = Session { person: user.to_owned(), role, csrf: secret::secret()? };
+    let session = BrowserSession { person: user.to_owned(), role, csrf: secret::secret()? };
     let (hash, expires) = (secret::hash(&cookie), now_ms() + SESSION_MS);
     hub.store.write(move |sql| people::open_session(sql, &hash, &session, expires)).await?;
     let age = SESSION_MS / 1000;

@@ -9,46 +9,57 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentSettings, COUNTER_HEADER, EnrolRequest, EnrolResponse, Lease,
-    MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, Refusal, RefusalCode, SIGNATURE_HEADER,
-    SyncRequest, SyncResponse, signature_holds, signed_text,
+    AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrolRequest, EnrolResponse, Lease,
+    MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody, RefusalCode, SIGNATURE_HEADER,
+    SyncRequest, SyncResponse, body_digest, signature_holds, signed_text_of_digest,
 };
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
+use super::failure::Cause;
 use super::server::Client;
 use crate::clock::now_ms;
 use crate::fleet::{self, Upload, ingest, within_limits};
 use crate::hub::{Hub, Live};
-use crate::records::agents::{Accepted, Agent, Contact, agent_of, agents, enrol};
+use crate::records::agents::{Accepted, Agent, Contact, agent_of, enrol};
 use crate::secret;
 use crate::store::StoreError;
 
 /// The limit on the time in which a body arrives.
 const BODY: Duration = Duration::from_secs(60);
+/// The limit for a sender whose headers are not signed.
+const UNPROVEN_BODY: Duration = Duration::from_secs(15);
 /// The most bytes of an enrolment.
 const ENROL_BYTES: usize = 16 << 10;
+/// The time between two queries for cancellations of the runs that an agent holds.
+const CANCELLATIONS: Duration = Duration::from_secs(2);
 /// The interval of interface samples in ms.
 const SAMPLE_INTERVAL_MS: u32 = 1000;
 
 /// A refused request of an agent.
-pub(crate) struct Refused(RefusalCode, Option<u64>);
+pub(crate) struct Refused {
+    code: RefusalCode,
+    /// The highest counter of the agent.
+    counter: Option<u64>,
+    /// The failure of the database, for the log only.
+    cause: Option<Arc<StoreError>>,
+}
 
 impl From<RefusalCode> for Refused {
     fn from(code: RefusalCode) -> Self {
-        Refused(code, None)
+        Refused { code, counter: None, cause: None }
     }
 }
 
 impl From<StoreError> for Refused {
-    fn from(_: StoreError) -> Self {
-        Refused(RefusalCode::Busy, None)
+    fn from(error: StoreError) -> Self {
+        Refused { code: RefusalCode::Busy, counter: None, cause: Some(Arc::new(error)) }
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let message = match self.0 {
+        let message = match self.code {
             RefusalCode::UnknownToken => "the token is unknown or has expired",
             RefusalCode::TokenUsed => "the token was used",
             RefusalCode::OtherHost => "the token belongs to another host name",
@@ -61,29 +72,37 @@ impl IntoResponse for Refused {
             RefusalCode::Busy => "the hub cannot store the message now",
             RefusalCode::Other => "the request is refused",
         };
-        let status = StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::BAD_REQUEST);
-        let body = Refusal { code: self.0, message: message.to_owned(), counter: self.1 };
-        (status, Json(body)).into_response()
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let body =
+            RefusalBody { code: self.code, message: message.to_owned(), counter: self.counter };
+        let mut response = (status, Json(body)).into_response();
+        if let Some(cause) = self.cause {
+            response.extensions_mut().insert(Cause(cause));
+        }
+        response
     }
 }
 
-/// Waits for a place for a large body. One network cannot take all places.
+/// Waits for a place for a large body. One network cannot take all places, and senders whose
+/// headers are not signed take only places of their own.
 async fn place(
     hub: &Hub,
     client: Client,
+    proven: bool,
 ) -> Result<(OwnedSemaphorePermit, SemaphorePermit<'_>), Refused> {
+    let all = if proven { &hub.uploads } else { &hub.unproven_uploads };
     let places = async {
-        let share = hub.upload_shares.of(client.0.ip()).acquire_owned().await.ok()?;
-        Some((share, hub.uploads.acquire().await.ok()?))
+        let share = hub.upload_shares.of(client.0.ip(), proven).acquire_owned().await.ok()?;
+        Some((share, all.acquire().await.ok()?))
     };
     let places = tokio::time::timeout(BODY, places).await.ok().flatten();
     Ok(places.ok_or(RefusalCode::Busy)?)
 }
 
-/// Reads a body of at most `most` bytes within the limit on its time.
-async fn body_of(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
+/// Reads a body of at most `most` bytes within `limit`.
+async fn body_of(body: Body, most: usize, limit: Duration) -> Result<axum::body::Bytes, Refused> {
     let read = axum::body::to_bytes(body, most);
-    let read = tokio::time::timeout(BODY, read).await.map_err(|_| RefusalCode::Malformed)?;
+    let read = tokio::time::timeout(limit, read).await.map_err(|_| RefusalCode::Malformed)?;
     Ok(read.map_err(|_| RefusalCode::TooLarge)?)
 }
 
@@ -94,7 +113,7 @@ pub(crate) async fn post_enrol(
     body: Body,
 ) -> Result<Json<EnrolResponse>, Refused> {
     // Anybody can send it, so it takes none of the places of agents.
-    let body = body_of(body, ENROL_BYTES).await?;
+    let body = body_of(body, ENROL_BYTES, UNPROVEN_BODY).await?;
     let request: EnrolRequest =
         serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
     let short = [&request.secret, &request.host, &request.public_key, &request.version];
@@ -133,12 +152,22 @@ pub(crate) async fn post_sync(
     body: Body,
 ) -> Result<Json<SyncResponse>, Refused> {
     let path = uri.path_and_query().map_or("", |path| path.as_str()).to_owned();
-    let (agent, counter, signature) = identify(&hub, &headers).await?;
+    let Identity { agent, counter, signature, digest } = identify(&hub, &headers).await?;
+    let signed = |digest: &str| {
+        let text = signed_text_of_digest("POST", &path, counter, digest);
+        signature_holds(&agent.public_key, &text, &signature)
+    };
+    let proven = digest.is_some();
+    if digest.as_deref().is_some_and(|digest| !signed(digest)) {
+        return Err(RefusalCode::BadSignature.into());
+    }
     let stored = {
-        let _place = place(&hub, client).await?;
-        let body = body_of(body, MAX_BODY_BYTES).await?;
-        let text = signed_text("POST", &path, counter, &body);
-        if !signature_holds(&agent.public_key, &text, &signature) {
+        let _place = place(&hub, client, proven).await?;
+        let limit = if proven { BODY } else { UNPROVEN_BODY };
+        let body = body_of(body, MAX_BODY_BYTES, limit).await?;
+        let received = body_digest(&body);
+        let holds = digest.map_or_else(|| signed(&received), |digest| digest == received);
+        if !holds {
             return Err(RefusalCode::BadSignature.into());
         }
         let request: SyncRequest =
@@ -153,19 +182,29 @@ pub(crate) async fn post_sync(
     Ok(Json(answer(&hub, &agent, (stored.acknowledged, stored.facts), news).await?))
 }
 
-/// Returns the agent of a request, its counter and signature, before the body is read.
-async fn identify(hub: &Hub, headers: &HeaderMap) -> Result<(Agent, u64, String), Refused> {
+/// The sender of a request, as its headers claim.
+struct Identity {
+    agent: Agent,
+    counter: u64,
+    signature: String,
+    /// The digest of the body. With it the signature is verified before the body is read.
+    digest: Option<String>,
+}
+
+/// Returns the sender of a request before the body is read.
+async fn identify(hub: &Hub, headers: &HeaderMap) -> Result<Identity, Refused> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let id = header(AGENT_HEADER).ok_or(RefusalCode::UnknownAgent)?.to_owned();
     let counter: u64 =
         header(COUNTER_HEADER).and_then(|text| text.parse().ok()).ok_or(RefusalCode::Malformed)?;
     let signature = header(SIGNATURE_HEADER).ok_or(RefusalCode::BadSignature)?.to_owned();
+    let digest = header(DIGEST_HEADER).map(str::to_owned);
     let agent = hub.store.read(move |sql| agent_of(sql, &id)).await?;
     let agent = agent.ok_or(RefusalCode::UnknownAgent)?;
     if agent.revoked_ms.is_some() {
         return Err(RefusalCode::Revoked.into());
     }
-    Ok((agent, counter, signature))
+    Ok(Identity { agent, counter, signature, digest })
 }
 
 /// The stored part of a sync.
@@ -199,14 +238,16 @@ async fn store(
         state: request.state.clone(),
     };
     let channels = hub.channel_names();
-    let upload = Upload { host: agent.host.clone(), contact, request, channels };
+    let ships = hub.remote_write.is_some();
+    let upload = Upload { host: agent.host.clone(), contact, request, channels, ships };
     let applied = hub.applied();
     let work = move |sql: &mut dyn crate::store::Sql| ingest(sql, &upload, applied.as_ref(), now);
     let (accepted, mut done) = hub.store.write(work).await?;
     match accepted {
         Accepted::New { .. } => {}
         Accepted::Replayed { counter } => {
-            return Err(Refused(RefusalCode::Replayed, Some(counter.cast_unsigned())));
+            let refused = Refused::from(RefusalCode::Replayed);
+            return Err(Refused { counter: Some(counter.cast_unsigned()), ..refused });
         }
         Accepted::Unknown => return Err(RefusalCode::UnknownAgent.into()),
         Accepted::Revoked => return Err(RefusalCode::Revoked.into()),
@@ -228,13 +269,18 @@ async fn wait(
 ) -> Result<News, Refused> {
     let wake = hub.wake_of(&agent.host);
     let deadline = Instant::now() + limit;
-    while news.1.is_empty() && news.0.iter().all(|lease| held.contains(&lease.run)) {
+    let is_new = |(leases, cancelled): &News| {
+        !cancelled.is_empty() || leases.iter().any(|lease| !held.contains(&lease.run))
+    };
+    while !is_new(&news) {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(news);
         }
-        // A wake between the query and this wait is seen after two seconds.
-        let _ = tokio::time::timeout(left.min(Duration::from_secs(2)), wake.notified()).await;
+        // A round of planning repeats the signal until the agent has its leases. Another hub can
+        // cancel a held run without a signal to this hub.
+        let pause = if held.is_empty() { left } else { left.min(CANCELLATIONS) };
+        let _ = tokio::time::timeout(pause, wake.notified()).await;
         let (host, held, now) = (agent.host.clone(), held.to_vec(), now_ms());
         news = hub.store.read(move |sql| fleet::news(sql, &host, &held, now)).await?;
     }
@@ -249,7 +295,7 @@ async fn answer(
     (acknowledged, facts_stored): (Vec<u64>, bool),
     (leases, cancel): News,
 ) -> Result<SyncResponse, Refused> {
-    let all = hub.store.read(agents).await?;
+    let all = hub.directory().await?;
     let applied = hub.applied();
     let stamp_peers = applied
         .map(|applied| fleet::stamp_peers(&applied.mesh, &agent.host, &all))

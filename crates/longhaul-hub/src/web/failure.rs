@@ -1,5 +1,7 @@
 //! Failed requests: their status, and one sentence as JSON.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -24,11 +26,17 @@ pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
     pub(crate) message: String,
+    /// The failure of the database, for the log only.
+    cause: Option<Arc<StoreError>>,
 }
+
+/// The cause of a failed request, which the server logs and does not send.
+#[derive(Debug, Clone)]
+pub(super) struct Cause(pub(super) Arc<StoreError>);
 
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Failure { status, code, message: message.into() }
+        Failure { status, code, message: message.into(), cause: None }
     }
 
     pub(crate) fn not_found(what: &str) -> Self {
@@ -60,9 +68,10 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        // The text can have parts of a statement, but no secrets of users.
-        let message = format!("the database failed: {error}");
-        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "database", message)
+        // The text can have parts of a statement and names of hosts, and anybody may ask.
+        let message = "the database of the hub failed; the log of the hub has the cause";
+        let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "database", message);
+        Failure { cause: Some(Arc::new(error)), ..failure }
     }
 }
 
@@ -76,6 +85,10 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let schema = "longhaul.fleet-error/1";
         let body = ErrorDocument { schema, code: self.code, message: self.message };
-        (self.status, Json(body)).into_response()
+        let mut response = (self.status, Json(body)).into_response();
+        if let Some(cause) = self.cause {
+            response.extensions_mut().insert(Cause(cause));
+        }
+        response
     }
 }

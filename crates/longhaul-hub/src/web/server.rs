@@ -12,11 +12,13 @@ use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use crate::shares::Shares;
+use super::failure::Cause;
+use crate::guard::Shares;
+use crate::hub::Hub;
 
 /// The most connections at the same time.
 const CONNECTIONS: usize = 8192;
@@ -34,7 +36,7 @@ const UNTAKEN_MS: u32 = 60_000;
 pub(crate) struct Client(pub(crate) SocketAddr);
 
 /// Accepts connections until the future is dropped.
-pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router) {
+pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router, hub: Arc<Hub>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let shares = Shares::new(CONNECTIONS_OF_NETWORK);
     loop {
@@ -42,8 +44,12 @@ pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router)
         match listener.accept().await {
             Ok((stream, client)) => {
                 // Without a share the connection is closed.
-                let Ok(share) = shares.of(client.ip()).try_acquire_owned() else { continue };
-                tokio::spawn(serve(stream, client, tls.clone(), app.clone(), [place, share]));
+                let Ok(share) = shares.of(client.ip(), false).try_acquire_owned() else { continue };
+                let (tls, app, hub) = (tls.clone(), app.clone(), hub.clone());
+                tokio::spawn(async move {
+                    serve((stream, client), tls, app, hub).await;
+                    drop((place, share));
+                });
             }
             // The process has no free descriptor; some connections will end.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -52,11 +58,10 @@ pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router)
 }
 
 async fn serve(
-    stream: TcpStream,
-    client: SocketAddr,
+    (stream, client): (TcpStream, SocketAddr),
     tls: TlsAcceptor,
     app: Router,
-    _places: [OwnedSemaphorePermit; 2],
+    hub: Arc<Hub>,
 ) {
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_MS);
@@ -65,9 +70,15 @@ async fn serve(
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(Client(client));
         let answer = app.clone().call(request);
-        async {
+        let hub = hub.clone();
+        async move {
             match tokio::time::timeout(REQUEST, answer).await {
-                Ok(Ok(answer)) => Ok(guarded(answer)),
+                Ok(Ok(answer)) => {
+                    if let Some(Cause(error)) = answer.extensions().get() {
+                        hub.log.store_failure(error);
+                    }
+                    Ok(guarded(answer))
+                }
                 Ok(Err(never)) => match never {},
                 Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
             }

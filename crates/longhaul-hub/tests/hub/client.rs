@@ -1,21 +1,23 @@
 //! A client of a hub: HTTPS/1.1 with a pinned key, as agents and scripts have.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use longhaul_fleet::protocol::{SYNC_PATH, key_pin, signed_text};
+use longhaul_fleet::protocol::{SYNC_PATH, body_digest, key_pin, signed_text};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use serde_json::Value as Json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// The limit on every request.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -70,10 +72,7 @@ impl Client {
         body: &[u8],
     ) -> Answer {
         let work = async {
-            let stream = TcpStream::connect(self.address).await.unwrap();
-            let connector = TlsConnector::from(self.config.clone());
-            let name = ServerName::try_from("hub").unwrap();
-            let mut stream = connector.connect(name, stream).await.expect("the key has the pin");
+            let mut stream = self.connect().await;
             let mut head =
                 format!("{method} {path} HTTP/1.1\r\nhost: hub\r\nconnection: close\r\n");
             head += &format!("content-length: {}\r\n", body.len());
@@ -89,10 +88,73 @@ impl Client {
             let _ = stream.read_to_end(&mut answer).await;
             String::from_utf8_lossy(&answer).into_owned()
         };
-        let text = tokio::time::timeout(LIMIT, work).await.expect("an answer in time");
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Answer { status, head: head.to_owned(), body: body.to_owned() }
+        answer(&tokio::time::timeout(LIMIT, work).await.expect("an answer in time"))
+    }
+
+    /// Sends only the head of a request with a body, and returns the answer.
+    pub(crate) async fn send_head(&self, path: &str, headers: &[String], bytes: usize) -> Answer {
+        let mut head = format!("POST {path} HTTP/1.1\r\nhost: hub\r\ncontent-length: {bytes}\r\n");
+        for header in headers {
+            head += &format!("{header}\r\n");
+        }
+        let work = async {
+            let mut stream = self.connect().await;
+            stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+            let mut answer = vec![0; 4096];
+            let read = stream.read(&mut answer).await.unwrap();
+            String::from_utf8_lossy(&answer[..read]).into_owned()
+        };
+        answer(&tokio::time::timeout(LIMIT, work).await.expect("an answer without a body"))
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let connector = TlsConnector::from(self.config.clone());
+        let name = ServerName::try_from("hub").unwrap();
+        connector.connect(name, stream).await.expect("the key has the pin")
+    }
+
+    /// Posts a JSON document `count` times on one connection, and counts the statuses.
+    pub(crate) async fn post_often(
+        &self,
+        path: &str,
+        body: &Json,
+        count: usize,
+    ) -> BTreeMap<u16, usize> {
+        let mut stream = BufReader::new(self.connect().await);
+        let mut statuses = BTreeMap::new();
+        let body = body.to_string();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: hub\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        for _ in 0..count {
+            stream.write_all(request.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            let (mut status, mut length) = (0, 0);
+            loop {
+                let mut line = String::new();
+                assert!(
+                    stream.read_line(&mut line).await.unwrap() > 0,
+                    "the connection stays open"
+                );
+                let line = line.trim_end().to_lowercase();
+                if line.is_empty() {
+                    break;
+                }
+                if line.starts_with("http/1.1 ") {
+                    status = line[9..12].parse().unwrap();
+                }
+                if let Some(value) = line.strip_prefix("content-length: ") {
+                    length = value.parse().unwrap();
+                }
+            }
+            let mut skipped = vec![0; length];
+            stream.read_exact(&mut skipped).await.unwrap();
+            *statuses.entry(status).or_default() += 1;
+        }
+        statuses
     }
 
     pub(crate) async fn get(&self, path: &str, header: &str) -> Answer {
@@ -121,6 +183,12 @@ impl Client {
     }
 }
 
+fn answer(text: &str) -> Answer {
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
 /// An agent, as the hub sees it.
 pub(crate) struct Agent {
     pub(crate) id: String,
@@ -145,6 +213,7 @@ impl Agent {
         vec![
             format!("longhaul-agent: {}", self.id),
             format!("longhaul-counter: {counter}"),
+            format!("longhaul-digest: {}", body_digest(body)),
             format!("longhaul-signature: {}", STANDARD.encode(signature)),
         ]
     }
@@ -179,9 +248,10 @@ impl ServerCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let certificate = webpki::EndEntityCert::try_from(certificate).unwrap();
-        match key_pin(&certificate.subject_public_key_info()) == self.pin {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(Error::General("another key".to_owned())),
+        if key_pin(&certificate.subject_public_key_info()) == self.pin {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(Error::General("another key".to_owned()))
         }
     }
 

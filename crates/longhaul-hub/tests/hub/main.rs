@@ -1,6 +1,15 @@
-//! Tests of the hub: the store over both databases, and the server.
+//! Tests of the hub: the store over both databases, the server, what it sends, and attacks. Those of the
+//! pages in a browser are a package of their own, see `browser/`.
 
+mod agents;
 mod client;
+mod hostile;
+mod limits;
+mod lists;
+mod outgoing;
 mod postgres;
+mod receiver;
+mod retention;
 mod server;
 mod store;
+mod store_journal;

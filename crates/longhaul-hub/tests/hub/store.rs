@@ -3,21 +3,22 @@
 use longhaul_fleet::api::{RunState, UserRole};
 use longhaul_fleet::protocol::{
     AgentState, EnrolRequest, InterfaceRow, RefusalCode, Role, RunOutcome, RunReason, RunReport,
-    Severity, TestKind,
+    TestKind,
 };
 use longhaul_hub::Figures;
 use longhaul_hub::records::agents::{self, Accepted, Contact};
-use longhaul_hub::records::events::{self, EventFilter, NewEvent};
 use longhaul_hub::records::leases::{self, Reported};
-use longhaul_hub::records::people::{self, Person, Session};
+use longhaul_hub::records::people::{self, BrowserSession, Person};
 use longhaul_hub::records::runs::{self, NewRun, RunFilter};
 use longhaul_hub::records::series::{self, LEVELS};
-use longhaul_hub::records::{meshes, numbers};
+use longhaul_hub::records::{buckets, counts, meshes, numbers};
 use longhaul_hub::samples::{Kind, interface_row};
 use longhaul_hub::store::{Sql, Store, StoreError, Value};
 use serde_json::json;
 
-const DAY: i64 = 86_400_000;
+use crate::store_journal::{changes_of_paths, events_and_outbox, journal_of_new_data};
+
+pub(crate) const DAY: i64 = 86_400_000;
 
 #[tokio::test]
 async fn sqlite_conforms() {
@@ -55,6 +56,8 @@ async fn conforms(store: &Store) {
     reasons_of_expired_runs(store).await;
     series_and_retention(store).await;
     events_and_outbox(store).await;
+    journal_of_new_data(store).await;
+    changes_of_paths(store).await;
 }
 
 async fn transactions(store: &Store) {
@@ -118,8 +121,11 @@ async fn people_and_sessions(store: &Store) {
         .write(move |sql| {
             let first = people::add_person(sql, &person, "hash")?;
             let second = people::add_person(sql, &person, "other")?;
-            let session =
-                Session { person: person.name.clone(), role: person.role, csrf: "c".to_owned() };
+            let session = BrowserSession {
+                person: person.name.clone(),
+                role: person.role,
+                csrf: "c".to_owned(),
+            };
             people::open_session(sql, "cookie", &session, 100)?;
             Ok((
                 first,
@@ -327,7 +333,7 @@ async fn runs_and_reports(store: &Store) {
             let page = runs::runs(sql, &all, 1)?;
             let before = page.last().map(|run| (run.planned_ms, run.run.clone()));
             let next = runs::runs(sql, &RunFilter { before, ..all }, 10)?;
-            Ok((runs::run_of(sql, "r1")?, page, next, runs::counts(sql, (0, DAY))?))
+            Ok((runs::run_of(sql, "r1")?, page, next, counts::counts(sql, (0, DAY))?))
         })
         .await
         .unwrap();
@@ -365,6 +371,20 @@ async fn reasons_of_expired_runs(store: &Store) {
         reasons,
         [("n1", RunReason::HubAway), ("n2", RunReason::PeerAway), ("n3", RunReason::AgentAway),]
     );
+    // The agent of a cancelled run does not know the reason of the hub.
+    let stopped = report("n4", 4, Role::Source, RunOutcome::Cancelled);
+    let run = store
+        .write(move |sql| {
+            runs::add_run(sql, &new_run("n4", 4, 20_600))?;
+            leases::cancel(sql, "n4", RunReason::MeshChanged, 9)?;
+            leases::report(sql, "a", &stopped, &Figures::default())?;
+            runs::run_of(sql, "n4")
+        })
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((run.state, run.reason), (RunState::Cancelled, Some(RunReason::MeshChanged)));
+    assert_eq!(run.started_ms, Some(1));
     // A report that arrives later replaces the reason.
     let late = report("n3", 3, Role::Source, RunOutcome::Finished);
     let run = store
@@ -409,7 +429,7 @@ async fn series_and_retention(store: &Store) {
         })
         .await
         .unwrap();
-    while store.write(series::consolidate).await.unwrap() {}
+    while store.write(buckets::consolidate).await.unwrap() {}
     let (fine, coarse, hours) = store
         .read(move |sql| {
             let all = series::series(sql, Kind::Interface, Some("a"))?;
@@ -443,42 +463,4 @@ async fn series_and_retention(store: &Store) {
         .unwrap();
     assert_eq!(left, 0);
     assert_eq!(level, (7_200_000, 1), "after 60 days the level of two hours remains");
-}
-
-async fn events_and_outbox(store: &Store) {
-    let event = |origin: &str| NewEvent {
-        at_ms: 10,
-        severity: Severity::Error,
-        kind: "agent_away".to_owned(),
-        subject: "<script>".to_owned(),
-        message: "x".to_owned(),
-        origin: origin.to_owned(),
-    };
-    let (new, repeated) = (event("one"), event("one"));
-    let (first, second) = store
-        .write(move |sql| {
-            Ok((events::add_event(sql, "e1", &new)?, events::add_event(sql, "e2", &repeated)?))
-        })
-        .await
-        .unwrap();
-    assert_eq!((first.as_deref(), second), (Some("e1"), None));
-    let (taken, taken_again, open, acknowledged, after) = store
-        .write(|sql| {
-            events::queue(sql, "e1", "mail", 0)?;
-            events::queue(sql, "e1", "mail", 0)?;
-            let taken = events::take_outgoing(sql, (5, 100))?;
-            let again = events::take_outgoing(sql, (5, 100))?;
-            let open = EventFilter { open: true, ..EventFilter::default() };
-            let before = events::events(sql, &open, 10)?;
-            assert!(events::acknowledge(sql, "e1", "ann", 20)?);
-            assert!(events::acknowledge(sql, "e1", "bob", 30)?);
-            assert!(!events::acknowledge(sql, "none", "bob", 30)?);
-            let after = events::events(sql, &open, 10)?;
-            Ok((taken, again, before, after, events::events_after(sql, "e0", 10)?))
-        })
-        .await
-        .unwrap();
-    assert_eq!((taken.len(), taken_again.len()), (1, 0));
-    assert_eq!((open.len(), open[0].repeats, acknowledged.len()), (1, 2, 0));
-    assert_eq!(after[0].acknowledged_by.as_deref(), Some("ann"));
 }

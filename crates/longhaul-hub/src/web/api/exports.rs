@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::clock::now_ms;
 use crate::hub::Hub;
+use crate::records::buckets::blocks_waiting;
 use crate::records::runs::name_of;
 use crate::web::access::ApiCaller;
 use crate::web::failure::Failure;
@@ -77,23 +78,33 @@ pub(crate) async fn get_metrics(
     let now = now_ms();
     let read = move |sql: &mut dyn crate::store::Sql| {
         let status = super::status_document(sql, applied.as_deref(), now)?;
-        Ok((status, sql.size_bytes()?))
+        let blocks = blocks_waiting(sql)?;
+        Ok((status, [sql.size_bytes()?.unsigned_abs(), blocks]))
     };
-    let (status, size) = hub.store.read(read).await?;
+    let waiting = hub.store.waiting();
+    let (status, [size, blocks]) = hub.store.read(read).await?;
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], metrics(&status, size)).into_response())
+    let own = [
+        ("database_bytes", "The size of the database.", size),
+        ("blocks_waiting", "The blocks of samples that wait for consolidation.", blocks),
+        ("store_waiting_reads", "The reading transactions that wait.", waiting.0 as u64),
+        ("store_waiting_writes", "The writing transactions that wait.", waiting.1 as u64),
+    ];
+    Ok(([(header::CONTENT_TYPE, kind)], metrics(&status, &own)).into_response())
 }
 
-fn metrics(status: &StatusDocument, size_bytes: i64) -> String {
+/// A gauge without labels: its name, its help and its value.
+type Gauge = (&'static str, &'static str, u64);
+
+fn metrics(status: &StatusDocument, own: &[Gauge]) -> String {
     let mut text = String::new();
-    let gauges = [
+    let gauges: [Gauge; 4] = [
         ("hosts", "The number of hosts in the mesh.", u64::from(status.hosts)),
         ("hosts_present", "The number of hosts in contact.", u64::from(status.hosts_present)),
         ("runs_expected_24h", "The runs of the last 24 hours that were due.", status.runs_expected),
         ("runs_finished_24h", "The runs of the last 24 hours with a result.", status.runs_finished),
-        ("database_bytes", "The size of the database.", size_bytes.unsigned_abs()),
     ];
-    for (name, help, value) in gauges {
+    for (name, help, value) in gauges.iter().chain(own) {
         let _ = write!(
             text,
             "# HELP longhaul_fleet_{name} {help}\n# TYPE longhaul_fleet_{name} gauge\n"

@@ -19,7 +19,7 @@ use crate::fleet::{Applied, refreshed};
 use crate::hub::{Hub, Live};
 use crate::records::leases::{cancel, open_runs};
 use crate::records::meshes::{StoredMesh, add_mesh};
-use crate::records::tasks::{remove_task, set_task_state, task_states};
+use crate::records::meshes::{remove_task, set_task_state, task_states};
 use crate::store::{Lock, Sql, StoreError};
 use crate::web::access::ApiCaller;
 use crate::web::failure::Failure;

@@ -1,11 +1,12 @@
-//! The HTTP API below `/api/v1`, for the command line, scripts and the pages' script.
+//! The HTTP API below `/api/v1`, for the command line, scripts and the pages' script, and its OpenAPI
+//! description, generated from the types.
 
 mod access;
-mod description;
 mod events;
 mod exports;
 mod fleet;
 mod mesh;
+mod pscheduler;
 mod runs;
 mod series;
 
@@ -15,9 +16,10 @@ pub(crate) use runs::parse_filter;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
+use axum::{Json, Router};
+use utoipa::OpenApi;
 
 use crate::hub::Hub;
 
@@ -45,7 +47,43 @@ pub(crate) fn routes() -> Router<Arc<Hub>> {
         .route("/api/v1/mesh", get(mesh::get_mesh))
         .route("/api/v1/mesh/plan", post(mesh::post_plan))
         .route("/api/v1/mesh/apply", post(mesh::post_apply))
-        .route("/api/v1/openapi.json", get(description::get_description))
+        .route("/api/v1/openapi.json", get(get_description))
         .route("/metrics", get(exports::get_metrics))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "longhaul hub",
+        description = "The API of a hub: bearer tokens from \
+        POST /api/v1/login, or the session of a browser with the header x-csrf-token."
+    ),
+    paths(
+        access::post_login,
+        access::post_token,
+        access::post_revoke,
+        fleet::get_status,
+        fleet::get_hosts,
+        fleet::get_schedule,
+        fleet::get_counts,
+        runs::get_runs,
+        runs::get_run,
+        runs::post_cancel,
+        runs::get_pair,
+        series::get_series,
+        events::get_events,
+        events::get_stream,
+        events::post_acknowledge,
+        mesh::get_mesh,
+        mesh::post_plan,
+        mesh::post_apply,
+        exports::get_metrics,
+    )
+)]
+struct Description;
+
+/// `GET /api/v1/openapi.json`.
+pub(crate) async fn get_description() -> Json<utoipa::openapi::OpenApi> {
+    Json(Description::openapi())
 }

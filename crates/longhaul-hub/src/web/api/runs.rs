@@ -11,9 +11,11 @@ use longhaul_fleet::protocol::RunReason;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ms;
+use crate::figures::Route;
 use crate::hub::{Hub, Live};
-use crate::records::cells::cells;
+use crate::records::cells::cells_of;
 use crate::records::leases::cancel;
+use crate::records::paths::{PathChange, path_changes};
 use crate::records::runs::{RunFilter, named, run_of, runs};
 use crate::web::access::ApiCaller;
 use crate::web::failure::Failure;
@@ -42,8 +44,10 @@ pub(crate) struct RunQuery {
     pub(crate) before: Option<String>,
     /// The number of runs; 1 to 10000.
     pub(crate) limit: Option<i64>,
-    /// `json`, `jsonl` or `csv`.
+    /// `json`, `jsonl`, `csv`, or `pscheduler` for the lines that pScheduler's archivers read.
     pub(crate) format: Option<String>,
+    /// With `format=pscheduler`: the `data` of the archiver, a JSON object.
+    pub(crate) data: Option<String>,
 }
 
 /// Returns the filter of a query.
@@ -93,7 +97,8 @@ pub(crate) async fn get_runs(
         }
         Some("jsonl") => Ok(super::exports::json_lines(&found)),
         Some("csv") => Ok(super::exports::runs_csv(&found)),
-        Some(_) => Err(Failure::bad("the format is json, jsonl or csv")),
+        Some("pscheduler") => super::pscheduler::archiver_lines(hub, found, query.data.as_deref()),
+        Some(_) => Err(Failure::bad("the format is json, jsonl, csv or pscheduler")),
     }
 }
 
@@ -135,6 +140,19 @@ pub(crate) struct PairDocument {
     cells: Vec<CellDocument>,
     /// The runs in the range, the latest first; at most 1000.
     runs: Vec<RunDocument>,
+    /// The routes in the range and the one before it, the latest first; at most 1001.
+    routes: Vec<RouteDocument>,
+}
+
+/// A route of a path, which differs from the one before.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+pub(crate) struct RouteDocument {
+    /// The start of the first run with this route in ms since 1970.
+    at_ms: i64,
+    /// The id of this run.
+    run: String,
+    /// The route.
+    route: Route,
 }
 
 /// Returns the state and the runs of a directed pair.
@@ -149,8 +167,7 @@ pub(crate) async fn get_pair(
 ) -> Result<Json<PairDocument>, Failure> {
     let (from_ms, to_ms) = range.times(now_ms())?;
     let read = move |sql: &mut dyn crate::store::Sql| {
-        let mut cells = cells(sql)?;
-        cells.retain(|cell| cell.source == source && cell.destination == destination);
+        let cells = cells_of(sql, (&source, &destination))?;
         let filter = RunFilter {
             source: Some(source.clone()),
             destination: Some(destination.clone()),
@@ -158,7 +175,15 @@ pub(crate) async fn get_pair(
             to_ms: Some(to_ms),
             ..RunFilter::default()
         };
-        Ok(PairDocument { schema: "longhaul.fleet-pair/1", cells, runs: runs(sql, &filter, 1000)? })
+        let changes = path_changes(sql, (&source, &destination), (from_ms, to_ms), 1000)?;
+        let document =
+            |one: PathChange| RouteDocument { at_ms: one.at_ms, run: one.run, route: one.route };
+        Ok(PairDocument {
+            schema: "longhaul.fleet-pair/1",
+            cells,
+            runs: runs(sql, &filter, 1000)?,
+            routes: changes.into_iter().map(document).collect(),
+        })
     };
     Ok(Json(hub.store.read(read).await?))
 }

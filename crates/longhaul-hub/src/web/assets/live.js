@@ -30,15 +30,27 @@
   };
   const soon = () => { waiting ??= setTimeout(reload, 1500); };
 
+  // A browser has six connections to a hub. So a page holds one only while it is seen: not in the
+  // background, and not while the browser keeps it for its button "back".
+  let stream = null;
   const listen = () => {
-    if (!document.body.hasAttribute("data-live") || !window.EventSource) return;
-    const stream = new EventSource("/api/v1/events/stream");
+    if (stream || document.hidden || !document.body.hasAttribute("data-live") || !window.EventSource) return;
+    stream = new EventSource("/api/v1/events/stream");
     stream.addEventListener("changed", soon);
     stream.addEventListener("event", (message) => {
       const event = JSON.parse(message.data);
       if (event.severity !== "info") announce(`${event.subject}: ${event.message}`);
       soon();
     });
+  };
+  const rest = () => {
+    stream?.close();
+    stream = null;
+  };
+  const resume = () => {
+    if (stream || document.hidden) return;
+    listen();
+    if (stream) soon();
   };
 
   // A range that is dragged over a graph becomes the range of the page.
@@ -91,4 +103,7 @@
   };
   start();
   listen();
+  addEventListener("pagehide", rest);
+  addEventListener("pageshow", (event) => { if (event.persisted) resume(); });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) rest(); else resume(); });
 })();

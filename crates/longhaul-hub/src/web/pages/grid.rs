@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use longhaul_fleet::api::{CellDocument, CellMetric, CellState, StatusDocument};
+use longhaul_fleet::mesh::Mesh;
+use longhaul_fleet::schedule::path_capacity;
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -21,10 +23,33 @@ use crate::words;
 const METRICS: [CellMetric; 4] =
     [CellMetric::Throughput, CellMetric::Loss, CellMetric::Rtt, CellMetric::Mtu];
 
+/// The most hosts whose grid has room for all values in a cell.
+const WIDE: usize = 12;
+
+/// The most sources and destinations of one page, of which a mesh can have 1000.
+const BLOCK: usize = 64;
+
+/// The content of a cell besides its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// All values with units.
+    Full,
+    /// One value without its unit.
+    Short,
+    /// No value.
+    Symbol,
+}
+
 /// The choice of the grid.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct GridQuery {
     metric: Option<CellMetric>,
+    /// The block of sources of a large mesh, from 0.
+    #[serde(default)]
+    rows: usize,
+    /// The block of destinations.
+    #[serde(default)]
+    columns: usize,
 }
 
 /// `GET /`.
@@ -50,7 +75,7 @@ pub(super) async fn get_grid(
                             aria-current=[(query.metric == Some(metric)).then_some("true")] { (words::metric(metric)) }
                     }
                 }
-                (grid(applied, &status.cells, query.metric))
+                (grid(applied, &status.cells, &query))
                 (legend())
             }
         }
@@ -84,26 +109,41 @@ fn first_steps() -> Markup {
     }
 }
 
-fn grid(applied: &Applied, cells: &[CellDocument], only: Option<CellMetric>) -> Markup {
+fn grid(applied: &Applied, cells: &[CellDocument], query: &GridQuery) -> Markup {
+    let only = query.metric;
     let mut by_pair = HashMap::<(&str, &str), Vec<&CellDocument>>::new();
     for cell in cells.iter().filter(|cell| only.is_none_or(|only| cell.metric == only)) {
         by_pair.entry((cell.source.as_str(), cell.destination.as_str())).or_default().push(cell);
     }
     by_pair.values_mut().for_each(|cells| cells.sort_by_key(|cell| cell.metric));
     let hosts: Vec<&str> = applied.mesh.hosts.iter().map(|host| host.name.as_str()).collect();
+    let dense = hosts.len() > WIDE;
+    // Without a choice of the metric, small cells have no room for all values.
+    let shown = match (dense, only) {
+        (false, _) => Shown::Full,
+        (true, Some(_)) => Shown::Short,
+        (true, None) => Shown::Symbol,
+    };
+    let blocks: Vec<&[&str]> = hosts.chunks(BLOCK).collect();
+    let block = |at: usize| blocks.get(at).or(blocks.first()).copied().unwrap_or_default();
+    let (sources, destinations) = (block(query.rows), block(query.columns));
     html! {
+        @if blocks.len() > 1 {
+            (block_links("Sources", &blocks, query, true))
+            (block_links("Destinations", &blocks, query, false))
+        }
         div.scroll tabindex="0" role="region" aria-label="Grid of the mesh" {
-            table.grid {
-                caption { "Rows are sources, columns are destinations." }
+            table.grid.dense[dense] {
+                caption { "Rows are sources, columns are destinations." (unit(shown, only)) }
                 thead { tr {
                     td {}
-                    @for host in &hosts { th scope="col" { a href=(format!("/hosts/{}", segment(host))) { (host) } } }
+                    @for host in destinations { th scope="col" { a href=(format!("/hosts/{}", segment(host))) { (host) } } }
                 } }
-                tbody { @for source in &hosts { tr {
+                tbody { @for source in sources { tr {
                     th scope="row" { a href=(format!("/hosts/{}", segment(source))) { (source) } }
-                    @for destination in &hosts {
+                    @for destination in destinations {
                         @if source == destination { td.same aria-label="same host" {} }
-                        @else { (cell(source, destination, by_pair.get(&(*source, *destination)))) }
+                        @else { (cell(&applied.mesh, (source, destination), by_pair.get(&(*source, *destination)), shown)) }
                     }
                 } } }
             }
@@ -111,8 +151,48 @@ fn grid(applied: &Applied, cells: &[CellDocument], only: Option<CellMetric>) -> 
     }
 }
 
+/// Returns the links to the blocks of the rows or of the columns.
+fn block_links(name: &str, blocks: &[&[&str]], query: &GridQuery, of_rows: bool) -> Markup {
+    let metric = query.metric.map(|metric| crate::records::runs::name_of(&metric));
+    let metric = metric.map(|name| format!("&metric={name}")).unwrap_or_default();
+    let link = |at: usize| match of_rows {
+        true => format!("/?rows={at}&columns={}{metric}", query.columns),
+        false => format!("/?rows={}&columns={at}{metric}", query.rows),
+    };
+    let present = if of_rows { query.rows } else { query.columns };
+    html! {
+        nav.tabs aria-label=(name) {
+            span.soft { (name) }
+            @for (at, block) in blocks.iter().enumerate() {
+                a href=(link(at)) aria-current=[(at == present).then_some("true")] {
+                    (block.first().copied().unwrap_or_default()) " \u{2026} " (block.last().copied().unwrap_or_default())
+                }
+            }
+        }
+    }
+}
+
+/// Returns the sentence about the values of a grid with small cells.
+fn unit(shown: Shown, only: Option<CellMetric>) -> &'static str {
+    match (shown, only) {
+        (Shown::Symbol, _) => {
+            " A symbol is the worst state of a pair. Choose a metric to see its values."
+        }
+        (Shown::Short, Some(CellMetric::Throughput)) => " Values are in bit/s.",
+        (Shown::Short, Some(CellMetric::Loss)) => " Values are the share of lost packets.",
+        (Shown::Short, Some(CellMetric::Rtt)) => " Values are in ms.",
+        (Shown::Short, Some(CellMetric::Mtu)) => " Values are in bytes.",
+        _ => "",
+    }
+}
+
 /// Returns the cell of a pair: the worst state of its metrics, and their values.
-fn cell(source: &str, destination: &str, cells: Option<&Vec<&CellDocument>>) -> Markup {
+fn cell(
+    mesh: &Mesh,
+    (source, destination): (&str, &str),
+    cells: Option<&Vec<&CellDocument>>,
+    shown: Shown,
+) -> Markup {
     let rank = |state: CellState| match state {
         CellState::Critical => 5,
         CellState::Warning => 4,
@@ -124,9 +204,17 @@ fn cell(source: &str, destination: &str, cells: Option<&Vec<&CellDocument>>) -> 
     let all = cells.map(Vec::as_slice).unwrap_or_default();
     let worst = all.iter().map(|cell| cell.state).max_by_key(|state| rank(*state));
     let (word, glyph, class) = words::state(worst.unwrap_or(CellState::NotTested));
+    let capacity = path_capacity(mesh, None, source, destination);
     let value = |cell: &CellDocument| {
         let text = |value| match cell.metric {
+            metric if shown == Shown::Short => words::short(metric, value),
             CellMetric::Loss => format!("{} lost", words::percent(value)),
+            CellMetric::Throughput => match capacity {
+                Some(capacity) => {
+                    format!("{}, {}", words::rate(value), words::share(value, capacity.bps()))
+                }
+                None => words::rate(value),
+            },
             metric => words::value(metric, value),
         };
         cell.value.map_or("\u{2013}".to_owned(), text)
@@ -137,7 +225,7 @@ fn cell(source: &str, destination: &str, cells: Option<&Vec<&CellDocument>>) -> 
                 title=(format!("{source} to {destination}: {word}")) {
                 span.glyph aria-hidden="true" { (glyph) }
                 span.hidden { (word) }
-                @for cell in all { span.value { (value(cell)) } }
+                @if shown != Shown::Symbol { @for cell in all { span.value { (value(cell)) } } }
             }
         }
     }
@@ -160,7 +248,7 @@ fn legend() -> Markup {
                 li { (super::layout::badge(glyph, word, class)) }
             }
         }
-        p.soft { "A state is relative to the expected rate, or the capacity of the path, and turns after several \
+        p.soft { "Percentages of throughput are of the path's lowest capacity that the mesh declares. A state is relative to the expected rate, or the capacity of the path, and turns after several \
             measurements, as the mesh declares." }
     }
 }

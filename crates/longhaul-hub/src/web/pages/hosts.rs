@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use longhaul_chart::traffic::{Bin, Period, TrafficGraph, Unit, section};
+use longhaul_chart::traffic::{Bin, Period, TrafficGraph, TrafficUnit, section};
 use longhaul_fleet::api::HostDocument;
+use longhaul_fleet::mesh::Mesh;
+use longhaul_fleet::schedule::Task;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -14,9 +16,11 @@ use serde_json::Value as Json;
 use super::Viewed;
 use super::layout::{badge, failure_page, page, segment, time};
 use super::runs::table;
-use crate::clock::now_ms;
+use crate::clock::{DAY, now_ms};
+use crate::fleet::Applied;
 use crate::hub::Hub;
 use crate::records::agents::facts;
+use crate::records::forecast::StoreUsage;
 use crate::records::runs::{RunFilter, runs};
 use crate::records::series::{Series, read_series, series};
 use crate::samples::{Bucket, Kind};
@@ -46,9 +50,9 @@ pub(super) async fn get_hosts(
     let mesh = applied.clone();
     let read = move |sql: &mut dyn Sql| {
         let hosts = hosts_document(sql, mesh.as_deref().map(|mesh| &mesh.mesh), now)?.hosts;
-        Ok((hosts, sql.size_bytes()?))
+        Ok((hosts, sql.size_bytes()?, forecast(sql, mesh.as_deref())?))
     };
-    let (hosts, size) = hub.store.read(read).await?;
+    let (hosts, size, [year, decade]) = hub.store.read(read).await?;
     #[allow(clippy::cast_precision_loss)]
     let main = html! {
         h1 { "Hosts" }
@@ -71,23 +75,22 @@ pub(super) async fn get_hosts(
                 }
             } } }
         } }
-        p.soft { "The database has " (words::bytes(size as f64)) ". " (forecast(&hosts)) }
+        p.soft { "The database has " (words::bytes(size as f64)) ". With these series and tests it will have about "
+            (words::bytes(year)) " after a year and " (words::bytes(decade)) " after ten years." }
     };
     Ok(page("Hosts", Some(&caller), true, &main))
 }
 
-/// Returns the forecast of the disk use for the hosts that are enrolled.
-#[allow(clippy::cast_precision_loss)]
-fn forecast(hosts: &[HostDocument]) -> String {
-    let enrolled = hosts.iter().filter(|host| host.agent.is_some()).count();
-    // Per series: 48 h of samples at 20 bytes, and the buckets of all levels at 300 bytes.
-    let buckets = 50.0 * 288.0 + 732.0 * 12.0 + 3660.0;
-    let series = 48.0 * 3600.0 * 20.0 + buckets * 300.0;
-    format!(
-        "An interface needs {} after two years, so {enrolled} hosts with two interfaces need {} besides their runs",
-        words::bytes(series),
-        words::bytes(series * 2.0 * enrolled as f64)
-    )
+/// Returns the forecast of the size of the database after a year, and after ten years.
+fn forecast(sql: &mut dyn Sql, applied: Option<&Applied>) -> Result<[f64; 2], StoreError> {
+    let schedule = applied.map(|applied| &applied.schedule);
+    #[allow(clippy::cast_precision_loss)]
+    let per_day = schedule.map_or(0.0, |schedule| {
+        let each = |task: &Task| DAY as f64 / task.period_ms.max(schedule.cycle_ms).max(1) as f64;
+        schedule.tasks.iter().map(each).sum()
+    });
+    let usage = StoreUsage::of(sql, per_day)?;
+    Ok([366, 3660].map(|days| usage.bytes(sql, days * DAY)))
 }
 
 /// The choice of a host's page.
@@ -119,7 +122,12 @@ pub(super) async fn get_host(
         };
         let mut graphs = Vec::new();
         for one in series(sql, Kind::Interface, Some(&wanted))? {
-            graphs.push((one.name.clone(), graphs_of(sql, &one, packets, now)?));
+            let capacity = Capacity::of(&one, mesh);
+            graphs.push((
+                one.name.clone(),
+                capacity,
+                graphs_of(sql, &one, (packets, capacity), now)?,
+            ));
         }
         let filter = RunFilter { host: Some(wanted.clone()), ..RunFilter::default() };
         Ok(Some((host, known, graphs, runs(sql, &filter, 20)?)))
@@ -139,8 +147,9 @@ pub(super) async fn get_host(
             a href=(format!("{path}?unit=packets")) aria-current=[packets.then_some("true")] { "packets/s" }
         }
         @if graphs.is_empty() { p { "The agent has not reported samples." } }
-        @for (interface, graphs) in &graphs {
+        @for (interface, capacity, graphs) in &graphs {
             h3 { (interface) }
+            @if !packets { p.soft { (capacity.words()) } }
             @for graph in graphs { (section(graph)) }
         }
         h2 { "Latest runs" }
@@ -149,14 +158,60 @@ pub(super) async fn get_host(
     Ok(page(&name, Some(&caller), false, &main))
 }
 
+/// The capacity that percentages of an interface refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Capacity {
+    /// The capacity that the mesh declares, in bit/s.
+    Declared(u64),
+    /// The speed that the interface reports, in bit/s.
+    Speed(u64),
+    Unknown,
+}
+
+impl Capacity {
+    /// Returns the declared capacity of an interface, or else its speed.
+    fn of(series: &Series, mesh: Option<&Mesh>) -> Self {
+        let host = mesh.and_then(|mesh| mesh.host(&series.host));
+        let declared = host.and_then(|host| {
+            host.interfaces.iter().find(|interface| interface.name == series.name)
+        });
+        match (declared, series.speed_bps.and_then(|speed| u64::try_from(speed).ok())) {
+            (Some(declared), _) => Capacity::Declared(declared.capacity_bps.bps()),
+            (None, Some(speed)) if speed > 0 => Capacity::Speed(speed),
+            _ => Capacity::Unknown,
+        }
+    }
+
+    fn bps(self) -> Option<u64> {
+        match self {
+            Capacity::Declared(bps) | Capacity::Speed(bps) => Some(bps),
+            Capacity::Unknown => None,
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn words(self) -> String {
+        let rate = |bps: u64| words::rate(bps as f64);
+        match self {
+            Capacity::Declared(bps) => {
+                format!("Percentages are of {}, the capacity that the mesh declares.", rate(bps))
+            }
+            Capacity::Speed(bps) => {
+                format!("Percentages are of {}, the speed of the interface.", rate(bps))
+            }
+            Capacity::Unknown => "The capacity of the interface is unknown.".to_owned(),
+        }
+    }
+}
+
 /// Returns the graphs of the four periods of an interface.
 fn graphs_of(
     sql: &mut dyn Sql,
     one: &Series,
-    packets: bool,
+    (packets, capacity): (bool, Capacity),
     now: i64,
 ) -> Result<Vec<TrafficGraph>, StoreError> {
-    let (unit, at) = if packets { (Unit::Packets, 2) } else { (Unit::Bits, 0) };
+    let (unit, at) = if packets { (TrafficUnit::Packets, 2) } else { (TrafficUnit::Bits, 0) };
     let mut graphs = Vec::new();
     for period in Period::ALL {
         let (from, to) = period.window(now / 1000);
@@ -164,7 +219,7 @@ fn graphs_of(
         let (_, buckets) = read_series(sql, one, (from * 1000, to * 1000), step * 1000, now)?;
         let bins = |at: usize| -> Vec<Bin> { buckets.iter().filter_map(|b| bin(b, at)).collect() };
         #[allow(clippy::cast_precision_loss)]
-        let capacity = one.speed_bps.filter(|_| !packets).map(|speed| speed as f64);
+        let capacity = capacity.bps().filter(|_| !packets).map(|bps| bps as f64);
         graphs.push(TrafficGraph {
             title: format!("{} {}", one.host, one.name),
             inbound: bins(at),
@@ -206,14 +261,17 @@ fn findings(known: Option<&(i64, Json)>) -> Markup {
     html! {
         h2 { "Facts and findings" }
         p.soft { "Reported " (time(*at)) ". " (of("ok").len()) " facts are in order." }
-        div.scroll { table.small { tbody {
-            @for (verdict, glyph, class) in marks { @for finding in of(verdict) { tr {
-                td { (badge(glyph, verdict, class)) }
-                td.wrap { b { (text(finding, "title")) } " " (text(finding, "subject")) }
-                td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", wanted: " (text(finding, "wanted")) } }
-                td.wrap { @if !commands(finding).is_empty() { pre { (commands(finding)) } } }
-            } } }
-        } } }
+        @if marks.iter().any(|(verdict, ..)| !of(verdict).is_empty()) {
+            div.scroll { table.small {
+                thead { tr { @for name in ["Verdict", "Finding", "Value", "Remedy"] { th scope="col" { (name) } } } }
+                tbody { @for (verdict, glyph, class) in marks { @for finding in of(verdict) { tr {
+                    td { (badge(glyph, verdict, class)) }
+                    td.wrap { b { (text(finding, "title")) } " " (text(finding, "subject")) }
+                    td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", wanted: " (text(finding, "wanted")) } }
+                    td.wrap { @if !commands(finding).is_empty() { pre { (commands(finding)) } } }
+                } } } }
+            } }
+        }
         details.more { summary { "All facts" } pre { (serde_json::to_string_pretty(document).unwrap_or_default()) } }
     }
 }

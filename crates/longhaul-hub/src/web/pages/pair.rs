@@ -8,12 +8,13 @@ use longhaul_fleet::api::{CellDocument, CellMetric, RunDocument};
 use maud::{Markup, html};
 
 use super::Viewed;
-use super::layout::{badge, page, range_form, segment};
+use super::layout::{badge, page, range_form, segment, time};
 use super::plot::{Mark, Plot};
 use super::runs::table;
 use crate::clock::{MINUTE, now_ms};
 use crate::hub::Hub;
-use crate::records::cells::cells;
+use crate::records::cells::cells_of;
+use crate::records::paths::{PathChange, path_changes};
 use crate::records::runs::{RunFilter, runs};
 use crate::records::series::{read_series, series};
 use crate::samples::{Bucket, Kind};
@@ -24,6 +25,8 @@ use crate::words;
 
 /// The most runs of one direction in a graph.
 const MOST_RUNS: i64 = 2000;
+/// The most changes of the path of one direction in the table.
+const MOST_CHANGES: i64 = 50;
 
 /// The measurements of one direction.
 struct Direction {
@@ -32,6 +35,8 @@ struct Direction {
     cells: Vec<CellDocument>,
     runs: Vec<RunDocument>,
     stamp: Option<(i64, Vec<Bucket>)>,
+    /// The changes of the path, the latest first, and the route before them.
+    paths: Vec<PathChange>,
 }
 
 /// `GET /pairs/A/B`.
@@ -65,8 +70,6 @@ fn direction(
     (from, to): (i64, i64),
     now: i64,
 ) -> Result<Direction, StoreError> {
-    let mut states = cells(sql)?;
-    states.retain(|cell| cell.source == source && cell.destination == destination);
     let filter = RunFilter {
         source: Some(source.to_owned()),
         destination: Some(destination.to_owned()),
@@ -85,9 +88,10 @@ fn direction(
     Ok(Direction {
         source: source.to_owned(),
         destination: destination.to_owned(),
-        cells: states,
+        cells: cells_of(sql, (source, destination))?,
         runs: runs(sql, &filter, MOST_RUNS)?,
         stamp,
+        paths: path_changes(sql, (source, destination), (from, to), MOST_CHANGES)?,
     })
 }
 
@@ -99,6 +103,7 @@ fn section(direction: &Direction, window_ms: (i64, i64)) -> Markup {
             ul.states { @for cell in &direction.cells { li { (state(cell)) } } }
             (throughput(direction, window_ms))
             @if let Some((step, buckets)) = &direction.stamp { (stamp(*step, buckets, window_ms)) }
+            (paths(&direction.paths, window_ms.0))
             h3 { "Runs" }
             (table(shown))
             @if direction.runs.len() > shown.len() {
@@ -163,5 +168,24 @@ fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
     html! {
         (plot("Round-trip time (STAMP)", words::milliseconds as fn(f64) -> String, delays).figure())
         (plot("Loss (STAMP)", words::percent, vec![("loss", marks(0))]).figure())
+    }
+}
+
+/// Returns the present route and the table of its changes, from what to what.
+fn paths(changes: &[PathChange], from_ms: i64) -> Markup {
+    let Some(present) = changes.first() else { return html! {} };
+    html! {
+        h3 { "Path changes" }
+        p.soft { "The path has " (present.route.words()) " since " (time(present.at_ms)) "." }
+        @if present.at_ms >= from_ms && changes.len() > 1 {
+            div.scroll { table.small.paths {
+                thead { tr { @for name in ["Time", "Change", "Run"] { th scope="col" { (name) } } } }
+                tbody { @for two in changes.windows(2).filter(|two| two[0].at_ms >= from_ms) { tr {
+                    td { (time(two[0].at_ms)) }
+                    td.wrap { ul.plain { @for change in two[1].route.changes(&two[0].route) { li { (change) } } } }
+                    td { a href=(format!("/runs/{}", segment(&two[0].run))) { (two[0].run) } }
+                } } }
+            } }
+        }
     }
 }

@@ -1,0 +1,100 @@
+//! Agents of a small mesh: they enrol, run a test, and report. Tests of the pages in a browser share this file.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value as Json, json};
+
+use crate::client::{Agent, Client};
+
+pub(crate) const MESH: &str = r#"
+name = "bed"
+[hosts.a]
+address = "127.0.0.1"
+interface = "eth0"
+capacity = "10G"
+[hosts.b]
+address = "127.0.0.2"
+interface = "eth0"
+capacity = "10G"
+[tests.bulk]
+kind = "throughput"
+group = "all"
+seconds = 2
+every = 0
+[stamp]
+group = "all"
+"#;
+
+pub(crate) fn now() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+pub(crate) fn upload() -> Json {
+    json!({
+        "boot": "boot",
+        "clock_ms": now(),
+        "state": {"version": "0.1.0", "uptime_seconds": 1, "running": [], "accepted": [],
+            "disk_free_bytes": 1, "journal_bytes": 1, "backlog": 0, "memory_bytes": 1, "stamp_port": 8620},
+    })
+}
+
+/// Enrols the agent of a host.
+pub(crate) async fn enrolled(client: &Client, admin: &str, host: &str, seed: u8) -> Agent {
+    let token = json!({"host": host, "valid_seconds": 600});
+    let answer = client.post("/api/v1/tokens", &[admin.to_owned()], &token).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let token = answer.json()["token"].as_str().unwrap().to_owned();
+    let mut agent = Agent::new(seed);
+    let secret = token.split('.').next().unwrap();
+    let request = |key: String| json!({"secret": secret, "host": host, "public_key": key, "version": "0.1.0"});
+    let answer = client.post("/agent/v1/enrol", &[], &request(agent.public_key())).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    agent.id = answer.json()["agent"].as_str().unwrap().to_owned();
+    let other = client.post("/agent/v1/enrol", &[], &request(Agent::new(99).public_key())).await;
+    assert_eq!((other.status, &other.json()["code"]), (409, &json!("token_used")));
+    agent
+}
+
+/// Sends a sync until the hub leases a run to the agent in a role, and returns the lease.
+pub(crate) async fn leased(client: &Client, agent: &mut Agent, role: &str) -> Json {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = agent.sync(client, 5, &upload()).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let leases = answer.json()["leases"].clone();
+        let found = leases.as_array().and_then(|all| all.iter().find(|one| one["role"] == role));
+        if let Some(lease) = found {
+            return lease.clone();
+        }
+        assert!(Instant::now() < deadline, "no lease in time");
+    }
+}
+
+/// Reports the run of a lease, with samples, STAMP and an event.
+pub(crate) async fn report_and_samples(client: &Client, agent: &mut Agent, lease: &Json) {
+    let at = now() / 1000 * 1000;
+    let mut body = upload();
+    let rows: Vec<Json> = (0..5)
+        .map(|i| json!([at - 5000 + i * 1000, 1000, 125_000_000, 1000, 9, 9, 0, 0, 0, 0]))
+        .collect();
+    body["samples"] =
+        json!([{"id": 1, "interface": "<script>x", "speed_bps": 10_000_000_000u64, "rows": rows}]);
+    body["stamp"] = json!([{"id": 2, "peer": "b", "start_ms": at - 60_000, "span_ms": 60_000,
+        "sent": 600, "lost": 0, "rtt_p50_ms": 12.5, "rtt_min_ms": 12.0, "rtt_p99_ms": 14.0}]);
+    body["events"] = json!([{"id": 3, "at_ms": at, "severity": "warning", "kind": "clock_step",
+        "message": "<script>alert(1)</script>"}]);
+    body["facts"] = json!({"findings": []});
+    body["results"] = json!([{"id": 4, "run": lease["run"], "fencing": lease["fencing"], "role": "source",
+        "outcome": "finished", "started_ms": at - 2000, "ended_ms": at,
+        "document": {"schema": "longhaul.test/1", "summary": {"throughput_bps": 9_400_000_000u64}}}]);
+    for _ in 0..2 {
+        // The second upload repeats the first, as after a lost answer.
+        let answer = agent.sync(client, 0, &body).await.json();
+        let mut acknowledged: Vec<u64> =
+            serde_json::from_value(answer["acknowledged"].clone()).unwrap();
+        acknowledged.sort_unstable();
+        assert_eq!(acknowledged, [1, 2, 3, 4]);
+        assert_eq!(answer["facts_stored"], true);
+        assert_eq!(answer["stamp_peers"][0]["host"], "b");
+    }
+}

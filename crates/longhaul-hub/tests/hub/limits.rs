@@ -1,0 +1,69 @@
+//! The limits on an enrolled agent, and the failures of the database.
+
+use std::sync::Mutex;
+
+use longhaul_hub::store::Store;
+use serde_json::json;
+
+use crate::agents::{enrolled, now, upload};
+use crate::server::hub_with;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_and_facts_of_an_agent_are_bounded() {
+    let hub = hub_with(|_| {}).await;
+    let client = &hub.client;
+    let admin = client.bearer("admin", &hub.password).await;
+    let mut agent = enrolled(client, &admin, "a", 1).await;
+    let mut body = upload();
+    let row = json!([now(), 1000, 1, 1, 1, 1, 0, 0, 0, 0]);
+    let sample = |at: u64| json!({"id": at, "interface": format!("v{at}"), "speed_bps": null, "rows": [row]});
+    body["samples"] = (1..=1100).map(sample).collect();
+    body["facts"] = json!({"findings": [], "padding": "x".repeat(600 << 10)});
+    let answer = agent.sync(client, 0, &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = answer.json();
+    // The agent must not send them for ever.
+    assert_eq!(answer["acknowledged"].as_array().unwrap().len(), 1100);
+    assert_eq!(answer["facts_stored"], true);
+    for at in 0..210 {
+        let mut body = upload();
+        body["facts"] = json!({"findings": [], "number": at});
+        assert_eq!(agent.sync(client, 0, &body).await.status, 200);
+    }
+    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let counts = store
+        .read(|sql| {
+            let mut count = |query: &str| sql.query(query, &[])?[0].int(0);
+            Ok((count("SELECT count(*) FROM series")?, count("SELECT count(*) FROM fact")?))
+        })
+        .await
+        .unwrap();
+    assert_eq!(counts.0, 1024);
+    assert!((1..=200).contains(&counts.1), "{counts:?}");
+    for kind in ["too_many_series", "facts_too_large"] {
+        let events = client.get(&format!("/api/v1/events?kind={kind}"), &admin).await.json();
+        assert_eq!(events["events"][0]["subject"], "a", "{events}");
+    }
+}
+
+static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_the_database_is_logged_and_not_shown() {
+    let hub = hub_with(|config| {
+        config.public = true;
+        config.log = |line| LOG.lock().unwrap().push(line.to_owned());
+    })
+    .await;
+    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    store.write(|sql| sql.execute("DROP TABLE event", &[])).await.unwrap();
+    for path in ["/api/v1/events", "/events"] {
+        let answer = hub.client.get(path, "x: y").await;
+        assert_eq!(answer.status, 503, "{answer:?}");
+        for secret in ["SQLite", "no such table", "event:"] {
+            assert!(!answer.body.contains(secret), "{answer:?}");
+        }
+    }
+    let log = LOG.lock().unwrap().clone();
+    assert!(log.iter().any(|line| line.contains("no such table: event")), "{log:?}");
+}
