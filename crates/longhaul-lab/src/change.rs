@@ -4,12 +4,12 @@ use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
 use serde::Serialize;
 
-use crate::archive::Header;
+use crate::archive::MatrixHeader;
 use crate::table::{CellFigure, Table};
 
 /// The comparison of the cells that two tables share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct TableComparison {
     /// The columns that both tables have.
     pub conditions: Vec<Condition>,
     /// The rows that both tables have, in the order of the later table.
@@ -47,9 +47,9 @@ pub struct ChangedCell {
     pub apart: Option<bool>,
 }
 
-impl Change {
+impl TableComparison {
     /// Compares two tables, each given with the header of its archive.
-    pub fn between(then: (&Header, &Table), now: (&Header, &Table)) -> Self {
+    pub fn between(then: (&MatrixHeader, &Table), now: (&MatrixHeader, &Table)) -> Self {
         let (then_header, then) = then;
         let (now_header, now) = now;
         let conditions: Vec<Condition> =
@@ -74,7 +74,7 @@ impl Change {
         };
         let (added, gone) = (only_in(now, then), only_in(then, now));
         let differences = differences(then_header, now_header);
-        Change { conditions, rows, added, gone, differences }
+        TableComparison { conditions, rows, added, gone, differences }
     }
 }
 
@@ -86,7 +86,7 @@ fn changed(then: &CellFigure, now: &CellFigure) -> Option<ChangedCell> {
     Some(ChangedCell { then_bps, now_bps, ratio, apart })
 }
 
-fn differences(then: &Header, now: &Header) -> Vec<String> {
+fn differences(then: &MatrixHeader, now: &MatrixHeader) -> Vec<String> {
     let mut found = Vec::new();
     let mut note = |name: &str, then: String, now: String| {
         if then != now {
@@ -95,12 +95,12 @@ fn differences(then: &Header, now: &Header) -> Vec<String> {
     };
     note("longhaul", then.program_version.clone(), now.program_version.clone());
     note("network", then.network.clone(), now.network.clone());
-    let seconds = |header: &Header| {
+    let seconds = |header: &MatrixHeader| {
         let memory = &header.plan.memory;
         format!("{} s after {} s", memory.seconds, memory.omit_seconds)
     };
     note("memory", seconds(then), seconds(now));
-    let data = |header: &Header| {
+    let data = |header: &MatrixHeader| {
         header.data.as_ref().map_or("none".into(), |d| format!("{} in {}", d.bytes, d.files))
     };
     note("data", data(then), data(now));
@@ -126,7 +126,7 @@ mod tests {
             run.throughput_bps = run.throughput_bps.map(|rate| Rate::from_bps(rate.bps() / 2));
         }
         let (before, after) = (Table::fold(&then), Table::fold(&now));
-        let change = Change::between((&then.header, &before), (&now.header, &after));
+        let change = TableComparison::between((&then.header, &before), (&now.header, &after));
         assert_eq!(change.added, ["another"]);
         assert_eq!(change.gone, ["nuttcp"]);
         assert_eq!(change.differences, ["Kernel: 6.18.0, now 6.19.0"]);

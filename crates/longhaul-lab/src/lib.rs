@@ -39,7 +39,6 @@ pub mod data;
 pub mod drivers;
 mod error;
 pub mod host;
-mod interval;
 mod network;
 pub mod plan;
 pub mod reference;

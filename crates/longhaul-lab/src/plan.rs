@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::{fs, mem};
 
-use longhaul_core::plan::{Constraint, Content, MatrixPlan, Row, Step};
+use longhaul_core::plan::{Constraint, Content, DocumentStep, MatrixPlan, MatrixRow};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use twox_hash::XxHash3_128;
@@ -42,7 +42,7 @@ pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<Matr
     // missing value.
     if let Some(steps) = unknown {
         let name = match steps.last() {
-            Some(Step::Key(name)) => name.as_ref(),
+            Some(DocumentStep::Key(name)) => name.as_ref(),
             _ => "",
         };
         return Err(LabError::PlanSyntax {
@@ -56,12 +56,12 @@ pub fn parse(file: &str, text: &str, drivers: &[Box<dyn Driver>]) -> Result<Matr
 }
 
 /// Returns the steps from the root of a plan to `path`.
-fn steps_of(path: &serde_ignored::Path) -> Vec<Step> {
+fn steps_of(path: &serde_ignored::Path) -> Vec<DocumentStep> {
     use serde_ignored::Path;
     let (parent, step) = match path {
         Path::Root => return Vec::new(),
-        Path::Seq { parent, index } => (parent, Some(Step::Index(*index))),
-        Path::Map { parent, key } => (parent, Some(Step::Key(key.clone().into()))),
+        Path::Seq { parent, index } => (parent, Some(DocumentStep::Index(*index))),
+        Path::Map { parent, key } => (parent, Some(DocumentStep::Key(key.clone().into()))),
         Path::Some { parent }
         | Path::NewtypeStruct { parent }
         | Path::NewtypeVariant { parent } => (parent, None),
@@ -82,10 +82,12 @@ pub fn check(plan: &MatrixPlan, drivers: &[Box<dyn Driver>]) -> Result<(), LabEr
 fn check_at(
     plan: &MatrixPlan,
     drivers: &[Box<dyn Driver>],
-    place: impl Fn(&[Step]) -> Place,
+    place: impl Fn(&[DocumentStep]) -> Place,
 ) -> Result<(), LabError> {
     plan.check().map_err(|fault| LabError::PlanFault { place: place(&fault.at()), fault })?;
-    let at = |index, key| place(&[Step::key("entries"), Step::Index(index), Step::key(key)]);
+    let at = |index, key| {
+        place(&[DocumentStep::key("entries"), DocumentStep::Index(index), DocumentStep::key(key)])
+    };
     for row in plan.rows() {
         let entry = &plan.entries[row.entry];
         let Some(driver) = drivers.iter().find(|driver| driver.name() == entry.tool) else {
@@ -127,7 +129,7 @@ fn check_at(
 }
 
 /// Returns whether a row is known to copy a directory.
-fn is_tree(row: &Row) -> bool {
+fn is_tree(row: &MatrixRow) -> bool {
     match row.work.content {
         Content::Files { files, .. } => files > 1,
         Content::Mixed { .. } => true,
@@ -183,7 +185,7 @@ pub(super) fn at_offset(file: &str, text: &str, offset: usize) -> Place {
 
 /// Returns the place of the value at `steps` in the plan `text`, or of its nearest parent in the
 /// text. For a default value only the file is named.
-pub(super) fn place_of(file: &str, text: &str, steps: &[Step]) -> Place {
+pub(super) fn place_of(file: &str, text: &str, steps: &[DocumentStep]) -> Place {
     let nowhere = || Place { file: file.to_owned(), line_column: None };
     let Ok(root) = DeTable::parse(text) else { return nowhere() };
     match find(root.get_ref(), steps) {
@@ -193,8 +195,9 @@ pub(super) fn place_of(file: &str, text: &str, steps: &[Step]) -> Place {
 }
 
 /// Returns the place of the key at the end of `steps`, or of its nearest parent in the text.
-pub(super) fn place_of_key(file: &str, text: &str, steps: &[Step]) -> Place {
-    let (Ok(root), Some((Step::Key(key), above))) = (DeTable::parse(text), steps.split_last())
+pub(super) fn place_of_key(file: &str, text: &str, steps: &[DocumentStep]) -> Place {
+    let (Ok(root), Some((DocumentStep::Key(key), above))) =
+        (DeTable::parse(text), steps.split_last())
     else {
         return place_of(file, text, steps);
     };
@@ -208,19 +211,22 @@ pub(super) fn place_of_key(file: &str, text: &str, steps: &[Step]) -> Place {
     }
 }
 
-fn find(root: &DeTable<'_>, steps: &[Step]) -> Option<Range<usize>> {
+fn find(root: &DeTable<'_>, steps: &[DocumentStep]) -> Option<Range<usize>> {
     find_value(root, steps).map(Spanned::span)
 }
 
 /// Returns the value at `steps`, or its nearest parent.
-fn find_value<'t, 'i>(root: &'t DeTable<'i>, steps: &[Step]) -> Option<&'t Spanned<DeValue<'i>>> {
+fn find_value<'t, 'i>(
+    root: &'t DeTable<'i>,
+    steps: &[DocumentStep],
+) -> Option<&'t Spanned<DeValue<'i>>> {
     let (first, rest) = steps.split_first()?;
-    let Step::Key(key) = first else { return None };
+    let DocumentStep::Key(key) = first else { return None };
     let mut value = look_up(root, key)?;
     for step in rest {
         let inner = match (step, value.get_ref()) {
-            (Step::Key(key), DeValue::Table(table)) => look_up(table, key),
-            (Step::Index(index), DeValue::Array(array)) => array.get(*index),
+            (DocumentStep::Key(key), DeValue::Table(table)) => look_up(table, key),
+            (DocumentStep::Index(index), DeValue::Array(array)) => array.get(*index),
             _ => None,
         };
         match inner {

@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use longhaul_core::plan::{Condition, Content, MatrixPlan, Row as PlanRow, Workload};
+use longhaul_core::plan::{Condition, Content, MatrixPlan, MatrixRow as PlanRow, Workload};
 use longhaul_core::result::{Guarantees, Outcome, RunRecord};
-use longhaul_core::stats::median;
+use longhaul_core::sequential::Looks;
+use longhaul_core::stats::{median, median_interval};
 use longhaul_core::units::{Bytes, Rate};
 use serde::Serialize;
 
 use crate::archive::Contents;
-use crate::interval::Intervals;
 use crate::repeats::Subject;
+
 pub use crate::repeats::{RepeatedCell, RepeatedRow, Repeats, Reversal};
 
 /// The aggregated results of all rows under all conditions.
@@ -57,7 +58,7 @@ pub struct TableRow {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellFigure {
     /// The state of the cell: measured, or the reason why there is no figure.
-    pub state: CellState,
+    pub state: CellOutcome,
     /// The median of the valid runs.
     pub median_bps: Option<Rate>,
     /// The smallest valid figure.
@@ -90,7 +91,7 @@ pub struct Ratio {
 /// The state of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CellState {
+pub enum CellOutcome {
     /// The cell has a figure.
     Measured,
     /// No run is valid because the path violated its conditions.
@@ -103,15 +104,15 @@ pub enum CellState {
     NotRun,
 }
 
-impl CellState {
+impl CellOutcome {
     /// Returns the text of a cell without a figure.
     pub const fn label(self) -> &'static str {
         match self {
-            CellState::Measured => "",
-            CellState::Invalid => "invalid",
-            CellState::Failed => "failed",
-            CellState::NotInstalled => "not installed",
-            CellState::NotRun => "-",
+            CellOutcome::Measured => "",
+            CellOutcome::Invalid => "invalid",
+            CellOutcome::Failed => "failed",
+            CellOutcome::NotInstalled => "not installed",
+            CellOutcome::NotRun => "-",
         }
     }
 }
@@ -274,11 +275,11 @@ fn figure(
         .collect();
     let rate = |bps: f64| Rate::from_bps(bps as u64);
     let state = match (counted.is_empty(), invalid, failed, missing) {
-        (false, ..) => CellState::Measured,
-        (true, true, ..) => CellState::Invalid,
-        (true, false, true, _) => CellState::Failed,
-        (true, false, false, true) => CellState::NotInstalled,
-        (true, false, false, false) => CellState::NotRun,
+        (false, ..) => CellOutcome::Measured,
+        (true, true, ..) => CellOutcome::Invalid,
+        (true, false, true, _) => CellOutcome::Failed,
+        (true, false, false, true) => CellOutcome::NotInstalled,
+        (true, false, false, false) => CellOutcome::NotRun,
     };
     CellFigure {
         state,
@@ -336,4 +337,45 @@ fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {
         .filter_map(|run| Some(run.durable_seconds? - run.seconds?))
         .collect();
     median(&waits)
+}
+
+/// The 95 % confidence intervals of medians of a plan's runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Intervals {
+    /// The looks of a plan with a precision, whose number of passes depends on the results.
+    looks: Option<Looks>,
+}
+
+impl Intervals {
+    pub(crate) fn of(plan: &MatrixPlan) -> Self {
+        Intervals { looks: plan.looks() }
+    }
+
+    /// Returns the interval of the median of the population of `values`; `None` for fewer than six
+    /// values.
+    pub(crate) fn median(&self, values: &[f64]) -> Option<(f64, f64)> {
+        match &self.looks {
+            Some(looks) => looks.interval(values),
+            None => median_interval(values, 0.95),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::plan::Precision;
+
+    use super::*;
+
+    #[test]
+    fn repeated_looks_need_a_wider_interval() {
+        let values: Vec<f64> = (1..=30).map(f64::from).collect();
+        let mut plan = MatrixPlan::named("p");
+        let fixed = Intervals::of(&plan).median(&values).unwrap();
+        plan.precision = Some(Precision::new(0.05, 60));
+        let looks = Intervals::of(&plan);
+        let (low, high) = looks.median(&values).unwrap();
+        assert!(low < fixed.0 + 0.5 && high > fixed.1 - 0.5, "{low} {high} {fixed:?}");
+        assert_eq!(looks.median(&values[..5]), None);
+    }
 }

@@ -5,7 +5,7 @@ mod synthetic;
 use std::fs;
 use std::path::Path;
 
-use longhaul_core::result::{Certificate, Check, CheckVerdict, Unit};
+use longhaul_core::result::{Certificate, Check, CheckUnit, CheckVerdict};
 use longhaul_lab::archive::{Archive, Contents, FILE_NAME, PathRecord};
 use longhaul_lab::{LabError, drivers, plan};
 
@@ -53,7 +53,7 @@ fn an_archive_is_read_as_written() {
         name: "delay 45 ms".into(),
         family: "ipv4".into(),
         options: "--delay 45ms".into(),
-        unit: Unit::Ms,
+        unit: CheckUnit::Ms,
         configured: Some(45.0),
         measured: Some(45.1),
         interval_95: None,
@@ -72,6 +72,7 @@ fn an_archive_is_read_as_written() {
         kernel: "6.18".into(),
         processors: 2,
         quick: true,
+        bridge: false,
         seed: 1,
         seconds: 30.0,
         false_alarm: 0.004,

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{Condition, MatrixPlan, Side, Workload};
 use longhaul_core::result::{Guarantees, Outcome};
 use longhaul_core::units::Rate;
-use longhaul_lab::archive::{Archive, Contents, Data, Header};
+use longhaul_lab::archive::{Archive, Contents, Data, MatrixHeader};
 use longhaul_lab::data::CopyData;
-use longhaul_lab::drivers::{Detected, Driver, Job, Reading, RunOutput, Server, Task};
+use longhaul_lab::drivers::{
+    Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, ToolTask,
+};
 use longhaul_lab::runner::{Ended, Matrix, MatrixEvent, Setup, find_tools};
-use longhaul_lab::table::{CellState, Table};
+use longhaul_lab::table::{CellOutcome, Table};
 use longhaul_lab::{
     FarHost, LabError, NetPath, Network, NetworkError, PathReport, plan, run_script,
 };
@@ -126,14 +128,15 @@ impl Driver for Script {
     }
 
     fn detect(&self) -> Detected {
-        match self.installed {
-            true => Detected::Installed { version: "script 1".into() },
-            false => Detected::Missing { program: "nowhere" },
+        if self.installed {
+            Detected::Installed { version: "script 1".into() }
+        } else {
+            Detected::Missing { program: "nowhere" }
         }
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
-        Ok(self.server.map(|script| Server::new(sh(script), 1)))
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
+        Ok(self.server.map(|script| ServerCommand::new(sh(script), 1)))
     }
 
     fn streams(&self, count: u32) -> Option<Vec<String>> {
@@ -150,16 +153,16 @@ impl Driver for Script {
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         let mut command = sh(self.script);
-        if let Task::Disk(task) = job.task {
+        if let ToolTask::Disk(task) = job.task {
             command.arg(task.source).arg(task.destination);
         }
         command.args(job.options);
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, said: RunOutput<'_>) -> Result<ToolFigures, String> {
         let rate = said.client.stdout.trim().parse().ok().map(Rate::from_bps);
-        Ok(Reading { throughput: rate, bytes: None })
+        Ok(ToolFigures { throughput: rate, bytes: None })
     }
 }
 
@@ -237,7 +240,7 @@ impl Bench {
     }
 
     fn create(&self) -> Archive {
-        let header = Header {
+        let header = MatrixHeader {
             plan: self.plan.clone(),
             started_at: "2026-11-21T09:00:00Z".into(),
             program_version: "0.1.0".into(),
@@ -293,7 +296,7 @@ impl Bench {
     }
 }
 
-fn states(contents: &Contents) -> Vec<(String, Vec<CellState>)> {
+fn states(contents: &Contents) -> Vec<(String, Vec<CellOutcome>)> {
     let table = Table::fold(contents);
     let cells =
         |row: &longhaul_lab::table::TableRow| row.cells.iter().map(|cell| cell.state).collect();
@@ -326,7 +329,7 @@ fn a_failing_tool_is_a_row_and_the_rest_goes_on() {
     assert_eq!(bench.run(&mut archive, usize::MAX), Ended::Complete);
 
     let contents = Archive::open(&bench.out()).unwrap().contents().unwrap();
-    use CellState::{Failed, Invalid, Measured, NotInstalled};
+    use CellOutcome::{Failed, Invalid, Measured, NotInstalled};
     let expected = [
         ("tester", [Measured, Invalid]),
         ("copier", [Measured, Invalid]),
@@ -554,7 +557,7 @@ fn an_archive_of_schema_1_still_reads() {
     assert_eq!(contents.header.plan.name, "stored");
     let table = Table::fold(&contents);
     assert_eq!(table.rows[0].cells[0].median_bps, Some(Rate::from_bps(23_500_000_000)));
-    assert_eq!(table.rows[1].cells[0].state, CellState::Failed);
+    assert_eq!(table.rows[1].cells[0].state, CellOutcome::Failed);
 }
 
 #[test]

@@ -4,22 +4,20 @@
 //! `docs/design/archive.md` describes the format. The database holds the data for tables and plots;
 //! the documents hold everything, including raw output.
 
-mod path_record;
 mod read;
 mod schema;
-mod seal;
 mod write;
 
-pub use path_record::PathRecord;
-pub use schema::FILE_NAME;
-
-use longhaul_core::plan::MatrixPlan;
-use longhaul_core::result::{Certificate, RunRecord};
-use longhaul_core::units::Bytes;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+use longhaul_core::plan::MatrixPlan;
+use longhaul_core::result::{Certificate, PathResult, ProbeFigures, RunRecord};
+use longhaul_core::units::Bytes;
+use serde::{Deserialize, Serialize};
+
 use crate::host::Fact;
+
+pub use schema::FILE_NAME;
 
 /// An open archive.
 #[derive(Debug)]
@@ -30,7 +28,7 @@ pub struct Archive {
 
 /// The facts that are the same for all runs of a matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Header {
+pub struct MatrixHeader {
     /// The plan as it was run, with command-line overrides.
     pub plan: MatrixPlan,
     /// The time of the first start, RFC 3339 in UTC.
@@ -81,7 +79,7 @@ pub struct Tool {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contents {
     /// The facts about the matrix.
-    pub header: Header,
+    pub header: MatrixHeader,
     /// The tools of the plan.
     pub tools: Vec<Tool>,
     /// The runs in order of their numbers. Long output is cut here and complete in the JSON
@@ -91,4 +89,46 @@ pub struct Contents {
     pub path_records: Vec<PathRecord>,
     /// The certificate of the emulator on this machine, if the archive has one.
     pub certificate: Option<Certificate>,
+}
+
+/// The measurement of a path before its first run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathRecord {
+    /// The name of the path in table headings.
+    pub path: String,
+    /// The time of measurement, RFC 3339 in UTC.
+    pub measured_at: String,
+    /// The result of `longhaul path`; `None` if it failed.
+    pub found: Option<Box<PathResult>>,
+    /// The reason for the failure, if the measurement failed.
+    pub failure: Option<String>,
+}
+
+impl PathRecord {
+    /// Returns the lowest round-trip times in ms of small and of full-size packets.
+    pub fn rtt_ms(&self) -> [Option<f64>; 2] {
+        let rtt = self.found.as_ref().and_then(|found| found.rtt.as_ref());
+        let least = |trips: &Option<longhaul_core::result::RoundTrips>| {
+            trips.as_ref().map(|trips| trips.times.min_ms)
+        };
+        [rtt.and_then(|rtt| least(&rtt.small)), rtt.and_then(|rtt| least(&rtt.full))]
+    }
+
+    /// Returns the path MTU in bytes from near to far and from far to near.
+    pub fn mtu_bytes(&self) -> [Option<u32>; 2] {
+        let found = self.found.as_ref();
+        [
+            found.and_then(|found| found.forward.mtu_bytes()),
+            found.and_then(|found| found.reverse.mtu_bytes()),
+        ]
+    }
+
+    /// Returns the number of probes that left a host and the number that were lost on the way,
+    /// summed over both directions; `None` if loss was not measured.
+    pub fn loss(&self) -> Option<(u64, u64)> {
+        let found = self.found.as_ref()?;
+        let ways = [found.forward.probes?, found.reverse.probes?];
+        let sum = |of: fn(&ProbeFigures) -> u64| ways.iter().map(of).fold(0, u64::saturating_add);
+        Some((sum(|way| way.lost.of), sum(|way| way.lost.count)))
+    }
 }

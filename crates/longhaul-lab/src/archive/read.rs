@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde::de::DeserializeOwned;
 
 use super::schema::failed;
-use super::{Archive, Contents, FILE_NAME, Header, PathRecord, Tool, schema, seal};
+use super::{Archive, Contents, FILE_NAME, MatrixHeader, PathRecord, Tool, schema};
 use crate::LabError;
 
 /// The key of a run: its sequence number and attempt.
@@ -52,7 +52,7 @@ impl Archive {
     ///
     /// # Errors
     /// The database cannot be read, is damaged, or has the header of a later version.
-    pub fn header(&self) -> Result<Header, LabError> {
+    pub fn header(&self) -> Result<MatrixHeader, LabError> {
         let seal = if self.is_sealed()? { "seal" } else { "NULL" };
         let query = format!("SELECT header_json, {seal} FROM matrix");
         let all: Vec<(String, Option<String>)> =
@@ -183,7 +183,7 @@ impl Archive {
         seal: Option<&str>,
         samples: &[RunSample],
     ) -> Result<T, LabError> {
-        if seal.is_some_and(|seal| seal != seal::of_run(json, samples)) {
+        if seal.is_some_and(|seal| seal != schema::of_run(json, samples)) {
             return Err(LabError::damaged(
                 self.path(),
                 format!("the seal of a {what} does not match"),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::schema::failed;
-use super::{Archive, FILE_NAME, Header, PathRecord, Tool, schema, seal};
+use super::{Archive, FILE_NAME, MatrixHeader, PathRecord, Tool, schema};
 use crate::LabError;
 use crate::plan::fingerprint;
 
@@ -21,7 +21,7 @@ impl Archive {
     ///
     /// # Errors
     /// The directory is not empty or cannot be written.
-    pub fn create(dir: &Path, header: &Header) -> Result<Self, LabError> {
+    pub fn create(dir: &Path, header: &MatrixHeader) -> Result<Self, LabError> {
         fs::create_dir_all(dir.join("runs")).map_err(LabError::file("create", dir))?;
         let path = dir.join(FILE_NAME);
         // An existing file with this name is never overwritten, even if it is damaged.
@@ -33,7 +33,7 @@ impl Archive {
         Ok(archive)
     }
 
-    fn keep_header(&self, header: &Header) -> Result<(), LabError> {
+    fn keep_header(&self, header: &MatrixHeader) -> Result<(), LabError> {
         let json = to_json(header);
         let insert = |connection: &Connection| {
             connection.execute(
@@ -45,7 +45,7 @@ impl Archive {
                     header.program_version,
                     json,
                     header.program_digest,
-                    seal::of_text(&json)
+                    schema::of_text(&json)
                 ],
             )?;
             for (name, value) in &header.facts {
@@ -155,7 +155,7 @@ impl Archive {
                 run.cpu.and_then(|cpu| cpu.far_seconds),
                 link.lost_segments,
                 link.late_p999_ms,
-                seal::of_run(&json, &run.samples),
+                schema::of_run(&json, &run.samples),
             ],
         )?;
         Ok(())
@@ -184,7 +184,7 @@ impl Archive {
                     whole(lost),
                     record.failure,
                     json,
-                    seal::of_text(&json)
+                    schema::of_text(&json)
                 ],
             )
             .map_err(failed("write", &self.path()))?;
@@ -198,7 +198,7 @@ impl Archive {
     /// The database cannot be written.
     pub fn keep_certificate(&mut self, certificate: &Certificate) -> Result<(), LabError> {
         let json = to_json(certificate);
-        let seal = seal::of_text(&json);
+        let seal = schema::of_text(&json);
         self.connection
             .execute("INSERT OR REPLACE INTO certificate VALUES (1, ?1, ?2)", params![json, seal])
             .map_err(failed("write", &self.path()))?;

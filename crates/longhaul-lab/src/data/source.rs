@@ -4,7 +4,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use longhaul_core::plan::{Content, MatrixPlan, Mixed, PlannedWork, Store};
+use longhaul_core::plan::{Content, DataStore, MatrixPlan, Mixed, PlannedWork};
 use longhaul_core::units::Bytes;
 use twox_hash::XxHash3_64;
 
@@ -25,9 +25,9 @@ pub struct CopyData {
     /// The size of each file, if all files have the same size.
     pub file_bytes: Option<Bytes>,
     /// The storage that holds the source: disk or memory.
-    pub store: Store,
+    pub store: DataStore,
     /// The storage that receives the copies: disk or memory.
-    pub to: Store,
+    pub to: DataStore,
     pub(super) origin: Origin,
 }
 
@@ -65,8 +65,8 @@ impl CopyData {
             bytes: Bytes::new(bytes),
             files,
             file_bytes: (!tree).then_some(Bytes::new(bytes)),
-            store: Store::Disk,
-            to: Store::Disk,
+            store: DataStore::Disk,
+            to: DataStore::Disk,
             origin: Origin::Own,
         })
     }
@@ -86,7 +86,7 @@ impl CopyData {
         };
         let source = CopyData { to: work.to, ..source };
         Ok(Some(match (work.from, memory) {
-            (Store::Memory, Some(dir)) => source.in_memory(dir),
+            (DataStore::Memory, Some(dir)) => source.in_memory(dir),
             _ => source,
         }))
     }
@@ -102,8 +102,8 @@ impl CopyData {
             bytes: Bytes::new(size.get() * files),
             files,
             file_bytes: Some(size),
-            store: Store::Disk,
-            to: Store::Disk,
+            store: DataStore::Disk,
+            to: DataStore::Disk,
             origin: Origin::Alike,
         })
     }
@@ -119,8 +119,8 @@ impl CopyData {
             bytes: all.iter().fold(Bytes::new(0), |sum, size| Bytes::new(sum.get() + size.get())),
             files: all.len() as u64,
             file_bytes: None,
-            store: Store::Disk,
-            to: Store::Disk,
+            store: DataStore::Disk,
+            to: DataStore::Disk,
             origin: Origin::Mixed(sizes),
         })
     }
@@ -131,7 +131,7 @@ impl CopyData {
             Origin::Own => Origin::CopyOf(self.path),
             other => other,
         };
-        CopyData { path, store: Store::Memory, origin, ..self }
+        CopyData { path, store: DataStore::Memory, origin, ..self }
     }
 
     /// Returns the number of bytes that [`CopyData::make`] would write.
@@ -221,6 +221,55 @@ pub(super) fn measure(path: &Path) -> Result<(u64, u64), LabError> {
         sum = (sum.0 + bytes, sum.1 + files);
     }
     Ok(sum)
+}
+
+/// A file or directory of the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// The path.
+    pub path: PathBuf,
+    /// The bytes of its files.
+    pub bytes: Bytes,
+}
+
+/// Returns the contents of the cache in order of their names.
+///
+/// # Errors
+/// The cache cannot be read.
+pub fn cache_entries() -> Result<Vec<CacheEntry>, LabError> {
+    let dir = cache_dir()?;
+    let failed = |error| LabError::file("list", &dir)(error);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(&dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // Other programs may have files there.
+        if entry.file_name().to_string_lossy().starts_with(DATA) {
+            let path = entry.path();
+            let (bytes, _) = measure(&path)?;
+            entries.push(CacheEntry { path, bytes: Bytes::new(bytes) });
+        }
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// The beginning of the names of created data.
+const DATA: &str = "data-";
+
+impl CacheEntry {
+    /// Removes the entry from the disk.
+    ///
+    /// # Errors
+    /// The entry cannot be removed.
+    pub fn remove(&self) -> Result<(), LabError> {
+        let kind = fs::symlink_metadata(&self.path).map_err(LabError::file("read", &self.path))?;
+        let removed = if kind.is_dir() {
+            fs::remove_dir_all(&self.path)
+        } else {
+            fs::remove_file(&self.path)
+        };
+        removed.map_err(LabError::file("remove", &self.path))
+    }
 }
 
 #[cfg(test)]

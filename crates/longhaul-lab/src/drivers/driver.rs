@@ -87,7 +87,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// A file that the server needs, such as a key, could not be created.
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError>;
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError>;
 
     /// Returns the command at the near end. Its wall-clock time is the time of the run.
     ///
@@ -100,8 +100,8 @@ pub trait Driver {
     ///
     /// # Errors
     /// One line with the reason why the output has no figure.
-    fn read(&self, _job: &Job<'_>, _output: RunOutput<'_>) -> Result<Reading, String> {
-        Ok(Reading::default())
+    fn read(&self, _job: &Job<'_>, _output: RunOutput<'_>) -> Result<ToolFigures, String> {
+        Ok(ToolFigures::default())
     }
 
     /// Returns the reason for the client's failure, from its output.
@@ -138,7 +138,7 @@ pub struct Job<'a> {
     /// The plan's options, including those for streams and window.
     pub options: &'a [String],
     /// The work.
-    pub task: Task<'a>,
+    pub task: ToolTask<'a>,
     /// A directory for keys and configuration. Only this user can read it, and it is removed after
     /// the run.
     pub private: &'a Path,
@@ -146,7 +146,7 @@ pub struct Job<'a> {
 
 /// The work of a job.
 #[derive(Debug, Clone, Copy)]
-pub enum Task<'a> {
+pub enum ToolTask<'a> {
     /// Memory to memory.
     Memory(MemoryTask),
     /// Disk to disk.
@@ -181,8 +181,8 @@ impl<'a> Job<'a> {
     /// The job has another task; a checked plan never causes this error.
     pub fn memory(&self, tool: &'static str) -> Result<MemoryTask, LabError> {
         match self.task {
-            Task::Memory(task) => Ok(task),
-            Task::Disk(_) => Err(LabError::Task { tool }),
+            ToolTask::Memory(task) => Ok(task),
+            ToolTask::Disk(_) => Err(LabError::Task { tool }),
         }
     }
 
@@ -192,8 +192,8 @@ impl<'a> Job<'a> {
     /// The job has another task; a checked plan never causes this error.
     pub fn disk(&self, tool: &'static str) -> Result<DiskTask<'a>, LabError> {
         match self.task {
-            Task::Disk(task) => Ok(task),
-            Task::Memory(_) => Err(LabError::Task { tool }),
+            ToolTask::Disk(task) => Ok(task),
+            ToolTask::Memory(_) => Err(LabError::Task { tool }),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'a> Job<'a> {
 
 /// A server at the far end.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerCommand {
     /// The command, which stays in the foreground.
     pub command: Command,
     /// The port on which the ready server listens: of TCP, or of UDP if `udp` is set.
@@ -226,10 +226,10 @@ pub struct Server {
     pub made: Option<PathBuf>,
 }
 
-impl Server {
+impl ServerCommand {
     /// Creates a server without an additional directory.
     pub fn new(command: Command, port: u16) -> Self {
-        Server { command, port, udp: false, ready: None, made: None }
+        ServerCommand { command, port, udp: false, ready: None, made: None }
     }
 }
 
@@ -245,7 +245,7 @@ pub struct RunOutput<'a> {
 
 /// The figures that a tool prints.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Reading {
+pub struct ToolFigures {
     /// The rate that the tool prints. It is the figure of a memory run; the figure of a disk run
     /// comes from the wall clock.
     pub throughput: Option<Rate>,
@@ -257,14 +257,14 @@ pub struct Reading {
 pub(super) mod tests {
     use super::*;
 
-    fn job<'a>(task: Task<'a>) -> Job<'a> {
+    fn job<'a>(task: ToolTask<'a>) -> Job<'a> {
         let private = Path::new("/private");
         Job { near: "near", far: "far", ssh: None, options: &[], task, private }
     }
 
     /// Calls `then` with a memory job of two seconds after one omitted second.
     pub(in crate::drivers) fn memory_job<T>(then: impl FnOnce(&Job<'_>) -> T) -> T {
-        then(&job(Task::Memory(MemoryTask { seconds: 2, omit_seconds: 1 })))
+        then(&job(ToolTask::Memory(MemoryTask { seconds: 2, omit_seconds: 1 })))
     }
 
     /// Calls `then` with a job that copies `/data/a b` to `/scratch/copy` with `options`.
@@ -272,7 +272,7 @@ pub(super) mod tests {
         options: &[String],
         then: impl FnOnce(&Job<'_>) -> T,
     ) -> T {
-        let task = Task::Disk(DiskTask {
+        let task = ToolTask::Disk(DiskTask {
             source: Path::new("/data/a b"),
             tree: false,
             destination: Path::new("/scratch/copy"),
@@ -282,7 +282,7 @@ pub(super) mod tests {
 
     /// Calls `then` with the same job over a real path to `me@dtn`.
     pub(in crate::drivers) fn real_job<T>(tree: bool, then: impl FnOnce(&Job<'_>) -> T) -> T {
-        let task = Task::Disk(DiskTask {
+        let task = ToolTask::Disk(DiskTask {
             source: Path::new("/data/a b"),
             tree,
             destination: Path::new("/home/me/m/copy"),

@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::Bytes;
 
-use super::{Detected, Driver, Job, Pace, Server, detect};
+use super::{Detected, Driver, Job, Pace, ServerCommand, detect};
 use crate::LabError;
 
 const NAME: &str = "globus-url-copy";
@@ -51,7 +51,7 @@ impl Driver for GlobusUrlCopy {
         detect::detect(&["globus-url-copy", "globus-gridftp-server"], "-version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let mut command = Command::new(detect::program("globus-gridftp-server"));
         command.args(["-aa", "-p", &PORT.to_string(), "-log-level", "ERROR"]);
         if rustix::process::geteuid().is_root() {
@@ -59,7 +59,7 @@ impl Driver for GlobusUrlCopy {
         }
         // Globus resolves the host's own name, which the namespace's hosts file may lack.
         command.env("GLOBUS_HOSTNAME", job.far);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {

@@ -11,7 +11,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::globus::url_path;
-use super::{Detected, DiskTask, Driver, Job, Server, detect, sshd};
+use super::{Detected, DiskTask, Driver, Job, ServerCommand, detect, sshd};
 use crate::LabError;
 
 /// A program that fetches a file from nginx by HTTP, so the far end sends.
@@ -80,7 +80,7 @@ impl Driver for Fetch {
         detect::detect(&[self.name, NGINX], "--version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         nginx(job, self.name).map(Some)
     }
 
@@ -99,7 +99,7 @@ pub(super) const PORT: u16 = 8080;
 pub(super) const NGINX: &str = "nginx";
 
 /// Writes the server's configuration and returns its command.
-pub(super) fn nginx(job: &Job<'_>, tool: &'static str) -> Result<Server, LabError> {
+pub(super) fn nginx(job: &Job<'_>, tool: &'static str) -> Result<ServerCommand, LabError> {
     let task = job.single_file(tool)?;
     let root = task.source.parent().unwrap_or(Path::new("/"));
     let user =
@@ -120,7 +120,7 @@ pub(super) fn nginx(job: &Job<'_>, tool: &'static str) -> Result<Server, LabErro
     sshd::write(&file, &text)?;
     let mut command = Command::new(detect::program(NGINX));
     command.arg("-c").arg(file).arg("-e").arg("stderr");
-    Ok(Server::new(command, PORT))
+    Ok(ServerCommand::new(command, PORT))
 }
 
 /// Returns the URL of the source for a client at the near end.

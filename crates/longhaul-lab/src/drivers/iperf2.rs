@@ -6,7 +6,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf";
@@ -49,10 +49,10 @@ impl Driver for Iperf2 {
         true
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let mut command = Command::new(detect::program("iperf"));
         command.args(["-s", "-p", &PORT.to_string(), "-i", "1", "-y", "C"]);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -63,7 +63,7 @@ impl Driver for Iperf2 {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         let task = job.memory(NAME).map_err(|error| error.to_string())?;
         let from = f64::from(task.omit_seconds);
         let to = from + f64::from(task.seconds);
@@ -73,7 +73,7 @@ impl Driver for Iperf2 {
             return Err("the server printed no interval".into());
         }
         let rate = Rate::from_bps(bytes * 8 / u64::from(task.seconds.max(1)));
-        Ok(Reading { throughput: Some(rate), bytes: Some(Bytes::new(bytes)) })
+        Ok(ToolFigures { throughput: Some(rate), bytes: Some(Bytes::new(bytes)) })
     }
 }
 

@@ -6,7 +6,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 const NAME: &str = "iperf3";
@@ -44,10 +44,10 @@ impl Driver for Iperf3 {
         true
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let mut command = Command::new(detect::program("iperf3"));
         command.args(["-s", "-p", &PORT.to_string()]);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -59,7 +59,7 @@ impl Driver for Iperf3 {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         let document = detect::json(output.client)?;
         if let Some(error) = document["error"].as_str() {
             return Err(error.to_owned());
@@ -69,7 +69,7 @@ impl Driver for Iperf3 {
         let sum = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
         let rate =
             sum["bits_per_second"].as_f64().ok_or("the JSON output has no end.sum_received")?;
-        Ok(Reading {
+        Ok(ToolFigures {
             throughput: Some(Rate::from_bps(rate as u64)),
             bytes: sum["bytes"].as_u64().map(Bytes::new),
         })

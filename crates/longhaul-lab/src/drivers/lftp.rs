@@ -5,7 +5,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, ServerCommand, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "lftp";
@@ -39,7 +39,7 @@ impl Driver for Lftp {
         detect::detect(&["lftp", "vsftpd"], "--version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let file = job.private.join("vsftpd.conf");
         // vsftpd runs as the user of the matrix, who owns the directory of the copies.
         let text = format!(
@@ -54,7 +54,7 @@ impl Driver for Lftp {
         sshd::write(&file, &text)?;
         let mut command = Command::new(detect::program("vsftpd"));
         command.arg(file);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     /// Builds the client's command. The plan's options are lftp settings such as

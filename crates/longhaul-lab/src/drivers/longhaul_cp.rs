@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::longhaul_test::{PORT, read_summary};
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, sshd};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "longhaul cp";
@@ -51,7 +51,7 @@ impl Driver for LonghaulCp {
         Some(self.program.clone())
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let task = job.disk(NAME)?;
         if job.ssh.is_some() {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Driver for LonghaulCp {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--port", &PORT.to_string(), "--root"]);
         command.arg(task.destination.parent().unwrap_or(task.destination));
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -82,7 +82,7 @@ impl Driver for LonghaulCp {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         read_summary(output.client)
     }
 }

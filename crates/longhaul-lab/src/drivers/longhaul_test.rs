@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 const NAME: &str = "longhaul test";
@@ -52,10 +52,10 @@ impl Driver for LonghaulTest {
         true
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--port", &PORT.to_string()]);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -68,20 +68,20 @@ impl Driver for LonghaulTest {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         read_summary(output.client)
     }
 }
 
 /// Reads the `summary` object of a longhaul result document.
-pub(super) fn read_summary(output: &ToolOutput) -> Result<Reading, String> {
+pub(super) fn read_summary(output: &ToolOutput) -> Result<ToolFigures, String> {
     let document = detect::json(output)?;
     let summary = &document["summary"];
     let throughput = summary["throughput_bps"]
         .as_f64()
         .ok_or("the JSON output has no summary.throughput_bps")?;
     let bytes = summary["bytes"].as_u64().or_else(|| summary["receiver"]["bytes"].as_u64());
-    Ok(Reading {
+    Ok(ToolFigures {
         throughput: Some(Rate::from_bps(throughput as u64)),
         bytes: bytes.map(Bytes::new),
     })
@@ -101,7 +101,7 @@ mod tests {
             r#"{"schema": "longhaul.test/1", "summary": {"throughput_bps": 23500000000,
                 "sender": {"bytes": 99}, "receiver": {"bytes": 11750000000}}}"#,
         ));
-        let expected = Reading {
+        let expected = ToolFigures {
             throughput: Some(Rate::from_bps(23_500_000_000)),
             bytes: Some(Bytes::new(11_750_000_000)),
         };

@@ -9,7 +9,7 @@ use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::longhaul_test::{LonghaulTest, PORT, read_summary};
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 /// `longhaul test` against the server of another tool.
@@ -61,7 +61,7 @@ impl Driver for OurClient {
         self.peer.goes_far()
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         self.peer.server(job)
     }
 
@@ -78,7 +78,7 @@ impl Driver for OurClient {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         if self.omits {
             return read_summary(output.client);
         }
@@ -88,7 +88,7 @@ impl Driver for OurClient {
 }
 
 /// Reads the intervals of a `longhaul.test/1` document that begin after the omitted seconds.
-fn read_intervals(output: &ToolOutput, omit_seconds: u32) -> Result<Reading, String> {
+fn read_intervals(output: &ToolOutput, omit_seconds: u32) -> Result<ToolFigures, String> {
     let document = detect::json(output)?;
     let intervals = document["intervals"].as_array().ok_or("the JSON output has no intervals")?;
     let (mut seconds, mut bytes) = (0.0, 0);
@@ -107,7 +107,7 @@ fn read_intervals(output: &ToolOutput, omit_seconds: u32) -> Result<Reading, Str
     if seconds <= 0.0 {
         return Err(format!("it printed no interval after the {omit_seconds} s that are omitted"));
     }
-    Ok(Reading {
+    Ok(ToolFigures {
         throughput: Some(Rate::from_bps((bytes as f64 * 8.0 / seconds) as u64)),
         bytes: Some(Bytes::new(bytes)),
     })
@@ -152,18 +152,18 @@ impl Driver for OurServer {
         true
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let (option, port) = self.listen;
         let mut command = Command::new(&self.program);
         command.args(["serve", "--port", &PORT.to_string(), &format!("--{option}={port}")]);
-        Ok(Some(Server::new(command, port)))
+        Ok(Some(ServerCommand::new(command, port)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
         self.peer.client(job)
     }
 
-    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         self.peer.read(job, output)
     }
 

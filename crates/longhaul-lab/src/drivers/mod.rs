@@ -30,7 +30,9 @@ mod xrdcp;
 use std::path::Path;
 
 pub use detect::Detected;
-pub use driver::{DiskTask, Driver, Job, MemoryTask, Pace, Reading, RunOutput, Server, Task};
+pub use driver::{
+    DiskTask, Driver, Job, MemoryTask, Pace, RunOutput, ServerCommand, ToolFigures, ToolTask,
+};
 
 /// Returns all drivers. `program` is the longhaul to measure.
 pub fn all(program: &Path) -> Vec<Box<dyn Driver>> {

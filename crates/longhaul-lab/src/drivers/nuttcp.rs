@@ -6,7 +6,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 const NAME: &str = "nuttcp";
@@ -47,10 +47,10 @@ impl Driver for Nuttcp {
         true
     }
 
-    fn server(&self, _job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, _job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let mut command = Command::new(detect::program("nuttcp"));
         command.args(["-S", "--nofork", &format!("-P{PORT}")]);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -62,7 +62,7 @@ impl Driver for Nuttcp {
         Ok(command)
     }
 
-    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
         let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
         for line in output.client.stdout.lines() {
@@ -82,7 +82,7 @@ impl Driver for Nuttcp {
         if counted <= 0.0 {
             return Err(format!("it printed no interval after the {omit} s that are omitted"));
         }
-        Ok(Reading {
+        Ok(ToolFigures {
             throughput: Some(Rate::from_bps((bits / counted) as u64)),
             bytes: Some(Bytes::new((bits / 8.0) as u64)),
         })

@@ -5,7 +5,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Pace, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, ServerCommand, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "rclone";
@@ -41,7 +41,7 @@ impl Driver for Rclone {
         detect::detect(&["rclone", sshd, keygen], "version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         sshd::private_server(job).map(Some)
     }
 

@@ -5,7 +5,9 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Reading, RunOutput, Server, detect, ssh_tools, sshd};
+use super::{
+    Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect, ssh_tools, sshd,
+};
 use crate::LabError;
 
 const NAME: &str = "rsync daemon";
@@ -37,7 +39,7 @@ impl Driver for RsyncDaemon {
         detect::detect(&["rsync"], "--version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let task = job.disk(NAME)?;
         let module = task.destination.parent().unwrap_or(task.destination);
         let owner = if rustix::process::geteuid().is_root() { "uid = 0\ngid = 0\n" } else { "" };
@@ -50,7 +52,7 @@ impl Driver for RsyncDaemon {
         let mut command = Command::new(detect::program("rsync"));
         command.args(["--daemon", "--no-detach", "--port", &PORT.to_string(), "--config"]);
         command.arg(file);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -65,7 +67,7 @@ impl Driver for RsyncDaemon {
         Ok(command)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         Ok(ssh_tools::statistics(&output.client.stdout))
     }
 }

@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::sshd::quote;
-use super::{Detected, Driver, Job, Server, detect, http, sshd};
+use super::{Detected, Driver, Job, ServerCommand, detect, http, sshd};
 use crate::LabError;
 
 const NAME: &str = "wget through squid";
@@ -42,7 +42,7 @@ impl Driver for WgetSquid {
         detect::detect(&["wget", "squid", http::NGINX], "--version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let origin = http::nginx(job, NAME)?;
         let file = job.private.join("squid.conf");
         sshd::write(&file, &configuration())?;
@@ -69,7 +69,7 @@ impl Driver for WgetSquid {
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]);
-        Ok(Some(Server { ready: Some(ready), ..Server::new(command, PORT) }))
+        Ok(Some(ServerCommand { ready: Some(ready), ..ServerCommand::new(command, PORT) }))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {

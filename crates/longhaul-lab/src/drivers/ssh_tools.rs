@@ -9,7 +9,7 @@ use longhaul_core::result::Guarantees;
 use longhaul_core::units::{Bytes, Rate};
 
 use super::sshd::quote;
-use super::{Detected, Driver, Job, Pace, Reading, RunOutput, Server, detect, sshd};
+use super::{Detected, Driver, Job, Pace, RunOutput, ServerCommand, ToolFigures, detect, sshd};
 use crate::LabError;
 
 /// A tool that copies over ssh.
@@ -27,7 +27,7 @@ pub(super) struct SshTool {
     sync_option: Option<&'static str>,
     client: fn(&Job<'_>) -> Result<Command, LabError>,
     /// Reads the tool's own figures from its standard output.
-    read: Option<fn(&str) -> Reading>,
+    read: Option<fn(&str) -> ToolFigures>,
 }
 
 /// The program whose version counts.
@@ -129,7 +129,7 @@ impl Driver for SshTool {
         self.detect_with(&[])
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         sshd::server(job)
     }
 
@@ -137,8 +137,8 @@ impl Driver for SshTool {
         (self.client)(job)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
-        Ok(self.read.map_or_else(Reading::default, |read| read(&output.client.stdout)))
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
+        Ok(self.read.map_or_else(ToolFigures::default, |read| read(&output.client.stdout)))
     }
 }
 
@@ -222,18 +222,18 @@ fn for_rsync(word: String) -> String {
 
 /// Reads `sent 67,125,260 bytes  received 35 bytes  44,750,196.67 bytes/sec`. If the format
 /// changes, only the figure that rsync prints is missing; the measured figure remains.
-pub(super) fn statistics(text: &str) -> Reading {
+pub(super) fn statistics(text: &str) -> ToolFigures {
     let number = |text: &str| text.replace(',', "").parse::<f64>().ok();
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let ["sent", sent, "bytes", "received", _, "bytes", rate, "bytes/sec"] = words[..] {
-            return Reading {
+            return ToolFigures {
                 throughput: number(rate).map(|rate| Rate::from_bps((rate * 8.0) as u64)),
                 bytes: number(sent).map(|sent| Bytes::new(sent as u64)),
             };
         }
     }
-    Reading::default()
+    ToolFigures::default()
 }
 
 #[cfg(test)]
@@ -263,6 +263,6 @@ mod tests {
         );
         assert_eq!(reading.throughput, Some(Rate::from_bps(358_000_004)));
         assert_eq!(reading.bytes, Some(Bytes::new(67_125_260)));
-        assert_eq!(statistics("something else"), Reading::default());
+        assert_eq!(statistics("something else"), ToolFigures::default());
     }
 }

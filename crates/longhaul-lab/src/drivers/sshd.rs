@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Job, Server, detect};
+use super::{Job, ServerCommand, detect};
 use crate::LabError;
 
 /// The port of the private sshd. Any port is free, because the far end has a separate network
@@ -26,7 +26,7 @@ pub(super) const PROGRAMS: [&str; 3] = ["ssh", "sshd", "ssh-keygen"];
 
 /// Returns the server of a tool that runs over ssh: none on a real path, otherwise the private
 /// sshd.
-pub(super) fn server(job: &Job<'_>) -> Result<Option<Server>, LabError> {
+pub(super) fn server(job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
     match job.ssh {
         Some(_) => Ok(None),
         None => private_server(job).map(Some),
@@ -34,7 +34,7 @@ pub(super) fn server(job: &Job<'_>) -> Result<Option<Server>, LabError> {
 }
 
 /// Creates keys and configuration in the job's private directory and returns the server's command.
-pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
+pub(super) fn private_server(job: &Job<'_>) -> Result<ServerCommand, LabError> {
     let dir = job.private;
     make_key(&dir.join("host_key"))?;
     make_key(&dir.join("user_key"))?;
@@ -46,7 +46,7 @@ pub(super) fn private_server(job: &Job<'_>) -> Result<Server, LabError> {
     // sshd must be started by its full path because it executes itself again.
     let mut command = Command::new(detect::program("sshd"));
     command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
-    Ok(Server { made, ..Server::new(command, PORT) })
+    Ok(ServerCommand { made, ..ServerCommand::new(command, PORT) })
 }
 
 /// Options of every ssh command: a prompt would wait forever.

@@ -5,7 +5,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
-use super::{Detected, Driver, Job, Server, detect, sshd};
+use super::{Detected, Driver, Job, ServerCommand, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "xrdcp";
@@ -44,7 +44,7 @@ impl Driver for Xrdcp {
         detect::detect(&["xrdcp", "xrootd", "unshare"], "--version")
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let task = job.disk(NAME)?;
         let scratch = task.destination.parent().unwrap_or(task.destination);
         let (file, state) = (job.private.join("xrootd.cfg"), job.private.display());
@@ -65,7 +65,7 @@ impl Driver for Xrdcp {
             Command::new(detect::program("xrootd"))
         };
         command.args(["-n", "longhaul", "-c"]).arg(file);
-        Ok(Some(Server::new(command, PORT)))
+        Ok(Some(ServerCommand::new(command, PORT)))
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {

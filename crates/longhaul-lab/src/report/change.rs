@@ -3,10 +3,10 @@
 use longhaul_core::plan::Condition;
 
 use super::text::{align, gbps, join};
-use crate::change::{Change, ChangedCell};
+use crate::change::{ChangedCell, TableComparison};
 
 /// Renders a change as text: each cell has the later median and its ratio to the earlier median.
-pub fn change_text(change: &Change) -> String {
+pub fn change_text(change: &TableComparison) -> String {
     let mut head = vec!["Tool".to_owned(), "Type".to_owned()];
     head.extend(change.conditions.iter().map(Condition::label));
     let mut table = vec![head];
@@ -61,7 +61,7 @@ mod tests {
             run.throughput_bps = run.throughput_bps.map(|rate| Rate::from_bps(rate.bps() / 4 * 5));
         }
         let now = Table::fold(&later);
-        let change = Change::between((&contents.header, &table), (&later.header, &now));
+        let change = TableComparison::between((&contents.header, &table), (&later.header, &now));
         insta::assert_snapshot!(change_text(&change));
     }
 }

@@ -4,7 +4,7 @@ use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::text::escape;
 use serde::Serialize;
 
-use crate::archive::{Contents, Header, PathRecord, Tool};
+use crate::archive::{Contents, MatrixHeader, PathRecord, Tool};
 use crate::plan::fingerprint;
 use crate::table::Table;
 
@@ -13,7 +13,7 @@ use crate::table::Table;
 struct Document<'a> {
     schema: &'static str,
     plan_fingerprint: String,
-    header: &'a Header,
+    header: &'a MatrixHeader,
     tools: &'a [Tool],
     table: &'a Table,
     #[serde(rename = "surveys")]

@@ -1,7 +1,7 @@
-//! Renders a [`Table`](crate::table::Table) as text for the terminal, as Markdown, as JSON, and as
+//! Renders a [`Table`] as text for the terminal, as Markdown, as JSON, and as
 //! one self-contained HTML file with plots; renders the runs as CSV.
 //!
-//! The same archive gives the same bytes. Only [`figures`] computes: it aggregates runs for the
+//! The same archive gives the same bytes. Only `figures` computes: it aggregates runs for the
 //! charts.
 
 mod change;
@@ -12,14 +12,49 @@ mod page;
 #[cfg(test)]
 pub(crate) mod sample;
 mod text;
-mod write;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use figures::figures;
+use longhaul_chart::Width;
+
+use crate::LabError;
+use crate::archive::Contents;
+use crate::table::Table;
 
 pub use change::change_text;
 pub use data::{csv, json};
 pub use markdown::markdown;
 pub use page::{diagnosis_html, html};
 pub use text::text;
-pub use write::write;
+
+/// Writes `report.html` into `dir`, and its figures as separate files into `figures/`. Returns the
+/// path of the report.
+///
+/// # Errors
+/// The disk cannot be written.
+pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, LabError> {
+    let beside = dir.join("figures");
+    fs::create_dir_all(&beside).map_err(LabError::file("create", &beside))?;
+    for figure in figures(contents) {
+        if let Some(chart) = figure.chart {
+            let drawing = chart.draw(Width::Page);
+            save(&beside.join(format!("{}.svg", figure.id)), &drawing.document())?;
+        }
+    }
+    let report = dir.join("report.html");
+    save(&report, &html(contents, table))?;
+    Ok(report)
+}
+
+/// Writes a file atomically, so that no reader sees a partial file.
+fn save(path: &Path, text: &str) -> Result<(), LabError> {
+    let part = path.with_extension("part");
+    fs::write(&part, text)
+        .and_then(|()| fs::rename(&part, path))
+        .map_err(LabError::file("write", path))
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use longhaul_core::plan::{Conditions, DiskWork, MatrixPlan, MemoryWork, PlanEntr
 use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use crate::archive::{Contents, Data, Header, PathRecord, Tool};
+use crate::archive::{Contents, Data, MatrixHeader, PathRecord, Tool};
 
 pub(crate) fn contents() -> Contents {
     let rtt: Vec<Duration> = [0, 15, 90, 180].map(Duration::from_millis).to_vec();
@@ -62,7 +62,7 @@ pub(crate) fn contents() -> Contents {
         digest: None,
     };
     Contents {
-        header: Header {
+        header: MatrixHeader {
             plan,
             started_at: "2026-11-21T09:00:00Z".into(),
             program_version: "0.1.0".into(),

@@ -15,7 +15,7 @@ use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
 use super::script;
 use super::work::{Landing, Run, Trouble, Work};
-use crate::drivers::{DiskTask, Job, Server, Task};
+use crate::drivers::{DiskTask, Job, ServerCommand, ToolTask};
 use crate::network::NetPath;
 
 /// The interval at which the path's counters are read.
@@ -42,9 +42,9 @@ pub(super) fn run(
         ssh: ssh.as_deref(),
         options: &options,
         task: match run.work {
-            Work::Timed(task) => Task::Memory(task),
+            Work::Timed(task) => ToolTask::Memory(task),
             Work::Copy { source, .. } => {
-                Task::Disk(DiskTask { source: &source.path, tree: source.tree, destination })
+                ToolTask::Disk(DiskTask { source: &source.path, tree: source.tree, destination })
             }
         },
         private,
@@ -77,9 +77,9 @@ struct Ends<'a> {
 type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
-    fn server(&mut self, server: Server, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
+    fn server(&mut self, server: ServerCommand, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
         let awaited = ready::Awaited::of(&server);
-        let Server { command, port, made, .. } = server;
+        let ServerCommand { command, port, made, .. } = server;
         self.record.far_command = Some(script::words(&command));
         let done = self.start(Side::Far, command).and_then(|server| {
             let done = match ready::wait(&server, &awaited, self.path, self.run.stop) {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Condition, Content, MatrixPlan, Row};
+use longhaul_core::plan::{Condition, Content, MatrixPlan, MatrixRow};
 use longhaul_core::units::Rate;
 
-use super::{Cell, cells};
+use super::{PlannedRun, cells};
 use crate::data::{CopyData, Room};
 use crate::drivers::{Driver, Pace};
 
@@ -40,9 +40,9 @@ impl Cost {
     ) -> Self {
         let estimate = Estimate::new(plan, drivers, sources);
         let rows = &estimate.rows;
-        let tool = |cell: &Cell| plan.entries[rows[cell.row].entry].tool.as_str();
+        let tool = |cell: &PlannedRun| plan.entries[rows[cell.row].entry].tool.as_str();
         let own = cells(plan).into_iter().filter(|cell| cell.repeat <= plan.repeats);
-        let all: Vec<Cell> = own.filter(|cell| installed(tool(cell))).collect();
+        let all: Vec<PlannedRun> = own.filter(|cell| installed(tool(cell))).collect();
         let copied = rows.iter().zip(sources);
         let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
         let room = Room::of(copied, plan.real.is_some());
@@ -54,7 +54,7 @@ impl Cost {
 pub(super) struct Estimate {
     limit: Option<Duration>,
     cool_down: Duration,
-    rows: Vec<Row>,
+    rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     sizes: Vec<Size>,
     seen: HashMap<(usize, usize), Duration>,
@@ -76,7 +76,7 @@ impl Estimate {
         sources: &[Option<CopyData>],
     ) -> Self {
         let rows = plan.rows();
-        let size = |(row, source): (&Row, &Option<CopyData>)| {
+        let size = |(row, source): (&MatrixRow, &Option<CopyData>)| {
             let tool = &plan.entries[row.entry].tool;
             let driver = drivers.iter().find(|driver| driver.name() == tool);
             let pace = driver.map_or(Pace::default(), |driver| driver.pace());
@@ -100,16 +100,16 @@ impl Estimate {
         self.begun = Instant::now();
     }
 
-    pub(super) fn ended(&mut self, cell: &Cell) {
+    pub(super) fn ended(&mut self, cell: &PlannedRun) {
         self.seen.insert((cell.row, cell.condition), self.begun.elapsed());
     }
 
     /// Returns the estimated time for all of `cells`.
-    pub(super) fn of(&self, cells: &[Cell]) -> Duration {
+    pub(super) fn of(&self, cells: &[PlannedRun]) -> Duration {
         cells.iter().map(|cell| self.of_one(cell)).sum()
     }
 
-    fn of_one(&self, cell: &Cell) -> Duration {
+    fn of_one(&self, cell: &PlannedRun) -> Duration {
         match self.seen.get(&(cell.row, cell.condition)) {
             Some(took) => *took,
             None => self.guess(cell),
@@ -118,7 +118,7 @@ impl Estimate {
 
     /// Returns the estimated duration of a run. If the row was measured over another path, the
     /// estimate is scaled by the error there.
-    fn guess(&self, cell: &Cell) -> Duration {
+    fn guess(&self, cell: &PlannedRun) -> Duration {
         let plain = self.by_plan(cell.row, cell.condition);
         if self.timed(cell.row).is_some() {
             return plain;
@@ -200,7 +200,7 @@ mod tests {
         let sources = crate::data::sources(&plan, None).unwrap();
         let mut estimate = Estimate::new(&plan, &drivers, &sources);
         let of = |estimate: &Estimate, row, condition| {
-            estimate.of(&[Cell { repeat: 1, row, condition }]).as_secs_f64()
+            estimate.of(&[PlannedRun { repeat: 1, row, condition }]).as_secs_f64()
         };
         assert_eq!(of(&estimate, 0, 1), 15.0, "ten seconds, four omitted, and the overhead");
         assert!(of(&estimate, 1, 0) < 3.0);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_core::plan::{RealPath, Store};
+use longhaul_core::plan::{DataStore, RealPath};
 use longhaul_core::units::Bytes;
 
 use super::listing::{self, Listing};
@@ -34,7 +34,7 @@ pub(super) struct FarDir {
 
 impl FarDir {
     /// Creates the directory below the far end's directory or in its memory.
-    pub(super) fn make(far: &dyn FarHost, store: Store) -> Result<Self, NetworkError> {
+    pub(super) fn make(far: &dyn FarHost, store: DataStore) -> Result<Self, NetworkError> {
         // This script is never aborted: an unknown directory could not be removed.
         let said = far.run(&make_script(base(far, store)), &|| false)?;
         let path = said.lines().last().unwrap_or_default().trim().to_owned();
@@ -121,13 +121,13 @@ pub fn check_far_room<'a>(
     let Some(condition) = conditions.first().filter(|path| path.real.is_some()) else {
         return Ok(());
     };
-    let largest = |store: Store| {
+    let largest = |store: DataStore| {
         let there = sources.clone().into_iter().filter(|(source, _)| source.to == store);
         there.map(|(source, clients)| source.bytes.get().saturating_mul(clients.into())).max()
     };
     let unreachable = |source| LabError::Network { source };
     let mut path = None;
-    for store in [Store::Disk, Store::Memory] {
+    for store in [DataStore::Disk, DataStore::Memory] {
         let Some(needed) = largest(store).map(with_margin).map(Bytes::new) else { continue };
         if path.is_none() {
             path = Some(network.open(condition, 0).map_err(unreachable)?);
@@ -151,10 +151,10 @@ pub fn check_far_room<'a>(
     Ok(())
 }
 
-fn base(far: &dyn FarHost, store: Store) -> &str {
+fn base(far: &dyn FarHost, store: DataStore) -> &str {
     match store {
-        Store::Disk => far.directory(),
-        Store::Memory => MEMORY,
+        DataStore::Disk => far.directory(),
+        DataStore::Memory => MEMORY,
     }
 }
 
@@ -251,8 +251,8 @@ mod tests {
         let far = host(home.path(), "new/matrix");
         fs::create_dir(home.path().join("new")).unwrap();
         fs::write(home.path().join("new/mine"), b"mine").unwrap();
-        let dir = FarDir::make(&far, Store::Disk).unwrap();
-        let other = FarDir::make(&far, Store::Disk).unwrap();
+        let dir = FarDir::make(&far, DataStore::Disk).unwrap();
+        let other = FarDir::make(&far, DataStore::Disk).unwrap();
         assert_ne!(dir.path(), other.path());
         assert!(dir.path().starts_with(home.path().canonicalize().unwrap().join("new/matrix")));
 
@@ -281,7 +281,7 @@ mod tests {
     fn what_still_works_in_the_directory_is_ended_and_named() {
         let home = tempfile::tempdir().unwrap();
         let far = host(home.path(), "m");
-        let dir = FarDir::make(&far, Store::Disk).unwrap();
+        let dir = FarDir::make(&far, DataStore::Disk).unwrap();
         let script = "sleep 300 9> held & exec sleep 300 >/dev/null";
         let mut left = Command::new("sh")
             .args(["-c", script])
@@ -304,10 +304,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let odd = home.path().join("a b");
         fs::create_dir(&odd).unwrap();
-        let error = FarDir::make(&host(&odd, "m"), Store::Disk).unwrap_err().to_string();
+        let error = FarDir::make(&host(&odd, "m"), DataStore::Disk).unwrap_err().to_string();
         assert!(error.contains("a b/m/longhaul-run-") && error.contains("[real]"), "{error}");
         fs::write(home.path().join("file"), b"").unwrap();
-        let error = FarDir::make(&host(home.path(), "file/m"), Store::Disk).unwrap_err();
+        let error = FarDir::make(&host(home.path(), "file/m"), DataStore::Disk).unwrap_err();
         assert!(error.to_string().contains("file"), "{error}");
     }
 

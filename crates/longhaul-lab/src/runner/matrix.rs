@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::link::derive_seed;
-use longhaul_core::plan::{Condition, Content, MatrixPlan, Precision, Row, Store};
+use longhaul_core::plan::{Condition, Content, DataStore, MatrixPlan, MatrixRow, Precision};
 use longhaul_core::result::RunRecord;
 
 use super::estimate::Estimate;
 use super::tally::Tally;
 use super::work::{Run, Work};
-use super::{Cell, MatrixEvent, MatrixProgress, cells, path};
+use super::{MatrixEvent, MatrixProgress, PlannedRun, cells, path};
 use crate::LabError;
 use crate::archive::{Archive, Tool};
 use crate::data::CopyData;
@@ -57,7 +57,7 @@ pub struct Matrix<'a> {
     setup: Setup<'a>,
     archive: &'a mut Archive,
     network: &'a mut dyn Network,
-    rows: Vec<Row>,
+    rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     versions: HashMap<&'a str, &'a str>,
 }
@@ -113,7 +113,7 @@ impl<'a> Matrix<'a> {
         let mut tally = Tally::new(plan, &self.archive.runs()?, retry_failed);
         let mut estimate = Estimate::new(plan, drivers, sources);
 
-        let mut all: Vec<(u32, Cell)> = (1..).zip(cells(plan)).collect();
+        let mut all: Vec<(u32, PlannedRun)> = (1..).zip(cells(plan)).collect();
         all.retain(|(_, cell)| self.versions.contains_key(self.tool(cell)));
         let mut pass = 0;
         for index in 0..all.len() {
@@ -136,8 +136,9 @@ impl<'a> Matrix<'a> {
             // own passes and the current pass.
             let progress = |tally: &Tally<'_>, estimate: &Estimate| {
                 let known = all.iter().take_while(|(_, c)| c.repeat <= pass.max(plan.repeats));
-                let is_left = |(number, cell): &&(u32, Cell)| tally.wants(*number, cell);
-                let rest: Vec<Cell> = known.clone().filter(is_left).map(|(_, c)| *c).collect();
+                let is_left = |(number, cell): &&(u32, PlannedRun)| tally.wants(*number, cell);
+                let rest: Vec<PlannedRun> =
+                    known.clone().filter(is_left).map(|(_, c)| *c).collect();
                 let total = known
                     .filter(|(n, c)| {
                         c.repeat <= plan.repeats || tally.has(*n) || tally.wants(*n, c)
@@ -164,7 +165,7 @@ impl<'a> Matrix<'a> {
         Ok(Ended::Complete)
     }
 
-    fn tool(&self, cell: &Cell) -> &str {
+    fn tool(&self, cell: &PlannedRun) -> &str {
         &self.setup.plan.entries[self.rows[cell.row].entry].tool
     }
 
@@ -190,7 +191,7 @@ impl<'a> Matrix<'a> {
         &mut self,
         sequence: u32,
         attempt: u32,
-        cell: Cell,
+        cell: PlannedRun,
         limit: Duration,
     ) -> Option<RunRecord> {
         let Setup { plan, drivers, sources, scratch, memory, path_program, stop, .. } = self.setup;
@@ -207,8 +208,8 @@ impl<'a> Matrix<'a> {
             (_, to) => {
                 let scratch = match (&plan.real, to) {
                     (Some(_), _) => None,
-                    (None, Store::Disk) => Some(scratch),
-                    (None, Store::Memory) => Some(memory?),
+                    (None, DataStore::Disk) => Some(scratch),
+                    (None, DataStore::Memory) => Some(memory?),
                 };
                 Work::Copy { source: sources[cell.row].as_ref()?, scratch }
             }

@@ -6,7 +6,7 @@ use crate::data::split_mix;
 
 /// One cell in one pass, which is one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cell {
+pub struct PlannedRun {
     /// The pass, from 1.
     pub repeat: u32,
     /// The index of the plan's row.
@@ -20,12 +20,12 @@ pub struct Cell {
 ///
 /// Each pass is a randomised complete block: slow changes of the host (another tenant, a warming
 /// disk) affect all tools equally, and an interrupted matrix has complete passes.
-pub fn cells(plan: &MatrixPlan) -> Vec<Cell> {
+pub fn cells(plan: &MatrixPlan) -> Vec<PlannedRun> {
     let cells = plan.cells();
     let mut all = Vec::new();
     for repeat in 1..=plan.passes() {
-        let of = |cell: &PlanCell| Cell { repeat, row: cell.row, condition: cell.condition };
-        let mut pass: Vec<Cell> = cells.iter().map(of).collect();
+        let of = |cell: &PlanCell| PlannedRun { repeat, row: cell.row, condition: cell.condition };
+        let mut pass: Vec<PlannedRun> = cells.iter().map(of).collect();
         shuffle(&mut pass, plan.seed ^ (u64::from(repeat) << 32));
         all.extend(pass);
     }
@@ -57,7 +57,7 @@ mod tests {
         let all = cells(&plan);
         let size = plan.rows().len() * plan.conditions().len();
         assert_eq!(all.len(), 3 * size);
-        let place = |cell: &Cell| (cell.row, cell.condition);
+        let place = |cell: &PlannedRun| (cell.row, cell.condition);
         let passes: Vec<Vec<_>> =
             all.chunks(size).map(|pass| pass.iter().map(place).collect()).collect();
         assert_ne!(passes[0], passes[1]);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::process::Process;
-use crate::drivers::Server;
+use crate::drivers::ServerCommand;
 use crate::network::NetPath;
 
 /// The time limit for a server to start listening.
@@ -35,7 +35,7 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    pub(super) fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &ServerCommand) -> Self {
         Awaited { port: server.port, udp: server.udp, file: server.ready.clone() }
     }
 

@@ -14,7 +14,7 @@ use super::load;
 use super::work::{Landing, Run, Trouble, Work, chain, copy_name};
 use super::{disk, ends};
 use crate::data::CopyData;
-use crate::drivers::{Job, Reading, RunOutput};
+use crate::drivers::{Job, RunOutput, ToolFigures};
 use crate::network::{FarHost, NetPath, Network};
 
 impl Run<'_> {
@@ -126,7 +126,7 @@ impl Run<'_> {
             readings.push(self.read_one(job, said)?);
         }
         // All clients share one measured time, so their bytes and rates can be added.
-        let sum = |of: fn(&Reading) -> Option<u64>| {
+        let sum = |of: fn(&ToolFigures) -> Option<u64>| {
             readings.iter().map(of).collect::<Option<Vec<u64>>>().map(|all| all.iter().sum::<u64>())
         };
         let stated = sum(|reading| reading.throughput.map(Rate::bps)).map(Rate::from_bps);
@@ -144,7 +144,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn read_one(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, Trouble> {
+    fn read_one(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, Trouble> {
         match output.client.exit_code {
             Some(0) => {}
             code => {

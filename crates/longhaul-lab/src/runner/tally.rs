@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use longhaul_core::plan::{Condition, MatrixPlan, Row};
+use longhaul_core::plan::{Condition, MatrixPlan, MatrixRow};
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::sequential::Looks;
 
-use super::Cell;
+use super::PlannedRun;
 
 /// The number of attempts after which a place in the matrix stays invalid. The cause of a single
 /// invalid run, such as a burst of other work on the host, often ends within a minute; the cause of
@@ -19,7 +19,7 @@ pub(super) struct Tally<'a> {
     plan: &'a MatrixPlan,
     /// The numbers of valid runs at which a cell may be complete.
     looks: Option<Looks>,
-    rows: Vec<Row>,
+    rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     retry_failed: bool,
     places: HashMap<u32, Place>,
@@ -96,14 +96,14 @@ impl<'a> Tally<'a> {
 
     /// Returns whether `cell` needs a run: its place has no valid run, and the plan or the
     /// precision of the cell's median requires its pass.
-    pub(super) fn wants(&self, sequence: u32, cell: &Cell) -> bool {
+    pub(super) fn wants(&self, sequence: u32, cell: &PlannedRun) -> bool {
         let asked_for = cell.repeat <= self.plan.repeats || !self.is_settled(cell);
         asked_for && self.next_attempt(sequence).is_some()
     }
 
     /// Returns whether the median of a cell has the plan's precision. A cell without valid runs
     /// never has it, and gets only the plan's repeats.
-    fn is_settled(&self, cell: &Cell) -> bool {
+    fn is_settled(&self, cell: &PlannedRun) -> bool {
         let (Some(target), Some(looks)) = (&self.plan.precision, &self.looks) else { return true };
         let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
         let all = self.figures.get(&row.label).map_or(&[][..], Vec::as_slice);
@@ -132,7 +132,13 @@ mod tests {
         plan
     }
 
-    fn run(plan: &MatrixPlan, cell: &Cell, sequence: u32, outcome: Outcome, bps: u64) -> RunRecord {
+    fn run(
+        plan: &MatrixPlan,
+        cell: &PlannedRun,
+        sequence: u32,
+        outcome: Outcome,
+        bps: u64,
+    ) -> RunRecord {
         RunRecord {
             sequence,
             repeat: cell.repeat,
@@ -171,7 +177,7 @@ mod tests {
         let plan = plan();
         let all = cells(&plan);
         let first = all[0];
-        let mut same: Vec<(u32, Cell)> = (1..).zip(all).collect();
+        let mut same: Vec<(u32, PlannedRun)> = (1..).zip(all).collect();
         same.retain(|(_, cell)| (cell.row, cell.condition) == (first.row, first.condition));
         let mut tally = Tally::new(&plan, &[], false);
         let looks = plan.looks().unwrap();

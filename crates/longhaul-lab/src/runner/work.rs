@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Condition, PlanEntry, Row};
+use longhaul_core::plan::{Condition, MatrixRow, PlanEntry};
 
 use super::disk;
 use super::far::FarDir;
@@ -19,7 +19,7 @@ pub(super) struct Run<'a> {
     pub(super) sequence: u32,
     pub(super) attempt: u32,
     pub(super) repeat: u32,
-    pub(super) row: &'a Row,
+    pub(super) row: &'a MatrixRow,
     pub(super) condition: &'a Condition,
     pub(super) seed: u64,
     pub(super) entry: &'a PlanEntry,

@@ -1,10 +1,10 @@
 //! Archives whose figures follow from a simple model, so that a report of any kind of plan can be
 //! drawn without running one.
 
-use longhaul_core::plan::{Content, MatrixPlan, Row};
+use longhaul_core::plan::{Content, MatrixPlan, MatrixRow};
 use longhaul_core::result::{CpuSeconds, HostLoad, Outcome, RunRecord, RunSample, WorkDone};
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_lab::archive::{Contents, Data, Header, Tool};
+use longhaul_lab::archive::{Contents, Data, MatrixHeader, Tool};
 
 /// A record with what every run has; the rest follows from the model.
 const BLANK: &str = r#"{"schema": "longhaul.run/1", "sequence": 1, "repeat": 1, "tool": "x",
@@ -57,7 +57,7 @@ pub(crate) fn contents(plan: MatrixPlan) -> Contents {
     }
     let facts = [("Kernel", "6.18.0"), ("Processor", "Synthetic EPYC"), ("Cores", "2")];
     Contents {
-        header: Header {
+        header: MatrixHeader {
             plan,
             started_at: "2026-11-21T09:00:00Z".into(),
             program_version: "0.1.0".into(),
@@ -83,7 +83,7 @@ fn noise(seed: u64) -> f64 {
 }
 
 /// A window over the round trip, a loss bound, a machine's limit, and a start that grows.
-fn fill(run: RunRecord, row: &Row, noise: f64) -> RunRecord {
+fn fill(run: RunRecord, row: &MatrixRow, noise: f64) -> RunRecord {
     let rtt = run.condition.rtt.as_secs_f64().max(0.000_2);
     let (limit, window): (f64, f64) = match run.tool.as_str() {
         "iperf3" => (22e9, 512e6),

@@ -12,7 +12,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::{self, quote};
-use super::super::{DiskTask, Job, Server};
+use super::super::{DiskTask, Job, ServerCommand};
 use super::{Programs, Tool, encrypted, plain};
 use crate::LabError;
 
@@ -106,7 +106,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let task = job.single_file("uftp")?;
             let mut command = Command::new(programs.get("uftpd"));
             command.args(["-d", "-p", &UFTP_PORT.to_string(), "-D"]).arg(parent(task.destination));
-            Ok(Some(Server { udp: true, ..Server::new(command, UFTP_PORT) }))
+            Ok(Some(ServerCommand { udp: true, ..ServerCommand::new(command, UFTP_PORT) }))
         },
         client: |job, programs| {
             let task = job.single_file("uftp")?;
@@ -203,7 +203,7 @@ fn sshfs(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabErr
 
 /// Returns the server of NFS version 3 in user space. It needs a portmapper, which gets a private
 /// /run.
-fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Server, LabError> {
+fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand, LabError> {
     let task = job.single_file("nfs-ganesha")?;
     let state = job.private.join("ganesha");
     let text = format!(
@@ -233,7 +233,7 @@ fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Server, LabEr
     );
     let mut command = Command::new(programs.get("unshare"));
     command.args(["--mount", "sh", "-c", &script]);
-    Ok(Server { ready: Some(ready), ..Server::new(command, NFS_PORT) })
+    Ok(ServerCommand { ready: Some(ready), ..ServerCommand::new(command, NFS_PORT) })
 }
 
 fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
@@ -249,13 +249,13 @@ fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabEr
     Ok(command)
 }
 
-fn webdav(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Server, LabError> {
+fn webdav(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand, LabError> {
     let task = job.single_file("webdav")?;
     let mut command = Command::new(programs.get("rclone"));
     command.env("RCLONE_CONFIG", "/dev/null");
     command.args(["serve", "webdav", "--addr", &format!(":{WEBDAV_PORT}")]);
     command.arg(served(&task, way));
-    Ok(Server::new(command, WEBDAV_PORT))
+    Ok(ServerCommand::new(command, WEBDAV_PORT))
 }
 
 fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {

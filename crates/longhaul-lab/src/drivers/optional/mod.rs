@@ -20,11 +20,11 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::Bytes;
 
-use super::{Detected, Driver, Job, Pace, Reading, RunOutput, Server, detect};
+use super::{Detected, Driver, Job, Pace, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
 
 /// Reads a figure from a client's output, or returns the reason for a missing figure.
-type ReadFigure = fn(&ToolOutput) -> Result<Reading, String>;
+type ReadFigure = fn(&ToolOutput) -> Result<ToolFigures, String>;
 
 /// A tool of the table.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub(super) struct Tool {
     streams: Option<&'static str>,
     /// The argument for a window in bytes, which follows as a separate word.
     window: Option<&'static str>,
-    server: fn(&Job<'_>, &Programs) -> Result<Option<Server>, LabError>,
+    server: fn(&Job<'_>, &Programs) -> Result<Option<ServerCommand>, LabError>,
     client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
     /// Reads the figure that the tool prints; `None` if only the wall-clock time counts.
     read: Option<ReadFigure>,
@@ -157,7 +157,7 @@ impl Driver for Tool {
         self.found_in.find(self.programs.first()?)
     }
 
-    fn server(&self, job: &Job<'_>) -> Result<Option<Server>, LabError> {
+    fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         (self.server)(job, &self.found_in)
     }
 
@@ -165,8 +165,8 @@ impl Driver for Tool {
         (self.client)(job, &self.found_in)
     }
 
-    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<Reading, String> {
-        self.read.map_or(Ok(Reading::default()), |read| read(output.client))
+    fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
+        self.read.map_or(Ok(ToolFigures::default()), |read| read(output.client))
     }
 }
 

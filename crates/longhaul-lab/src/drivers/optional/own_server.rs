@@ -7,7 +7,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
-use super::super::{Server, sshd};
+use super::super::{ServerCommand, sshd};
 use super::{NOT_PACKAGED, Programs, Tool, has, link_to_source, plain};
 use crate::LabError;
 
@@ -45,7 +45,7 @@ pub(super) const TOOLS: &[Tool] = &[
         server: |_, programs| {
             let mut command = Command::new(programs.get("fdt"));
             command.args(["-p", &FDT_PORT.to_string(), "-noupdates"]);
-            Ok(Some(Server::new(command, FDT_PORT)))
+            Ok(Some(ServerCommand::new(command, FDT_PORT)))
         },
         client: |job, programs| {
             let task = job.disk("fdt")?;
@@ -75,7 +75,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let into = if task.tree { task.destination } else { parent(task.destination) };
             let mut command = Command::new(programs.get("wdt"));
             command.arg("-directory").arg(into).args(wdt_session()).args(job.options);
-            Ok(Some(Server::new(command, WDT_PORT)))
+            Ok(Some(ServerCommand::new(command, WDT_PORT)))
         },
         client: |job, programs| {
             let task = job.disk("wdt")?;
@@ -101,7 +101,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let task = job.single_file("tsunami")?;
             let mut command = Command::new(programs.get("tsunamid"));
             command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(task.source));
-            Ok(Some(Server::new(command, TSUNAMI_PORT)))
+            Ok(Some(ServerCommand::new(command, TSUNAMI_PORT)))
         },
         // Commands are separate words. Settings, including the plan's options, precede `connect`.
         client: |job, programs| {
@@ -128,7 +128,7 @@ pub(super) const TOOLS: &[Tool] = &[
             let mut command = Command::new(programs.get("irodsServer"));
             // -u keeps the server in the foreground, as in the containers of iRODS.
             command.arg("-u");
-            Ok(Some(Server::new(command, IRODS_PORT)))
+            Ok(Some(ServerCommand::new(command, IRODS_PORT)))
         },
         client: |job, programs| {
             let task = job.single_file("irods")?;
@@ -171,7 +171,7 @@ pub(super) const TOOLS: &[Tool] = &[
             sshd::write(&file, &script)?;
             let mut command = Command::new("sh");
             command.arg(file);
-            Ok(Some(Server::new(command, NFS_PORT)))
+            Ok(Some(ServerCommand::new(command, NFS_PORT)))
         },
         client: |job, _| {
             let task = job.disk("nfs")?;

@@ -6,7 +6,7 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::ToolOutput;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::super::{Job, Reading, Server};
+use super::super::{Job, ServerCommand, ToolFigures};
 use super::{Programs, Tool, plain};
 use crate::LabError;
 
@@ -22,7 +22,7 @@ pub(super) const TOOLS: &[Tool] = &[Tool {
     guarantees: plain,
     streams: Some("-q"),
     window: None,
-    server: |job, programs| Ok(Some(Server::new(command(job, programs)?, PORT))),
+    server: |job, programs| Ok(Some(ServerCommand::new(command(job, programs)?, PORT))),
     client: |job, programs| {
         let mut command = command(job, programs)?;
         command.arg(job.far);
@@ -43,14 +43,14 @@ fn command(job: &Job<'_>, programs: &Programs) -> Result<Command, LabError> {
 }
 
 /// Reads the line below the heading: size, iterations, peak, average in Gb/s, message rate.
-fn read(output: &ToolOutput) -> Result<Reading, String> {
+fn read(output: &ToolOutput) -> Result<ToolFigures, String> {
     let mut lines = output.stdout.lines().skip_while(|line| !line.contains("BW average"));
     let figures = lines.nth(1).ok_or("it printed no result line")?;
     let fields: Vec<f64> = figures.split_whitespace().map_while(|f| f.parse().ok()).collect();
     let [size, iterations, _peak, average, ..] = fields[..] else {
         return Err(format!("'{figures}' is not a result line"));
     };
-    Ok(Reading {
+    Ok(ToolFigures {
         throughput: Some(Rate::from_bps((average * 1e9) as u64)),
         bytes: Some(Bytes::new((size * iterations) as u64)),
     })

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::super::driver::Task;
+use super::super::driver::ToolTask;
 use super::super::{DiskTask, MemoryTask};
 use super::*;
 
@@ -71,8 +71,8 @@ fn commands_are_those_of_each_tools_documentation() {
         assert!(version.contains("1.2"), "{version}");
         let private = tempfile::tempdir().unwrap();
         let task = match tool.workload() {
-            Workload::Memory => Task::Memory(MemoryTask { seconds: 5, omit_seconds: 0 }),
-            _ => Task::Disk(DiskTask {
+            Workload::Memory => ToolTask::Memory(MemoryTask { seconds: 5, omit_seconds: 0 }),
+            _ => ToolTask::Disk(DiskTask {
                 source: Path::new("/data/file"),
                 tree: false,
                 destination: Path::new("/scratch/copy"),
@@ -100,7 +100,7 @@ fn a_private_ssh_precedes_that_of_the_host() {
     let programs = tempfile::tempdir().unwrap();
     stand_ins(programs.path());
     let private = tempfile::tempdir().unwrap();
-    let task = Task::Disk(DiskTask {
+    let task = ToolTask::Disk(DiskTask {
         source: Path::new("/data/file"),
         tree: false,
         destination: Path::new("/scratch/copy"),

@@ -135,9 +135,9 @@ fn bytes(value: f64) -> String {
         let rounded = (scaled * digits).round() / digits;
         (format!("{} {}", plain(rounded), units[power as usize]), (rounded / scaled - 1.0).abs())
     };
-    let (binary, off) = in_units(["B", "KiB", "MiB", "GiB", "TiB"], 1024.0);
-    let (decimal, less_off) = in_units(["B", "kB", "MB", "GB", "TB"], 1000.0);
-    if less_off < off { decimal } else { binary }
+    let (binary, binary_error) = in_units(["B", "KiB", "MiB", "GiB", "TiB"], 1024.0);
+    let (decimal, decimal_error) = in_units(["B", "kB", "MB", "GB", "TB"], 1000.0);
+    if decimal_error < binary_error { decimal } else { binary }
 }
 
 /// Formats a value like `1e-4` or `2.5e-3`; values of at least 0.1 have no exponent.

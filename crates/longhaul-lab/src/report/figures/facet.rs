@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use longhaul_core::plan::{Content, Row, Workload};
+use longhaul_core::plan::{Content, MatrixRow, Workload};
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::units::Bytes;
 
 use super::Dimension;
 use super::look::looks;
 use crate::archive::Contents;
-use crate::interval::Intervals;
-use crate::table::usual_volume;
+use crate::table::{Intervals, usual_volume};
 
 /// The most combinations of entries and settings that a panel shows as lines.
 const MOST_VARIANTS: usize = 12;
@@ -64,7 +63,7 @@ impl<'a> Facets<'a> {
                 variants.push((name, entry.tool.clone()));
             }
         }
-        let rows: HashMap<String, Row> =
+        let rows: HashMap<String, MatrixRow> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
         let mut all = Vec::new();
         let mut smaller = Vec::new();
@@ -192,7 +191,7 @@ impl Common {
 }
 
 /// Returns the size of the data of a row that copies less than its workload.
-fn smaller_volume(row: &Row, usual: Option<Bytes>) -> Option<Bytes> {
+fn smaller_volume(row: &MatrixRow, usual: Option<Bytes>) -> Option<Bytes> {
     let Content::Files { files, size } = &row.work.content else { return None };
     let own = Bytes::new(files.saturating_mul(size.get()));
     usual.is_some_and(|usual| own < usual).then_some(own)
@@ -202,7 +201,7 @@ fn smaller_volume(row: &Row, usual: Option<Bytes>) -> Option<Bytes> {
 /// copies less, so that a figure compares all of them.
 fn values(
     run: &RunRecord,
-    row: &Row,
+    row: &MatrixRow,
     usual: Option<Bytes>,
 ) -> ([Option<f64>; Dimension::COUNT], String) {
     let path = &run.condition;
@@ -242,7 +241,7 @@ fn values(
 }
 
 /// Returns the name of an entry with a setting, for example `iperf3, 8 streams`.
-fn variant(entry: &str, row: &Row) -> String {
+fn variant(entry: &str, row: &MatrixRow) -> String {
     let mut parts = vec![entry.to_owned()];
     parts.extend(row.streams.map(|count| Dimension::Streams.named(f64::from(count))));
     parts.extend(row.window.map(|bytes| Dimension::Window.named(bytes.get() as f64)));

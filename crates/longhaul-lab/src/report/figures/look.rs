@@ -36,8 +36,8 @@ const OTHERS: [&str; 30] = [
     "webdav",
     "webdav read",
 ];
-/// The distance of the looks of one tool's entries: it keeps the colour and the dash pattern of the
-/// palette, and changes the marker.
+/// The difference between the looks of two entries of one tool: a multiple of the number of colours
+/// and dash patterns, so that only the marker differs.
 const VARIANT: usize = 40;
 
 /// Returns the looks of series by their drivers, in the order of the table. Several series of one

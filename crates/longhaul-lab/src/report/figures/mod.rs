@@ -13,7 +13,6 @@ mod look;
 mod profile;
 mod scaling;
 mod stability;
-mod surface;
 mod time;
 
 use dimension::Dimension;
@@ -97,7 +96,7 @@ pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
         }
     }
     if is_surface {
-        all.extend(surface::surfaces(&facets));
+        all.extend(distance::surfaces(&facets));
     }
     all.extend(time::time(&facets));
     all.extend(stability::stability(&facets));

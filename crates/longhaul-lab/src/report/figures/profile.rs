@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+use longhaul_chart::{Axis, Line, LineChart, LineKind, LinePoint, Panel, Scale};
 use longhaul_core::stats::median;
 
 use super::facet::{Common, Facet, Facets};
@@ -89,7 +89,7 @@ fn panel(
             let gap = before.is_some_and(|from| xs.range(from + 1..x).next().is_some());
             before = Some(x);
             let point = point(facets, (dimension, name), f64::from_bits(x), values)?;
-            Some(Point { after_gap: gap, ..point })
+            Some(LinePoint { after_gap: gap, ..point })
         });
         Line { series: *series, kind: LineKind::Points, points: points.collect() }
     });
@@ -108,7 +108,7 @@ fn point(
     (dimension, name): (Dimension, &str),
     x: f64,
     values: &[f64],
-) -> Option<Point> {
+) -> Option<LinePoint> {
     let y = median(values)?;
     let whole = || {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -118,7 +118,7 @@ fn point(
     let runs = if values.len() == 1 { "1 run".into() } else { format!("{} runs", values.len()) };
     let title = format!("{name}, {}: {y:.3} Gb/s ({runs})", dimension.named(x));
     let range = facets.intervals.median(values).or_else(whole);
-    Some(Point { x, y, range, title, after_gap: false })
+    Some(LinePoint { x, y, range, title, after_gap: false })
 }
 
 /// Returns the published figures of the tools in a panel, at their own round-trip times up to the
@@ -128,13 +128,13 @@ fn references(
     dimension: Dimension,
     common: &Common,
     points: &Points,
-) -> Vec<Point> {
+) -> Vec<LinePoint> {
     if dimension != Dimension::Rtt {
         return Vec::new();
     }
     let xs = points.values().flat_map(BTreeMap::keys).map(|bits| f64::from_bits(*bits));
     let most = Duration::from_secs_f64(xs.fold(0.0, f64::max) / 1e3);
-    let mut found: Vec<Point> = Vec::new();
+    let mut found: Vec<LinePoint> = Vec::new();
     for series in points.keys() {
         let tool = facets.tool(&[dimension], *series);
         for figure in published().within(tool, common.workload(), most) {
@@ -142,7 +142,7 @@ fn references(
             let (tool, value, under) = (&figure.tool, &figure.published, &figure.under);
             let title = format!("published: {tool}, {value} at {x} ms ({under})");
             if !found.iter().any(|known| known.title == title) {
-                found.push(Point { x, y: figure.gbps, title, ..Point::default() });
+                found.push(LinePoint { x, y: figure.gbps, title, ..LinePoint::default() });
             }
         }
     }

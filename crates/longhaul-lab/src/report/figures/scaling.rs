@@ -1,6 +1,6 @@
 //! Figures of scaling with streams and clients.
 
-use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+use longhaul_chart::{Axis, Line, LineChart, LineKind, LinePoint, Panel, Scale};
 use longhaul_core::stats::median;
 
 use super::facet::{Facet, Facets};
@@ -28,11 +28,11 @@ pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
             let Some(together) = middle(runs) else { continue };
             let factor = together / (count * one);
             let name = &names[series];
-            points.push(Point {
+            points.push(LinePoint {
                 x: count,
                 y: factor,
                 title: format!("{name}, {}: scale factor {factor:.2}", dimension.named(count)),
-                ..Point::default()
+                ..LinePoint::default()
             });
             lines.push(vec![
                 name.clone(),

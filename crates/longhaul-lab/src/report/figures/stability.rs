@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+use longhaul_chart::{Axis, Line, LineChart, LineKind, LinePoint, Panel, Scale};
 use longhaul_core::stats::{deviation, median};
 
 use super::facet::{Common, Facet, Facets};
@@ -47,11 +47,11 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     for ((common, series), mut runs) in cells {
         runs.sort_by_key(|facet| facet.run.repeat);
         let close = runs.len() > CLOSE;
-        let points = runs.iter().map(|facet| Point {
+        let points = runs.iter().map(|facet| LinePoint {
             x: f64::from(facet.run.repeat),
             y: facet.gbps,
             title: if close { String::new() } else { title(facets, facet) },
-            ..Point::default()
+            ..LinePoint::default()
         });
         let kind = if close { LineKind::Trace } else { LineKind::Points };
         panels.entry(common).or_default().push(Line { series, kind, points: points.collect() });

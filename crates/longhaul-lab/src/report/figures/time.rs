@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_chart::{Axis, Line, LineChart, LineKind, Panel, Point, Scale};
+use longhaul_chart::{Axis, Line, LineChart, LineKind, LinePoint, Panel, Scale};
 use longhaul_core::plan::Workload;
 use longhaul_core::result::RunSample;
 use longhaul_core::stats::median;
@@ -58,7 +58,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
             let is_ramp = ramped == Some(x);
             let title =
                 if is_ramp { format!("{name}: ramp-up took {x:.1} s") } else { String::new() };
-            Point { x, y, title, ..Point::default() }
+            LinePoint { x, y, title, ..LinePoint::default() }
         });
         let line = Line { series, kind: LineKind::Trace, points: points.collect() };
         panels.entry(common).or_default().push(line);

@@ -2,9 +2,7 @@
 //! in light and dark mode, and for print.
 
 mod best;
-mod comparison;
 mod diagnosis;
-mod document;
 mod figure;
 mod network;
 mod published;
@@ -13,5 +11,81 @@ mod runs;
 mod summary;
 mod throughput;
 
+use longhaul_chart::sealed_document;
+use maud::{Markup, html as markup};
+
+use crate::archive::Contents;
+use crate::report::figures::figures;
+use crate::table::Table;
+
 pub use diagnosis::diagnosis_html;
-pub use document::html;
+
+/// Sorts and searches the runs, exports figures, and shows that a table continues. The page is
+/// complete without it.
+const SCRIPT: &str = include_str!("report.js");
+
+/// Renders the report.
+pub fn html(contents: &Contents, table: &Table) -> String {
+    let plan = &contents.header.plan;
+    let figures = figures(contents);
+    let main = markup! {
+        (summary::head(contents, table))
+        (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
+        (best::section(contents, table))
+        (throughput::ratios(table))
+        @if !figures.is_empty() {
+            (section("figures", "Figures", &figure::all(&figures)))
+        }
+        (section("published", "Published figures", &published::section(table)))
+        @if let Some(paths) = network::paths(contents) {
+            (section("paths", "The paths", &paths))
+        }
+        (section("emulator", "The emulator", &network::certificate(contents)))
+        (section("repeat", "Reproduction", &repeat::section(contents)))
+        (section("runs", "All runs", &runs::section(contents)))
+        footer {
+            "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive in "
+            "the same directory, which has every run with its samples and output."
+        }
+    };
+    sealed_document(&format!("longhaul matrix: {}", plan.name), &main, Some(SCRIPT))
+}
+
+fn section(id: &str, title: &str, body: &Markup) -> Markup {
+    markup! { section id=(id) { h2 { (title) } (body) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_report_is_one_file_with_all_sections() {
+        let contents = sample::contents();
+        let page = html(&contents, &Table::fold(&contents));
+        for outside in ["<link", "src=", "url(", "@import", "href=\"http"] {
+            assert!(!page.contains(outside), "{outside} in the report");
+        }
+        for said in [
+            "Disk to disk over 180 ms, longhaul cp --cleartext reached 9.40 Gb/s and rsync",
+            "(medians of 2 runs; a ratio needs six passes)",
+            "not installed",
+            "dropped 7 packets",
+            "encrypted",
+            "near$ scp far",
+            "rsync &lt;odd&gt;",
+            "No certificate is attached",
+            "Throughput against round-trip time",
+            "Hoot Thompson",
+            "[[entries]]",
+            "not measured: no server listens on port 5210",
+        ] {
+            assert!(page.contains(said), "'{said}' is not in the report");
+        }
+        let ids = page.matches(" id=\"").count();
+        let unique: std::collections::HashSet<&str> =
+            page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(unique.len(), ids, "an anchor is not unique");
+    }
+}
