@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
 use longhaul_interop::stamp::{
-    Arrival, LocalClock, Moment, ReflectorMachine, ReflectorSettings, ReplyArrival, SenderMachine,
-    StampKey, Step,
+    Arrival, LocalClock, Moment, PacketTime, ReflectorMachine, ReflectorSettings, ReplyArrival,
+    SenderAction, SenderMachine, StampKey,
 };
 
 /// The time of all packets, in ns since 1970.
@@ -28,7 +28,7 @@ pub fn stamp(bytes: &[u8]) {
         let mut changes = bytes.chunks(16);
         for round in 0..8 {
             let moment = Moment { at: Duration::from_secs(round), unix_ns: NOW + round };
-            if machine.poll(moment) != Step::Send {
+            if machine.poll(moment) != SenderAction::Send {
                 continue;
             }
             let mut packet = machine.packet().to_vec();
@@ -37,10 +37,10 @@ pub fn stamp(bytes: &[u8]) {
             change(&mut packet, of_request);
             reflect(&mut mirror, &mut packet);
             change(&mut packet, of_reply);
-            let landed = ReplyArrival { at_nanos: NOW + 1000, hop_limit: None, class: 0 };
+            let landed = ReplyArrival { time: at(NOW + 1000), hop_limit: None, class: 0 };
             machine.receive(&packet, &landed);
             machine.receive(bytes, &landed);
-            machine.departed(bytes, NOW);
+            machine.departed(bytes, at(NOW));
         }
         let report = machine.finish(Moment { at: Duration::from_secs(60), unix_ns: NOW });
         assert!(report.figures.answered <= report.figures.sent);
@@ -51,13 +51,17 @@ fn reflect(mirror: &mut ReflectorMachine, packet: &mut [u8]) {
     let arrival = Arrival {
         from: "192.0.2.1:5000".parse().expect("an address"),
         to: None,
-        at_nanos: NOW,
+        time: at(NOW),
         hop_limit: 64,
         class: 0,
         now: Instant::now(),
     };
     let _ = mirror.answer(packet, &arrival, LocalClock::default(), || NOW + 100);
-    mirror.departed(packet, NOW + 200);
+    mirror.departed(packet, at(NOW + 200));
+}
+
+fn at(at_nanos: u64) -> PacketTime {
+    PacketTime { at_nanos, by_hardware: false }
 }
 
 fn change(packet: &mut [u8], changes: &[u8]) {

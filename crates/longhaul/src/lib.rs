@@ -10,13 +10,12 @@
 
 mod cli;
 pub mod exit;
-mod invocation;
 mod lab_path;
 mod output;
 mod passphrase;
+mod process;
 mod real_path;
 mod remote;
 mod signals;
-mod supervisor;
 
 pub use cli::run;

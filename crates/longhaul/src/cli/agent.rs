@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use longhaul_agent::{AgentOptions, CheckResult, DEFAULT_STATE_DIR, HubUrl, Notice};
+use longhaul_agent::{AgentOptions, AllowedPeers, CheckResult, DEFAULT_STATE_DIR, HubUrl, Notice};
 use longhaul_fleet::protocol::EnrolToken;
 
 use crate::exit::{self, Coded};
 use crate::output::{agent_checks, agent_notice, print_document, print_message, print_result};
+use crate::process;
 use crate::signals::Interrupt;
-use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -22,10 +22,10 @@ use crate::supervisor;
 )]
 pub(super) struct Args {
     /// Address of the hub: https://HOST or https://HOST:PORT
-    #[arg(long, value_name = "URL", env = "LONGHAUL_HUB")]
+    #[arg(long, value_name = "URL", env = "LONGHAUL_AGENT_HUB")]
     hub: Option<HubUrl>,
     /// One-time token of this host
-    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
+    #[arg(long, env = "LONGHAUL_AGENT_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     token: Option<EnrolToken>,
     /// Verify the hub by the certificates in this file (PEM) instead of the token's pin
     #[arg(long, value_name = "FILE")]
@@ -39,6 +39,10 @@ pub(super) struct Args {
     /// UDP port of the STAMP reflector; 0 disables it
     #[arg(long, value_name = "PORT", default_value_t = 8620)]
     stamp_port: u16,
+    /// Test only these addresses and networks, separated by commas; ! excludes one [default: all
+    /// except loopback, link-local and multicast addresses]
+    #[arg(long, value_name = "NETWORKS", value_parser = parse_allowed)]
+    allow: Option<AllowedPeers>,
     /// Check this agent and its connection to the hub, and exit
     #[arg(long)]
     check: bool,
@@ -57,11 +61,11 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|error| Coded::new(exit::HOST, error))?;
         longhaul_agent::run(&options, interrupt.flag(), &|notice| {
             if matches!(notice, Notice::Started { .. }) {
-                supervisor::notify("READY=1");
+                process::notify("READY=1");
             }
             print_message(agent_notice(&notice));
         })?;
-        supervisor::notify("STOPPING=1");
+        process::notify("STOPPING=1");
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
 
@@ -85,8 +89,13 @@ impl Args {
             state: self.state,
             program,
             reflectors,
+            allow: self.allow.unwrap_or_default(),
         })
     }
+}
+
+fn parse_allowed(list: &str) -> Result<AllowedPeers, &'static str> {
+    AllowedPeers::parse(list).ok_or("no list of addresses and networks, such as 192.0.2.0/24")
 }
 
 fn print_checks(options: &AgentOptions, json: bool) -> Result<u8, Coded> {

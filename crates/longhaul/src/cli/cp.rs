@@ -20,8 +20,8 @@ use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
-    CopyProgress, CopyRun, CopySecret, FetchTarget, Outlet, Reconnect, RemoteFiles, ThirdPartyEnds,
-    between, check_apart, pull, push,
+    CopyProgress, CopyRun, CopySecret, FetchTarget, Outlet, PastRates, Reconnect, RemoteFiles,
+    ThirdPartyEnds, between, check_apart, pull, push,
 };
 
 use self::check::{Check, check};
@@ -32,14 +32,13 @@ use self::filters::FilterArgs;
 pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
 use crate::exit::{self, Coded};
-use crate::invocation::invocation;
 use crate::output::{
     CopyBar, after_printing, copy_stats, copy_text, copy_verdict, failure_text, print_message,
     raw_output,
 };
+use crate::process::invocation;
 use crate::remote::{SshOptions, expand_wildcards, install_far};
-use crate::signals::Interrupt;
-use crate::signals::Throttle;
+use crate::signals::{Interrupt, Throttle};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which starts longhaul \
@@ -286,6 +285,8 @@ impl Args {
         let options = &plan.options;
         let connector = |far: &Endpoint, addresses| self.connector(far, addresses, stop);
         let secret = CopySecret::of_user();
+        let rates = PastRates::of_user();
+        let past = Some(&rates);
         let lost = |error: &EngineError| {
             let reason = failure_text(error);
             print_message(format_args!("{reason}; reconnecting"));
@@ -304,7 +305,7 @@ impl Args {
                 }
                 let mut connector = connector(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
-                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret, past };
                 let result = push(line, &source, &target, run);
                 connector.finish();
                 result?
@@ -312,7 +313,7 @@ impl Args {
             Route::Pull { far, paths, names, target } => {
                 let mut connector = connector(&far, addresses)?;
                 let connect: &mut dyn FnMut() -> _ = &mut || connector.open();
-                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret, past };
                 let files = RemoteFiles { paths: &paths, names: names.as_deref() };
                 let outlet;
                 let landing = match &target {
@@ -330,7 +331,7 @@ impl Args {
             Route::Between { from, paths, names, to, target } => {
                 let (mut source, mut sink) = (connector(&from, None)?, connector(&to, addresses)?);
                 let connect: &mut dyn FnMut() -> _ = &mut || sink.open();
-                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret };
+                let line = Reconnect { connect, give_up, lost: &lost, secret: &secret, past };
                 let notice = |reason: &str| {
                     print_message(format_args!(
                         "{from}: {reason}; the data pass through this host"
@@ -350,7 +351,7 @@ impl Args {
 /// The lower bound of `--give-up` while connected.
 const LEAST_GIVE_UP: Duration = Duration::from_secs(20);
 
-/// The error of a copy that a signal ended, with the bytes that a resumed copy keeps.
+/// Returns the error of a copy that a signal ended, with the bytes that a resumed copy keeps.
 fn interrupted(plan: &CopyPlan, progress: &CopyProgress) -> anyhow::Error {
     let kept = progress.kept();
     let resumable = !matches!(plan.target, Location::Null | Location::Standard)

@@ -206,7 +206,7 @@ const MOST_TIME: Duration = Duration::from_secs(60);
 /// The longest wait of a step in the queue of a server.
 const QUEUE_LIMIT: Duration = Duration::from_secs(20);
 
-/// The path of the files on their host; `None` for memory.
+/// Returns the path of the files on their host; `None` for memory.
 fn path(location: &Location) -> Option<PathBuf> {
     match location {
         Location::Local(path) | Location::Ssh { path, .. } | Location::Server { path, .. } => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use longhaul_core::doctor::{HostFacts, InterfaceKind, Recording, Target, examine, summary};
+use longhaul_core::doctor::{HostFacts, HostRecording, InterfaceKind, Target, examine, summary};
 use longhaul_core::result::{DoctorReport, TargetSource};
 use longhaul_core::units::{Rate, format_span, parse_span};
 use longhaul_engine::doctor;
@@ -143,7 +143,7 @@ impl Args {
         })
     }
 
-    /// A port in HOST:PORT overrides `--port`.
+    /// Returns the port: that in HOST:PORT, or else that of `--port`.
     fn port_of(&self, to: &HostPort) -> u16 {
         if to.port == DEFAULT_PORT { self.port } else { to.port }
     }
@@ -211,7 +211,7 @@ impl Args {
     }
 }
 
-fn read_recording(path: &PathBuf) -> Result<Recording, Coded> {
+fn read_recording(path: &PathBuf) -> Result<HostRecording, Coded> {
     fs::read_to_string(path)
         .map_err(anyhow::Error::from)
         .and_then(|text| Ok(text.parse()?))

@@ -5,15 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{Subcommand, ValueEnum};
+use longhaul_engine::session::secret_text;
 use longhaul_fleet::api::UserRole;
 use longhaul_fleet::protocol::DEFAULT_HUB_PORT;
-use longhaul_hub::{Channel, HubConfig, HubError, Started, UserChange};
+use longhaul_hub::{
+    Channel, HubConfig, HubError, MailSecurity, MailServer, RunningHub, UserChange,
+};
 
 use crate::exit::{self, Coded};
 use crate::output::{hub_failure, print_document, print_message, print_result};
 use crate::passphrase::ask;
+use crate::process;
 use crate::signals::Interrupt;
-use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -46,6 +49,24 @@ pub(super) struct Args {
     /// Post the event of each warning, error and recovery as JSON to this address
     #[arg(long, value_name = "https://HOST/PATH")]
     notify_url: Vec<String>,
+    /// Send each warning, error and recovery by mail to this address; needs --mail-server
+    #[arg(long, value_name = "ADDRESS", requires = "mail_server")]
+    notify_mail: Vec<String>,
+    /// Send mail by this server: smtps://[USER@]HOST, smtp+starttls://[USER@]HOST or smtp://HOST
+    #[arg(long, value_name = "URL", requires = "mail_from")]
+    mail_server: Option<String>,
+    /// The sender of mail
+    #[arg(long, value_name = "ADDRESS", requires = "mail_server")]
+    mail_from: Option<String>,
+    /// The file with the password of the user of --mail-server
+    #[arg(long, value_name = "FILE", requires = "mail_server")]
+    mail_password: Option<PathBuf>,
+    /// Send samples and results to this receiver of Prometheus remote write
+    #[arg(long, value_name = "URL")]
+    remote_write: Option<String>,
+    /// Trust these certificates (PEM), too, for webhooks, mail and remote write
+    #[arg(long, value_name = "FILE")]
+    outgoing_ca: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<HubCommand>,
 }
@@ -126,10 +147,10 @@ impl Args {
         }
         let interrupt = Interrupt::install().map_err(|error| Coded::new(exit::HOST, error))?;
         // One descriptor per connection. If the kernel refuses, fewer agents can wait.
-        let _ = longhaul_sys::descriptors::raise_limit();
-        let ready = |started: &Started| {
+        let _ = longhaul_sys::process::raise_descriptor_limit();
+        let ready = |started: &RunningHub| {
             announce(started);
-            supervisor::notify("READY=1");
+            process::notify("READY=1");
         };
         let mut ended = longhaul_hub::run(&config, interrupt.flag(), ready);
         if let (Err(HubError::Listen { address, .. }), true) = (&ended, self.listen.is_empty())
@@ -139,7 +160,7 @@ impl Args {
             let config = HubConfig { listen: vec![everywhere], ..config };
             ended = longhaul_hub::run(&config, interrupt.flag(), ready);
         }
-        supervisor::notify("STOPPING=1");
+        process::notify("STOPPING=1");
         ended.map_err(hub_failure)?;
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }
@@ -150,16 +171,12 @@ impl Args {
             [] => vec![SocketAddr::new(everywhere, DEFAULT_HUB_PORT)],
             listen => listen.to_vec(),
         };
-        let mut channels: Vec<Channel> = self
-            .notify_exec
-            .iter()
-            .map(|program| Channel::Exec { program: program.clone() })
-            .collect();
-        for url in &self.notify_url {
-            let channel = Channel::webhook(url).ok_or_else(|| {
-                Coded::new(exit::USAGE, anyhow!("--notify-url {url} is not https://HOST/PATH"))
-            })?;
-            channels.push(channel);
+        if let Some(url) = &self.remote_write
+            && !longhaul_hub::is_url(url, &["https", "http"])
+        {
+            let error =
+                anyhow!("--remote-write {url} is not https://HOST/PATH or http://HOST/PATH");
+            return Err(Coded::new(exit::USAGE, error));
         }
         Ok(HubConfig {
             listen,
@@ -167,8 +184,51 @@ impl Args {
             database: self.data.database.clone(),
             tls: self.tls_cert.clone().zip(self.tls_key.clone()),
             public: self.public,
-            channels,
+            channels: self.channels()?,
+            remote_write: self.remote_write.clone(),
+            outgoing_ca: self.outgoing_ca.clone(),
+            log: |line| print_message(line),
         })
+    }
+
+    fn channels(&self) -> Result<Vec<Channel>, Coded> {
+        let refused = |text: String| Coded::new(exit::USAGE, anyhow!("{text}"));
+        let program = |program: &PathBuf| Channel::Exec { program: program.clone() };
+        let mut channels: Vec<Channel> = self.notify_exec.iter().map(program).collect();
+        for url in &self.notify_url {
+            let channel = Channel::webhook(url);
+            let text = || refused(format!("--notify-url {url} is not https://HOST/PATH"));
+            channels.push(channel.ok_or_else(text)?);
+        }
+        if let (Some(url), Some(from)) = (&self.mail_server, &self.mail_from) {
+            let server = self.mail_server(url)?;
+            for to in &self.notify_mail {
+                let channel = Channel::mail(server.clone(), from, to);
+                let text = || refused(format!("'{from}' or '{to}' is no address of mail"));
+                channels.push(channel.ok_or_else(text)?);
+            }
+        }
+        Ok(channels)
+    }
+
+    /// Returns the mail server with its password.
+    fn mail_server(&self, url: &str) -> Result<MailServer, Coded> {
+        let refused = |text: &str| Coded::new(exit::USAGE, anyhow!("--mail-server {url}: {text}"));
+        let server = MailServer::parse(url).ok_or_else(|| {
+            refused("use smtps://[USER@]HOST, smtp+starttls://[USER@]HOST or smtp://HOST")
+        })?;
+        match (&self.mail_password, server.has_user()) {
+            (None, false) => Ok(server),
+            (None, true) => Err(refused("the user needs --mail-password FILE")),
+            (Some(_), false) => Err(refused("--mail-password needs a user: smtps://USER@HOST")),
+            (Some(_), true) if server.security() == MailSecurity::None => {
+                Err(refused("a password needs smtps:// or smtp+starttls://"))
+            }
+            (Some(path), true) => {
+                let password = secret_text(path)?;
+                Ok(server.with_password(password.trim_end_matches(['\r', '\n']).to_owned()))
+            }
+        }
     }
 }
 
@@ -187,7 +247,7 @@ impl DataArgs {
     }
 }
 
-fn announce(started: &Started) {
+fn announce(started: &RunningHub) {
     if let Some(password) = &started.first_password {
         print_message(format_args!("log in as admin with the password {password}"));
     }

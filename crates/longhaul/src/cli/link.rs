@@ -24,7 +24,7 @@ impl LinkArgs {
         self.options.plan(&read_trace)
     }
 
-    /// The options that were given.
+    /// Returns the options on the command line.
     pub(crate) fn options(&self) -> &LinkOptions {
         &self.options
     }
@@ -42,7 +42,7 @@ pub(crate) fn read_trace(path: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// The names of an option: for both directions and, if it has them, for each direction.
+/// Returns the names of an option: for both directions and, if it has them, for each direction.
 fn names(option: &LinkOption) -> impl Iterator<Item = String> {
     let prefixes: &[&str] = if option.per_direction { &["", "up-", "down-"] } else { &[""] };
     prefixes.iter().map(|prefix| format!("{prefix}{}", option.name))
@@ -50,8 +50,7 @@ fn names(option: &LinkOption) -> impl Iterator<Item = String> {
 
 impl Args for LinkArgs {
     fn augment_args(command: Command) -> Command {
-        const HEADING: &str =
-            "Link options (--up-... and --down-... set one direction: near to far, far to near)";
+        const HEADING: &str = "Link options (--up- and --down- set one direction)";
         command.args(LINK_OPTIONS.iter().flat_map(|option| {
             names(option).map(|name| {
                 let general = name == option.name;
@@ -138,7 +137,7 @@ impl Classes {
             (self.last, self.count) = (Some(name.to_owned()), self.count + 1);
             return self.count;
         }
-        let of_link = matches!(name, "mtu" | "seed") || name.starts_with("up-");
+        let of_link = matches!(name, "mtu" | "queues" | "seed") || name.starts_with("up-");
         let Some(class) = self.last.as_ref().filter(|_| !of_link && !name.starts_with("down-"))
         else {
             return 0;

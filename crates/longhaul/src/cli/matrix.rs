@@ -8,7 +8,6 @@ mod progress;
 mod setup;
 
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::{env, fs};
 
 use anyhow::Context;
@@ -30,7 +29,9 @@ pub(super) use self::setup::{certificate, coded};
 use super::cache;
 use crate::exit::{self, Coded};
 use crate::lab_path;
-use crate::output::{after_printing, print_json, print_message, print_result};
+use crate::output::{
+    after_printing, list_row, print_json, print_message, print_result, text_columns,
+};
 use crate::signals::Interrupt;
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
@@ -122,9 +123,8 @@ fn list_tools(drivers: &[Box<dyn Driver>]) -> String {
             Detected::Missing { program } => format!("not installed: {program} not found"),
         };
         let untried = driver.untried().map_or(String::new(), |why| format!("; untried: {why}"));
-        let line = format!("{:<20} {found}{untried}", driver.name());
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", escape(&line));
+        let found = format!("{found}{untried}");
+        text.push_str(&list_row(driver.name(), 20, &escape(&found), text_columns()));
     }
     text
 }
@@ -138,8 +138,8 @@ fn list_plans(drivers: &[Box<dyn Driver>]) -> Result<String, Coded> {
         let sources = sources(&plan, None).map_err(coded)?;
         let takes =
             cost::words(&Cost::of(&plan, drivers, &sources, &cost::is_installed(drivers, &plan)));
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<16} {about}\n{:<16} {takes}", shipped.name, "");
+        text.push_str(&list_row(shipped.name, 16, about, text_columns()));
+        text.push_str(&list_row("", 16, &takes, text_columns()));
     }
     Ok(text)
 }

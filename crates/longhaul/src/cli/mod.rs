@@ -8,6 +8,8 @@ mod doctor;
 mod failed;
 mod fleet;
 mod generate;
+#[cfg(all(test, feature = "hub"))]
+mod guide_tests;
 mod habits;
 mod help;
 #[cfg(feature = "hub")]

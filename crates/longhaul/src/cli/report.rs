@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use longhaul_core::diagnosis::judge;
 use longhaul_core::result::Diagnosis;
 use longhaul_lab::archive::{Archive, Contents};
-use longhaul_lab::change::Change;
+use longhaul_lab::change::TableComparison;
 use longhaul_lab::report;
 use longhaul_lab::table::Table;
 use serde_json::json as value;
@@ -102,7 +102,7 @@ fn diagnosis(path: &Path, format: Format) -> Result<String, Coded> {
 
 fn since(dir: &Path, earlier: &Path, format: Format) -> Result<String, Coded> {
     let ((then, then_table), (now, now_table)) = (read(earlier)?, read(dir)?);
-    let change = Change::between((&then.header, &then_table), (&now.header, &now_table));
+    let change = TableComparison::between((&then.header, &then_table), (&now.header, &now_table));
     match format {
         Format::Text => Ok(report::change_text(&change)),
         Format::Json => {

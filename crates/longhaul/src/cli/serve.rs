@@ -25,9 +25,9 @@ use self::offer::Offer;
 use crate::exit::{self, Coded};
 use crate::output::print_message;
 use crate::passphrase::ask_for;
+use crate::process;
 use crate::remote::{relay, serve_stdio};
 use crate::signals::Interrupt;
-use crate::supervisor;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -160,11 +160,11 @@ impl Args {
         })?;
         let clients = ClientLimits { one_off: self.one_off, ..self.limits.clients(&pool) };
         // If the kernel refuses, the limits on connections fit the present limit.
-        let _ = longhaul_sys::descriptors::raise_limit();
-        supervisor::notify("READY=1");
+        let _ = longhaul_sys::process::raise_descriptor_limit();
+        process::notify("READY=1");
         let serving = Serving { host, services, clients, guests };
         listener.run_with_guests(serving, interrupt.flag());
-        supervisor::notify("STOPPING=1");
+        process::notify("STOPPING=1");
         log.finish();
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
     }

@@ -1,10 +1,9 @@
 //! `longhaul test`: turns arguments into a plan, runs the test and prints its result.
 
-mod peer;
 mod target;
 mod values;
 
-pub(super) use peer::credentials as peer_credentials;
+pub(super) use target::credentials as peer_credentials;
 pub(super) use values::parse_dscp;
 
 use std::path::PathBuf;
@@ -28,12 +27,12 @@ use self::target::Target;
 use self::values::{AddressList, parse_placement, parse_tos};
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
-use crate::invocation::invocation;
 use crate::output::{
     TestText, after_printing, complete_test, print_document, print_document_line, print_message,
     print_note, print_result,
 };
 use crate::passphrase;
+use crate::process::invocation;
 use crate::remote::{SshOptions, SshServer, is_ssh_alias};
 use crate::signals::Interrupt;
 
@@ -208,7 +207,9 @@ impl Args {
                     stop: interrupt.flag(),
                 };
                 let printed = Printed { shown: &shown, plan: &plan, begun };
-                self.print(printed, &interrupt, |show| peer::run(&test, credentials, show))
+                self.print(printed, &interrupt, |show| {
+                    target::run_with_peer(&test, credentials, show)
+                })
             }
         }
     }
@@ -279,7 +280,7 @@ impl Args {
         let (Some(user), Some(key)) = (&self.username, &self.rsa_public_key_path) else {
             return Ok(None);
         };
-        peer::credentials(user, key, self.use_pkcs1_padding).map(Some)
+        target::credentials(user, key, self.use_pkcs1_padding).map(Some)
     }
 
     fn family(&self) -> Family {

@@ -84,11 +84,9 @@ impl Args {
             host: true,
         })?;
         let sinks = self.sinks()?;
-        let samples = match self.json {
-            true => Some(2),
-            // The first sample has no traffic.
-            false => self.samples.map(|count| count.saturating_add(1)),
-        };
+        // The first sample has no traffic.
+        let samples =
+            if self.json { Some(2) } else { self.samples.map(|count| count.saturating_add(1)) };
         let live = live::Live {
             sampler,
             sinks,

@@ -13,8 +13,11 @@ pub(super) fn agent_words(error: &AgentError) -> String {
         }
         AgentError::OtherHub { .. } => "use another --state, or remove the directory",
         AgentError::NewerJournal { .. } => "use the newer longhaul",
+        AgentError::Certificate { by_pin: true, .. } => {
+            return format!("{error}: its key has another pin than the token or the login states");
+        }
         AgentError::Certificate { .. } => {
-            "the hub has another key than the token or login states: verify the address, or use --ca"
+            "verify it by the pin that the hub prints at its start, or by --ca"
         }
         AgentError::Refused { code: RefusalCode::Revoked, .. } => {
             "enrol again with a new token and an empty --state"
@@ -23,7 +26,7 @@ pub(super) fn agent_words(error: &AgentError) -> String {
             code: RefusalCode::TokenUsed | RefusalCode::UnknownToken, ..
         } => "create another one with 'longhaul fleet token HOST'",
         AgentError::Refused { code: RefusalCode::OtherHost, .. } => {
-            "the token is for another host: use --name, or create one for this host"
+            "use --name, or create a token for this host"
         }
         _ => return error.to_string(),
     };

@@ -1,101 +1,16 @@
-//! The progress bar and the result of a copy as text.
+//! The result of a copy as text.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::plan::Verify;
-use longhaul_core::result::{Action, ActionKind, CopyLimit, CopyPathReport, CopyResult, DigestOf};
+use longhaul_core::result::{
+    Action, ActionKind, CopyLimit, CopyPathReport, CopyResult, DigestOf, EndReport,
+};
 use longhaul_core::text::{Escaped, escape};
-use longhaul_core::units::{Bytes, Rate};
-use longhaul_engine::copy::CopyProgress;
+use longhaul_core::units::Bytes;
 
 use super::test::words::wrap;
-use super::{error_is_terminal, output_is_terminal, text_columns, with_escaped_text};
-
-/// The time between two updates of the bar.
-const REDRAW: Duration = Duration::from_millis(200);
-/// The number of updates that the shown rate covers: 3 s, steadier than the rate of one update.
-const RATE_WINDOW: usize = 15;
-
-/// A progress bar on standard error, if that is a terminal.
-pub(crate) struct CopyBar {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl CopyBar {
-    /// Starts to draw `progress`, unless `quiet` is set or standard error is no terminal.
-    pub(crate) fn start(progress: Arc<CopyProgress>, quiet: bool) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let shown = !quiet && error_is_terminal();
-        let thread = shown.then(|| {
-            let over = over.clone();
-            thread::spawn(move || draw(&progress, &over))
-        });
-        CopyBar { over, thread }
-    }
-
-    /// Removes the bar.
-    pub(crate) fn finish(mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-fn draw(progress: &CopyProgress, over: &AtomicBool) {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style);
-    let start = Instant::now();
-    let mut recent = vec![(start, Bytes::new(0))];
-    while !over.load(Ordering::Relaxed) {
-        let (moved, total, now) = (progress.moved(), progress.total(), Instant::now());
-        recent.push((now, moved));
-        if recent.len() > RATE_WINDOW {
-            recent.remove(0);
-        }
-        let (since, before) = recent[0];
-        let gained = Bytes::new(moved.get().saturating_sub(before.get()));
-        let rate = Rate::mean(gained, now - since);
-        bar.set_length(total.get());
-        bar.set_position(moved.get());
-        bar.set_message(message(progress, moved, total, rate));
-        thread::park_timeout(REDRAW);
-    }
-    bar.finish_and_clear();
-}
-
-fn message(progress: &CopyProgress, moved: Bytes, total: Bytes, rate: Rate) -> String {
-    let left = match (progress.listed(), rate.bytes_per_second()) {
-        (true, speed @ 1..) => {
-            let seconds = total.get().saturating_sub(moved.get()) / speed;
-            format!("  {}:{:02} left", seconds / 60, seconds % 60)
-        }
-        // The total is not known yet, or the rate is zero.
-        _ => String::new(),
-    };
-    let files = match progress.total_files() {
-        0 | 1 => String::new(),
-        total => format!("  {}/{total} files", progress.files()),
-    };
-    let more = if progress.listed() { "" } else { "+" };
-    let limit = match (progress.limit(), progress.busiest()) {
-        (Some(limit), _) => format!("  (limit {limit})"),
-        (None, Some(stage)) => format!("  (limit: {})", stage.as_str()),
-        (None, None) => String::new(),
-    };
-    // Standard input has no total before its end.
-    let of = if total < moved { String::new() } else { format!(" of {total}{more}") };
-    format!("{moved}{of}{files}  {rate}{left}{limit}")
-}
+use super::{output_is_terminal, text_columns, with_escaped_text};
 
 /// Returns the actions, the digests and a summary. The last line has the rate.
 pub(crate) fn copy_text(result: &CopyResult) -> String {
@@ -220,7 +135,7 @@ pub(crate) fn copy_verdict(result: &CopyResult) -> String {
     let limit = match result.limit {
         Some(CopyLimit::Outage) => outage_words(summary.outage_seconds, summary.seconds),
         Some(limit) => limit_words(limit, &result.path),
-        None => "nothing stands out".to_owned(),
+        None => "no limit found".to_owned(),
     };
     if matches!(result.limit, Some(CopyLimit::TooShort)) {
         return limit;
@@ -250,14 +165,14 @@ fn limit_words(limit: CopyLimit, path: &CopyPathReport) -> String {
     let share = |share: f64| format!("{:.0} %", 100.0 * share);
     let resource = match limit {
         CopyLimit::Rate => return "limited by the requested rate (--bwlimit)".to_owned(),
-        CopyLimit::TooShort => return "too short to name a limit".to_owned(),
-        CopyLimit::RampUp => "the ramp-up: the copy ended before it reached a steady rate, and a \
-                              longer one is faster"
+        CopyLimit::TooShort => return "too short to determine the limit".to_owned(),
+        CopyLimit::RampUp => "the ramp-up: the copy ended before it reached a steady rate; a \
+                              longer copy is faster"
             .to_owned(),
         CopyLimit::Outage => "an outage".to_owned(),
         CopyLimit::SourceDisk => "the source's disk".to_owned(),
         CopyLimit::SourceCpu => "the CPU of the source's host".to_owned(),
-        CopyLimit::Sealing => "sealing at the source".to_owned(),
+        CopyLimit::Sealing => "encryption and hashing at the source".to_owned(),
         CopyLimit::SendWindow => format!(
             "the send window for {} of the time (net.ipv4.tcp_wmem at the source)",
             share(path.send_buffer_limited)
@@ -279,6 +194,50 @@ fn plural(count: u64, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
+/// Returns a line per count: files, bytes, times and load.
+pub(crate) fn copy_stats(result: &CopyResult) -> String {
+    let summary = &result.summary;
+    let sent = summary.bytes.get().saturating_sub(summary.resumed_bytes.get());
+    let mut rows = vec![
+        ("files copied", summary.files.to_string()),
+        ("files unchanged", summary.unchanged_files.to_string()),
+        ("files failed", result.failures.len().to_string()),
+        ("paths skipped", result.skipped.len().to_string()),
+        ("paths deleted", summary.deleted.to_string()),
+        ("bytes of copied files", summary.bytes.get().to_string()),
+        ("bytes sent", sent.to_string()),
+        ("bytes resumed", summary.resumed_bytes.get().to_string()),
+        ("blocks resent", summary.resent_blocks.to_string()),
+        ("connections", summary.streams.to_string()),
+        ("reconnections", summary.reconnects.to_string()),
+        ("time", format!("{:.3} s", summary.seconds)),
+        ("time without a connection", format!("{:.3} s", summary.outage_seconds)),
+    ];
+    if let Some(retransmits) = summary.retransmits {
+        rows.push(("segments retransmitted", retransmits.to_string()));
+    }
+    if let Some(rtt) = summary.rtt_ms {
+        rows.push(("round-trip time", format!("{rtt:.3} ms")));
+    }
+    rows.extend(load(&result.source, "CPU time at the source", "memory at the source"));
+    rows.extend(load(&result.sink, "CPU time at the sink", "memory at the sink"));
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:<26} {value}");
+    }
+    text
+}
+
+fn load(
+    report: &EndReport,
+    time: &'static str,
+    memory: &'static str,
+) -> [(&'static str, String); 2] {
+    let end = &report.end;
+    let spent = format!("{:.3} s ({:.0} % of a core)", end.cpu_seconds, end.cpu_percent);
+    [(time, spent), (memory, end.peak_memory_bytes.to_string())]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +252,7 @@ mod tests {
                 CopyLimit::ReceiveWindow,
                 "limited by the receive window for 70 % of the time (net.ipv4.tcp_rmem at the sink)",
             ),
-            (CopyLimit::TooShort, "too short to name a limit"),
+            (CopyLimit::TooShort, "too short to determine the limit"),
             (CopyLimit::Rate, "limited by the requested rate (--bwlimit)"),
         ] {
             assert_eq!(limit_words(limit, &path), expected);

@@ -95,7 +95,7 @@ impl Bars {
     }
 }
 
-/// A step that was measured once more.
+/// Formats the line of a step.
 fn line(report: &StepReport) -> String {
     match (report.rounds.last(), report.throughput_bps) {
         (Some(round), Some(_)) => format!(

@@ -1,17 +1,15 @@
-//! The findings of the doctor as text for terminals of 80 columns: problems first, each with the
+//! The findings of the doctor as text: problems first, each with the
 //! command that fixes it, and the totals last.
 
 use std::fmt::Write;
 
-use longhaul_core::result::{DoctorReport, Finding, Measurement, Verdict};
+use longhaul_core::result::{DoctorReport, Finding, FindingVerdict, Measurement};
 use longhaul_core::units::format_span;
 
 use super::style::{Style, styled};
 use super::test::words::{count, wrap};
-use super::with_escaped_text;
+use super::{text_columns, with_escaped_text};
 
-/// The assumed width of a terminal.
-const COLUMNS: usize = 80;
 /// The indentation of the text of a finding.
 const INDENT: usize = 12;
 /// The widths of the columns for findings without problems.
@@ -56,23 +54,38 @@ fn head(report: &DoctorReport) -> String {
         target.rtt_from,
         target.bdp_bytes
     );
-    let host = wrap(&format!("{host}: {}", known.join(", ")), COLUMNS);
-    format!("{host}\n{}\n\n", wrap(&examined, COLUMNS))
+    let host = wrap(&format!("{host}: {}", known.join(", ")), text_columns());
+    format!("{host}\n{}\n\n", wrap(&examined, text_columns()))
 }
 
 /// The part of a report with all findings of one verdict.
 struct Section {
-    verdict: Verdict,
+    verdict: FindingVerdict,
     heading: &'static str,
     style: Style,
     show: fn(&mut String, &Finding),
 }
 
 const SECTIONS: [Section; 4] = [
-    Section { verdict: Verdict::Problem, heading: "PROBLEMS", style: Style::Problems, show: full },
-    Section { verdict: Verdict::Advice, heading: "ADVICE", style: Style::Advice, show: full },
-    Section { verdict: Verdict::Unseen, heading: "UNKNOWN", style: Style::Unseen, show: full },
-    Section { verdict: Verdict::Ok, heading: "OK", style: Style::InOrder, show: row },
+    Section {
+        verdict: FindingVerdict::Problem,
+        heading: "PROBLEMS",
+        style: Style::Problems,
+        show: full,
+    },
+    Section {
+        verdict: FindingVerdict::Advice,
+        heading: "ADVICE",
+        style: Style::Advice,
+        show: full,
+    },
+    Section {
+        verdict: FindingVerdict::Unseen,
+        heading: "UNKNOWN",
+        style: Style::Unseen,
+        show: full,
+    },
+    Section { verdict: FindingVerdict::Ok, heading: "OK", style: Style::InOrder, show: row },
 ];
 
 impl Section {
@@ -82,7 +95,7 @@ impl Section {
         }
         let _ = writeln!(text, "{}\n", styled(self.style, self.heading, colour));
         report.of(self.verdict).for_each(|finding| (self.show)(text, finding));
-        if self.verdict == Verdict::Ok {
+        if self.verdict == FindingVerdict::Ok {
             text.push('\n');
         }
     }
@@ -99,7 +112,7 @@ fn full(text: &mut String, finding: &Finding) {
         [("seen", &finding.seen), ("wanted", &finding.wanted), ("why", &finding.why)]
     {
         if !part.is_empty() {
-            let lines = wrap(part, COLUMNS - INDENT - 8);
+            let lines = wrap(part, text_columns() - INDENT - 8);
             let mut lines = lines.lines();
             let _ = writeln!(text, "{:INDENT$}{name:<8}{}", "", lines.next().unwrap_or_default());
             lines.for_each(|line| {
@@ -124,7 +137,7 @@ fn row(text: &mut String, finding: &Finding) {
     };
     let left = format!("  {about:<SUBJECT$} {:<TITLE$} ", finding.title);
     let column = left.chars().count();
-    let lines = wrap(&finding.seen, COLUMNS.saturating_sub(column).max(24));
+    let lines = wrap(&finding.seen, text_columns().saturating_sub(column).max(24));
     let mut lines = lines.lines();
     let _ = writeln!(text, "{left}{}", lines.next().unwrap_or_default());
     lines.for_each(|line| {
@@ -137,7 +150,7 @@ fn measurement(text: &mut String, one: &Measurement) {
         format!("{rate} ({:.2} GB/s)", rate.bps() as f64 / 8e9)
     });
     let _ = writeln!(text, "  {:<28} {rate}", one.title);
-    for line in wrap(&one.note, COLUMNS - 31).lines() {
+    for line in wrap(&one.note, text_columns() - 31).lines() {
         let _ = writeln!(text, "{:31}{line}", "");
     }
 }
@@ -147,10 +160,10 @@ fn sum(report: &DoctorReport) -> String {
     let host = report.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
     format!(
         "{host}{}, {} of advice, {} unknown, {} ok, in {:.2} s\n",
-        count(number(Verdict::Problem), "problem"),
-        count(number(Verdict::Advice), "piece"),
-        number(Verdict::Unseen),
-        number(Verdict::Ok),
+        count(number(FindingVerdict::Problem), "problem"),
+        count(number(FindingVerdict::Advice), "piece"),
+        number(FindingVerdict::Unseen),
+        number(FindingVerdict::Ok),
         report.seconds
     )
 }

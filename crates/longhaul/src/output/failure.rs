@@ -332,6 +332,8 @@ fn awaited(waits_for: WaitsFor) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_lab::LabError;
+
     use super::*;
 
     fn refusal(peer: &str, kind: RefusalKind) -> String {

@@ -16,6 +16,9 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
                  version reads {known}); install that version, or use another --data or --database"
             ),
         ),
+        HubError::Store(StoreError::TlsMode { .. } | StoreError::TlsSetting(_)) => {
+            (exit::USAGE, error.to_string())
+        }
         HubError::Store(StoreError::Address(_)) => (
             exit::USAGE,
             format!("{error}; use --database postgres://USER@HOST/NAME"),
@@ -24,7 +27,9 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
             exit::UNREACHABLE,
             format!("cannot use the database of --database: {error}"),
         ),
-        HubError::Store(_) | HubError::File { .. } => (exit::FILES, error.to_string()),
+        HubError::Store(_) | HubError::File { .. } | HubError::Trust(_) => {
+            (exit::FILES, error.to_string())
+        }
         HubError::Exposed { path, mode } => (
             exit::FILES,
             format!(

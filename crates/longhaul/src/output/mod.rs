@@ -4,9 +4,8 @@
 mod agent;
 mod agent_words;
 mod certificate;
-mod certify;
 mod copy;
-mod copy_stats;
+mod copy_bar;
 mod diagnosis;
 mod doctor;
 mod failure;
@@ -24,10 +23,9 @@ mod topology;
 mod watch;
 
 pub(crate) use agent::{agent_checks, agent_notice};
-pub(crate) use certificate::{certificate_end, certificate_head, check_line};
-pub(crate) use certify::certify_text;
-pub(crate) use copy::{CopyBar, copy_text, copy_verdict};
-pub(crate) use copy_stats::copy_stats;
+pub(crate) use certificate::{certificate_end, certificate_head, certify_text, check_line};
+pub(crate) use copy::{copy_stats, copy_text, copy_verdict};
+pub(crate) use copy_bar::CopyBar;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
@@ -50,6 +48,7 @@ pub(crate) use sentences::{
 pub(crate) use stamp::{stamp_failure, stamp_text};
 pub(crate) use style::clear;
 pub(crate) use test::TestText;
+pub(crate) use test::words::list_row;
 pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};
 
 pub(crate) use watch::{WatchTerminal, WatchView, watch_lines};

@@ -1,6 +1,6 @@
 //! Words for the errors of tests with other programs.
 
-use longhaul_interop::{Fault, InteropError, PeerName, PeerOption, Step};
+use longhaul_interop::{Fault, InteropError, PeerName, PeerOption, Program, Step};
 
 /// Returns the words for an error whose cause is printed after it.
 pub(super) fn peer_words(error: &InteropError) -> String {
@@ -32,11 +32,16 @@ pub(super) fn peer_words(error: &InteropError) -> String {
         InteropError::Busy { peer } => {
             format!("{peer} is busy with another client; try again when its test has ended")
         }
-        InteropError::Denied { peer } => format!(
-            "{peer} refused the user name or the password; check --username, IPERF3_PASSWORD, \
-             --rsa-public-key-path and the clocks of both hosts, and add --use-pkcs1-padding for a \
-             version before 3.17"
-        ),
+        InteropError::Denied { peer, stated } => {
+            let what = match stated {
+                true => "refused the user name or the password",
+                false => "ended the connection when it read the user name and the password",
+            };
+            format!(
+                "{peer} {what}; check --username, IPERF3_PASSWORD, --rsa-public-key-path and the \
+                 clocks of both hosts, and add --use-pkcs1-padding for a version before 3.17"
+            )
+        }
         InteropError::Reported { peer, during, code, .. } => reported(peer, *during, *code),
         InteropError::Unsupported { peer, wanted, since } => {
             let option = option_of(*wanted);
@@ -44,14 +49,17 @@ pub(super) fn peer_words(error: &InteropError) -> String {
                 Some(since) => {
                     format!("{peer} is older than {since}, the first version with {option}")
                 }
-                None => format!("{} has no {option}; leave it out", peer.program),
+                None => format!("{} has no {option}; omit it", peer.program),
             }
         }
         InteropError::KeyFile { path, .. } => {
             format!("cannot use {} as an RSA public key in PEM format", path.display())
         }
         InteropError::UserFile { path, source } => {
-            format!("cannot use {} for the users of iperf3 clients: {source}", path.display())
+            format!(
+                "cannot use {} as the list of users of iperf3 clients: {source}",
+                path.display()
+            )
         }
         // These sentences need no names of options.
         InteropError::Resolve { .. }
@@ -66,7 +74,7 @@ pub(super) fn peer_words(error: &InteropError) -> String {
 
 fn closed(peer: &PeerName, during: Step) -> String {
     match during {
-        Step::Parameters => format!(
+        Step::Parameters if peer.program == Program::Iperf3 => format!(
             "{peer} closed the connection when it read the parameters; if it requires a user, use \
              --username and --rsa-public-key-path"
         ),

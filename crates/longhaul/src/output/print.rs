@@ -217,7 +217,7 @@ fn write_out(text: &str) -> Result<(), Coded> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(output_error)
 }
 
-/// A failure to write to standard output, with its exit code.
+/// Returns the error of a failed write to standard output, with its exit code.
 pub(crate) fn output_error(error: io::Error) -> Coded {
     let error = anyhow::Error::from(error).context("cannot write to standard output");
     Coded::new(exit::OUTPUT, error)

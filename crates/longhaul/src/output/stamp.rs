@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use longhaul_core::result::{
-    PathEnd, StampClass, StampClocks, StampDirection, StampNumbering, StampOrigin, StampResult,
+    NoHardware, PathEnd, StampClass, StampClocks, StampDirection, StampNumbering, StampOrigin,
+    StampResult,
 };
 use longhaul_interop::stamp::{MIN_REPLY_BYTES, NoReply, StampError};
 use longhaul_sys::probe::Report;
@@ -118,9 +119,12 @@ fn classes(text: &mut String, result: &StampResult) {
                 ["", ", ECT(1)", ", ECT(0)", ", congestion experienced"][usize::from(ecn & 3)];
             format!("DSCP {dscp}{ecn} ({packets})")
         });
-        let limits = at.hop_limits.map(|[low, high]| match low == high {
-            true => format!("hop limit {low}"),
-            false => format!("hop limits {low} to {high}"),
+        let limits = at.hop_limits.map(|[low, high]| {
+            if low == high {
+                format!("hop limit {low}")
+            } else {
+                format!("hop limits {low} to {high}")
+            }
         });
         let all: Vec<_> = shown.chain(limits).collect();
         let _ = writeln!(text, "arrived {way:<7}{}", all.join("; "));
@@ -146,6 +150,7 @@ fn origin(origin: StampOrigin) -> &'static str {
         StampOrigin::Kernel => "the kernel",
         StampOrigin::Program => "the program",
         StampOrigin::Software => "software",
+        StampOrigin::Mixed => "the network interface or software",
         StampOrigin::ControlPlane => "a control plane",
         StampOrigin::Unknown => "an unknown source",
     }
@@ -154,8 +159,21 @@ fn origin(origin: StampOrigin) -> &'static str {
 fn stamps(result: &StampResult) -> String {
     let follow_up =
         if result.reflector.follow_up { ", corrected by follow-up timestamps" } else { "" };
+    let hardware = result.stamps.no_hardware.map_or("", |reason| match reason {
+        NoHardware::Unsupported => "",
+        NoHardware::OnlyPtp => " The network interface stamps only packets of PTP.",
+        NoHardware::Disabled => {
+            " The network interface has hardware timestamps, which are switched off: switch them on \
+             with 'hwstamp_ctl -i INTERFACE -t 1 -r 1'."
+        }
+        NoHardware::ClockUnreadable => {
+            " The network interface has hardware timestamps, but this user cannot read its clock \
+             (/dev/ptp0 and so on)."
+        }
+    });
     format!(
-        "Timestamps: here by {} (sent) and {} (received), at the reflector by {} and {}{follow_up}.",
+        "Timestamps: here by {} (sent) and {} (received), at the reflector by {} and \
+         {}{follow_up}.{hardware}",
         origin(result.stamps.sent),
         origin(result.stamps.arrived),
         origin(result.reflector.received),
@@ -187,7 +205,7 @@ fn doubts(result: &StampResult) -> Vec<String> {
         (figures.late, "reply", "arrived more than 3 s late and counted as lost"),
         (figures.untimed, "reply", "had times that contradict each other or a step of the clock"),
         (figures.unsent, "packet", "was refused by this host's kernel"),
-        (figures.restarts, "time", "the reflector began to count again"),
+        (figures.restarts, "time", "the reflector restarted its numbering"),
     ];
     all.into_iter()
         .filter(|(number, ..)| *number > 0)

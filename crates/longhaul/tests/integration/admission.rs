@@ -1,11 +1,10 @@
 //! Admission to a server under attack: sessions, descriptors, memory, and unauthenticated
 //! connections.
 
-use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use longhaul_core::plan::{CopyOptions, TestPlan};
 use longhaul_core::wire::copy::{CopyReply, CopyRequest};
@@ -132,7 +131,7 @@ fn the_limit_of_descriptors_is_raised_at_the_start() {
 
 #[test]
 fn silent_connections_do_not_lock_out_clients() {
-    longhaul_sys::descriptors::raise_limit().unwrap();
+    longhaul_sys::process::raise_descriptor_limit().unwrap();
     let host = TestHost::new();
     let server = serve(&host, &[]);
     let before = descriptors(&server);

@@ -1,6 +1,6 @@
 //! `longhaul doctor` as a program.
 
-use longhaul_core::result::{DoctorReport, Verdict};
+use longhaul_core::result::{DoctorReport, FindingVerdict};
 
 use crate::host::{TestHost, assert_code, text};
 
@@ -35,7 +35,7 @@ fn a_recorded_host_with_problems_has_exit_code_9() {
     assert_eq!(report.schema, DoctorReport::SCHEMA);
     assert_eq!(report.about.nodes, Some(2));
     assert_eq!(report.target.bdp_bytes.get(), 1_250_000_000);
-    assert!(!report.has_problems() && report.of(Verdict::Ok).count() > 40);
+    assert!(!report.has_problems() && report.of(FindingVerdict::Ok).count() > 40);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn doctor_ends_within_two_seconds() {
     let first = report(&output);
     assert!(first.seconds < 2.0, "{}", first.seconds);
     let answer = first.findings.iter().find(|finding| finding.rule == "path_answer").unwrap();
-    assert_eq!(answer.verdict, Verdict::Ok, "{answer:?}");
+    assert_eq!(answer.verdict, FindingVerdict::Ok, "{answer:?}");
     // The findings come from the recording and do not depend on this host.
     drop(server);
     let again = [&arguments[..5], &["--recorded", "this.host"]].concat();
@@ -63,7 +63,7 @@ fn unmeasured_parts_are_listed_with_reasons() {
         host.run(&["doctor", "no-such-host.invalid", "--interface", "no-such-if", "--json"]);
     assert_code(&output, 9);
     let report = report(&output);
-    let problems: Vec<&str> = report.of(Verdict::Problem).map(|f| f.rule.as_str()).collect();
+    let problems: Vec<&str> = report.of(FindingVerdict::Problem).map(|f| f.rule.as_str()).collect();
     assert!(
         problems.contains(&"path_route") && problems.contains(&"interface_there"),
         "{problems:?}"

@@ -2,60 +2,91 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::host::{PROGRAM, assert_code, text};
 use crate::running::Running;
 use crate::topology::Up;
 
-const SITES: [&str; 3] = ["left", "middle", "right"];
+pub(crate) const SITES: [&str; 3] = ["left", "middle", "right"];
 
 /// A hub and agents, with a home directory for the user.
-struct Fleet {
-    up: Up,
+pub(crate) struct Fleet {
+    pub(crate) up: Up,
     dir: tempfile::TempDir,
-    processes: Vec<Running>,
-    addresses: Vec<String>,
+    /// The hub, and the agents by site.
+    processes: BTreeMap<String, Running>,
+    pub(crate) addresses: Vec<String>,
 }
 
 impl Fleet {
     /// Starts the hub at the left site, and logs in.
-    fn start() -> Self {
-        let up = Up::row("fleet");
+    pub(crate) fn start(name: &str) -> Self {
+        let up = Up::row(name);
         let script = "echo $LONGHAUL_LEFT $LONGHAUL_MIDDLE $LONGHAUL_RIGHT";
         let output = up.exec("left", &["sh", "-c", script]);
         assert_code(&output, 0);
         let addresses = text(&output.stdout).split_whitespace().map(str::to_owned).collect();
         let dir = tempfile::tempdir().unwrap();
-        let mut fleet = Fleet { up, dir, processes: Vec::new(), addresses };
-        let data = fleet.path("hub");
-        let listen = format!("{}:5280", fleet.addresses[0]);
-        let mut hub = fleet.command("left", &["hub", "--data", &data, "--listen", &listen]);
-        let mut hub = hub.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(hub.stderr.take().unwrap()).lines();
-        fleet.processes.push(Running(hub));
+        let mut fleet = Fleet { up, dir, processes: BTreeMap::new(), addresses };
+        fleet.start_hub();
+        let deadline = Instant::now() + Duration::from_secs(60);
         let (mut password, mut pin) = (None, None);
         while password.is_none() || pin.is_none() {
-            let line = lines.next().expect("the hub prints its password and pin").unwrap();
-            let last = line.split_whitespace().last().map(str::to_owned);
-            if line.contains("password") {
-                password = last;
-            } else if line.contains("pin") {
-                pin = last;
+            assert!(Instant::now() < deadline, "the hub prints its password and pin");
+            std::thread::sleep(Duration::from_millis(50));
+            // A line without its end may be incomplete.
+            for line in fleet.log("hub").split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+                let last = line.split_whitespace().last().map(str::to_owned);
+                if line.contains("password") {
+                    password = last;
+                } else if line.contains("pin") {
+                    pin = last;
+                }
             }
         }
-        // A thread drains the pipe, so that the hub never blocks.
-        std::thread::spawn(move || lines.for_each(drop));
         fleet.login(&password.unwrap(), &pin.unwrap());
         fleet
     }
 
-    fn path(&self, name: &str) -> String {
+    /// Starts the hub, also again.
+    pub(crate) fn start_hub(&mut self) {
+        let listen = format!("{}:5280", self.addresses[0]);
+        let data = self.path("hub");
+        self.spawn("hub", "left", &["hub", "--data", &data, "--listen", &listen]);
+    }
+
+    /// Starts a process at a site; its messages are in `KEY.log`.
+    fn spawn(&mut self, key: &str, site: &str, arguments: &[&str]) {
+        let log = self.dir.path().join(format!("{key}.log"));
+        let log = fs::OpenOptions::new().append(true).create(true).open(log).unwrap();
+        let mut command = self.command(site, arguments);
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        self.processes.insert(key.to_owned(), Running(child));
+    }
+
+    /// Kills the hub or the agent of a site with SIGKILL.
+    pub(crate) fn kill(&mut self, key: &str) {
+        let Running(child) = self.processes.get_mut(key).unwrap();
+        // `wan exec` is the parent of the process, and ends with it.
+        let list = format!("/proc/{0}/task/{0}/children", child.id());
+        let children = fs::read_to_string(list).unwrap();
+        let pid = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let pid = pid.and_then(Pid::from_raw).expect("wan exec has started the process");
+        kill_process(pid, Signal::KILL).unwrap();
+        child.wait().unwrap();
+    }
+
+    pub(crate) fn log(&self, key: &str) -> String {
+        fs::read_to_string(self.dir.path().join(format!("{key}.log"))).unwrap_or_default()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
@@ -87,70 +118,104 @@ impl Fleet {
     }
 
     /// Runs `longhaul fleet` and returns its document.
-    fn fleet(&self, arguments: &[&str]) -> Value {
-        let all = [&["fleet"], arguments, &["--json"]].concat();
-        let output = self.command("left", &all).stderr(Stdio::piped()).output().unwrap();
+    pub(crate) fn fleet(&self, arguments: &[&str]) -> Value {
+        let output = self.try_fleet(arguments);
         assert_code(&output, 0);
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn agent(&mut self, site: &str, token: &str) {
-        let (url, state) = (self.hub_url(), self.path(site));
-        let arguments =
-            ["agent", "--hub", &url, "--token", token, "--name", site, "--state", &state];
-        let mut agent = self.command(site, &arguments);
-        let log = fs::File::create(self.dir.path().join(format!("{site}.log"))).unwrap();
-        self.processes.push(Running(agent.stdout(Stdio::null()).stderr(log).spawn().unwrap()));
+    fn try_fleet(&self, arguments: &[&str]) -> Output {
+        let all = [&["fleet"], arguments, &["--json"]].concat();
+        self.command("left", &all).stderr(Stdio::piped()).output().unwrap()
     }
 
-    fn mesh(&self) -> String {
+    /// Enrols a site, and starts its agent.
+    pub(crate) fn enrol(&mut self, site: &str) {
+        let token = self.fleet(&["token", site]);
+        let (url, state) = (self.hub_url(), self.path(site));
+        let token = token["token"].as_str().unwrap();
+        let arguments =
+            ["agent", "--hub", &url, "--token", token, "--name", site, "--state", &state];
+        self.spawn(site, site, &arguments);
+    }
+
+    /// Starts the agent of a site again.
+    pub(crate) fn start_agent(&mut self, site: &str) {
+        let state = self.path(site);
+        self.spawn(site, site, &["agent", "--state", &state]);
+    }
+
+    pub(crate) fn hosts(&self) -> String {
         let mut mesh = "name = \"row\"\n".to_owned();
         for (site, address) in SITES.iter().zip(&self.addresses) {
             mesh += &format!("[hosts.{site}]\naddress = \"{address}\"\ncapacity = \"1G\"\n");
         }
-        mesh + "[tests.short]\nkind = \"throughput\"\nseconds = 1\nmargin = \"4s\"\nevery = 0\n\
+        mesh
+    }
+
+    pub(crate) fn mesh(&self) -> String {
+        self.hosts()
+            + "[tests.short]\nkind = \"throughput\"\nseconds = 1\nmargin = \"4s\"\nevery = 0\n\
                 rate = \"20M\"\n[stamp]\ninterval = \"100ms\"\n"
     }
 
-    fn logs(&self) -> String {
-        let read = |site: &&str| {
-            let log = Path::new(self.dir.path()).join(format!("{site}.log"));
-            format!("{site}: {}", fs::read_to_string(log).unwrap_or_default())
-        };
-        SITES.iter().map(read).collect()
+    /// Writes a mesh file, and returns its path.
+    pub(crate) fn write(&self, mesh: &str) -> String {
+        let file = self.path("mesh.toml");
+        fs::write(&file, mesh).unwrap();
+        file
     }
+
+    pub(crate) fn logs(&self) -> String {
+        SITES.iter().map(|site| format!("{site}: {}", self.log(site))).collect()
+    }
+
+    /// Waits until `condition` holds for the runs, and returns them.
+    pub(crate) fn wait_for_runs(
+        &self,
+        what: &str,
+        condition: impl Fn(&[Value]) -> bool,
+    ) -> Vec<Value> {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        loop {
+            let output = self.try_fleet(&["runs", "--limit", "10000"]);
+            // The hub may be starting.
+            let runs: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+            let runs = runs.and_then(|document| document["runs"].as_array().cloned());
+            if let Some(runs) = runs.as_ref().filter(|runs| condition(runs)) {
+                return runs.clone();
+            }
+            let in_time = Instant::now() < deadline;
+            assert!(in_time, "waited in vain for {what}: {runs:#?}\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Returns the number of pairs with a result of a run that started at `since_ms` or later.
+pub(crate) fn finished_pairs(runs: &[Value], since_ms: i64) -> usize {
+    let new = |run: &&Value| run["started_ms"].as_i64().is_some_and(|start| start >= since_ms);
+    let finished = runs.iter().filter(|run| run["state"] == "finished").filter(new);
+    let pair = |run: &Value| (run["source"].to_string(), run["destination"].to_string());
+    finished.map(pair).collect::<BTreeSet<_>>().len()
 }
 
 #[test]
 fn a_mesh_of_three_hosts_measures_itself() {
-    let mut fleet = Fleet::start();
+    let mut fleet = Fleet::start("fleet");
     for site in SITES {
-        let token = fleet.fleet(&["token", site]);
-        fleet.agent(site, token["token"].as_str().unwrap());
+        fleet.enrol(site);
     }
-    let file = fleet.path("mesh.toml");
-    fs::write(&file, fleet.mesh()).unwrap();
+    let file = fleet.write(&fleet.mesh());
     let plan = fleet.fleet(&["plan", &file]);
     assert_eq!((plan["rounds"].as_u64(), plan["cycle_seconds"].as_u64()), (Some(2), Some(10)));
     let applied = fleet.fleet(&["apply", &file]);
     assert_eq!(applied["schema"], "longhaul.fleet-apply/1");
     assert_eq!(fleet.fleet(&["apply", &file])["revision"], applied["revision"]);
 
-    let deadline = Instant::now() + Duration::from_secs(120);
-    let runs = loop {
-        let document = fleet.fleet(&["runs", "--state", "finished"]);
-        let runs = document["runs"].as_array().unwrap().clone();
-        let pair = |run: &Value| (run["source"].to_string(), run["destination"].to_string());
-        let pairs: BTreeSet<_> = runs.iter().map(pair).collect();
-        if pairs.len() == 6 {
-            break runs;
-        }
-        let all = || fleet.fleet(&["runs"]).to_string();
-        assert!(Instant::now() < deadline, "{}\n{}", all(), fleet.logs());
-        std::thread::sleep(Duration::from_millis(200));
-    };
+    let runs = fleet.wait_for_runs("a run of each pair", |runs| finished_pairs(runs, 0) == 6);
     let mut busy: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
-    for run in &runs {
+    for run in runs.iter().filter(|run| run["state"] == "finished") {
         assert!(run["throughput_bps"].as_u64().unwrap() > 1_000_000, "{run}");
         let span = (run["started_ms"].as_i64().unwrap(), run["ended_ms"].as_i64().unwrap());
         for resource in run["resources"].as_array().unwrap() {

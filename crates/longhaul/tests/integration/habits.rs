@@ -106,6 +106,61 @@ fn options_of_rsync_copy_a_tree() {
 }
 
 #[test]
+fn levels_and_counts_of_a_copy_are_printed() {
+    let host = TestHost::new();
+    host.file("data", 1000);
+    let run = |arguments: &[&str]| {
+        let output = host.run(&[&["cp"], arguments].concat());
+        assert_code(&output, 0);
+        text(&output.stdout).to_owned()
+    };
+    let listed = run(&["-v", "--stats", "data", "copy"]);
+    assert!(listed.contains("create "), "{listed}");
+    let counts = ["files copied               1\n", "bytes sent                 1000\n"];
+    assert!(counts.iter().all(|count| listed.contains(count)), "{listed}");
+    // The copy is newer and has the same size and contents.
+    for level in ["exists", "size", "mtime", "checksum"] {
+        let again = run(&["--sync-level", level, "data", "copy"]);
+        assert!(again.contains("1 unchanged"), "{level}: {again}");
+    }
+    host.file("copy", 999);
+    assert!(run(&["--sync-level", "exists", "data", "copy"]).contains("1 unchanged"));
+    assert!(run(&["--sync-level", "size", "data", "copy"]).contains("in 1 file in"));
+}
+
+#[test]
+fn large_files_of_a_copy_have_lines_that_fit_the_terminal() {
+    let host = TestHost::new();
+    fs::create_dir(host.near("run")).unwrap();
+    for name in ["first.h5", "second.h5"] {
+        fs::write(host.near("run").join(name), vec![1; 32 << 20]).unwrap();
+    }
+    let server = host.serve();
+    let copy = format!("stty cols 70; {PROGRAM} cp -r --bwlimit 160M run {}", server.url("run"));
+    let output = host.command("script", &["-qec", &copy, "/dev/null"]).output().unwrap();
+    assert_code(&output, 0);
+    let shown = text(&output.stdout).to_owned();
+    assert!(shown.contains("of 32.0 MiB") && shown.contains("first.h5"), "{shown}");
+    assert!(shown.contains("0/2 files"), "{shown}");
+}
+
+#[test]
+fn help_fits_a_narrow_terminal() {
+    let host = TestHost::new();
+    for command in
+        ["cp", "test", "serve", "diagnose", "doctor", "path", "matrix", "report", "watch"]
+    {
+        for help in ["-h", "--help"] {
+            let output = host.longhaul(&[command, help]).env("COLUMNS", "60").output().unwrap();
+            assert_code(&output, 0);
+            let shown = text(&output.stdout);
+            let long = shown.lines().find(|line| line.chars().count() > 60);
+            assert_eq!(long, None, "{command} {help}");
+        }
+    }
+}
+
+#[test]
 fn a_command_of_wan_run_needs_no_dashes() {
     let host = TestHost::new();
     let output = host.run(&["wan", "run", "--rtt", "2ms", "sh", "-c", "echo $1", "sh", "--loss"]);

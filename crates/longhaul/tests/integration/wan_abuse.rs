@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{Certificate, CheckVerdict, LinkReport, LinkWarning, Unit};
+use longhaul_core::result::{Certificate, CheckUnit, CheckVerdict, LinkReport, LinkWarning};
 use rustix::net::{AddressFamily, SocketType, ipproto};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::LinkNameSpaceType;
@@ -430,7 +430,9 @@ fn an_ordinary_user_without_the_device_can_run_the_self_test() {
     assert!(matches!(code, Some(0 | 8)), "{code:?} {}{}", stdout(&output), stderr(&output));
     let certificate: Certificate = serde_json::from_slice(&output.stdout).unwrap();
     let counted = certificate.checks.iter().filter(|check| {
-        check.samples > 0 && !matches!(check.unit, Unit::Ms | Unit::Bps) && check.machine.is_none()
+        check.samples > 0
+            && !matches!(check.unit, CheckUnit::Ms | CheckUnit::Bps)
+            && check.machine.is_none()
     });
     let mut passed = 0;
     for check in counted {

@@ -290,3 +290,47 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     boxes.ip("box", &["link", "del", "eth2"]);
     assert_eq!(bridge.child.wait().unwrap().code(), Some(1));
 }
+
+#[test]
+fn an_interface_belongs_to_one_bridge_at_a_time() {
+    let boxes = Boxes::new();
+    let bridge = boxes.bridge(&["--rtt", "1ms"]);
+    let other = boxes.name("other");
+    for ends in [["eth1", "eth2"], ["eth2", "eth1"]] {
+        let output = boxes.refused(&[&ends[..], &["--name", &other]].concat());
+        assert_code(&output, 6);
+        let said = stderr(&output);
+        let last = said.lines().last().unwrap();
+        assert!(last.contains("is in use by another bridge"), "{said}");
+    }
+    // The refused attempts have not changed the bridge, and its end frees the interfaces.
+    boxes.assert_rtt(&["10.77.0.2"], 1.0);
+    drop(bridge);
+    drop(boxes.bridge(&["--rtt", "1ms"]));
+    let output = boxes.refused(&["eth1", "eth2", "--mtu", "9000"]);
+    assert_code(&output, 2);
+    assert!(stderr(&output).contains("a bridge has the MTU of its interfaces"));
+}
+
+#[test]
+fn a_bridge_captures_frames_with_their_ethernet_headers() {
+    let boxes = Boxes::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("frames.pcapng");
+    let pcap = file.to_str().unwrap();
+    let lost = "icmp: loss-pattern 2";
+    let mut bridge = boxes.bridge(&["--rtt", "2ms", "--up-class", lost, "--pcap", pcap]);
+    let ping = ["-4", "-c", "3", "-i", "0.2", "-W", "5", "10.77.0.2"];
+    let output = boxes.command("a", "ping", &ping).output().unwrap();
+    assert!(stdout(&output).contains("2 received"), "{}", stdout(&output));
+    assert_eq!(bridge.signal(Signal::TERM), Some(0));
+    let dump = Command::new("tcpdump").args(["-e", "-n", "-r", pcap, "icmp"]).output().unwrap();
+    assert_code(&dump, 0);
+    let lines = stdout(&dump);
+    assert!(lines.contains("ethertype IPv4"), "{lines}");
+    assert_eq!(lines.matches("echo request").count(), 3 + 1 + 2, "{lines}");
+    assert_eq!(lines.matches("echo reply").count(), 2 + 2, "{lines}");
+    let output = boxes.refused(&["eth1", "eth2", "--pcap", "/nowhere/at/all.pcapng"]);
+    assert_code(&output, 5);
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+}

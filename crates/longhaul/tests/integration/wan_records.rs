@@ -14,7 +14,11 @@ fn text(bytes: &[u8]) -> String {
 
 fn longhaul(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.args(arguments).env("HOME", directory).env("XDG_CONFIG_HOME", directory);
+    command
+        .args(arguments)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env("XDG_CONFIG_HOME", directory);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -113,4 +117,60 @@ fn a_file_that_is_no_recording_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert_eq!(said.trim().lines().count(), 1, "{arguments:?}: {said}");
     }
+}
+
+const ROW: &str = "[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[site]]\nname = \"c\"\n\
+    [[link]]\nbetween = [\"a\", \"b\"]\nrtt = \"2ms\"\n\
+    [[link]]\nbetween = [\"b\", \"c\"]\nrtt = \"2ms\"\n";
+
+#[test]
+fn a_topology_captures_all_links_until_it_is_taken_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("row.toml");
+    fs::write(&plan, ROW).unwrap();
+    let name = format!("captured-{}", std::process::id());
+    let up = ["wan", "up", "row.toml", "--name", &name, "--pcap"];
+    let refused = longhaul(directory.path(), &[&up[..], &["/nowhere/at/all.pcapng"]].concat());
+    assert_eq!(refused.status.code(), Some(5), "{}", text(&refused.stderr));
+    assert_eq!(text(&refused.stderr).lines().count(), 1);
+
+    // The holder writes the file, which is relative to the directory of the caller.
+    let output = longhaul(directory.path(), &[&up[..], &["row.pcapng"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let ping = ["--", "ping", "-4", "-c", "1", "-W", "9", "c"];
+    let exec = ["wan", "exec", "--name", &name, "a"];
+    let pinged = longhaul(directory.path(), &[&exec[..], &ping[..]].concat());
+    let down = longhaul(directory.path(), &["wan", "down", "--name", &name]);
+    assert_eq!(down.status.code(), Some(0), "{}", text(&down.stderr));
+    assert_eq!(pinged.status.code(), Some(0), "{}", text(&pinged.stderr));
+    let file = directory.path().join("row.pcapng");
+    let bytes = text(&fs::read(&file).unwrap());
+    for interface in ["a-b: a-to-b arrived", "a-b: b-to-a left", "b-c: c-to-b dropped"] {
+        assert!(bytes.contains(interface), "{interface}");
+    }
+    let dump = Command::new("tcpdump").args(["-n", "-r"]).arg(&file).arg("icmp").output().unwrap();
+    let lines = text(&dump.stdout);
+    // The request and the reply arrive at two links and leave them.
+    assert_eq!(lines.matches("echo re").count(), 8, "{lines}");
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_with_one_sentence() {
+    // The script mounts a small file system in its own namespace, for which it needs root. A second of
+    // the recording has about a kilobyte.
+    let directory = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=8k none {0} && {PROGRAM} path far --record {0}/r.jsonl -t 60s \
+         --skip capacity; code=$?; ls {0} | grep r.jsonl; exit $code",
+        directory.path().display()
+    );
+    let far = format!("{PROGRAM} serve");
+    let run = ["wan", "run", "--rtt", "2ms", "--jitter", "1ms:normal", "--far", &far, "--"];
+    let unshared = ["unshare", "-m", "sh", "-c", &script];
+    let output = longhaul(directory.path(), &[&run[..], &unshared[..]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    let sentences = said.lines().filter(|line| line.contains("r.jsonl")).count();
+    assert!(sentences == 1 && said.contains("No space left"), "{said}");
+    assert_eq!(text(&output.stdout).trim(), "r.jsonl.part", "{said}");
 }

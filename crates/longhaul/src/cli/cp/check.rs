@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use longhaul_core::plan::Location;
-use longhaul_core::result::{CheckResult, Manifest};
+use longhaul_core::result::{Manifest, ManifestCheck};
 use longhaul_engine::copy;
 
 use super::connector::Connector;
@@ -65,7 +65,7 @@ fn check_here(
     manifest: &Path,
     dir: Option<&Path>,
     stop: &AtomicBool,
-) -> Result<CheckResult, Coded> {
+) -> Result<ManifestCheck, Coded> {
     let named = |error: anyhow::Error, what: &str| {
         Coded::new(exit::FILES, error.context(format!("cannot {what} {}", manifest.display())))
     };
@@ -77,7 +77,7 @@ fn check_here(
     Ok(copy::check(&recorded, base, stop)?)
 }
 
-fn print(result: &CheckResult) -> Result<(), Coded> {
+fn print(result: &ManifestCheck) -> Result<(), Coded> {
     let mut text = String::new();
     for (paths, what) in
         [(&result.missing, "missing"), (&result.changed, "changed"), (&result.extra, "extra")]

@@ -47,7 +47,7 @@ const OPTIONS: [(Kind, &str, &str, &str); 4] = [
 ];
 
 impl FilterArgs {
-    /// The number of options that read standard input.
+    /// Returns the number of options that read standard input.
     pub(super) fn stdin_readers(&self) -> usize {
         let from = |kind: &Kind| matches!(kind, Kind::IncludeFrom | Kind::ExcludeFrom);
         self.given.iter().filter(|(kind, value)| from(kind) && value == "-").count()

@@ -58,9 +58,10 @@ impl Args {
             (false, false) => Protection::Sealed,
         };
         Ok(CopyPlan {
-            sources: match self.rsync_slash {
-                true => sources.iter().map(Location::contents_if_slash).collect(),
-                false => sources.to_vec(),
+            sources: if self.rsync_slash {
+                sources.iter().map(Location::contents_if_slash).collect()
+            } else {
+                sources.to_vec()
             },
             target: target.clone(),
             options: CopyOptions {
@@ -77,14 +78,14 @@ impl Args {
                 verify: self.verify,
                 give_up_ms: Some(self.give_up.max(LEAST_GIVE_UP).as_millis() as u64),
                 tree: self.tree()?,
-                sample: None,
+                ..CopyOptions::default()
             },
             names: self.names(sources)?,
             zero_bytes: self.size,
         })
     }
 
-    /// The paths listed in --files-from.
+    /// Reads the paths listed in --files-from.
     fn names(&self, sources: &[Location]) -> Result<Option<Vec<PathBuf>>, Coded> {
         let Some(list) = &self.files_from else { return Ok(None) };
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
@@ -98,7 +99,7 @@ impl Args {
         Ok(Some(read_names(&read_list(Path::new(list))?, self.from0)))
     }
 
-    /// The options of a tree: its selection, attributes and treatment of existing files.
+    /// Returns the options of a tree: its selection, attributes and treatment of existing files.
     fn tree(&self) -> Result<TreeOptions, Coded> {
         let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
         let recursive = self.recursive || self.archive;

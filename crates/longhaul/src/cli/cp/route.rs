@@ -105,7 +105,7 @@ impl Route {
     }
 }
 
-/// The remote host of a location; `None` for this host.
+/// Returns the remote host of a location; `None` for this host.
 pub(in crate::cli) fn endpoint(location: &Location) -> Option<Endpoint> {
     match location {
         Location::Server { address, .. } => Some(Endpoint::Server(address.clone())),

@@ -15,7 +15,7 @@ fn usage<T>(text: String) -> Result<T, Coded> {
 }
 
 impl Args {
-    /// True if standard output carries the data, so that results go to standard error.
+    /// Returns whether standard output has the data, so that results go to standard error.
     pub(super) fn to_stdout(&self) -> bool {
         self.places.len() > 1 && self.places.last() == Some(&Location::Standard)
     }

@@ -142,9 +142,10 @@ impl TokenArgs {
         let valid_seconds = u32::try_from(self.valid.as_secs()).unwrap_or(u32::MAX);
         let request = NewToken { host: self.host, valid_seconds };
         let token: TokenDocument = Connection::of_user()?.post("/api/v1/tokens", &request)?;
-        match self.json {
-            true => print_document(&token)?,
-            false => print_result(&format!("{}\n", token.token))?,
+        if self.json {
+            print_document(&token)?;
+        } else {
+            print_result(&format!("{}\n", token.token))?;
         }
         Ok(exit::OK)
     }

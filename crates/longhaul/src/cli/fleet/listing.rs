@@ -115,8 +115,9 @@ impl RunsArgs {
 /// Returns a name that needs no escapes in a URL.
 fn plain(name: &str) -> Result<&str, Coded> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match !name.is_empty() && name.bytes().all(good) {
-        true => Ok(name),
-        false => Err(Coded::new(exit::USAGE, anyhow!("'{name}' cannot be a name"))),
+    if !name.is_empty() && name.bytes().all(good) {
+        Ok(name)
+    } else {
+        Err(Coded::new(exit::USAGE, anyhow!("'{name}' cannot be a name")))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::line::{Handled, Line, answer};
+use super::{Handled, Line, answer};
 use crate::exit::Coded;
 
 /// The largest number of connections.
@@ -38,7 +38,7 @@ fn not_compressed(line: &mut Line) {
     );
 }
 
-/// The number in the next word.
+/// Returns the number in the next word.
 fn number(line: &Line) -> Option<u64> {
     line.rest.front()?.to_str()?.parse().ok()
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::line::{Handled, Line, answer};
+use super::{Handled, Line, answer};
 
 /// Returns whether the words of `longhaul test` start a server.
 pub(super) fn is_server(words: &[OsString]) -> bool {

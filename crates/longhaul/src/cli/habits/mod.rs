@@ -3,14 +3,14 @@
 
 mod copiers;
 mod iperf3;
-mod line;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 
+use anyhow::anyhow;
 use clap::Command;
 
-use self::line::{Handled, Line, Translated};
-use crate::exit::Coded;
+use crate::exit::{self, Coded};
 
 /// Returns `args` with the options of other programs translated. `cli` is the command line of this
 /// program.
@@ -67,6 +67,51 @@ fn takes_next(command: &Command, word: &str) -> bool {
             || (short.is_some() && option.get_short() == short);
         named && option.get_action().takes_values() && !option.is_require_equals_set()
     })
+}
+
+/// A command line with our options, and notes on options without effect.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Translated {
+    pub(in crate::cli) args: Vec<OsString>,
+    pub(in crate::cli) notes: Vec<String>,
+}
+
+/// The words of a command line that are not translated yet, and those that are.
+#[derive(Debug, Default)]
+struct Line {
+    rest: VecDeque<OsString>,
+    done: Translated,
+}
+
+impl Line {
+    fn push(&mut self, word: impl Into<OsString>) {
+        self.done.args.push(word.into());
+    }
+
+    /// Adds a note on an option without effect.
+    fn note(&mut self, note: &str) {
+        self.done.notes.push(note.to_owned());
+    }
+
+    /// Takes the value of an option from the next word.
+    fn value(&mut self) -> OsString {
+        self.rest.pop_front().unwrap_or_default()
+    }
+
+    /// Replaces an option with its value by ours.
+    fn rename(&mut self, ours: &str) {
+        self.push(ours);
+        let value = self.rest.pop_front();
+        self.done.args.extend(value);
+    }
+}
+
+/// True if a word was an option of another program, and is translated.
+type Handled = Result<bool, Coded>;
+
+/// Returns the answer to an option that has no meaning here.
+fn answer(text: impl Into<String>) -> Coded {
+    Coded::new(exit::USAGE, anyhow!(text.into()))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::exit::{self, Coded};
 /// A longer matrix needs `--yes`, because the user may have meant a smaller one.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// `96 runs, about 42 min; 2.15 GB of disk, no memory`
+/// Formats the cost like `96 runs, about 42 min; 2.15 GB of disk, no memory`.
 pub(super) fn words(cost: &Cost) -> String {
     let Cost { runs, time, room } = cost;
     let amount = |bytes: Bytes, of: &str| match bytes.get() {

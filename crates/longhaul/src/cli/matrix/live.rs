@@ -1,7 +1,7 @@
 //! The table that fills while a matrix runs, as text of a given width and height. It is pure, so
 //! that it is tested without a terminal.
 
-use longhaul_core::plan::{Condition, MatrixPlan, Row};
+use longhaul_core::plan::{Condition, MatrixPlan, MatrixRow};
 use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::stats::median;
 
@@ -12,7 +12,7 @@ const CELL: usize = 9;
 
 /// The results so far.
 pub(super) struct LiveTable {
-    rows: Vec<Row>,
+    rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     /// By row and column.
     cells: Vec<Vec<Cell>>,

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use longhaul_core::plan::{MatrixPlan, Row, Store};
+use longhaul_core::plan::{DataStore, MatrixPlan, MatrixRow};
 use longhaul_core::result::Certificate;
-use longhaul_lab::archive::{Archive, Data, Header, Tool};
+use longhaul_lab::archive::{Archive, Data, MatrixHeader, Tool};
 use longhaul_lab::data::{CopyData, MemoryStore, check_room, sources};
 use longhaul_lab::drivers::Driver;
 use longhaul_lab::plan::{self, SHIPPED, Shipped};
@@ -58,7 +58,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
     if let Some(archive) = archive.as_ref().filter(|_| !args.mix) {
         refuse_other_programs(archive, &out, program_digest.as_deref(), &tools)?;
     }
-    let in_memory = |row: &Row| [row.work.from, row.work.to].contains(&Store::Memory);
+    let in_memory = |row: &MatrixRow| [row.work.from, row.work.to].contains(&DataStore::Memory);
     let memory = plan.rows().iter().any(in_memory).then(MemoryStore::create);
     let memory = memory.transpose().map_err(coded)?;
     let sources = sources(&plan, memory.as_ref().map(MemoryStore::path)).map_err(coded)?;
@@ -117,7 +117,7 @@ impl Checked {
         }
     }
 
-    fn header(&self, network: &dyn Network) -> Header {
+    fn header(&self, network: &dyn Network) -> MatrixHeader {
         let now = jiff::Timestamp::now();
         let largest = self.sources.iter().flatten().max_by_key(|source| source.bytes);
         let mut facts = host::facts();
@@ -134,7 +134,7 @@ impl Checked {
                 }
             }
         }
-        Header {
+        MatrixHeader {
             plan: self.plan.clone(),
             started_at: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
             program_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -101,11 +101,14 @@ fn session(
     ssh.into_iter().for_each(SshServer::finish);
     recorded.map_err(|error| match error {
         EngineError::System { operation: "write the recording", source } => {
-            let error = anyhow!(source).context(format!(
-                "cannot write {}; the recording ended, and its part until then is in {}",
-                output.path.display(),
-                output.part.display()
-            ));
+            let path = output.path.display();
+            let error = anyhow!(source).context(match output.windows {
+                0 => format!("cannot write {path}; the first second was not recorded"),
+                _ => format!(
+                    "cannot write {path}; the recording ended, and its part until then is in {}",
+                    output.part.display()
+                ),
+            });
             Coded::new(exit::FILES, error)
         }
         other => other.into(),

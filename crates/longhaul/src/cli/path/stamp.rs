@@ -10,7 +10,8 @@ use longhaul_core::result::{PathEnd, STAMP_RECORD_SCHEMA, StampRecord};
 use longhaul_core::units::parse_span;
 use longhaul_engine::session::{HostPort, secret_text};
 use longhaul_interop::stamp::{
-    Measured, Progress, STAMP_PORT, StampError, StampKey, clocks, is_this_host, measure,
+    Measured, MeasuredPeriod, STAMP_PORT, StampError, StampKey, clocks, is_this_host, measure,
+    origins,
 };
 
 use super::Args;
@@ -143,9 +144,9 @@ fn record(
     target: &HostPort,
     address: SocketAddr,
     plan: &StampPlan,
-    progress: Progress,
+    progress: MeasuredPeriod,
 ) -> StampRecord {
-    let Progress { report, seen, clock, local } = progress;
+    let MeasuredPeriod { report, seen, clock, local, no_hardware } = progress;
     let began = jiff::Timestamp::from_nanosecond(report.unix_ns.into()).unwrap_or_default();
     StampRecord {
         schema: STAMP_RECORD_SCHEMA.to_owned(),
@@ -155,6 +156,7 @@ fn record(
         address,
         numbering: seen.numbering,
         clocks: clocks(clock, seen.clock, plan.same_clock || is_this_host(address, local)),
+        stamps: Some(origins(&report, no_hardware)),
         figures: report.figures,
         histograms: report.histograms,
     }

@@ -13,7 +13,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     if count > 0 { Ok(count) } else { Err("must be at least 1".to_owned()) }
 }
 
-/// `START:RATE:FULL`, as sshd's `MaxStartups`.
+/// Parses `START:RATE:FULL`, the form of sshd's `MaxStartups`.
 fn startups(text: &str) -> Result<StartupLimits, String> {
     let wrong = || format!("'{text}' is not START:RATE:FULL, such as 512:30:1024");
     let numbers: Vec<usize> =

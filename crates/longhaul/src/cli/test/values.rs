@@ -16,7 +16,7 @@ impl AddressList {
     }
 }
 
-/// `CPUS[,CPUS]` in the order of iperf3: this host, then the server.
+/// Parses `CPUS[,CPUS]` in the order of iperf3: this host, then the server.
 pub(super) fn parse_placement(text: &str) -> Result<Placement, PlanError> {
     match text {
         "auto" => return Ok(Placement::Auto),
@@ -33,7 +33,7 @@ pub(super) fn parse_placement(text: &str) -> Result<Placement, PlanError> {
     Ok(Placement::On { client, server: there.map_or(Ok(None), list)? })
 }
 
-/// A number, or a name of RFC 2474, 2597, 3246 or 8622.
+/// Parses a number, or a name of RFC 2474, 2597, 3246 or 8622.
 pub(in crate::cli) fn parse_dscp(text: &str) -> Result<u8, PlanError> {
     let digit = |at: usize, range: std::ops::RangeInclusive<u8>| {
         let value = text.as_bytes().get(at)?.wrapping_sub(b'0');
@@ -55,8 +55,8 @@ pub(in crate::cli) fn parse_dscp(text: &str) -> Result<u8, PlanError> {
     })
 }
 
-/// The traffic class as a whole byte, decimal or `0x`; its two lower bits are ECN's, the kernel's
-/// own.
+/// Parses the traffic class as a whole byte, decimal or with `0x`. Its two lowest bits must be
+/// zero, because the kernel sets them for ECN.
 pub(super) fn parse_tos(text: &str) -> Result<u8, PlanError> {
     let byte: Option<u8> = match text.strip_prefix("0x") {
         Some(digits) => u8::from_str_radix(digits, 16).ok(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use longhaul_core::path::certify;
-use longhaul_core::plan::link::{LinkOptions, Recording, Trace};
+use longhaul_core::plan::link::{LinkOptions, PathRecording, Trace};
 use longhaul_core::plan::{LinkPlanError, Side};
 use longhaul_core::result::RecordingCertificate;
 use longhaul_core::units::format_span;
@@ -92,12 +92,12 @@ fn print(certificate: &RecordingCertificate, json: bool) -> Result<u8, Coded> {
     after_printing(code, printed)
 }
 
-fn read(file: &Path) -> anyhow::Result<Recording> {
+fn read(file: &Path) -> anyhow::Result<PathRecording> {
     let name = file.display();
     let text = file.to_str().map(read_trace).transpose();
     let text = text.with_context(|| format!("cannot read the recording {name}"))?;
     let text = text.with_context(|| format!("the name of {name} must be UTF-8"))?;
-    Recording::parse(&text).map_err(|error| anyhow!("{name} is not a recording: {error}"))
+    PathRecording::parse(&text).map_err(|error| anyhow!("{name} is not a recording: {error}"))
 }
 
 /// Returns this program with a configuration of its own, so that the keys of the user do not matter.
@@ -119,7 +119,12 @@ fn start_server(wan: &Wan, directory: &Path) -> anyhow::Result<Child> {
 }
 
 /// Records the rebuilt link in the same way.
-fn measure(wan: &Wan, recorded: &Recording, directory: &Path, output: &Path) -> anyhow::Result<()> {
+fn measure(
+    wan: &Wan,
+    recorded: &PathRecording,
+    directory: &Path,
+    output: &Path,
+) -> anyhow::Result<()> {
     let mut near = program(directory)?;
     near.args(["path", "far", "--quiet", "--record"]).arg(output);
     near.arg("--time").arg(format!("{}s", recorded.time().as_secs_f64()));

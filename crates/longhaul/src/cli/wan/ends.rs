@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use longhaul_core::plan::Side;
 use longhaul_emu::Wan;
-use longhaul_sys::terminal;
+use longhaul_sys::process;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -221,7 +221,7 @@ fn wait_until(
 
 /// Sends a signal to a command, unless the terminal has already sent it.
 pub(super) fn pass_on(command: &Child, signal: i32) {
-    let from_keyboard = matches!(signal, SIGINT | SIGQUIT) && terminal::is_foreground();
+    let from_keyboard = matches!(signal, SIGINT | SIGQUIT) && process::is_foreground();
     if from_keyboard {
         return;
     }

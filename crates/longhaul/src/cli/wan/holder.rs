@@ -13,12 +13,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::control::Request;
+use super::packets::{PacketFile, RunningCapture};
 use super::requests;
 use super::runtime::{RuntimeFiles, RuntimeLock};
 
 /// A running topology and the socket for its requests.
 pub(super) struct Holder {
     topology: Topology,
+    capture: Option<RunningCapture>,
     listener: UnixListener,
     held: RuntimeLock,
     /// Readable after a signal to end.
@@ -44,10 +46,24 @@ enum Wake {
 
 impl Holder {
     /// Builds the topology and listens. The process must have only one thread.
-    pub(super) fn start(plan: &TopologyPlan, files: &RuntimeFiles) -> anyhow::Result<Holder> {
+    pub(super) fn start(
+        plan: &TopologyPlan,
+        files: &RuntimeFiles,
+        capture_to: Option<PacketFile>,
+    ) -> anyhow::Result<Holder> {
         let held = files.hold()?;
-        match Holder::build(plan, &held) {
-            Ok((topology, listener, signals)) => Ok(Holder { topology, listener, held, signals }),
+        let build = || {
+            let (topology, listener, signals) = Holder::build(plan, &held)?;
+            let capture = capture_to.map(|to| to.start(plan)).transpose()?;
+            if let Some(capture) = &capture {
+                topology.capture(capture.capture());
+            }
+            anyhow::Ok((topology, capture, listener, signals))
+        };
+        match build() {
+            Ok((topology, capture, listener, signals)) => {
+                Ok(Holder { topology, capture, listener, held, signals })
+            }
             Err(error) => {
                 held.clear(true)?;
                 Err(error)
@@ -77,6 +93,7 @@ impl Holder {
                 Some(Wake::Call) => {}
                 Some(Wake::Signal) => {
                     let report = self.topology.finish();
+                    end_capture(self.capture);
                     self.held.clear(false)?;
                     return Ok(End::Signal(report?));
                 }
@@ -85,6 +102,7 @@ impl Holder {
                     Err(error) => {
                         // Every process of the other sites ends with them.
                         drop(self.topology);
+                        end_capture(self.capture);
                         return Ok(End::Site(error, self.held));
                     }
                 },
@@ -94,6 +112,7 @@ impl Holder {
             match requests::read(&mut stream) {
                 Some(Request::Down) => {
                     let report = self.topology.finish();
+                    end_capture(self.capture);
                     self.held.clear(true)?;
                     requests::answer_report(&mut stream, report);
                     return Ok(End::Command(stream));
@@ -121,5 +140,11 @@ impl Holder {
             [_, call, ..] if is_ready(call) => Some(Wake::Call),
             _ => None,
         }
+    }
+}
+
+fn end_capture(capture: Option<RunningCapture>) {
+    if let Some(capture) = capture {
+        capture.end();
     }
 }

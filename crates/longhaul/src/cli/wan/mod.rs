@@ -11,6 +11,7 @@ mod ends;
 mod exec;
 mod file_values;
 mod holder;
+mod packets;
 mod requests;
 mod run;
 mod running;

@@ -12,10 +12,11 @@ use clap::Args;
 use longhaul_core::plan::TopologyPlan;
 use longhaul_core::result::LinkReport;
 use longhaul_core::wire::write_frame;
-use longhaul_emu::{Capture, Captured, EmuError, Wan, acquire_privileges};
+use longhaul_emu::{EmuError, Wan, acquire_privileges};
 
 use super::control::{Reply, Request};
 use super::ends::{self, Ends, Events};
+use super::packets::PacketFile;
 use super::requests;
 use super::runtime::{RuntimeFiles, RuntimeLock};
 use crate::cli::link::LinkArgs;
@@ -73,12 +74,15 @@ pub(super) fn run(args: RunArgs) -> Result<u8, Coded> {
 fn emulate(args: &RunArgs, plan: &TopologyPlan, held: Option<&RuntimeLock>) -> Result<u8, Coded> {
     // The file is created first, so that an error is reported before the command runs.
     let mut report_to = args.json_report.as_deref().map(create).transpose().map_err(own)?;
-    let capture_to = args.pcap.as_deref().map(create_capture).transpose().map_err(own)?;
+    let capture_to = args.pcap.as_deref().map(PacketFile::create).transpose().map_err(own)?;
     acquire_privileges().map_err(own)?;
     let (sender, receiver) = channel();
     ends::watch_signals(sender.clone()).map_err(own)?;
     let mut wan = Wan::start_pair(plan).map_err(own)?;
-    let capture = capture_to.map(|to| start_capture(to, &wan)).transpose().map_err(own)?;
+    let capture = capture_to.map(|to| to.start(plan)).transpose().map_err(own)?;
+    if let Some(capture) = &capture {
+        wan.capture(capture.capture());
+    }
     ends::watch_sites(&wan, sender.clone()).map_err(own)?;
     if let Some(held) = held {
         held.listen().and_then(|calls| ends::watch_requests(calls, sender)).map_err(own)?;
@@ -92,8 +96,8 @@ fn emulate(args: &RunArgs, plan: &TopologyPlan, held: Option<&RuntimeLock>) -> R
     wan.check_sites().map_err(own)?;
     let code = ended.map_err(spawned)?;
     let report = wan.finish().map_err(own)?;
-    if let Some((capture, path)) = capture {
-        end_capture(capture, path);
+    if let Some(capture) = capture {
+        capture.end();
     }
     print_summary(&report, args.verbose);
     if let Some((file, path)) = &mut report_to {
@@ -122,36 +126,6 @@ fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
     let file = File::create(path)
         .with_context(|| format!("cannot create the report of the link {}", path.display()))?;
     Ok((file, path.to_owned()))
-}
-
-fn create_capture(path: &Path) -> anyhow::Result<(File, &Path)> {
-    let file = File::create(path)
-        .with_context(|| format!("cannot write the packets of the link to {}", path.display()))?;
-    Ok((file, path))
-}
-
-fn start_capture<'a>(
-    (file, path): (File, &'a Path),
-    wan: &Wan,
-) -> anyhow::Result<(Capture, &'a Path)> {
-    let capture = Capture::start(file)
-        .with_context(|| format!("cannot write the packets of the link to {}", path.display()))?;
-    wan.capture(&capture);
-    Ok((capture, path))
-}
-
-/// Ends the capture. An error of its file does not affect the link, so it is only a warning.
-fn end_capture(capture: Capture, path: &Path) {
-    let path = path.display();
-    match capture.finish() {
-        Ok(Captured { missed: 0, .. }) => {}
-        Ok(Captured { records, missed }) => print_message(format_args!(
-            "warning: {path} has {records} records and lacks {missed}, because the file was too slow"
-        )),
-        Err(error) => print_message(format_args!(
-            "warning: the capture in {path} ended early, and the link continued: {error}"
-        )),
-    }
 }
 
 fn write(report: &LinkReport, file: &mut File) -> anyhow::Result<()> {

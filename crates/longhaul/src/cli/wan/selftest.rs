@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use clap::Args;
 use longhaul_core::result::CheckVerdict;
+use longhaul_emu::Medium;
 use longhaul_emu::selftest::probe::{self, ProbePlan, Witness};
 use longhaul_emu::selftest::{self, Settings};
 use serde::Serialize;
@@ -21,9 +22,10 @@ use crate::output::{
 ///
 /// An independent probe sends numbered datagrams over one emulated link after the other, with IPv4
 /// and IPv6. The checks cover delay, idle and under load, rates from 1 Mb/s to the limit of this
-/// machine, queue, policer and outages, loss and its bursts, bit errors, jitter, reordering,
-/// duplication, corruption and ECN marks, and that a link without impairments changes nothing. The
-/// checks take about two minutes. Do not use the machine meanwhile.
+/// machine, queues and their management, classes, slots, policer and outages, loss and its channels,
+/// bit errors, jitter, reordering, duplication, corruption and ECN marks, and that a link without
+/// impairments changes nothing. The checks take about three minutes. Do not use the machine
+/// meanwhile.
 ///
 /// Prints a certificate with a row per check: the configured value, the value that the probe
 /// measured with its 95 % interval, the counter of the emulator, and the verdict. Checks that this
@@ -31,9 +33,12 @@ use crate::output::{
 /// if no check could run.
 #[derive(Debug, Args)]
 pub(super) struct SelftestArgs {
-    /// Send fewer datagrams: takes about a minute, with wider intervals for rare losses
+    /// Send fewer datagrams: takes about two minutes, with wider intervals for rare losses
     #[arg(long)]
     quick: bool,
+    /// Check the emulator of 'wan bridge', between two pairs of Ethernet interfaces; needs root
+    #[arg(long)]
+    bridge: bool,
     /// Print the certificate as one JSON document on standard output, and the table on standard
     /// error
     #[arg(long)]
@@ -50,6 +55,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     let now = jiff::Timestamp::now();
     let settings = Settings {
         quick: args.quick,
+        medium: if args.bridge { Medium::Bridge } else { Medium::Tun },
         seed: args.seed.unwrap_or((now.as_nanosecond() as u64) & ((1 << 53) - 1)),
         started: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
     };

@@ -15,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::bridge;
 use super::file_values::FileError;
 use super::holder::{End, Holder};
+use super::packets::PacketFile;
 use super::runtime::RuntimeFiles;
 use super::shipped::{SHIPPED, Shipped};
 use super::topology_file::TopologyFile;
 use crate::exit::{self, Coded};
 use crate::output::{
-    print_message, print_notes, print_result, raw_output, topology_end, topology_summary,
+    list_row, print_message, print_notes, print_result, raw_output, text_columns, topology_end,
+    topology_summary,
 };
 
 /// Start a topology of several sites and links
@@ -29,9 +31,9 @@ use crate::output::{
 /// commands at its sites, where the names of all sites resolve. Sites without a direct link reach
 /// each other through other sites, over the path with the shortest round-trip time.
 ///
-/// Exit codes: 0 the topology is up, 2 the file is invalid, 6 this host lacks a permission, a
-/// device or memory, 1 other errors: a topology of this name is already up or, with --foreground, a
-/// process that holds a site was killed.
+/// Exit codes: 0 the topology is up, 2 the file is invalid, 5 a file cannot be read or created, 6
+/// this host lacks a permission, a device or memory, 1 other errors: a topology of this name is
+/// already up or, with --foreground, a process that holds a site was killed.
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
     /// TOML file (see docs/guide/wan.md), or the name of a shipped topology
@@ -49,6 +51,10 @@ pub(super) struct UpArgs {
     /// Attach a site to an interface that carries the default route of this host
     #[arg(long)]
     yes_i_know: bool,
+    /// Write the packets of all links, with the times of their arrival and departure and the reasons
+    /// of drops, to this file (pcapng)
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
+    pcap: Option<PathBuf>,
     /// Run as the background process
     #[arg(long, hide = true, conflicts_with = "foreground")]
     background: bool,
@@ -74,13 +80,14 @@ pub(super) fn run(args: UpArgs) -> Result<u8, Coded> {
     if !args.background {
         check_ports(&plan, args.yes_i_know)?;
     }
+    let pcap = args.pcap.as_deref();
     if args.background {
-        return background(&plan, &files);
+        return background(&plan, &files, pcap);
     }
     if args.foreground {
-        return foreground(&plan, &files);
+        return foreground(&plan, &files, pcap);
     }
-    leave_in_background(&file, &plan, &files)?;
+    leave_in_background((&file, pcap), &plan, &files)?;
     let line = format!("{}\n", topology_summary(&plan));
     print_result(&line)?;
     Ok(exit::OK)
@@ -103,7 +110,7 @@ fn list() -> String {
     let line = |shipped: &Shipped| {
         let file = TopologyFile::parse(shipped.name, Path::new("."), shipped.text, shipped.name);
         let description = file.ok().and_then(|file| file.description).unwrap_or_default();
-        format!("{:<16} {description}\n", shipped.name)
+        list_row(shipped.name, 16, &description, text_columns())
     };
     SHIPPED.iter().map(line).collect()
 }
@@ -126,8 +133,19 @@ fn build_error(error: anyhow::Error) -> Coded {
     Coded { code, error }
 }
 
-fn foreground(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
-    let holder = Holder::start(plan, files).map_err(build_error)?;
+/// Builds the topology, after the file of its packets if there is one.
+fn build(plan: &TopologyPlan, files: &RuntimeFiles, pcap: Option<&Path>) -> Result<Holder, Coded> {
+    let created = pcap.map(PacketFile::create).transpose();
+    let capture_to = created.map_err(|error| Coded::new(exit::FILES, error))?;
+    Holder::start(plan, files, capture_to).map_err(build_error)
+}
+
+fn foreground(plan: &TopologyPlan, files: &RuntimeFiles, pcap: Option<&Path>) -> Result<u8, Coded> {
+    if files.try_hold()?.is_none() {
+        // Returns the error, without truncating the packets of the running topology.
+        files.hold()?;
+    }
+    let holder = build(plan, files, pcap)?;
     print_message(topology_summary(plan));
     hold(holder, true)
 }
@@ -152,10 +170,10 @@ fn hold(holder: Holder, clear: bool) -> Result<u8, Coded> {
 }
 
 /// Runs the background process: reports the result to its parent, and serves requests.
-fn background(plan: &TopologyPlan, files: &RuntimeFiles) -> Result<u8, Coded> {
+fn background(plan: &TopologyPlan, files: &RuntimeFiles, pcap: Option<&Path>) -> Result<u8, Coded> {
     // A new session, so that signals of the terminal do not reach this process.
     let _ = rustix::process::setsid();
-    let holder = Holder::start(plan, files).map_err(build_error);
+    let holder = build(plan, files, pcap);
     // The files of the topology are loaded, and the process must not keep a file system busy.
     let _ = std::env::set_current_dir("/");
     let started = match &holder {
@@ -180,7 +198,7 @@ fn report_start(started: &Started) -> anyhow::Result<()> {
 }
 
 fn leave_in_background(
-    file: &Path,
+    (file, pcap): (&Path, Option<&Path>),
     plan: &TopologyPlan,
     files: &RuntimeFiles,
 ) -> Result<(), Coded> {
@@ -192,8 +210,13 @@ fn leave_in_background(
     let log_file =
         File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
     let program = std::env::current_exe().context("cannot find the file of this program")?;
-    let mut child = Command::new(program)
-        .args(["wan", "up", "--background", "--name", &plan.name, "--"])
+    let mut command = Command::new(program);
+    command.args(["wan", "up", "--background", "--name", &plan.name]);
+    if let Some(pcap) = pcap {
+        command.arg("--pcap").arg(pcap);
+    }
+    let mut child = command
+        .arg("--")
         .arg(file)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

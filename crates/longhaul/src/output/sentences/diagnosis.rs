@@ -64,18 +64,17 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
         | Evidence::Disk { .. } => of_files(end, evidence)?,
         Evidence::Test { .. } | Evidence::TestLoss { .. } => of_test(diagnosis, evidence)?,
         Evidence::ShallowQueue { rate_bps, least_percent, most_percent, queue_ms } => format!(
-            "a place of the path that drops bursts instead of queueing them, such as a policer or a \
-             switch with few buffers: no test is faster than {rate_bps}, {least_percent:.1} to \
-             {most_percent:.1} % of the segments of a test were sent again, and packets wait \
-             {queue_ms:.1} ms at the most"
+            "a policer, or a switch with small buffers, which drops bursts instead of queueing them: \
+             no test is faster than {rate_bps}, {least_percent:.1} to {most_percent:.1} % of the \
+             segments of a test were retransmitted, and packets wait at most {queue_ms:.1} ms"
         ),
         Evidence::Throttled { throttled_percent } => format!(
             "the {name}'s processors: the CPU quota of its control group throttles the process for \
              {throttled_percent:.0} % of the time"
         ),
         Evidence::MemoryCopy { thread_bps, copy_bps } => format!(
-            "the {name}'s memory: a thread moves {thread_bps}, where one core that only copies in \
-             memory reaches {copy_bps}"
+            "the {name}'s memory: a thread moves {thread_bps}, and a core that only copies memory \
+             reaches {copy_bps}"
         ),
         Evidence::Encryption { .. } => encryption(end, evidence)?,
         Evidence::BusyThread { thread } => format!("the {name}'s processors: {}", busy(thread)),
@@ -87,22 +86,22 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
             format!("{window}, {full_percent:.0} % of the time")
         }
         Evidence::CopyLoss { loss_percent } => {
-            format!("loss: {loss_percent:.3} % of the bytes were sent again")
+            format!("loss: {loss_percent:.3} % of the bytes were retransmitted")
         }
         Evidence::Path { rate_bps } => format!("the path, which carries {rate_bps} for a copy"),
         Evidence::SmallFiles { files_per_second, mean_bytes, rate_bps, slowest_bps } => format!(
-            "small files: {files_per_second:.0} files are copied per second, which at {mean_bytes} \
-             each is {rate_bps}, where only their bytes would move at {slowest_bps}"
+            "small files: {files_per_second:.0} files of {mean_bytes} on average are copied per second, \
+             which is {rate_bps}; without the cost per file, their bytes would move at {slowest_bps}"
         ),
         Evidence::BusyTogether { thread } => {
-            format!("the {name}'s processors, when everything runs at once: {}", busy(thread))
+            format!("the {name}'s processors during the whole copy: {}", busy(thread))
         }
         Evidence::FullTogether => format!(
-            "the {name}'s processors, which the whole copy uses up although its parts do not"
+            "the {name}'s processors, which are full during the whole copy and not during its parts"
         ),
         Evidence::Contention { whole_bps, slowest_bps } => format!(
-            "contention: the whole copy reaches {whole_bps}, and its slowest part reaches \
-             {slowest_bps} separately; reading, sending and writing slow each other down"
+            "contention: the whole copy reaches {whole_bps}, and its slowest part separately \
+             reaches {slowest_bps}; reading, sending and writing slow each other down"
         ),
     })
 }
@@ -115,15 +114,15 @@ fn of_files(end: End, evidence: &Evidence) -> Option<String> {
     };
     Some(match evidence {
         Evidence::ThrottledFiles { rate_bps, throttled_percent } => format!(
-            "the {name}'s processors: its files are {verb} at {rate_bps} by a process that the CPU \
-             quota of its control group throttles for {throttled_percent:.0} % of the time"
+            "the {name}'s processors: files are {verb} at {rate_bps}, and the CPU quota of the control \
+             group throttles the process for {throttled_percent:.0} % of the time"
         ),
         Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps } => format!(
-            "small files: {files_per_second:.0} files per second are {verb} separately at the \
-             {name}, which at {mean_bytes} each is {rate_bps}"
+            "small files: without the network, {files_per_second:.0} files of {mean_bytes} on average \
+             are {verb} per second at the {name}, which is {rate_bps}"
         ),
         Evidence::BusyFilesThread { rate_bps, thread } => format!(
-            "the {name}'s processors: its files are {verb} separately at {rate_bps}, and {}",
+            "the {name}'s processors: without the network, files are {verb} at {rate_bps}, and {}",
             busy(thread)
         ),
         Evidence::Allocation { file_system, new_bps, overwrite_bps } => format!(
@@ -134,8 +133,7 @@ fn of_files(end: End, evidence: &Evidence) -> Option<String> {
         Evidence::Disk { device, rate_bps } => {
             let device = device.as_ref().map_or(String::new(), |device| format!(" ({device})"));
             format!(
-                "the {name}'s disk{device}: its files are {verb} separately, without a network, at \
-                 {rate_bps}"
+                "the {name}'s disk{device}: without the network, files are {verb} at {rate_bps}"
             )
         }
         _ => return None,
@@ -152,7 +150,7 @@ fn of_test(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
         Evidence::TestLoss { step, round, loss_percent } => {
             let facts = &reason_of(diagnosis, *step, *round)?.facts;
             format!(
-                "loss: {loss_percent:.2} % of the segments were sent again, at which {} keeps its \
+                "loss: {loss_percent:.2} % of the segments were retransmitted, at which {} keeps its \
                  window at {} against a bandwidth-delay product of {} ({} at {:.1} ms)",
                 facts.congestion,
                 facts.cwnd_bytes,
@@ -186,9 +184,9 @@ fn encryption(end: End, evidence: &Evidence) -> Option<String> {
         (false, None) => "its processors are full".to_owned(),
     };
     Some(format!(
-        "encryption on the processors of the {}: from memory to memory a copy moves {copy_bps}, a \
-         test over as many connections that does not encrypt {test_bps}; {work} \
-         {sealing_percent:.0} % of the time of the threads at the connections, and {load}",
+        "encryption on the processors of the {}: a copy from memory to memory moves {copy_bps}, and \
+         an unencrypted test over as many connections moves {test_bps}; {work} {sealing_percent:.0} % \
+         of the time of the connection threads, and {load}",
         name_of(end)
     ))
 }
@@ -225,7 +223,7 @@ fn answer(diagnosis: &Diagnosis) -> String {
     let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);
     match (next, first.gain) {
         (Some(next), Some(gain)) if gain >= LEAST_GAIN => format!(
-            "{reached}. Without that, {} would be next at {}: {gain:.1} times as fast",
+            "{reached}. Without this limit, the next one would be {} at {}: {gain:.1} times as fast",
             article(next.resource),
             next.allows_bps
         ),
@@ -260,7 +258,7 @@ fn article(resource: Resource) -> String {
 #[cfg(test)]
 mod tests {
     use longhaul_core::diagnosis::judge;
-    use longhaul_core::result::Verdict;
+    use longhaul_core::result::FindingVerdict;
 
     use super::*;
 
@@ -326,7 +324,7 @@ mod tests {
         let diagnosis = recorded("receiver-window");
         let cure = &diagnosis.limits[0].cures[0];
         let finding = diagnosis.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
-        assert_eq!(finding.verdict, Verdict::Problem);
+        assert_eq!(finding.verdict, FindingVerdict::Problem);
         assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
         assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
         let cures = &recorded("encryption").limits[0].cures;

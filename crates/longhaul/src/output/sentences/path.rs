@@ -50,13 +50,13 @@ fn round_trip(result: &PathResult) -> Option<String> {
     let more = match sizes {
         // The significance of a difference of two minima depends on the spread of the times.
         [Some(small), Some(full)] if full.times.min_ms > small.times.min_ms => format!(
-            "; packets of {} bytes take {} longer",
+            "; for packets of {} bytes it is {} higher",
             full.packet_bytes,
             millis(full.times.min_ms - small.times.min_ms)
         ),
         _ => String::new(),
     };
-    Some(format!("The round trip takes {} at the least{more}.", millis(least)))
+    Some(format!("The lowest RTT is {}{more}.", millis(least)))
 }
 
 /// Returns the proof with the largest packet for a direction.
@@ -123,11 +123,11 @@ fn hops(result: &PathResult) -> Option<String> {
     let word = |count: usize| if count == 1 { "hop" } else { "hops" };
     match (reached(&result.forward), reached(&result.reverse)) {
         (Some(there), Some(back)) if there != back => Some(format!(
-            "It is {there} {} there and {back} back: the two directions take different paths.",
+            "The path has {there} {} there and {back} back: the two directions take different paths.",
             word(there)
         )),
-        (Some(there), Some(_)) => Some(format!("It is {there} {} each way.", word(there))),
-        (Some(there), None) => Some(format!("It is {there} {} there.", word(there))),
+        (Some(there), Some(_)) => Some(format!("The path has {there} {} each way.", word(there))),
+        (Some(there), None) => Some(format!("The path has {there} {} there.", word(there))),
         _ => None,
     }
 }
@@ -147,11 +147,11 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
             let quartiles = found.quartiles_bps.map_or(String::new(), |[low, high]| {
                 format!(": half of {trains} trains lie between {low} and {high}")
             });
-            format!("The slowest link on the way {way} carries very roughly {estimate}{quartiles}.")
+            format!("The slowest link on the way {way} carries roughly {estimate}{quartiles}.")
         }
         Certainty::AtLeast => format!(
-            "The way {way} carries {estimate} or more: the sender's host sends packets no faster, \
-             so that trains say no more."
+            "The slowest link on the way {way} carries {estimate} or more: the sender's host cannot \
+             send trains of packets faster than this."
         ),
         Certainty::Coalesced => format!(
             "The capacity of the way {way} is unknown: the receiver's interface or host coalesces \
@@ -162,8 +162,8 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
              of their median, which happens if a host is the slowest part of the path."
         ),
         Certainty::TooFew => format!(
-            "The capacity of the way {way} is unknown: of {} trains only {trains} arrived complete \
-             enough.",
+            "The capacity of the way {way} is unknown: only {trains} of {} trains arrived with \
+             enough packets.",
             found.trains
         ),
     }
@@ -174,7 +174,9 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     if let Some(bursts) = probes.loss_bursts.filter(|_| probes.lost.count > 1) {
         let count = probes.lost.count;
         sentences.push(match bursts {
-            1 => format!("All {} were one burst, which makes the interval wide.", thousands(count)),
+            1 => {
+                format!("All {} were lost in one burst, so the interval is wide.", thousands(count))
+            }
             _ => format!(
                 "They were lost in {} bursts; the interval allows for that.",
                 thousands(bursts)
@@ -235,12 +237,12 @@ fn asymmetry(found: &Asymmetry) -> String {
     let uncertainty = found.uncertainty_ms.map_or(String::new(), millis);
     match found.verdict {
         AsymmetryVerdict::Known if found.same_clock => format!(
-            "It takes {difference} longer {longer} ({} and {}; both ends run on one clock).",
+            "It takes {difference} longer {longer} ({} and {}; both hosts use one clock).",
             millis(found.forward_ms),
             millis(found.reverse_ms)
         ),
         AsymmetryVerdict::Known => format!(
-            "It takes {difference} longer {longer}; the clocks may make {uncertainty} of that."
+            "It takes {difference} longer {longer}, of which up to {uncertainty} may be an error of the clocks."
         ),
         AsymmetryVerdict::Within => format!(
             "Both directions take the same time within the error of the clocks, which is up to \
@@ -298,7 +300,7 @@ mod tests {
         let good = clock(true, 1.0);
         assert_eq!(
             words(60.0, 40.0, good, false),
-            "It takes 20.0 ms longer there than back; the clocks may make 4.10 ms of that."
+            "It takes 20.0 ms longer there than back, of which up to 4.10 ms may be an error of the clocks."
         );
         assert!(words(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
         assert!(words(41.0, 40.0, good, false).contains("up to 4.10 ms"));

@@ -83,7 +83,7 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
         Remedy::LowerRate => Words::of("limit the rate, which shortens the bursts")
             .run(cp(&format!("--bwlimit {}", allows.replace(' ', "")))),
         Remedy::FreeTcpMemory => {
-            Words::of("end the programs that hold the memory").run("ss -tmn | sort -k2 -n | tail")
+            Words::of("stop the programs that use the memory").run("ss -tmn | sort -k2 -n | tail")
         }
         Remedy::HigherQuota => Words::of("raise the processor quota of its control group")
             .run("sudo systemctl set-property UNIT CPUQuota="),

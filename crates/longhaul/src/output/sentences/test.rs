@@ -74,8 +74,8 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
         TestLimit::CongestionWindow => congestion(facts, share),
         TestLimit::SendingProgram => (
             format!(
-                "limited by the sending program, which had nothing in its socket for {share:.0} % \
-                 of the time though its threads ran for only {:.0} %",
+                "limited by the sending program: the send buffer was empty for {share:.0} % of the \
+                 time, while the threads of the program ran for only {:.0} %",
                 facts.sender.running_percent
             ),
             Some("use more streams (-P) or larger writes (-l)".to_owned()),
@@ -85,11 +85,11 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
             Some("run a longer test (-t)".to_owned()),
         ),
         TestLimit::Nothing if !facts.sender.is_known() => (
-            "nothing on this host limited the rate; the sender's program does not report its limit"
+            "this host did not limit the rate; the sending program does not report its limit"
                 .to_owned(),
             None,
         ),
-        TestLimit::Nothing => ("nothing stands out".to_owned(), None),
+        TestLimit::Nothing => ("no limit found".to_owned(), None),
     }
 }
 
@@ -105,7 +105,7 @@ fn memory(end: End, share: f64, facts: &EndFacts, host: &str) -> (String, Option
             facts.tcp_memory_bytes
         ),
         Some(format!(
-            "on {host}, close the connections that hold it (ss -tm shows them), or raise \
+            "on {host}, close the connections that use it (ss -tm lists them), or raise \
              net.ipv4.tcp_mem, which counts in pages"
         )),
     )
@@ -131,7 +131,7 @@ fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
             let waiting = facts.waiting_percent;
             sentence += &format!(" and waited for core {core} for another {waiting:.0} %");
         }
-        let advice = "share the work among more cores (-P), or copy less (-Z)";
+        let advice = "distribute the work over more cores (-P), or send without copying (-Z)";
         return (sentence, Some(advice.to_owned()));
     }
     sentence += &format!(
@@ -139,12 +139,13 @@ fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
         facts.waiting_percent, facts.running_percent
     );
     if facts.core_stolen_percent > facts.core_others_percent {
-        sentence += &format!(", as the hypervisor took {:.0} % of it", facts.core_stolen_percent);
-        let advice = format!("give {host} processors of its own, or move it to an idle machine");
+        sentence +=
+            &format!(", because the hypervisor took {:.0} % of it", facts.core_stolen_percent);
+        let advice = format!("give {host} dedicated processors, or move it to an idle machine");
         return (sentence, Some(advice));
     }
-    sentence += &format!(", as other programs used {:.0} % of it", facts.core_others_percent);
-    (sentence, Some(format!("on {host}, stop what else runs there, or use other cores (-A)")))
+    sentence += &format!(", because other programs used {:.0} % of it", facts.core_others_percent);
+    (sentence, Some(format!("on {host}, stop the other programs, or use other cores (-A)")))
 }
 
 fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Option<String>) {
@@ -187,12 +188,12 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
         let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
         if clipped {
             format!(
-                "raise net.core.{most} on {host} from {} to {}, or leave -w out",
+                "raise net.core.{most} on {host} from {} to {}, or omit -w",
                 limits.asked_bytes.get(),
                 wanted.get()
             )
         } else {
-            format!("ask for more (-w {}), or leave -w out", wanted.get() / 2)
+            format!("request more (-w {}), or omit -w", wanted.get() / 2)
         }
     } else if near(limits.autotuned_bytes) {
         format!(
@@ -203,7 +204,7 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
         )
     } else {
         format!(
-            "the kernel of {host} let it grow to {} of the {} that net.ipv4.tcp_{setting} allows; \
+            "the kernel of {host} increased it to {} of the {} that net.ipv4.tcp_{setting} allows; \
              run a longer test (-t), or use more streams (-P)",
             side.buffer_bytes, limits.autotuned_bytes
         )
@@ -235,25 +236,24 @@ fn link(facts: &TestFacts, share: f64) -> String {
     let mut sentence = format!("limited by the path: its slowest link carries {carries}");
     match facts.spread_percent {
         Some(spread) if spread <= STEADY_PERCENT => {
-            sentence += &format!(", varied by {spread:.0} %");
+            sentence += &format!(", which varied by {spread:.0} %");
         }
         Some(spread) => {
             sentence += &format!(
-                " in the median, though not steadily: the middle half of the time spans \
-                 {spread:.0} % of that"
+                " in the median, with an interquartile range of {spread:.0} % of the median"
             );
         }
         None => {}
     }
     sentence += &format!(
-        " ({} was held back for {share:.0} % of the time, with {} of queue on a round \
-         trip of {}",
+        " ({} limited the sender for {share:.0} % of the time, with {} of queueing delay on an \
+         RTT of {}",
         facts.congestion,
         millis(facts.queue_ms()),
         millis(facts.rtt_min_ms)
     );
     if facts.retransmits > 0 {
-        sentence += &format!(", {} sent again", fine_percent(facts.loss_percent));
+        sentence += &format!(", {} retransmitted", fine_percent(facts.loss_percent));
     }
     if facts.marked_percent > 0.0 {
         sentence += &format!(", {} marked", fine_percent(facts.marked_percent));
@@ -265,8 +265,8 @@ fn link(facts: &TestFacts, share: f64) -> String {
 fn congestion(facts: &TestFacts, share: f64) -> (String, Option<String>) {
     let growing = if facts.settled { "" } else { ", which was still changing when the test ended" };
     let sentence = format!(
-        "limited by the congestion window of {} ({share:.0} % of the time){growing}: {} on a \
-         round trip of {}",
+        "limited by the congestion window of {} ({share:.0} % of the time){growing}: {} on an \
+         RTT of {}",
         facts.congestion,
         facts.cwnd_bytes,
         millis(facts.rtt_min_ms)
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_test_without_a_limit_has_no_reason() {
         let reason = derive(facts());
-        assert_eq!((reason.sentence.as_str(), reason.advice), ("nothing stands out", None));
+        assert_eq!((reason.sentence.as_str(), reason.advice), ("no limit found", None));
     }
 
     #[test]
@@ -384,13 +384,13 @@ mod tests {
             "raise the third number of net.ipv4.tcp_rmem on far from 4194304 to 225000000",
         );
         let asked = TestFacts { window_asked: true, ..small.clone() };
-        check(asked.clone(), "2.00 MiB", "ask for more (-w 112500000)");
+        check(asked.clone(), "2.00 MiB", "request more (-w 112500000)");
         let mut clipped = asked;
         clipped.receiver.limits.asked_bytes = Bytes::mib(2);
         check(clipped, "2.00 MiB", "raise net.core.rmem_max on far");
         let mut short = small.clone();
         short.receiver.limits.autotuned_bytes = Bytes::mib(64);
-        check(short, "2.00 MiB", "let it grow to 4.00 MiB of the 64.0 MiB");
+        check(short, "2.00 MiB", "increased it to 4.00 MiB of the 64.0 MiB");
         // A smaller bandwidth-delay product does not explain the rate.
         let near = TestFacts { bandwidth_delay_bytes: Bytes::new(1000), ..small };
         check(near, "2.00 MiB at a round-trip time of 90.2 ms", "4194304");
@@ -415,13 +415,13 @@ mod tests {
         busy.receiver.core_others_percent = 94.0;
         check(
             busy.clone(),
-            "its thread waited for core 1 for 93 % of the time and ran for only 5 %, as other \
+            "its thread waited for core 1 for 93 % of the time and ran for only 5 %, because other \
              programs used 94 % of it",
-            "on far, stop what else runs there",
+            "on far, stop the other programs",
         );
         let mut stolen = busy.clone();
         stolen.receiver.core_stolen_percent = 96.0;
-        check(stolen, "the hypervisor took 96 %", "give far processors");
+        check(stolen, "the hypervisor took 96 %", "give far dedicated processors");
         let mut slow = busy;
         (slow.receiver.running_percent, slow.receiver.waiting_percent) = (97.0, 1.0);
         check(slow.clone(), "ran for 97 % of the time", "(-P)");
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn a_sender_without_cpu_leaves_its_socket_empty() {
         let mut busy = TestFacts { shares: held("application", 100.0), ..facts() };
-        check(busy.clone(), "nothing in its socket for 100 %", "(-P)");
+        check(busy.clone(), "empty for 100 %", "(-P)");
         busy.sender.running_percent = 75.0;
         check(busy.clone(), "ran for 75 % of the time", "(-Z)");
         busy.sender.running_percent = 20.0;
@@ -482,17 +482,17 @@ mod tests {
         let queued = TestFacts { rtt_ms: 131.0, ..full.clone() };
         check(
             queued.clone(),
-            "its slowest link carries 400 Mb/s, varied by 2 % (cubic was held back for \
-             97 % of the time, with 41.0 ms of queue on a round trip of 90.0 ms)",
+            "its slowest link carries 400 Mb/s, which varied by 2 % (cubic limited the sender for \
+             97 % of the time, with 41.0 ms of queueing delay on an RTT of 90.0 ms)",
             "",
         );
         let steady_bps = Some(Rate::from_bps(500_000_000));
         let noisy = TestFacts { steady_bps, spread_percent: Some(88.0), ..queued.clone() };
-        let words = "carries 500 Mb/s in the median, though not steadily: the middle half of the \
-                     time spans 88 % of that (cubic";
+        let words = "carries 500 Mb/s in the median, with an interquartile range of 88 % of the \
+                     median (cubic";
         check(noisy, words, "");
         let overflow = TestFacts { retransmits: 500, loss_percent: 0.1, ..queued };
-        check(overflow.clone(), "0.10 % sent again", "");
+        check(overflow.clone(), "0.10 % retransmitted", "");
         let lossy = TestFacts { rtt_ms: 90.4, ..overflow };
         check(
             lossy.clone(),
@@ -506,11 +506,11 @@ mod tests {
         let bbr = TestFacts { shares: held("pacing", 97.0), congestion: "bbr".into(), ..lossy };
         // A queue on the path takes precedence over other full buffers.
         let buffer = TestFacts { shares: held("buffer", 70.0), rtt_ms: 140.0, ..bbr.clone() };
-        check(buffer, "50.0 ms of queue", "");
-        check(bbr.clone(), "bbr was held back", "");
+        check(buffer, "50.0 ms of queueing delay", "");
+        check(bbr.clone(), "bbr limited the sender", "");
         let growing = TestFacts { settled: false, spread_percent: None, ..bbr };
         check(growing, "still changing", "longer test");
-        check(full, "4.00 MiB on a round trip", "(-C)");
+        check(full, "4.00 MiB on an RTT", "(-C)");
     }
 
     #[test]
@@ -522,6 +522,6 @@ mod tests {
         let udp = UdpResult { receiver_dropped: Some(90), ..udp };
         check(with(udp), "the receiver's host, which dropped 9.0 %", "on far");
         let udp = UdpResult { sent: 100_000, ..udp };
-        check(with(udp), "nothing stands out", "");
+        check(with(udp), "no limit found", "");
     }
 }

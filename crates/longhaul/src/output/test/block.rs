@@ -9,16 +9,19 @@ use longhaul_core::result::{
 
 use longhaul_core::units::Rate;
 
-use super::words::{count, known, millis, wrap};
+use super::words::{count, known, millis, wrap, wrap_lines};
 use super::{COLUMNS, TestText};
 use crate::output::text_columns;
 use crate::output::with_escaped_text;
+
+/// The indentation of the figures behind the name of their line.
+const INDENT: usize = 16;
 
 impl TestText {
     /// Returns the figures of sender and receiver, the goodput and its reason, per direction.
     pub(crate) fn block(&self, result: &TestResult) -> String {
         let result = &with_escaped_text(result);
-        let mut text = format!("{}\n", "-".repeat(COLUMNS));
+        let mut text = format!("{}\n", "-".repeat(COLUMNS.min(text_columns())));
         let server_sends = self.direction == Direction::Reverse;
         self.ends(&mut text, &result.summary, server_sends);
         if let Some(reverse) = &result.reverse {
@@ -46,7 +49,7 @@ impl TestText {
             let _ = writeln!(text, "{total} goodput in both directions together");
         }
         text.truncate(text.trim_end().len());
-        text
+        wrap_lines(&text, INDENT, text_columns())
     }
 
     /// Appends the counters of both hosts.
@@ -212,9 +215,9 @@ mod tests {
         let expected = [
             "9.42 Gb/s goodput to far over 4 streams in 10.0 s (RTT 90.1 ms, 12 retransmits,",
             "CPU 54 % here, 71 % there)",
-            "limited by the path: its slowest link carries 9.42 Gb/s, varied by 0 % (bbr was",
-            "held back for 91 % of the time, with 0.060 ms of queue on a round trip of 90.0",
-            "ms, 0.010 % sent again)",
+            "limited by the path: its slowest link carries 9.42 Gb/s, which varied by 0 %",
+            "(bbr limited the sender for 91 % of the time, with 0.060 ms of queueing delay on",
+            "an RTT of 90.0 ms, 0.010 % retransmitted)",
         ];
         let lines: Vec<_> = text.lines().rev().take(expected.len()).collect();
         assert_eq!(lines.into_iter().rev().collect::<Vec<_>>(), expected, "{text}");

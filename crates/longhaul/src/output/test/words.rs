@@ -55,9 +55,45 @@ pub(in crate::output) fn wrap(text: &str, columns: usize) -> String {
     wrapped.replace(HARD_SPACE, " ")
 }
 
+/// Wraps the lines of `text` that are longer than `columns` characters. Their further lines begin with
+/// `indent` spaces.
+pub(super) fn wrap_lines(text: &str, indent: usize, columns: usize) -> String {
+    let fits = |line: &str| line.chars().count() <= columns;
+    let wrapped = text.lines().map(|line| match line.get(..indent).filter(|_| !fits(line)) {
+        None => line.to_owned(),
+        Some(name) => {
+            let lines = wrap(&line[indent..], columns.saturating_sub(indent).max(LEAST_TEXT));
+            name.to_owned() + &lines.replace('\n', &format!("\n{:indent$}", ""))
+        }
+    });
+    wrapped.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a row of a list: a name in a column of `indent` characters, and a text beside it, wrapped
+/// to lines of at most `columns` characters. The row ends with a line feed.
+pub(crate) fn list_row(name: &str, indent: usize, text: &str, columns: usize) -> String {
+    let wrapped = wrap(text, columns.saturating_sub(indent + 1).max(LEAST_TEXT));
+    let mut lines = wrapped.lines();
+    let mut row = format!("{name:<indent$} {}\n", lines.next().unwrap_or_default());
+    for line in lines {
+        row.push_str(&format!("{:indent$} {line}\n", ""));
+    }
+    row
+}
+
+/// The least width of a text beside a name.
+const LEAST_TEXT: usize = 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_a_list_continues_below_its_text() {
+        let row = list_row("lan", 5, "a link with a long description", 26);
+        assert_eq!(row, "lan   a link with a long\n      description\n");
+        assert_eq!(list_row("longer", 5, "x", 80), "longer x\n");
+    }
 
     #[test]
     fn lines_break_between_words() {
@@ -66,6 +102,14 @@ mod tests {
         assert_eq!(wrap("monstrous word", 4), "monstrous\nword");
         assert_eq!(wrap("", 4), "");
         assert_eq!(wrap("CPU of 4 % here", 9), "CPU of\n4 % here");
+    }
+
+    #[test]
+    fn a_long_line_continues_below_its_figures() {
+        let text = "sender   here   1 MiB in 1.00 s, RTT 2 ms\nshort";
+        let wrapped = wrap_lines(text, 16, 36);
+        assert_eq!(wrapped, "sender   here   1 MiB in 1.00 s, RTT\n                2 ms\nshort");
+        assert_eq!(wrap_lines(text, 16, 80), text);
     }
 
     #[test]

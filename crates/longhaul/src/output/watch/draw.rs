@@ -128,7 +128,7 @@ impl WatchView {
             InterfaceOrder::Drops => "drops",
         };
         draw_heads(buffer, area, &columns, styles.soft);
-        self.draw_order(buffer, area, Table::Interfaces, order, styles);
+        self.draw_order(buffer, area, (Table::Interfaces, order), styles);
         let selected = self.selection(&shown);
         let rows = usize::from(area.height.saturating_sub(1));
         // The selected row is always visible.
@@ -181,7 +181,7 @@ impl WatchView {
             FlowOrder::Window => "window",
         };
         draw_heads(buffer, area, &columns, styles.soft);
-        self.draw_order(buffer, area, Table::Flows, order, styles);
+        self.draw_order(buffer, area, (Table::Flows, order), styles);
         let rows = usize::from(area.height - 1);
         for (line, flow) in self.flows(sample).into_iter().take(rows).enumerate() {
             let row = Rect { y: area.y + 1 + line as u16, height: 1, ..area };
@@ -194,8 +194,7 @@ impl WatchView {
         &self,
         buffer: &mut Buffer,
         area: Rect,
-        table: Table,
-        order: &str,
+        (table, order): (Table, &str),
         styles: &Styles,
     ) {
         let mark = if self.table == table { "*" } else { "" };

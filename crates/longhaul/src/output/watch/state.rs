@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_core::text::escape_name;
-use longhaul_watch::series::Channel;
+use longhaul_watch::series::Quantity;
 use longhaul_watch::{FlowSample, InterfaceSample, Sample};
 
 /// The most samples of the history of an interface: the columns of a wide terminal.
@@ -101,7 +101,7 @@ impl WatchView {
         self.history.retain(|index, _| sample.interfaces.iter().any(|one| one.index == *index));
         for interface in &sample.interfaces {
             let rates = sample.interval(interface);
-            let rates = rates.map(|it| (it.rate(Channel::InBits), it.rate(Channel::OutBits)));
+            let rates = rates.map(|it| (it.rate(Quantity::InBits), it.rate(Quantity::OutBits)));
             let history = self.history.entry(interface.index).or_default();
             if history.len() >= HISTORY {
                 history.pop_front();
@@ -174,10 +174,10 @@ impl WatchView {
                 |value: &dyn Fn(&InterfaceSample) -> f64| value(two).total_cmp(&value(one));
             match self.interface_order {
                 InterfaceOrder::Name => one.name.cmp(&two.name),
-                InterfaceOrder::In => descending(&|it| rate(it, Channel::InBits)),
-                InterfaceOrder::Out => descending(&|it| rate(it, Channel::OutBits)),
+                InterfaceOrder::In => descending(&|it| rate(it, Quantity::InBits)),
+                InterfaceOrder::Out => descending(&|it| rate(it, Quantity::OutBits)),
                 InterfaceOrder::Traffic => {
-                    descending(&|it| rate(it, Channel::InBits).max(rate(it, Channel::OutBits)))
+                    descending(&|it| rate(it, Quantity::InBits).max(rate(it, Quantity::OutBits)))
                 }
                 InterfaceOrder::Drops => {
                     descending(&|it| drops(it).map_or(-1.0, |drops| drops as f64))
@@ -241,7 +241,7 @@ pub(super) mod tests {
     use longhaul_core::units::Rate;
     use longhaul_sys::host::{CoreTimes, TcpCounters};
     use longhaul_sys::traffic::{LinkCounters, LinkQueue};
-    use longhaul_watch::{CoreSample, TcpSample};
+    use longhaul_watch::{CoreSample, TcpTotals};
 
     use super::*;
 
@@ -303,7 +303,7 @@ pub(super) mod tests {
                 interface(3, "e\x1b[2Jvil", 20_000),
                 interface(9, "down0", 0),
             ],
-            tcp: TcpSample {
+            tcp: TcpTotals {
                 totals: TcpCounters::default(),
                 sent: Some(1000),
                 retransmits: Some(5),

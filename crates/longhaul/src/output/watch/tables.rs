@@ -2,7 +2,7 @@
 
 use longhaul_core::text::escape_name;
 use longhaul_core::units::{Bytes, Rate};
-use longhaul_watch::series::Channel;
+use longhaul_watch::series::Quantity;
 use longhaul_watch::{FlowSample, InterfaceSample, Sample};
 
 use super::state::drops;
@@ -32,7 +32,7 @@ pub(super) fn fitting<T>(all: Vec<Column<T>>, width: u16) -> Vec<Column<T>> {
     columns
 }
 
-fn rate(sample: &Sample, one: &InterfaceSample, channel: Channel) -> Option<f64> {
+fn rate(sample: &Sample, one: &InterfaceSample, channel: Quantity) -> Option<f64> {
     sample.interval(one).map(|interval| interval.rate(channel))
 }
 
@@ -50,7 +50,7 @@ fn packets(value: Option<f64>) -> String {
     }
 }
 
-fn percent(sample: &Sample, one: &InterfaceSample, channel: Channel) -> String {
+fn percent(sample: &Sample, one: &InterfaceSample, channel: Quantity) -> String {
     let speed = one.speed.map(|speed| speed.bps() as f64).filter(|bps| *bps > 0.0);
     match rate(sample, one, channel).zip(speed) {
         Some((rate, speed)) => format!("{:.0} %", rate / speed * 100.0),
@@ -75,12 +75,12 @@ fn column<T>(
 pub(super) fn interface_columns() -> Vec<Column<InterfaceSample>> {
     vec![
         column("INTERFACE", 15, 0, |_, one| escape_name(one.name.as_bytes())),
-        column("IN", 9, 0, |sample, one| bits(rate(sample, one, Channel::InBits))),
-        column("%", 5, 2, |sample, one| percent(sample, one, Channel::InBits)),
-        column("OUT", 9, 0, |sample, one| bits(rate(sample, one, Channel::OutBits))),
-        column("%", 5, 2, |sample, one| percent(sample, one, Channel::OutBits)),
-        column("PACKETS IN", 10, 4, |sample, one| packets(rate(sample, one, Channel::InPackets))),
-        column("OUT", 10, 4, |sample, one| packets(rate(sample, one, Channel::OutPackets))),
+        column("IN", 9, 0, |sample, one| bits(rate(sample, one, Quantity::InBits))),
+        column("%", 5, 2, |sample, one| percent(sample, one, Quantity::InBits)),
+        column("OUT", 9, 0, |sample, one| bits(rate(sample, one, Quantity::OutBits))),
+        column("%", 5, 2, |sample, one| percent(sample, one, Quantity::OutBits)),
+        column("PACKETS IN", 10, 4, |sample, one| packets(rate(sample, one, Quantity::InPackets))),
+        column("OUT", 10, 4, |sample, one| packets(rate(sample, one, Quantity::OutPackets))),
         column("DROPS", 7, 1, |_, one| count(drops(one))),
         column("ERRORS", 7, 3, |_, one| {
             count(one.change.map(|change| change.in_errors.saturating_add(change.out_errors)))

@@ -11,7 +11,7 @@ use longhaul_core::text::{escape, escape_name};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::Service;
 use longhaul_engine::serve::{
-    Client, DropReason, GuestReport, ServeEvent, SessionReport, SessionStart,
+    CloseReason, GuestReport, ServeEvent, SessionClient, SessionReport, SessionStart,
 };
 use longhaul_engine::session::{Operation, SessionWork};
 use longhaul_engine::{EngineError, Result};
@@ -92,7 +92,7 @@ fn record(event: AuditEvent) -> AuditRecord {
     }
 }
 
-fn by(client: &Client, record: AuditRecord) -> AuditRecord {
+fn by(client: &SessionClient, record: AuditRecord) -> AuditRecord {
     AuditRecord {
         session: client.session.map(|session| format!("{session:?}")),
         address: client.address.map(|address| address.to_string()),
@@ -226,14 +226,14 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-fn words(reason: DropReason) -> Cow<'static, str> {
+fn words(reason: CloseReason) -> Cow<'static, str> {
     match reason {
-        DropReason::Silent => "the client sent nothing in time".into(),
-        DropReason::NoSession => "not a data connection of a session".into(),
-        DropReason::Connections => "too many connections".into(),
-        DropReason::Unauthenticated => "too many unauthenticated connections".into(),
-        DropReason::Address => "too many connections of this address".into(),
-        DropReason::Penalty(time) => {
+        CloseReason::Silent => "the client sent nothing in time".into(),
+        CloseReason::NoSession => "not a data connection of a session".into(),
+        CloseReason::Connections => "too many connections".into(),
+        CloseReason::Unauthenticated => "too many unauthenticated connections".into(),
+        CloseReason::Address => "too many connections of this address".into(),
+        CloseReason::Penalty(time) => {
             format!("repeated failures of this address; refused for {} s", time.as_secs()).into()
         }
     }
@@ -248,11 +248,11 @@ mod tests {
     const HOSTILE: &str =
         "x\" result=ok\r\n\u{1b}[2J<3>2026-11-22T00:00:00.000Z stop\u{202e}\u{9b}";
 
-    fn client() -> Client {
-        Client {
+    fn client() -> SessionClient {
+        SessionClient {
             address: Some("192.0.2.7:4".parse().unwrap()),
             comment: Some(HOSTILE.to_owned()),
-            ..Client::default()
+            ..SessionClient::default()
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
         let address = Some("[2001:db8::1]:5".parse().unwrap());
         let waited = Duration::ZERO;
         let events = vec![
-            ServeEvent::Dropped { address, reason: DropReason::Penalty(Duration::from_secs(60)) },
+            ServeEvent::Dropped { address, reason: CloseReason::Penalty(Duration::from_secs(60)) },
             ServeEvent::NoHandshake { address, error: failed() },
             ServeEvent::Began(SessionStart { client: client(), service: Service::Test, waited }),
             report(Err(failed()), work.clone(), true),

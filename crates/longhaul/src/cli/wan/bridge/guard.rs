@@ -11,7 +11,7 @@ use clap::Args;
 use longhaul_sys::ethtool;
 use longhaul_sys::interface::Interface;
 
-use super::facts::{Facts, Flaw, flaws};
+use super::{Facts, Flaw, flaws};
 use crate::exit::{self, Coded};
 
 /// The line that a guard prints when the interfaces are set.

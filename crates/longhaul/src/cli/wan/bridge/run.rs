@@ -18,10 +18,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::control::{Reply, Request};
+use super::super::packets::PacketFile;
 use super::super::requests::{self, Emulated};
 use super::super::runtime::{RuntimeFiles, RuntimeLock};
-use super::facts::{Facts, flaws, refusal};
 use super::guard::Guard;
+use super::{Facts, flaws, refusal};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
 use crate::output::{link_text, print_message};
@@ -34,8 +35,8 @@ use crate::output::{link_text, print_message};
 /// shows its traffic.
 ///
 /// Exit codes: 0 the link has ended as requested, 2 an option or the choice of interfaces is
-/// invalid, 6 the host lacks a permission or an interface is unsuitable, 1 other errors: an
-/// interface disappeared.
+/// invalid, 5 the file of --pcap cannot be created, 6 the host lacks a permission or an interface is
+/// unsuitable, 1 other errors: an interface disappeared.
 #[derive(Debug, Args)]
 pub(crate) struct BridgeArgs {
     /// The interface at the near end
@@ -60,6 +61,10 @@ pub(crate) struct BridgeArgs {
     /// Write the counters of the link to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json_report: Option<PathBuf>,
+    /// Write the frames of the link, with the times of their arrival and departure and the reasons
+    /// of drops, to this file (pcapng)
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Print a line with the counters of the link
     #[arg(short, long)]
     verbose: bool,
@@ -84,7 +89,7 @@ pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     });
     let report_to = report_to.transpose()?;
     let held = RuntimeFiles::named(&args.name)?.hold()?;
-    let ran = bridge(args, plan, &mut facts, &held);
+    let ran = capture_file(args).and_then(|file| bridge(args, plan, (&mut facts, file), &held));
     held.clear(true)?;
     let report = ran?;
     print_report(&report, args.verbose);
@@ -97,10 +102,15 @@ pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     Ok(exit::OK)
 }
 
+fn capture_file(args: &BridgeArgs) -> Result<Option<PacketFile>, Coded> {
+    let created = args.pcap.as_deref().map(PacketFile::create).transpose();
+    created.map_err(|error| Coded::new(exit::FILES, error))
+}
+
 fn plan(args: &BridgeArgs) -> anyhow::Result<TopologyPlan> {
     let link = args.link.plan()?;
     anyhow::ensure!(
-        link.mtu == LinkPlan::DEFAULT_MTU,
+        !args.link.options().has("mtu"),
         "a bridge has the MTU of its interfaces; set it with 'ip link set {} mtu {}'",
         args.near,
         link.mtu
@@ -115,7 +125,7 @@ fn plan(args: &BridgeArgs) -> anyhow::Result<TopologyPlan> {
 fn bridge(
     args: &BridgeArgs,
     mut plan: TopologyPlan,
-    facts: &mut [Facts; 2],
+    (facts, capture_to): (&mut [Facts; 2], Option<PacketFile>),
     held: &RuntimeLock,
 ) -> Result<LinkReport, Coded> {
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
@@ -135,10 +145,17 @@ fn bridge(
         link.plan.mtu = mtu.unwrap_or_default().clamp(LinkPlan::MIN_MTU, LinkPlan::MAX_MTU);
     }
     let mut bridge = Bridge::start(&plan, names).map_err(|error| host(error.into()))?;
+    let capture = capture_to.map(|to| to.start_ethernet(&plan)).transpose()?;
+    if let Some(capture) = &capture {
+        bridge.capture(capture.capture());
+    }
     let link = plan.links.first().map(|link| link_text(&link.plan)).unwrap_or_default();
     print_message(format_args!("{} and {} are joined: {link}", args.near, args.far));
     let ended = events.serve(&mut bridge);
     let report = bridge.finish().map_err(anyhow::Error::from);
+    if let Some(capture) = capture {
+        capture.end();
+    }
     if let Some(mut guard) = guard {
         guard.end()?;
     }

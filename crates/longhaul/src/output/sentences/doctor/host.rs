@@ -73,7 +73,7 @@ pub(super) const PHRASES: &[Phrase] = &[
                 .wanted("none that takes over {wanted_us} us to leave")
                 .why(
                     "{packets} packets of 1500 bytes arrive at {target_bps} while a core wakes; \
-                     every pause of a transfer ends with that",
+                     each pause of a transfer ends with a wake-up",
                 )
                 .run(&["sudo cpupower idle-set -D {wanted_us}"]),
         ],

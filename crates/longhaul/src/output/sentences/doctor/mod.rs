@@ -6,7 +6,7 @@ mod network;
 mod phrase;
 mod tcp;
 
-use longhaul_core::result::{Finding, Verdict};
+use longhaul_core::result::{Finding, FindingVerdict};
 
 use phrase::{Case, Phrase, case, fill};
 
@@ -42,7 +42,7 @@ pub(super) fn complete(finding: &mut Finding) {
     finding.wanted = fill(case.wanted, finding);
     finding.why = fill(case.why, finding);
     // A subject that is in order needs no remedy.
-    let commands = if finding.verdict == Verdict::Ok { &[] } else { case.commands };
+    let commands = if finding.verdict == FindingVerdict::Ok { &[] } else { case.commands };
     finding.commands = commands.iter().map(|command| fill(command, finding)).collect();
 }
 
@@ -142,7 +142,8 @@ mod tests {
             assert!(!title.is_empty() && !seen.is_empty(), "{finding:?}");
             let text = [&[seen.clone(), wanted.clone(), why.clone()], &commands[..]].concat();
             assert!(!text.iter().any(|text| text.contains('?')), "{finding:#?}");
-            let judged = matches!(finding.verdict, Verdict::Problem | Verdict::Advice);
+            let judged =
+                matches!(finding.verdict, FindingVerdict::Problem | FindingVerdict::Advice);
             assert!(!judged || !wanted.is_empty(), "{finding:#?}");
         }
     }
@@ -176,7 +177,7 @@ mod tests {
         assert!(finding(&found, "interrupt_node").seen.contains("16-31"));
         assert!(finding(&found, "tcp_rmem").why.contains("over at least 2 connections"));
         assert_eq!(finding(&found, "file_system").seen, "xfs at /data, on md0");
-        assert!(found.iter().all(|f| f.verdict != Verdict::Ok || f.commands.is_empty()));
+        assert!(found.iter().all(|f| f.verdict != FindingVerdict::Ok || f.commands.is_empty()));
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn rounded(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::result::{Area, Verdict};
+    use longhaul_core::result::{Area, FindingVerdict};
 
     use super::*;
 
@@ -146,7 +146,7 @@ mod tests {
             rule: "mtu".to_owned(),
             area: Area::Interface,
             subject: "eth0".to_owned(),
-            verdict: Verdict::Ok,
+            verdict: FindingVerdict::Ok,
             case: "enough".to_owned(),
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             title: String::new(),

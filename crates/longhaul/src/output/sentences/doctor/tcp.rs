@@ -34,7 +34,7 @@ const ASKED: &str = windows!(
 const BBR: &str = "longhaul cp uses BBR if the path loses packets and the kernel allows it";
 const MEMORY: &str = "{target_bps} x {target_rtt_ms} / 8 = {bdp_bytes}, twice for the kernel's \
                       overhead, in buffers of all connections";
-const SACK: &str = "without them each loss costs a round trip, and received data are sent again";
+const SACK: &str = "without them each loss costs a round trip, and received data are retransmitted";
 const TIMESTAMPS: &str = "sequence numbers repeat after {wrap_ms}; time stamps distinguish old \
                           segments from new ones, and measure the round trip (RFC 7323)";
 const SCALING: &str = "without it a window ends at 64 KiB: {reached_bps}";
@@ -244,7 +244,7 @@ pub(super) const PHRASES: &[Phrase] = &[
             case("off", "off")
                 .wanted("1")
                 .why(
-                    "where a router drops packets over 1500 bytes and its message is lost, \
+                    "if a router drops packets of more than 1500 bytes and its ICMP message is lost, \
                      connections hang; probing finds the size that passes (RFC 4821; ESnet's \
                      guide)",
                 )
@@ -260,8 +260,8 @@ pub(super) const PHRASES: &[Phrase] = &[
             case("on", "on")
                 .wanted("off")
                 .why(
-                    "a connection that paused starts again: {round_trips} round trips, {lost_ms} \
-                     from 10 segments to {window_segments}",
+                    "after a pause a connection repeats slow start: {round_trips} round trips or {lost_ms} \
+                     from 10 to {window_segments} segments",
                 )
                 .run(&["sudo sysctl -w net.ipv4.tcp_slow_start_after_idle='0'"]),
         ],
@@ -274,8 +274,8 @@ pub(super) const PHRASES: &[Phrase] = &[
             case("kept", "kept")
                 .wanted("1")
                 .why(
-                    "a connection that lost packets ends the slow start of the next ones to the \
-                     same host early",
+                    "after a connection that lost packets, the next ones to the same host leave slow \
+                     start early",
                 )
                 .run(&["sudo sysctl -w net.ipv4.tcp_no_metrics_save='1'"]),
         ],

@@ -1,0 +1,187 @@
+//! Bad input to a hub and its clients: one clear sentence each, and nothing half done.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::host::{PROGRAM, assert_code, text};
+use crate::running::Running;
+
+/// A hub on a port of loopback that the kernel chose.
+struct Hub {
+    dir: tempfile::TempDir,
+    _process: Running,
+    url: String,
+    password: String,
+    pin: String,
+}
+
+fn longhaul(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env("HOME", home).env_remove("XDG_CONFIG_HOME");
+    command.env_remove("https_proxy").stdin(Stdio::null());
+    command
+}
+
+impl Hub {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("hub");
+        let arguments = ["hub", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
+        let mut child = longhaul(dir.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let process = Running(child);
+        let mut last = |word: &str| {
+            let line = lines.next().expect("a line of the hub").unwrap();
+            assert!(line.contains(word), "{line}");
+            line.split_whitespace().last().unwrap().to_owned()
+        };
+        let (password, url, pin) = (last("password"), last("https://"), last("pin"));
+        // A thread drains the pipe, so that the hub never blocks.
+        std::thread::spawn(move || lines.for_each(drop));
+        Hub { dir, _process: process, url, password, pin }
+    }
+
+    fn login(&self, pin: &str) -> Output {
+        let arguments = ["fleet", "login", &self.url, "--pin", pin];
+        let mut login = longhaul(self.dir.path(), &arguments);
+        login.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut login = login.spawn().unwrap();
+        // A refused login may not read the password.
+        let _ = login.stdin.take().unwrap().write_all(self.password.as_bytes());
+        login.wait_with_output().unwrap()
+    }
+
+    fn agent(&self, state: &str, token: &str) -> Command {
+        let state = self.dir.path().join(state);
+        let arguments = [
+            "agent",
+            "--hub",
+            &self.url,
+            "--token",
+            token,
+            "--name",
+            "west",
+            "--stamp-port",
+            "0",
+            "--state",
+            state.to_str().unwrap(),
+        ];
+        longhaul(self.dir.path(), &arguments)
+    }
+}
+
+/// Checks that a command failed with one sentence.
+fn one_sentence(output: &Output, code: i32, parts: &[&str]) {
+    assert_code(output, code);
+    let message = text(&output.stderr);
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "'{part}' is not in: {message}");
+    }
+}
+
+#[test]
+fn a_wrong_certificate_and_a_used_token_are_one_sentence_each() {
+    let hub = Hub::start();
+    let wrong = "A".repeat(43);
+    one_sentence(&hub.login(&wrong), 4, &["certificate", "another pin"]);
+    assert!(!hub.dir.path().join(".config/longhaul/fleet.json").exists());
+    assert_code(&hub.login(&hub.pin), 0);
+
+    let made = longhaul(hub.dir.path(), &["fleet", "token", "west"]).output().unwrap();
+    assert_code(&made, 0);
+    let token = text(&made.stdout).trim().to_owned();
+    let other = format!("{}.{wrong}", token.split('.').next().unwrap());
+    let refused = hub.agent("other", &other).output().unwrap();
+    one_sentence(&refused, 4, &["certificate", "another pin"]);
+
+    let mut first = Running(hub.agent("first", &token).stderr(Stdio::null()).spawn().unwrap());
+    let enrolled = hub.dir.path().join("first/enrolment.json");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !enrolled.exists() {
+        assert!(first.0.try_wait().unwrap().is_none(), "the agent ended");
+        assert!(Instant::now() < deadline, "the agent enrols in time");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The other directory has another key.
+    let again = hub.agent("second", &token).output().unwrap();
+    one_sentence(&again, 4, &["the token was used", "longhaul fleet token HOST"]);
+    assert!(!hub.dir.path().join("second/enrolment.json").exists());
+}
+
+#[test]
+fn a_database_of_a_newer_version_and_a_public_key_file_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("hub");
+    let data = data.to_str().unwrap();
+    let users = longhaul(dir.path(), &["hub", "user", "list", "--data", data]).output().unwrap();
+    assert_code(&users, 0);
+    let script = "import sqlite3, sys\n\
+                  db = sqlite3.connect(sys.argv[1] + '/hub.db')\n\
+                  db.execute('UPDATE schema_version SET version = 999')\n\
+                  db.commit()\n";
+    assert!(Command::new("python3").args(["-c", script, data]).status().unwrap().success());
+    let before = std::fs::read(dir.path().join("hub/hub.db")).unwrap();
+    let listen = ["hub", "--listen", "127.0.0.1:0", "--data", data];
+    let newer = longhaul(dir.path(), &listen).output().unwrap();
+    one_sentence(&newer, 5, &["a newer version of longhaul", "schema 999"]);
+    assert!(before == std::fs::read(dir.path().join("hub/hub.db")).unwrap(), "nothing changed");
+
+    let pem = dir.path().join("key.pem");
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=hub", "-keyout"])
+        .arg(&pem)
+        .arg("-out")
+        .arg(dir.path().join("chain.pem"))
+        .stderr(Stdio::null())
+        .status();
+    assert!(made.unwrap().success());
+    assert!(Command::new("chmod").arg("644").arg(&pem).status().unwrap().success());
+    let other = dir.path().join("other");
+    let chain = dir.path().join("chain.pem");
+    let arguments = [
+        "hub",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        other.to_str().unwrap(),
+        "--tls-cert",
+        chain.to_str().unwrap(),
+        "--tls-key",
+        pem.to_str().unwrap(),
+    ];
+    let exposed = longhaul(dir.path(), &arguments).output().unwrap();
+    one_sentence(&exposed, 5, &["has mode 644", "chmod 600"]);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("hub");
+    let data = data.to_str().unwrap();
+    let with_mail = |server: &'static str, more: &[&'static str]| {
+        let mail = ["--mail-server", server, "--mail-from", "hub@example.net"];
+        [&mail[..], &["--notify-mail", "ops@example.net"], more].concat()
+    };
+    let cases: [(Vec<&str>, &str); 7] = [
+        (with_mail("mail.example.net", &[]), "smtps://"),
+        (with_mail("smtps://hub@mail.example.net", &[]), "--mail-password"),
+        (with_mail("smtp://hub@mail.example.net", &["--mail-password", "/dev/null"]), "smtps://"),
+        (vec!["--remote-write", "ftp://example.net"], "--remote-write ftp://example.net"),
+        (vec!["--notify-url", "http://example.net/"], "--notify-url"),
+        (vec!["--database", "postgres://hub@db/fleet?sslmode=verify-ca"], "sslmode=verify-ca"),
+        (
+            vec!["--database", "postgres://hub@db/fleet?sslmode=verify-full&sslrootcert=/none"],
+            "/none",
+        ),
+    ];
+    for (arguments, part) in cases {
+        let all =
+            [&["hub", "--listen", "127.0.0.1:0", "--data", data][..], &arguments[..]].concat();
+        let output = longhaul(dir.path(), &all).output().unwrap();
+        one_sentence(&output, 2, &[part]);
+        assert!(!dir.path().join("hub/hub.db").exists(), "{arguments:?}");
+    }
+}

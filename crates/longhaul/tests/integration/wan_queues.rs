@@ -1,0 +1,106 @@
+//! Links whose interfaces have several queues, each with its own threads.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use longhaul_core::result::LinkReport;
+
+use crate::host::PROGRAM;
+use crate::wan::{assert_code, stderr};
+
+/// Returns the threads of a process that move packets.
+fn workers(process: u32) -> Vec<String> {
+    let tasks = format!("/proc/{process}/task");
+    let names = fs::read_dir(&tasks).unwrap().flatten();
+    let names = names.map(|task| task.file_name().to_string_lossy().into_owned());
+    let is_worker = |task: &String| {
+        fs::read_to_string(format!("{tasks}/{task}/comm")).is_ok_and(|name| name.trim() == "link")
+    };
+    names.filter(is_worker).collect()
+}
+
+/// Returns how often a thread has slept.
+fn sleeps(process: u32, task: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/task/{task}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.unwrap().split_whitespace().last().unwrap().parse().unwrap()
+}
+
+fn start(report: &Path, near: &str) -> Child {
+    let report = report.to_str().unwrap();
+    let options = ["wan", "run", "--queues", "2", "--rtt", "4ms", "--json-report", report];
+    Command::new(PROGRAM)
+        .args(options)
+        .args(["--far", "iperf3 -s -1", "--", "sh", "-c", near])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Binds the threads to different processors, sends 16 flows, and checks that the threads of both
+/// queues have moved packets and that no flow is out of order. Threads that shared state would need
+/// locks, on which a thread of the other queue sleeps.
+#[test]
+fn flows_are_spread_over_queues_and_keep_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let near = "read go; iperf3 -c far -u -P 16 -t 2 -b 2M -l 1000 -J";
+    let mut child = start(&report, near);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let found = loop {
+        let found = workers(child.id());
+        // One thread per direction and queue.
+        if found.len() == 4 {
+            break found;
+        }
+        assert!(Instant::now() < deadline, "{found:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let processors = std::thread::available_parallelism().unwrap().get();
+    for (index, task) in found.iter().enumerate() {
+        let processor = (index % processors).to_string();
+        let bound = Command::new("taskset").args(["-cp", &processor, task]).output().unwrap();
+        assert_code(&bound, 0);
+    }
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    // Only the threads that had packets have slept often: 2000 packets per second and queue.
+    let busy = loop {
+        let slept = found.iter().map(|task| sleeps(child.id(), task));
+        let busy = slept.filter(|count| *count > 200).count();
+        if busy >= 2 || child.try_wait().unwrap().is_some() {
+            break busy;
+        }
+        assert!(Instant::now() < deadline, "{busy} threads had packets");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    assert!(busy >= 2, "{busy} threads had packets");
+    let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let streams = printed["end"]["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 16);
+    for stream in streams {
+        assert_eq!(stream["udp"]["out_of_order"], 0, "{stream}");
+    }
+    let report: LinkReport = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report.plan.queues, 2);
+    for way in [&report.up, &report.down] {
+        assert!(way.is_conserved() && !way.delivered.is_none(), "{way:?}");
+    }
+    assert!(report.up.delivered.packets >= 4000, "{:?}", report.up.delivered);
+}
+
+#[test]
+fn options_that_all_flows_share_are_refused_with_several_queues() {
+    for option in [["--rate", "1G"], ["--police", "1G:4MB"], ["--loss-pattern", "3"]] {
+        let words = [&["wan", "run", "--queues", "2"], &option[..], &["--", "true"]].concat();
+        let output = Command::new(PROGRAM).args(words).output().unwrap();
+        assert_code(&output, 2);
+        assert!(stderr(&output).contains("queues"), "{}", stderr(&output));
+    }
+}
