@@ -1,12 +1,11 @@
-"""The tests of a path that the plugin runs with `longhaul path`: trace, rtt and latency."""
+"""The tests of a path that the plugin runs with `longhaul path`. This file has trace and rtt, and the
+options of all."""
 
 import json
-import select
 import socket
 import subprocess
-import time
 
-from longhaul_tool import END_SECONDS, PORT, PROGRAM, SERVER_SECONDS, failed
+from longhaul_tool import END_SECONDS, PROGRAM, SERVER_SECONDS, failed, seconds
 
 # The options of each test that the plugin accepts, and the newest schema.
 OPTIONS = {
@@ -15,7 +14,12 @@ OPTIONS = {
     "rtt": (3, {"schema", "dest", "source-node", "count", "hostnames", "ip-version", "protocol"}),
     "latency": (3, {"schema", "source", "source-node", "dest", "dest-node", "packet-count",
                     "packet-interval", "bucket-width", "ip-tos", "ip-version"}),
+    "latencybg": (2, {"schema", "source", "source-node", "dest", "dest-node", "protocol", "duration",
+                      "packet-count", "packet-interval", "packet-timeout", "ctrl-port", "ip-tos",
+                      "ip-version", "bucket-width"}),
 }
+# The protocol of each test that has a choice.
+PROTOCOLS = {"rtt": "icmp", "latencybg": "stamp"}
 # The parts of `longhaul path` that no test needs.
 PARTS = ("rtt", "hops", "mtu", "loss", "capacity")
 # The probes of a hop.
@@ -24,8 +28,11 @@ TRACE_SECONDS = 60
 DEFAULT_COUNT = 5
 # longhaul sends echoes 10 ms apart, or after the previous one's answer; this is the limit of one.
 ECHO_SECONDS = 1
-DEFAULT_PACKETS = 100
+DEFAULT_PACKETS = {"latency": 100, "latencybg": 600}
 DEFAULT_PACKET_SECONDS = 0.1
+DEFAULT_BACKGROUND_SECONDS = 86400
+# longhaul counts a packet without a reply as lost after this time.
+LOST_SECONDS = 3
 # A record follows this long after its last packet.
 RECORD_SECONDS = 4
 
@@ -36,8 +43,15 @@ def reasons(kind, spec):
     found = [f"Option '{name}' is not supported." for name in sorted(set(spec) - known)]
     if spec.get("schema", 1) > newest:
         found.append(f"Schema {spec['schema']} is newer than {newest}.")
-    if spec.get("protocol", "icmp") != "icmp":
-        found.append("Only the protocol icmp is supported.")
+    protocol = PROTOCOLS.get(kind)
+    if protocol and spec.get("protocol", protocol) != protocol:
+        found.append(f"Only the protocol {protocol} is supported.")
+    if spec.get("packet-timeout", LOST_SECONDS) != LOST_SECONDS:
+        found.append(f"A packet is lost after {LOST_SECONDS} s.")
+    try:
+        seconds(spec.get("duration"), 0)
+    except ValueError as error:
+        found.append(str(error))
     if spec.get("first-ttl", 1) != 1 or spec.get("queries", QUERIES) != QUERIES:
         found.append(f"A trace begins at the first hop and has {QUERIES} queries per hop.")
     if spec.get("ip-tos", 0) % 4:
@@ -51,12 +65,14 @@ def duration(kind, spec):
         return TRACE_SECONDS
     if kind == "rtt":
         return spec.get("count", DEFAULT_COUNT) * ECHO_SECONDS + END_SECONDS
-    return record_seconds(spec) + SERVER_SECONDS + RECORD_SECONDS + END_SECONDS
+    if kind == "latencybg":
+        return seconds(spec.get("duration"), DEFAULT_BACKGROUND_SECONDS) + END_SECONDS
+    return record_seconds(kind, spec) + SERVER_SECONDS + RECORD_SECONDS + END_SECONDS
 
 
-def record_seconds(spec):
-    """Returns the time in which the packets of a latency test are sent."""
-    count = spec.get("packet-count", DEFAULT_PACKETS)
+def record_seconds(kind, spec):
+    """Returns the time in which the packets of one result are sent."""
+    count = spec.get("packet-count", DEFAULT_PACKETS[kind])
     return count * spec.get("packet-interval", DEFAULT_PACKET_SECONDS)
 
 
@@ -145,100 +161,3 @@ def run_path(kind, spec):
         return failed(f"Cannot run {PROGRAM}: {error}", diags)
     except (ValueError, KeyError, TypeError) as error:
         return failed(f"Cannot read the result: {error!r}", diags)
-
-
-def latency_command(spec, port):
-    """Returns the command of the sender of a latency test."""
-    host, port = spec["dest"], port + 1
-    command = [PROGRAM, "path", "--stamp", f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-               "--continuous", "--record-time", f"{record_seconds(spec):g}s",
-               "-i", f"{spec.get('packet-interval', DEFAULT_PACKET_SECONDS) * 1000:g}ms"]
-    if spec.get("ip-tos"):
-        command += ["--dscp", str(spec["ip-tos"] // 4)]
-    return command + family(spec)
-
-
-def reflector_command(port):
-    """Returns the command of the reflector of a latency test; `serve` itself uses the port."""
-    return [PROGRAM, "serve", "--port", str(port), f"--stamp={port + 1}"]
-
-
-def latency_result(record, spec, diags):
-    """Returns the result of the latency test for a record of `longhaul path --continuous`."""
-    way, width = record["forward"], spec.get("bucket-width", 0.001)
-    histogram = {}
-    # Without a common clock, longhaul states only delays above the lowest.
-    if way.get("delay"):
-        for above, count in record["histograms"]["forward_variation"]:
-            key = f"{(way['delay']['min_ms'] + above) / 1000 / width:.2f}"
-            histogram[key] = histogram.get(key, 0) + count
-    fields = {"schema": 1, "succeeded": True, "diags": "\n".join([*diags, json.dumps(record)]),
-              "packets-sent": record["sent"]}
-    if way.get("lost"):
-        fields |= {"packets-lost": way["lost"]["count"],
-                   "packets-received": record["sent"] - way["lost"]["count"]}
-    for name, key in (("packets-duplicated", "duplicated"), ("packets-reordered", "reordered")):
-        if way.get(key):
-            fields[name] = way[key]["count"]
-    if record["clocks"].get("error_ms") is not None:
-        fields["max-clock-error"] = record["clocks"]["error_ms"]
-    if histogram:
-        fields["histogram-latency"] = histogram
-    return fields
-
-
-def run_latency(spec, port):
-    """Runs the sender until its first record and returns the result."""
-    command = latency_command(spec, port)
-    diags = [" ".join(command)]
-    limit = record_seconds(spec) + RECORD_SECONDS + END_SECONDS + 30
-    try:
-        sender = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    except OSError as error:
-        return failed(f"Cannot run {PROGRAM}: {error}", diags)
-    try:
-        line, deadline = b"", time.monotonic() + limit
-        while not line.endswith(b"\n"):
-            left = max(0, deadline - time.monotonic())
-            if not select.select([sender.stdout], [], [], left)[0]:
-                return failed(f"{PROGRAM} printed no record within {limit:g} s", diags)
-            part = sender.stdout.read1(65536)
-            if not part:
-                message = sender.stderr.read().decode(errors="replace").strip()
-                return failed(message or f"{PROGRAM} printed no record", diags)
-            line += part
-        return latency_result(json.loads(line.splitlines()[0]), spec, diags)
-    except (ValueError, KeyError, TypeError) as error:
-        return failed(f"Cannot read the record: {error!r}", diags)
-    finally:
-        sender.kill()
-        sender.wait()
-
-
-def run_reflector(spec, port):
-    """Runs the reflector until the sender has ended."""
-    command = reflector_command(port)
-    diags = [" ".join(command)]
-    try:
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  text=True)
-    except OSError as error:
-        return failed(f"Cannot run {PROGRAM}: {error}", diags)
-    try:
-        _, message = server.communicate(timeout=duration("latency", spec))
-        return failed(message.strip() or "The reflector ended", diags)
-    except subprocess.TimeoutExpired:
-        return {"succeeded": True, "diags": "\n".join(diags)}
-    finally:
-        server.kill()
-        server.wait()
-
-
-def run(kind, spec, participant, port=PORT):
-    """Runs one participant of a test."""
-    if kind != "latency":
-        return run_path(kind, spec)
-    if participant == 1:
-        return run_reflector(spec, port)
-    time.sleep(SERVER_SECONDS)
-    return run_latency(spec, port)

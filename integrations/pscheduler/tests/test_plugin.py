@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """Runs the executables of the plugin with specifications as pScheduler makes them."""
 
+import contextlib
+import io
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PLUGIN = pathlib.Path(__file__).parent.parent / "longhaul"
 sys.path.insert(0, str(PLUGIN))
 
+import latency_tests  # noqa: E402
 import longhaul_tool  # noqa: E402
 import path_tests  # noqa: E402
 
@@ -23,7 +29,8 @@ def call(name, document=None):
 class Plugin(unittest.TestCase):
     def test_enumerate_names_the_tests_and_wins(self):
         described = call("enumerate")
-        self.assertEqual(described["tests"], ["latency", "rtt", "throughput", "trace"])
+        self.assertEqual(described["tests"],
+                         ["latency", "latencybg", "rtt", "throughput", "trace"])
         self.assertGreater(described["preference"], 10)
 
     def test_can_run_accepts_known_options_and_names_others(self):
@@ -69,7 +76,7 @@ class Plugin(unittest.TestCase):
         stream = {"stream": 0, "bytes": 125, "throughput_bps": 1000}
         document = {
             "end": {"how": "completed"},
-            "summary": {"throughput_bps": 1000, "reason": {"sentence": "nothing stands out"},
+            "summary": {"throughput_bps": 1000, "reason": {"sentence": "no limit found"},
                         "sender": {"retransmits": 2, "rtt_ms": 0.5}, "udp": None,
                         "receiver": {"bytes": 125, "seconds": 1.0}},
             "streams": [{**stream, "retransmits": 2, "rtt_ms": 0.5}],
@@ -79,7 +86,7 @@ class Plugin(unittest.TestCase):
         }
         result = longhaul_tool.result(document, {}, ["command"])
         self.assertTrue(result["succeeded"])
-        self.assertIn("nothing stands out", result["diags"])
+        self.assertIn("no limit found", result["diags"])
         expected = {"start": 0, "end": 1.0, "throughput-bits": 1000, "throughput-bytes": 125,
                     "retransmits": 2, "rtt": 500}
         self.assertEqual(result["summary"]["summary"], expected)
@@ -120,9 +127,61 @@ class PathTests(unittest.TestCase):
             "h", "--alone", "--json", "--skip", "rtt", "--skip", "mtu", "--skip", "loss", "--skip",
             "capacity", "--max-hops", "9"])
         spec = {"dest": "2001:db8::1", "packet-count": 100, "packet-interval": 0.01, "ip-tos": 184}
-        self.assertEqual(path_tests.latency_command(spec, 7411)[2:], [
+        self.assertEqual(latency_tests.sender_command("latency", spec, 7412)[2:], [
             "--stamp", "[2001:db8::1]:7412", "--continuous", "--record-time", "1s", "-i", "10ms",
             "--dscp", "46"])
+
+    def test_a_background_test_needs_only_one_participant(self):
+        spec = {"schema": 2, "dest": "h", "protocol": "stamp", "duration": "PT1H",
+                "packet-count": 300, "packet-timeout": 3, "ctrl-port": 5000}
+        self.assertEqual(call("can-run", {"type": "latencybg", "spec": spec}), {"can-run": True})
+        self.assertEqual(call("duration", {"type": "latencybg", "spec": spec}),
+                         {"duration": "PT3605S"})
+        self.assertEqual(latency_tests.sender_command("latencybg", spec, 5000)[2:], [
+            "--stamp", "h:5000", "--continuous", "--record-time", "30s", "-i", "100ms"])
+        spec |= {"protocol": "owamp", "packet-timeout": 2, "output-raw": True}
+        self.assertEqual(call("can-run", {"type": "latencybg", "spec": spec})["reasons"], [
+            "Option 'output-raw' is not supported.", "Only the protocol stamp is supported.",
+            "A packet is lost after 3 s."])
+
+    def test_a_background_test_emits_a_sequence_and_starts_again(self):
+        record = {"sent": 9, "answered": 9, "forward": {"lost": {"count": 0}, "hop_limits": None},
+                  "clocks": {}, "histograms": {}}
+        script = f"""#!/bin/sh
+again="$(dirname "$0")/again"
+[ -e "$again" ] && {{ kill -TERM $PPID; sleep 60; }}
+touch "$again"
+echo '{json.dumps(record)}'
+echo '{json.dumps(record)}'
+echo gone >&2
+"""
+        before, path = signal.getsignal(signal.SIGTERM), os.environ["PATH"]
+        with tempfile.TemporaryDirectory() as directory:
+            program = pathlib.Path(directory, "longhaul")
+            program.write_text(script)
+            program.chmod(0o755)
+            os.environ["PATH"] = f"{directory}:{path}"
+            try:
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    with self.assertRaises(SystemExit):
+                        latency_tests.run_background({"dest": "h"}, 600, restart=0)
+            finally:
+                signal.signal(signal.SIGTERM, before)
+                os.environ["PATH"] = path
+        parts = out.getvalue().split("\x1e")
+        results = [json.loads(part) for part in parts[1:]]
+        self.assertEqual(parts[0], "")
+        self.assertEqual([one["succeeded"] for one in results], [True, True, False])
+        self.assertEqual((results[0]["packets-sent"], results[0]["packets-lost"]), (9, 0))
+        self.assertIn("gone", results[2]["error"])
+
+    def test_the_executable_runs_a_background_test_for_its_time(self):
+        document = {"participant": 0, "participant-data": [{}],
+                    "schedule": {"start": "2026-01-01T00:00:00Z", "duration": "PT0S"},
+                    "test": {"type": "latencybg", "spec": {"dest": "h"}}}
+        ran = subprocess.run([sys.executable, PLUGIN / "run"], input=json.dumps(document),
+                             capture_output=True, text=True, check=True)
+        self.assertEqual(ran.stdout, "")
 
     def test_a_path_becomes_a_trace(self):
         hops = [{"distance": 1, "addresses": ["192.0.2.1"], "min_ms": 0.25, "says_mtu_bytes": None},
@@ -149,16 +208,17 @@ class PathTests(unittest.TestCase):
     def test_a_record_becomes_a_latency(self):
         counts = {name: {"count": count} for name, count in
                   (("lost", 2), ("duplicated", 1), ("reordered", 3))}
-        record = {"sent": 100, "clocks": {"error_ms": 0.5},
-                  "forward": {**counts, "delay": {"min_ms": 45.0}},
+        record = {"sent": 100, "answered": 97, "clocks": {"error_ms": 0.5},
+                  "forward": {**counts, "delay": {"min_ms": 45.0},
+                                            "hop_limits": [250, 250]},
                   "histograms": {"forward_variation": [[0.001, 60], [0.5, 30], [0.504, 8]]}}
-        result = path_tests.latency_result(record, {"bucket-width": 0.001}, [])
+        result = latency_tests.latency_result(record, {"bucket-width": 0.001}, [])
         self.assertEqual(result["histogram-latency"], {"45.00": 60, "45.50": 38})
         self.assertEqual((result["packets-received"], result["packets-lost"]), (98, 2))
         self.assertEqual((result["packets-duplicated"], result["packets-reordered"]), (1, 3))
-        self.assertEqual(result["max-clock-error"], 0.5)
-        record["forward"]["delay"] = None
-        self.assertNotIn("histogram-latency", path_tests.latency_result(record, {}, []))
+        self.assertEqual((result["max-clock-error"], result["histogram-ttl"]), (0.5, {"250": 97}))
+        record["clocks"]["error_ms"] = None
+        self.assertNotIn("histogram-latency", latency_tests.latency_result(record, {}, []))
 
 
 if __name__ == "__main__":
