@@ -120,7 +120,13 @@ impl PastRates {
     /// Replaces the file; a reader sees the old one or the new one.
     fn write(&self, entries: &[Entry]) -> io::Result<()> {
         let dir = self.dir.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        // Not recursive: a home directory that does not exist stays so.
+        for dir in dir.parent().into_iter().chain([dir.as_path()]) {
+            match DirBuilder::new().mode(0o700).create(dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         check(&rustix::fs::open(dir, flags, Mode::empty())?, FileType::Directory)?;
         let [a, b, c, d, ..] = random_keying_material();
@@ -231,6 +237,18 @@ mod tests {
         let homeless = PastRates { dir: None };
         homeless.note(to("far:5210"), GBPS, at(0));
         assert_eq!(homeless.find(to("far:5210"), at(0)), None);
+    }
+
+    #[test]
+    fn a_missing_home_directory_is_not_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let rates = PastRates::at(home.join(".cache/longhaul"));
+        rates.note(to("far:5210"), GBPS, at(0));
+        assert!(!home.exists());
+        fs::create_dir(&home).unwrap();
+        rates.note(to("far:5210"), GBPS, at(0));
+        assert_eq!(rates.find(to("far:5210"), at(1)), Some(GBPS));
     }
 
     #[test]

@@ -269,7 +269,9 @@ fn wan_run_returns_the_exit_code_of_the_command() {
 
 #[test]
 fn errors_of_longhaul_have_separate_exit_codes() {
-    let report = wan_run(&["--json-report", "/nonexistent/link.json"], &["true"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("missing/link.json");
+    let report = wan_run(&["--json-report", file.to_str().unwrap()], &["true"]);
     assert_code(&report, 125);
     assert!(stderr(&report).contains("cannot create the report of the link"));
     for (options, expected) in [

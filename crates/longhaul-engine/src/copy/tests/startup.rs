@@ -73,7 +73,7 @@ fn the_request_and_all_connections_precede_every_answer_of_the_server() {
     thread::scope(|scope| {
         let server = scope.spawn(|| {
             let (session, streams) = silent_server(&listener, &world);
-            session.refuse(RefusalKind::Limit, "that was all".to_owned());
+            session.refuse(RefusalKind::Files, "that was all".to_owned());
             streams
         });
         let refused = world.push_early("data", &growing());
