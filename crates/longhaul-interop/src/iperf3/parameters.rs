@@ -24,6 +24,8 @@ const DATAGRAM_LENGTHS: std::ops::RangeInclusive<u64> = 16..=65_507;
 /// The default length of a write over TCP and of a datagram.
 const DEFAULT_LENGTH: u64 = 128 << 10;
 const DEFAULT_DATAGRAM: u64 = 1460;
+/// The buffer of a receiver with GRO; the largest of iperf3 3.21.
+const GRO_BUFFER: u64 = 65_507;
 /// The length of reads, if the client's writes are shorter.
 const LEAST_READ: u64 = 128 << 10;
 
@@ -101,6 +103,12 @@ pub struct Parameters {
     /// 1 for datagram numbers of 64 bits.
     #[serde(skip_serializing_if = "is_zero")]
     pub udp_counters_64bit: u64,
+    /// 1 to receive several datagrams per system call, as 3.21 can.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gro: u64,
+    /// The bytes of such a call.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gro_bf_size: u64,
     /// 1 to send without copying.
     #[serde(skip_serializing_if = "is_zero")]
     pub zerocopy: u64,
@@ -138,6 +146,9 @@ impl Parameters {
             Amount::Bytes(_) => 0,
         };
         let (rate, by_kernel) = (plan.stream_rate(), plan.pacing == Some(Pacing::Kernel));
+        // The server divides a buffer into datagrams of equal length, so that a shorter last one,
+        // which only an amount of bytes has, would be lost.
+        let gro = udp && num == 0 && plan.direction != Direction::Reverse;
         Ok(Parameters {
             tcp: !udp,
             udp,
@@ -161,6 +172,8 @@ impl Parameters {
             tos: u64::from(plan.dscp.unwrap_or(0)) << 2,
             congestion: plan.congestion.clone(),
             udp_counters_64bit: udp.into(),
+            gro: gro.into(),
+            gro_bf_size: if gro { GRO_BUFFER } else { 0 },
             zerocopy: plan.zero_copy.into(),
             client_version: Some(concat!("longhaul ", env!("CARGO_PKG_VERSION")).to_owned()),
             ..Parameters::default()
@@ -199,6 +212,8 @@ impl Parameters {
             congestion: text("congestion"),
             get_server_output: flag("get_server_output").into(),
             udp_counters_64bit: flag("udp_counters_64bit").into(),
+            gro: flag("gro").into(),
+            gro_bf_size: number("gro_bf_size"),
             zerocopy: flag("zerocopy").into(),
             authtoken: text("authtoken"),
             client_version: text("client_version"),

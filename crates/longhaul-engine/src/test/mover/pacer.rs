@@ -11,6 +11,9 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 const STOP_LOOK: Duration = Duration::from_millis(20);
 /// The default burst, as time at the pacing rate.
 const BURST_TIME: Duration = Duration::from_millis(1);
+/// The largest default burst. The default receive buffer of a UDP socket on Linux, 208 KiB with
+/// the kernel's own memory per datagram, holds about 90 datagrams of 1472 bytes.
+const BURST_BYTES: u64 = 64 << 10;
 
 /// Paces a sending thread: it sends a burst, then sleeps until the next one is due.
 ///
@@ -28,10 +31,11 @@ pub(in crate::test) struct Pacer {
 
 impl Pacer {
     /// Creates the pacer of a stream that starts now. The default burst is a millisecond at the
-    /// rate. A burst is at least `unit` bytes, the smallest amount that the stream sends.
+    /// rate, but no more than [`BURST_BYTES`]. A burst is at least `unit` bytes, the smallest amount
+    /// that the stream sends.
     pub(in crate::test) fn new(bytes_per_second: u64, burst: Option<u64>, unit: u64) -> Self {
         let worth = (bytes_per_second as f64 * BURST_TIME.as_secs_f64()) as u64;
-        let burst = burst.unwrap_or(worth).max(unit).clamp(1, i64::MAX as u64);
+        let burst = burst.unwrap_or(worth.min(BURST_BYTES)).max(unit).clamp(1, i64::MAX as u64);
         Pacer { bytes_per_second: bytes_per_second as f64, burst, left: 0, next: Instant::now() }
     }
 
@@ -128,6 +132,8 @@ mod tests {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(pacer.allowance(&stop), 0);
         assert_eq!(Pacer::new(1_000_000, None, 1).burst, 1000);
+        assert_eq!(Pacer::new(1_000_000_000, None, 1).burst, BURST_BYTES);
+        assert_eq!(Pacer::new(1_000_000_000, Some(1 << 20), 1).burst, 1 << 20);
         assert_eq!(Pacer::new(1_000_000, None, 8972).burst, 8972);
     }
 }
