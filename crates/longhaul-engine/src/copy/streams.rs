@@ -34,9 +34,8 @@ pub(super) const MOST_STREAMS: u32 = 16;
 const LONG_PATHS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(60)];
 /// The first window of a connection whose receiver shows 64 KiB.
 const FIRST_BYTES: u64 = 64 << 10;
-/// The round trips of slow start on a path of known rate, if [`MOST_FIRST_STREAMS`] suffice.
+/// The round trips of slow start after which fewer connections reach a known rate.
 const STARTUP_TRIPS: u32 = 6;
-const MOST_FIRST_STREAMS: u32 = 32;
 /// The receive buffers of all first connections together that a sink provides before their data
 /// arrive, and the most of one connection. The kernel's own start with 64 KiB, which is less than
 /// the first window of a path with jumbo frames, and grow more slowly than the congestion window.
@@ -242,16 +241,13 @@ pub(super) fn options_for(
 }
 
 /// Returns the number of connections to begin with: slow start doubles the window of each once per
-/// round trip, so twice as many save one.
+/// round trip, so twice as many save one. A path that is known to be slow needs fewer.
 fn streams_for(rtt: Duration, earlier: Option<Rate>) -> u32 {
-    match earlier {
-        Some(rate) => {
-            let wanted = (rate.bdp(rtt).get() / FIRST_BYTES) >> STARTUP_TRIPS;
-            let wanted = u32::try_from(wanted).unwrap_or(MOST_FIRST_STREAMS);
-            wanted.clamp(FIRST_STREAMS, MOST_FIRST_STREAMS).next_power_of_two()
-        }
-        None => FIRST_STREAMS << LONG_PATHS.iter().filter(|long| rtt >= **long).count(),
-    }
+    let most = FIRST_STREAMS << LONG_PATHS.iter().filter(|long| rtt >= **long).count();
+    let Some(rate) = earlier else { return most };
+    let wanted = (rate.bdp(rtt).get() / FIRST_BYTES) >> STARTUP_TRIPS;
+    let wanted = u32::try_from(wanted).unwrap_or(most);
+    wanted.clamp(FIRST_STREAMS, most).next_power_of_two()
 }
 
 /// Returns the least receive buffer of each data connection of a sink.
@@ -333,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn a_known_rate_suggests_it_better() {
+    fn a_path_that_is_known_to_be_slow_gets_fewer() {
         let free = CopyOptions::default();
         let of = |rate| first(&free, ms(90), Some(rate));
         let rates = [0, 1_000_000, 1_000_000_000, 2_000_000_000, 8_000_000_000, u64::MAX];
-        assert_eq!(rates.map(of), [4, 4, 4, 8, 32, 32]);
+        assert_eq!(rates.map(of), [4, 4, 4, 8, 16, 16]);
     }
 
     #[test]
