@@ -6,6 +6,7 @@ mod url;
 pub use tls::Trust;
 pub use url::{HubUrl, InvalidUrl};
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,11 +145,16 @@ impl HubClient {
     /// Separates an unaccepted certificate from other failures.
     fn failure(&self, error: ureq::Error) -> AgentError {
         let hub = self.url.to_string();
-        if let ureq::Error::Io(io) = &error {
-            let tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let ureq::Error::Io(failure) = &error {
+            let tls = failure.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
             if let Some(source @ rustls::Error::InvalidCertificate(_)) = tls {
                 let (by_pin, source) = (self.by_pin, source.clone());
                 return AgentError::Certificate { hub, by_pin, source };
+            }
+            if failure.kind() == io::ErrorKind::UnexpectedEof {
+                // The library's text names its manual.
+                let closed = io::Error::new(failure.kind(), "the hub closed the connection");
+                return AgentError::Unreachable { hub, source: ureq::Error::Io(closed) };
             }
         }
         AgentError::Unreachable { hub, source: error }

@@ -50,12 +50,13 @@ pub(super) async fn get_pair(
     let window = range.times(now)?;
     let title = format!("{source} and {destination}");
     let path = format!("/pairs/{}/{}", segment(&source), segment(&destination));
-    let read = move |sql: &mut dyn Sql| {
-        let there = direction(sql, (&source, &destination), window, now)?;
-        let back = direction(sql, (&destination, &source), window, now)?;
-        Ok([there, back])
+    let read = |from: String, to: String| {
+        hub.store.read(move |sql: &mut dyn Sql| direction(sql, (&from, &to), window, now))
     };
-    let directions = hub.store.read(read).await?;
+    // Two connections of the database, because a year takes each a tenth of a second.
+    let there = read(source.clone(), destination.clone());
+    let (there, back) = tokio::try_join!(there, read(destination, source))?;
+    let directions = [there, back];
     let main = html! {
         h1 { (title) }
         (range_form(&path, &range))
