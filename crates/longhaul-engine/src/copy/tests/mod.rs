@@ -2,7 +2,6 @@
 
 mod direct;
 mod faults;
-mod imports;
 mod interrupted;
 mod interruption;
 mod pieces;
