@@ -82,26 +82,21 @@ impl Case {
     pub(super) fn share(&self, configured: f64, tallies: Tallies) -> Check {
         let Tallies { seen, of, emulator } = tallies;
         let (low, high) = proportion_interval(seen, of, 1.0 - FALSE_ALARM);
-        let reason = if !(low..=high).contains(&configured) {
-            format!("{configured} is outside {low:.3e} to {high:.3e}")
-        } else if seen.abs_diff(emulator) > STRAY {
-            format!("the probe counts {seen} and the emulator {emulator}")
-        } else {
+        let reason = if (low..=high).contains(&configured) {
             String::new()
+        } else {
+            format!("{configured} is outside {low:.3e} to {high:.3e}")
         };
-        let share = |count: u64| count as f64 / of.max(1) as f64;
         Check {
             configured: Some(configured),
-            measured: Some(share(seen)),
+            measured: Some(seen as f64 / of.max(1) as f64),
             interval_95: Some(proportion_interval(seen, of, 0.95)),
-            emulator: Some(share(emulator)),
             samples: of,
-            criterion: "configured lies in the 99.99 % interval, and the emulator's count is equal"
-                .to_owned(),
+            criterion: "configured lies in the 99.99 % interval".to_owned(),
             reason,
             ..self.check(CheckVerdict::Pass)
         }
-        .judged()
+        .counted(seen, emulator)
     }
 
     /// Checks a mean: the configured value must lie within [`VERDICT_DEVIATIONS`] standard errors
@@ -183,6 +178,10 @@ pub(super) trait Judged {
     /// Marks the check as failed if it has a reason.
     fn judged(self) -> Check;
 
+    /// Adds the emulator's count of the events of which the probe has `seen` so many: the counts
+    /// must be equal.
+    fn counted(self, seen: u64, emulator: u64) -> Check;
+
     /// Adds `reason` as a cause of failure, if there is one.
     fn unless(self, reason: Option<String>) -> Check;
 
@@ -201,6 +200,17 @@ impl Judged for Check {
             self.verdict = CheckVerdict::Fail;
         }
         self
+    }
+
+    fn counted(mut self, seen: u64, emulator: u64) -> Check {
+        let figure = emulator as f64;
+        self.emulator = Some(match self.unit {
+            CheckUnit::Share => figure / self.samples.max(1) as f64,
+            _ => figure,
+        });
+        self.criterion.push_str(", and the emulator's count is equal");
+        let reason = format!("the probe counts {seen} and the emulator {emulator}");
+        self.unless((seen.abs_diff(emulator) > STRAY).then_some(reason))
     }
 
     fn unless(mut self, reason: Option<String>) -> Check {

@@ -2,7 +2,7 @@
 
 use longhaul_core::result::{Check, CheckUnit};
 
-use super::super::case::Case;
+use super::super::case::{Case, Judged};
 use super::super::lab::{Lab, Stream};
 
 /// The datagrams of a check: enough to find an error of 5 % in each parameter of a channel.
@@ -68,10 +68,11 @@ pub(in super::super) fn gilbert_elliott(lab: &mut dyn Lab, each: &mut dyn FnMut(
     };
     each(match lab.send(&options, false, stream()) {
         Err(reason) => case.not_done(reason.to_string()),
-        Ok((probe, _)) => {
+        Ok((probe, outcome)) => {
             let sent = probe.sent.datagrams;
             let (share, error) = chain.share(sent);
             case.mean(share, probe.lost as f64 / sent as f64, error, sent)
+                .counted(probe.lost, outcome.counts.lost.segments)
         }
     });
 }
@@ -93,11 +94,11 @@ pub(in super::super) fn four_states(lab: &mut dyn Lab, each: &mut dyn FnMut(Chec
         losses: [0.0, 0.0, 1.0, 1.0],
     };
     let measured = lab.send(&options, false, stream()).map_err(|reason| reason.to_string());
-    let found = measured.and_then(|(probe, _)| {
+    let found = measured.and_then(|(probe, outcome)| {
         let (runs, mean) = probe.mean_loss_run().ok_or("nothing was lost")?;
-        Ok((probe, runs, mean))
+        Ok((probe, outcome.counts.lost.segments, runs, mean))
     });
-    let (probe, runs, mean) = match found {
+    let (probe, emulator, runs, mean) = match found {
         Ok(found) => found,
         Err(reason) => {
             return [share_case, run_case]
@@ -107,7 +108,8 @@ pub(in super::super) fn four_states(lab: &mut dyn Lab, each: &mut dyn FnMut(Chec
     };
     let sent = probe.sent.datagrams;
     let (share, error) = chain.share(sent);
-    each(share_case.mean(share, probe.lost as f64 / sent as f64, error, sent));
+    let check = share_case.mean(share, probe.lost as f64 / sent as f64, error, sent);
+    each(check.counted(probe.lost, emulator));
     // A visit of state 4 is a run of one loss. A visit of state 3 has a geometric length.
     let single = p14 / (p14 + p13 + p13 / p31 * p32);
     let leaves = p31 + p32;
@@ -124,13 +126,14 @@ pub(in super::super) fn correlated(lab: &mut dyn Lab, each: &mut dyn FnMut(Check
     let case = Case::new("correlated loss", &options, CheckUnit::Share);
     each(match lab.send(&options, false, stream()) {
         Err(reason) => case.not_done(reason.to_string()),
-        Ok((probe, _)) => {
+        Ok((probe, outcome)) => {
             let sent = probe.sent.datagrams;
             let share = correlated_share(RATE, CORRELATION);
             // The correlation of two losses is at most that of their numbers.
             let inflation = (1.0 + CORRELATION) / (1.0 - CORRELATION);
             let error = (share * (1.0 - share) * inflation / sent as f64).sqrt();
             case.mean(share, probe.lost as f64 / sent as f64, error, sent)
+                .counted(probe.lost, outcome.counts.lost.segments)
         }
     });
 }

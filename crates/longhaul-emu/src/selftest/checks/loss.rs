@@ -3,7 +3,7 @@
 use longhaul_core::result::{Check, CheckUnit};
 use longhaul_core::stats::pearson_p;
 
-use super::super::case::{Case, FALSE_ALARM, Tallies};
+use super::super::case::{Case, FALSE_ALARM, Judged, Tallies};
 use super::super::lab::{Lab, Stream};
 
 /// Checks independent losses of datagrams within super-packets of 64, given as (rate, datagrams).
@@ -53,11 +53,11 @@ pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     let shape_case = Case::new("bursts are geometric (chi-square p)", &options, CheckUnit::Share);
     let stream = Stream { datagrams: 600_000, ..Stream::shares() };
     let measured = lab.send(&options, false, stream).map_err(|reason| reason.to_string());
-    let found = measured.and_then(|(probe, _)| {
+    let found = measured.and_then(|(probe, outcome)| {
         let (runs, mean) = probe.mean_loss_run().ok_or("nothing was lost")?;
-        Ok((probe, runs, mean))
+        Ok((probe, outcome.counts.lost.segments, runs, mean))
     });
-    let (probe, runs, mean) = match found {
+    let (probe, emulator, runs, mean) = match found {
         Ok(found) => found,
         Err(reason) => {
             return [rate_case, mean_case, shape_case]
@@ -67,7 +67,8 @@ pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     };
     let sent = probe.sent.datagrams;
     let share = probe.lost as f64 / sent as f64;
-    each(rate_case.mean(RATE, share, burst_share_error(RATE, MEAN, sent), sent));
+    let check = rate_case.mean(RATE, share, burst_share_error(RATE, MEAN, sent), sent);
+    each(check.counted(probe.lost, emulator));
     // The standard deviation of a geometric variable with this mean.
     let deviation = (MEAN * (MEAN - 1.0)).sqrt();
     each(mean_case.mean(MEAN, mean, deviation / (runs as f64).sqrt(), runs));

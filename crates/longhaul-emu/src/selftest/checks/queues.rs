@@ -72,7 +72,8 @@ pub(in super::super) fn codel(lab: &mut dyn Lab, name: &str) -> Vec<Check> {
             .beside(outcome.machine, expected - off..=expected + off),
         count_case
             .near(drops, probe.lost as f64, tolerance, probe.sent.datagrams)
-            .beside(outcome.machine, drops - off_drops..=drops + off_drops),
+            .beside(outcome.machine, drops - off_drops..=drops + off_drops)
+            .counted(probe.lost, outcome.counts.aqm_dropped.segments),
     ]
 }
 

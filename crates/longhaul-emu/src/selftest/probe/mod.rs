@@ -101,7 +101,8 @@ impl SendPlan {
 pub struct ReceivePlan {
     /// The address and port to receive at.
     pub bind: SocketAddr,
-    /// The time in seconds after the sender's end in which the receiver still accepts datagrams.
+    /// The time in seconds without an arrival after which the receiver ends, once the sender has
+    /// ended. It must exceed every pause of the link, but not the time that a queue needs to empty.
     #[serde(with = "duration_seconds")]
     pub drain_seconds: Duration,
     /// The value of the sender's `verify`.

@@ -1,4 +1,5 @@
-//! Direct I/O: where a file system has none, both ends do without, and lengths are as they come.
+//! Direct I/O: files of any length, file systems without direct I/O, and the choice between direct
+//! I/O and the page cache.
 
 use std::ffi::CStr;
 use std::fs;
@@ -14,13 +15,13 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::{World, bytes, names, options};
 use crate::copy::disk::DIRECT_FROM_BYTES;
 
-/// Around a page, the least for direct I/O, and a block.
+/// Lengths around the smallest file that is read with direct I/O, pages and blocks.
 fn odd_sizes() -> Vec<usize> {
     let least = DIRECT_FROM_BYTES as usize;
     vec![least - 1, least, least + 1, least + 4095, 2 * least, 5 * least + 777, 8 * least + 4096]
 }
 
-/// Copies files of odd sizes there and back, in blocks of the usual size and in small ones.
+/// Pushes and pulls files of odd sizes, in blocks of the default size and in small blocks.
 fn odd_sizes_pass(world: &World) {
     for (at, size) in odd_sizes().into_iter().enumerate() {
         let name = format!("f{at}");
@@ -37,7 +38,7 @@ fn odd_sizes_pass(world: &World) {
     }
 }
 
-fn takes_direct(dir: &Path) -> bool {
+fn supports_direct(dir: &Path) -> bool {
     let path = dir.join("probe");
     fs::write(&path, "").unwrap();
     let direct = OFlags::DIRECT.bits() as i32;
@@ -49,7 +50,7 @@ fn takes_direct(dir: &Path) -> bool {
 #[test]
 fn odd_sizes_pass_with_direct_io() {
     let world = World::new();
-    assert!(takes_direct(&world.near("")), "this test is about a disk with direct I/O");
+    assert!(supports_direct(&world.near("")), "this test needs a disk with direct I/O");
     odd_sizes_pass(&world);
 }
 
@@ -75,11 +76,11 @@ impl Drop for Memory {
 }
 
 #[test]
-fn both_ends_do_without_direct_io_where_there_is_none() {
+fn file_systems_without_direct_io_use_the_page_cache() {
     let world = World::new();
     let _near = Memory::mount("ramfs", world.near(""));
     let _far = Memory::mount("ramfs", world.far(""));
-    assert!(!takes_direct(&world.near("")), "ramfs has learnt direct I/O");
+    assert!(!supports_direct(&world.near("")), "ramfs supports direct I/O now");
     odd_sizes_pass(&world);
 }
 
@@ -96,25 +97,25 @@ fn with(direct: DirectIo) -> CopyOptions {
 
 const MODES: [DirectIo; 3] = [DirectIo::Auto, DirectIo::Always, DirectIo::Never];
 
-/// Writes what is in the cache to the disk and forgets it there.
-fn forget(path: &Path) {
+/// Syncs a file and removes it from the page cache.
+fn drop_from_cache(path: &Path) {
     let file = fs::File::open(path).unwrap();
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
 #[test]
-fn the_user_says_which_way() {
+fn the_user_chooses_direct_io_or_the_page_cache() {
     let world = World::new();
     let data = bytes((5 << 20) + 777);
     fs::write(world.near("f"), &data).unwrap();
     for mode in MODES {
-        forget(&world.near("f"));
+        drop_from_cache(&world.near("f"));
         let result = world.push(&["f"], "there", &with(mode)).unwrap();
         assert!(fs::read(world.far("there")).unwrap() == data, "{mode:?}");
         let expected = Bytes::new(if mode == DirectIo::Never { 0 } else { data.len() as u64 });
-        let ways = (result.source.end.direct_bytes, result.sink.end.direct_bytes);
-        assert_eq!(ways, (expected, expected), "{mode:?}");
+        let direct_bytes = (result.source.end.direct_bytes, result.sink.end.direct_bytes);
+        assert_eq!(direct_bytes, (expected, expected), "{mode:?}");
         let never = mode == DirectIo::Never;
         let path = Some(if never { DataPath::Buffered } else { DataPath::Direct });
         assert_eq!((result.source.end.data_path, result.sink.end.data_path), (path, path));
@@ -122,13 +123,13 @@ fn the_user_says_which_way() {
 }
 
 #[test]
-fn what_is_in_the_cache_is_taken_from_there() {
+fn cached_files_are_read_from_the_page_cache() {
     let world = World::new();
     let path = world.near("f");
     let data = bytes(6 << 20);
     fs::write(&path, &data).unwrap();
     let file = fs::File::open(&path).unwrap();
-    // Before Linux 6.5 nobody can tell.
+    // cachestat(2) exists since Linux 6.5.
     let countable = longhaul_sys::file::cached_bytes(&file, 0, data.len() as u64).is_ok();
     let expected = Bytes::new(if countable { 0 } else { data.len() as u64 });
     let result = world.push(&["f"], "there", &with(DirectIo::Auto)).unwrap();
@@ -140,9 +141,9 @@ fn what_is_in_the_cache_is_taken_from_there() {
 }
 
 #[test]
-fn a_long_file_is_tried_both_ways_and_is_whole() {
+fn a_trial_reads_and_writes_both_with_direct_io_and_through_the_page_cache() {
     let world = World::new();
-    // Long enough for a trial, with a ragged end; each MiB is another.
+    // Long enough for a trial. Every MiB has other bytes, and the end is not aligned to a page.
     let mebibyte = bytes(1 << 20);
     let file = fs::File::create(world.near("long")).unwrap();
     for at in 0..140_u64 {
@@ -150,19 +151,22 @@ fn a_long_file_is_tried_both_ways_and_is_whole() {
         file.write_all_at(&at.to_le_bytes(), (at << 20) + 5000).unwrap();
     }
     file.write_all_at(b"end", (140 << 20) + 9).unwrap();
-    forget(&world.near("long"));
+    drop_from_cache(&world.near("long"));
     let result = world.push(&["long"], "there", &with(DirectIo::Auto)).unwrap();
     let all = (140 << 20) + 12;
     for (end, report) in [("source", &result.source), ("sink", &result.sink)] {
         let direct = report.end.direct_bytes.get();
-        assert!(direct >= 8 << 20 && direct < all, "the {end} tried one way alone: {direct}");
+        assert!(
+            direct >= 8 << 20 && direct < all,
+            "the {end} used only one data path: {direct} bytes with direct I/O"
+        );
     }
     assert!(fs::read(world.near("long")).unwrap() == fs::read(world.far("there")).unwrap());
     assert_eq!(names(&world.far("")), ["there"]);
 }
 
 #[test]
-fn sparse_files_stay_so_either_way() {
+fn sparse_files_stay_sparse_with_direct_io_and_with_the_page_cache() {
     let world = World::new();
     let file = fs::File::create(world.near("sparse")).unwrap();
     file.set_len((64 << 20) + 5).unwrap();
@@ -177,9 +181,9 @@ fn sparse_files_stay_so_either_way() {
 }
 
 #[test]
-fn a_full_disk_is_told_of_either_way() {
+fn a_full_disk_fails_one_file_with_direct_io_and_with_the_page_cache() {
     let world = World::new();
-    // A mount below the target, whose space is not foreseen.
+    // The server checks the space of the target, but not that of a file system mounted below it.
     for dir in [world.near("t"), world.far("t")] {
         fs::create_dir(dir).unwrap();
     }

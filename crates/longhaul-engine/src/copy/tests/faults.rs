@@ -1,5 +1,5 @@
-//! Faults at either end: no file under a final name is wrong, no acknowledged file is lost, and the
-//! same copy again completes the work.
+//! Faults at the source or the sink: no file with a final name has wrong bytes, no acknowledged
+//! file is lost, and a repeated copy is complete.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -29,13 +29,13 @@ fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
     for (i, content) in contents.iter().enumerate() {
         fs::write(world.far(&format!("t/{i}")), content).unwrap();
     }
-    // The operations of a copy that succeeds, counted.
+    // Counts the disk operations of a copy without faults.
     let first = world.near("counted");
     fs::create_dir(&first).unwrap();
     let left = fail_at(&first, i64::MAX);
     world.pull(&["t/."], "counted", &options()).unwrap();
     let operations = i64::MAX - left.load(Ordering::Relaxed);
-    assert!(operations > 24, "a create and a rename for each file at least: {operations}");
+    assert!(operations > 24, "a file needs at least a create and a rename: {operations}");
     let next = AtomicI64::new(1);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -56,24 +56,24 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
     fs::create_dir(&target).unwrap();
     fail_at(&target, count);
     let name = target.file_name().unwrap().to_str().unwrap();
-    // Blocks in buffers, and blocks in pieces.
+    // With direct I/O a thread writes whole blocks, through the page cache it writes pieces.
     let direct = if count % 2 == 0 { DirectIo::Auto } else { DirectIo::Never };
     let options = CopyOptions { direct, ..options() };
     let outcome = world.pull(&["t/."], name, &options);
     let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
-    // Files that come together in a pack or a sync may be fewer or more this time.
+    // The fault can affect several files, because a pack and a sync have several files.
     let failed = result.failures.len() as u64;
     assert_eq!(result.summary.files + failed, 12, "{count}: {:?}", result.failures);
     let mut there = 0;
     for (i, content) in contents.iter().enumerate() {
         if let Ok(copied) = fs::read(target.join(i.to_string())) {
-            assert!(copied == *content, "{count}: {i} is wrong");
+            assert!(copied == *content, "{count}: {i} has wrong bytes");
             there += 1;
         }
     }
-    assert_eq!(there, result.summary.files, "{count}: what was acknowledged is there");
-    assert_eq!(names(&target).len() as u64, there, "{count}: and nothing else");
-    // The count of this run may have been a little short.
+    assert_eq!(there, result.summary.files, "{count}: every acknowledged file exists");
+    assert_eq!(names(&target).len() as u64, there, "{count}: no other file exists");
+    // If this run had fewer operations than `count`, the fault is still to come.
     fail_at(&target, i64::MAX);
     let again = world.pull(&["t/."], name, &options).unwrap();
     assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
@@ -81,13 +81,13 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
 }
 
 #[test]
-fn a_copy_goes_on_with_the_blocks_that_it_had() {
+fn a_copy_resumes_with_the_blocks_of_the_journal() {
     let world = World::new();
     let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
     interrupt_copy(&world, "data", &options());
     assert!(!world.near("data").exists());
-    assert_eq!(names(&world.near("")).len(), 2, "the file so far, and the journal");
+    assert_eq!(names(&world.near("")).len(), 2, "the partial file and the journal");
     let result = world.pull(&["data"], "data", &options()).unwrap();
     let resumed = result.summary.resumed_bytes;
     assert!(resumed >= Bytes::mib(1) && resumed < result.summary.bytes, "{resumed}");
@@ -96,7 +96,7 @@ fn a_copy_goes_on_with_the_blocks_that_it_had() {
 }
 
 #[test]
-fn a_copy_goes_on_with_blocks_of_another_size() {
+fn a_copy_resumes_with_blocks_of_another_size() {
     let world = World::new();
     let data = bytes((24 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
@@ -112,7 +112,7 @@ fn a_copy_goes_on_with_blocks_of_another_size() {
 }
 
 #[test]
-fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
+fn the_digest_of_a_resumed_file_is_that_of_the_whole_file() {
     let world = World::new();
     let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();
@@ -126,11 +126,11 @@ fn a_digest_is_of_the_whole_file_also_where_a_part_was_there() {
 }
 
 #[test]
-fn a_source_that_changed_is_copied_anew() {
+fn a_changed_source_is_copied_from_the_start() {
     let world = World::new();
     fs::write(world.far("data"), bytes(16 << 20)).unwrap();
     interrupt_copy(&world, "data", &options());
-    // The same size and time of modification: only the change time tells.
+    // Size and modification time are the same, but the change time (ctime) differs.
     let before = fs::metadata(world.far("data")).unwrap();
     let file = fs::File::options().write(true).open(world.far("data")).unwrap();
     file.write_all_at(b"changed", 10).unwrap();
@@ -139,11 +139,11 @@ fn a_source_that_changed_is_copied_anew() {
     let result = world.pull(&["data"], "data", &options()).unwrap();
     assert_eq!(result.summary.resumed_bytes, Bytes::new(0));
     assert!(fs::read(world.near("data")).unwrap() == fs::read(world.far("data")).unwrap());
-    assert_eq!(names(&world.near("")), ["data"], "what was begun is gone");
+    assert_eq!(names(&world.near("")), ["data"], "the earlier partial file is deleted");
 }
 
 #[test]
-fn a_target_that_was_touched_is_not_taken_for_done() {
+fn a_changed_target_file_is_copied_again() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
     for i in 0..200 {
@@ -151,10 +151,11 @@ fn a_target_that_was_touched_is_not_taken_for_done() {
     }
     fs::write(world.far("t/zz"), bytes(24 << 20)).unwrap();
     fs::create_dir(world.near("t")).unwrap();
-    // The first pack of small files is in place, and a part of the large file is written.
+    // Interrupts when the first pack of small files has its final names and the journal has a part
+    // of the large file.
     let kept = Bytes::new((1 << 20) + (0..200).map(|i| 10_000 + i).sum::<u64>());
     let placed = |copy: &CopyProgress| copy.files() >= 100 && copy.kept() >= kept;
-    // Without syncs, which wait for everything that other programs write.
+    // Without syncs, which wait for the data of other programs too.
     let options = CopyOptions { durable: false, ..options() };
     interrupt_when(&world, "t/.", &options, placed);
     let there = |i: usize| world.near("t").join(format!("{i:03}"));
@@ -165,7 +166,11 @@ fn a_target_that_was_touched_is_not_taken_for_done() {
     let result = world.pull(&["t/."], "t", &options).unwrap();
     assert_eq!((result.summary.files, result.failures.len()), (201, 0));
     assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{}", result.summary.resumed_bytes);
-    assert_eq!(fs::metadata(there(2)).unwrap().ino(), kept, "it was not copied again");
+    assert_eq!(
+        fs::metadata(there(2)).unwrap().ino(),
+        kept,
+        "an unchanged file is not copied again"
+    );
     for i in 0..200 {
         assert!(fs::read(there(i)).unwrap() == bytes(10_000 + i), "{i}");
     }
@@ -179,7 +184,7 @@ fn the_same_copy_twice_at_once_is_refused() {
     let refused = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // It takes 25 s if nothing interrupts it.
+            // At this rate the copy takes 25 s.
             let slow = (&options(), Rate::from_bps(8_000_000));
             interrupt_at(&world, "data", slow, |_| refused.load(Ordering::Relaxed));
         });
@@ -211,7 +216,7 @@ fn sparse_files_stay_sparse() {
 }
 
 #[test]
-fn a_link_swapped_in_leads_nowhere() {
+fn a_directory_replaced_by_a_link_does_not_lead_out_of_the_target() {
     let world = World::new();
     fs::create_dir_all(world.near("t/d")).unwrap();
     for i in 0..50 {
@@ -232,7 +237,7 @@ fn a_link_swapped_in_leads_nowhere() {
             }
         });
         for _ in 0..20 {
-            // It may fail, and it may succeed; it must not go outside.
+            // The copy may fail or succeed, but must not write outside the target.
             let _ = world.push(&["t"], ".", &options());
         }
         over.store(true, Ordering::Relaxed);
@@ -240,8 +245,9 @@ fn a_link_swapped_in_leads_nowhere() {
     assert!(names(&outside).is_empty(), "{:?}", names(&outside));
 }
 
-/// Lets a hostile source speak to the server, and returns how the server answers.
-fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<SinkMessage> {
+/// Starts a copy as a hostile source, which `sends` its messages. Returns the answers of the
+/// server.
+fn hostile(world: &World, sends: impl Fn(&crate::session::ControlSender)) -> Vec<SinkMessage> {
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
         key: CopyKey::new(1),
@@ -253,7 +259,7 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
     let socket = dialer.open(0, |_| Ok(())).unwrap();
     assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
     receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
-    says(&sender);
+    sends(&sender);
     let mut messages = Vec::new();
     while let Ok(message) = receiver.receive() {
         messages.push(message);
@@ -262,8 +268,8 @@ fn hostile(world: &World, says: impl Fn(&crate::session::ControlSender)) -> Vec<
     messages
 }
 
-/// Waits until the far side holds nothing but `expected`: a server that has said its last word
-/// still puts its things in order.
+/// Waits until the directory of the server has exactly the files `expected`. A server deletes
+/// temporary files after its last message.
 #[track_caller]
 pub(super) fn wait_for_files(world: &World, expected: &[&str]) {
     for _ in 0..1500 {
@@ -281,20 +287,20 @@ fn entry(id: u64, path: &str, size: u64) -> Entry {
 }
 
 #[test]
-fn a_hostile_source_is_shown_out() {
+fn a_hostile_source_is_disconnected() {
     let world = World::new();
     let holes = |holes| Entry { holes: Some(holes), ..entry(0, "f", 5 << 20) };
     let top = Entry { kind: EntryKind::Directory, ..entry(0, ".", 0) };
-    for (what, entries) in [
+    for (case, entries) in [
         ("a path that leads up", vec![entry(0, "../x", 1)]),
         ("a path that leads up inside", vec![entry(0, "a/../../x", 1)]),
         ("an absolute path", vec![entry(0, "/tmp/x", 1)]),
         ("an empty part", vec![entry(0, "a//b", 1)]),
         ("an empty path", vec![entry(0, "", 1)]),
-        ("the target, among several things", vec![top]),
+        ("the target itself, with several sources", vec![top]),
         ("the target as a file", vec![entry(0, ".", 1)]),
-        ("a number that is not the next", vec![entry(7, "f", 1)]),
-        ("a number twice", vec![entry(0, "f", 1), entry(0, "g", 1)]),
+        ("an id that is not the next", vec![entry(7, "f", 1)]),
+        ("an id twice", vec![entry(0, "f", 1), entry(0, "g", 1)]),
         ("a hole beyond the end", vec![holes(vec![(3, 9)])]),
         ("a hole of many blocks", vec![holes(vec![(1, u64::MAX)])]),
         ("an empty hole", vec![holes(vec![(1, 0)])]),
@@ -303,7 +309,7 @@ fn a_hostile_source_is_shown_out() {
             sender.send(&SourceMessage::Entries(entries.clone())).unwrap();
         });
         let ended = matches!(messages.last(), Some(SinkMessage::Abort { again: false, .. }));
-        assert!(ended, "{what}: {messages:?}");
+        assert!(ended, "{case}: {messages:?}");
         wait_for_files(&world, &[]);
     }
     let outside: Vec<_> = names(world.far("").parent().unwrap());
@@ -323,7 +329,7 @@ fn a_file_of_any_size_costs_no_memory() {
 }
 
 #[test]
-fn noise_on_every_channel_ends_its_session_alone() {
+fn noise_ends_only_the_session_of_its_connection() {
     let world = World::new();
     let mut state = 7_u64;
     let mut noise = |length: usize| -> Vec<u8> {
@@ -336,7 +342,7 @@ fn noise_on_every_channel_ends_its_session_alone() {
     };
     for round in 0..30 {
         let noise = noise(40 + round * 37);
-        // On a data connection that has proved itself.
+        // Noise on a data connection after its valid data hello.
         let (sender, mut receiver, dialer) = world.session().split();
         let request = CopyRequest::Receive {
             key: CopyKey::new(2),
@@ -351,8 +357,8 @@ fn noise_on_every_channel_ends_its_session_alone() {
         receiver.set_timeout(Some(Duration::from_secs(30))).unwrap();
         let ended = std::iter::from_fn(|| receiver.receive::<SinkMessage>().ok())
             .any(|message| matches!(message, SinkMessage::Abort { again: true, .. }));
-        assert!(ended, "a connection that brings noise may be made again");
-        // And instead of a handshake.
+        assert!(ended, "the server permits another attempt");
+        // Noise instead of a TLS handshake.
         let mut stranger = std::net::TcpStream::connect(("127.0.0.1", world.port)).unwrap();
         let _ = std::io::Write::write_all(&mut stranger, &noise);
     }
@@ -362,7 +368,7 @@ fn noise_on_every_channel_ends_its_session_alone() {
 }
 
 #[test]
-fn what_the_disk_changes_is_found_by_reading_back() {
+fn rereading_finds_bytes_that_the_disk_has_changed() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
     let holes = fs::File::create(world.far("t/sparse")).unwrap();
@@ -386,7 +392,11 @@ fn what_the_disk_changes_is_found_by_reading_back() {
         spoil_at(&world.near(target));
     }
     let missed = world.pull(&["t/."], "in-flight", &options()).unwrap();
-    assert_eq!((missed.summary.files, missed.failures.len()), (3, 0), "only the wire is checked");
+    assert_eq!(
+        (missed.summary.files, missed.failures.len()),
+        (3, 0),
+        "verification in flight does not detect the disk's error"
+    );
     assert_eq!(missed.summary.verification, Some(Verify::InFlight));
     let caught = world.pull(&["t/."], "reread", &read_back).unwrap();
     assert_eq!((caught.summary.files, caught.failures.len()), (0, 3), "{caught:?}");
@@ -395,7 +405,7 @@ fn what_the_disk_changes_is_found_by_reading_back() {
         "{caught:?}"
     );
     assert!(!caught.summary.verified && names(&world.near("reread")).is_empty());
-    // And at a server.
+    // The same with the server as the sink.
     fs::create_dir(world.far("spoilt-by-a-server")).unwrap();
     spoil_at(std::path::Path::new("spoilt-by-a-server"));
     let caught = world.push(&["good/."], "spoilt-by-a-server", &read_back).unwrap();
@@ -405,7 +415,7 @@ fn what_the_disk_changes_is_found_by_reading_back() {
 }
 
 #[test]
-fn a_copy_that_goes_on_is_read_back_whole() {
+fn a_resumed_file_is_reread_completely() {
     let world = World::new();
     let data = bytes((16 << 20) + 77);
     fs::write(world.far("data"), &data).unwrap();

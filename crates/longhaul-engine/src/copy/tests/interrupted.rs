@@ -1,4 +1,5 @@
-//! Interrupted copies: how much the next attempt reuses, under which terms, and where it goes.
+//! Interrupted copies: the bytes that the next attempt reuses, the terms of their reuse, and the
+//! names of resumed files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,13 +23,13 @@ use crate::error::{EngineError, Result};
 use crate::lock;
 
 const MIB: u64 = 1 << 20;
-/// Attempts at a copy that a late host may spoil.
+/// The most repetitions of a test that a busy host can invalidate.
 const ROUNDS: u32 = 5;
-/// Bytes that an interruption may cost, of the two blocks that were on their way and in sockets. The
-/// data in flight are 10 MiB and more.
+/// The most bytes that pass the connection twice because of an interruption: two blocks in
+/// transmission and the contents of socket buffers. The data in flight exceed 10 MiB.
 const LITTLE: u64 = 7 * MIB;
 
-/// Makes a file of `mib` MiB that differ.
+/// Creates a file of `mib` MiB, each with other bytes.
 fn large(path: &Path, mib: u64) {
     let mut block = bytes(MIB as usize);
     let mut file = fs::File::create(path).unwrap();
@@ -43,7 +44,7 @@ fn same(world: &World, name: &str) -> bool {
 }
 
 #[test]
-fn a_fast_copy_that_is_interrupted_resumes_with_what_it_has_written() {
+fn a_fast_copy_that_is_interrupted_resumes_with_the_written_bytes() {
     for _ in 0..ROUNDS {
         let world = World::new();
         large(&world.far("data"), 48);
@@ -65,8 +66,8 @@ fn a_fast_copy_that_is_interrupted_resumes_with_what_it_has_written() {
     panic!("each copy ended before it was interrupted");
 }
 
-/// Interrupts a copy of 64 MiB after a half and repeats it; asserts that little passed the
-/// connection twice. `copy` runs one attempt.
+/// Interrupts a copy of 64 MiB after half of it and repeats it. Asserts that at most [`LITTLE`]
+/// bytes passed the connection twice. `copy` runs one attempt.
 fn loses_little(
     prepare: impl Fn(&World),
     copy: impl Fn(&World, &CopyOptions, (&CopyProgress, &AtomicBool)) -> Result<()>,
@@ -75,7 +76,7 @@ fn loses_little(
     for _ in 0..ROUNDS {
         let world = World::new();
         let relay = Relay::new(world.port, u64::MAX);
-        world.enter_by(relay.port);
+        world.connect_through(relay.port);
         prepare(&world);
         let options = CopyOptions { streams: Some(2), ..options() };
         let half = |progress: &CopyProgress| progress.moved() >= Bytes::mib(32);
@@ -95,7 +96,7 @@ fn loses_little(
 }
 
 #[test]
-fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
+fn little_is_sent_again_after_an_interruption_of_the_source() {
     loses_little(
         |world| large(&world.near("data"), 64),
         |world, options, control| {
@@ -105,7 +106,7 @@ fn a_source_that_is_interrupted_loses_little_of_what_it_has_sent() {
 }
 
 #[test]
-fn a_sink_that_is_interrupted_keeps_what_is_in_flight() {
+fn little_is_sent_again_after_an_interruption_of_the_sink() {
     loses_little(
         |world| large(&world.far("data"), 64),
         |world, options, control| {
@@ -115,7 +116,7 @@ fn a_sink_that_is_interrupted_keeps_what_is_in_flight() {
 }
 
 #[test]
-fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
+fn nothing_is_sent_again_after_an_interruption_during_the_sync() {
     for round in 0..ROUNDS {
         let world = World::new();
         let dir = format!("synced-slowly-{round}");
@@ -138,8 +139,8 @@ fn a_copy_that_is_interrupted_while_the_disk_syncs_has_nothing_to_send() {
     panic!("each copy ended before it was interrupted");
 }
 
-/// A relay before the server that counts bytes, and cuts the data connections of the first session
-/// after a number of them.
+/// A relay before the server that counts the bytes of all connections. After `cut_after` bytes it
+/// closes the data connections of the first session.
 struct Relay {
     port: u16,
     state: Arc<State>,
@@ -158,7 +159,7 @@ impl Relay {
         let (passed, cut_after) = (AtomicU64::new(0), AtomicU64::new(cut_after));
         let state = Arc::new(State { passed, cut_after, data: Mutex::default() });
         let relay = Relay { port, state: state.clone() };
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             let mut control = true;
             for client in listener.incoming() {
@@ -199,14 +200,14 @@ impl State {
 }
 
 #[test]
-fn a_copy_with_a_lost_connection_sends_every_byte_about_once() {
+fn little_is_sent_again_after_a_lost_connection() {
     let mut passed = Vec::new();
     for _ in 0..ROUNDS {
         let world = World::new();
         large(&world.far("data"), 64);
         let options = CopyOptions { streams: Some(2), ..options() };
         let relay = Relay::new(world.port, 32 * MIB);
-        world.enter_by(relay.port);
+        world.connect_through(relay.port);
         let outcome = world.pull(&["data"], "data", &options);
         assert!(outcome.is_err(), "{outcome:?}");
         relay.state.cut_after.store(u64::MAX, Ordering::Relaxed);
@@ -244,7 +245,7 @@ fn bytes_that_were_not_verified_are_not_reused_by_a_verified_copy() {
 }
 
 #[test]
-fn a_file_in_place_under_other_terms_is_copied_again() {
+fn a_complete_file_is_copied_again_under_other_terms() {
     type Change = fn(&mut CopyOptions);
     let cases: [(Change, bool); 4] = [
         (|_| (), true),
@@ -265,7 +266,7 @@ fn a_file_in_place_under_other_terms_is_copied_again() {
         change(&mut second);
         let result = world.pull(&["t/."], "t", &second).unwrap();
         assert!(result.failures.is_empty(), "{:?}", result.failures);
-        // The bytes of the other file are reused in any case.
+        // The journal has bytes of the other file, which are reused under all of these terms.
         assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{second:?}");
         let after = fs::metadata(world.near("t/a")).unwrap();
         assert_eq!(after.ino() == before, stays, "{second:?}");
@@ -277,7 +278,7 @@ fn a_file_in_place_under_other_terms_is_copied_again() {
 }
 
 #[test]
-fn a_directory_with_a_new_name_is_resumed_under_that_name() {
+fn a_copy_of_a_directory_to_a_new_name_resumes_with_that_name() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
     large(&world.far("t/z"), 16);
@@ -288,22 +289,23 @@ fn a_directory_with_a_new_name_is_resumed_under_that_name() {
     assert!(result.summary.resumed_bytes >= Bytes::mib(1), "{:?}", result.summary);
     assert_eq!(names(&world.near("")), ["t"]);
     assert_eq!(names(&world.near("t")), ["z"]);
-    // As in cp(1), a copy that was complete goes into the directory that it has made.
+    // As with cp(1), a copy to an existing directory creates an entry in it.
     again().unwrap();
     assert_eq!(names(&world.near("t")), ["t", "z"]);
 }
 
 #[test]
-fn a_new_temporary_file_replaces_none_that_is_resumed() {
+fn a_new_temporary_file_does_not_replace_a_partial_file() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
-    // The names of temporary files have the same 200 bytes of these names.
+    // The name of a temporary file has the first 200 bytes of the file's name, which are the same
+    // here.
     let name = |end: &str| format!("t/{}{end}", "x".repeat(210));
     fs::write(world.far(&name("1")), bytes(1_200_000)).unwrap();
     large(&world.far(&name("2")), 16);
     interrupt_copy(&world, "t/.", &options());
-    // The entries get other numbers, and the first file is copied again.
+    // The entries get other ids, and the first file is copied again.
     fs::write(world.far(&name("0")), "new").unwrap();
     fs::write(world.far(&name("1")), bytes(1_300_000)).unwrap();
     let result = world.pull(&["t/."], "t", &options()).unwrap();
@@ -314,7 +316,7 @@ fn a_new_temporary_file_replaces_none_that_is_resumed() {
 }
 
 #[test]
-fn the_space_of_a_resumed_file_is_claimed_before_it_is_taken() {
+fn the_space_of_a_resumed_file_is_checked_before_it_is_allocated() {
     let world = World::new();
     large(&world.near("data"), 16);
     let slow = CopyOptions { rate_bps: Some("20M".parse().unwrap()), ..options() };
@@ -326,7 +328,7 @@ fn the_space_of_a_resumed_file_is_claimed_before_it_is_taken() {
         let name = names(&world.far("")).into_iter().find(|name| name.ends_with(end));
         fs::File::options().write(true).open(world.far(&name.unwrap())).unwrap()
     };
-    // The server's session ends later than the client's, and writes until then.
+    // The server's session ends later than the client's and writes until its end.
     let journal = far(".journal");
     wait_for("the end of the session", || {
         flock(&journal, FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -337,7 +339,7 @@ fn the_space_of_a_resumed_file_is_claimed_before_it_is_taken() {
     world.set_min_free("99.99%");
     let refused = world.push(&["data"], "data", &options());
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
-    assert_eq!(part.metadata().unwrap().blocks(), 0, "no space was taken");
+    assert_eq!(part.metadata().unwrap().blocks(), 0, "no space was allocated");
 }
 
 #[test]
@@ -346,7 +348,7 @@ fn reused_bytes_are_read_back_from_the_disk() {
     large(&world.far("data"), 16);
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
     interrupt_copy(&world, "data", &read_back);
-    // The first byte, which is reused, changes after it was compared with the journal.
+    // The first byte of the reused data changes after the comparison with the journal.
     spoil_at(&world.near(""));
     let result = world.pull(&["data"], "data", &read_back).unwrap();
     assert!(result.summary.resumed_bytes == Bytes::new(0) && result.summary.files == 0);

@@ -1,4 +1,4 @@
-//! Interrupts copies in a defined state, whatever the speed of the host.
+//! Interrupts copies in a defined state, independently of the speed of the host.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use super::World;
 use crate::copy::CopyProgress;
 use crate::error::EngineError;
 
-/// The first rate of a copy that is to be interrupted: 16 MiB take 1.3 s.
+/// The initial rate of a copy that is to be interrupted. A copy of 16 MiB takes 1.3 s.
 const RATE: Rate = Rate::from_bps(100_000_000);
 
-/// Runs `copy`, and sets its stop flag once the state of the copy is `reached`.
+/// Runs `copy`, and sets its stop flag as soon as `reached` returns true for its progress.
 pub(super) fn stop_when<T>(
     reached: impl Fn(&CopyProgress) -> bool + Sync,
     copy: impl FnOnce((&CopyProgress, &AtomicBool)) -> T,
@@ -34,12 +34,12 @@ pub(super) fn stop_when<T>(
     })
 }
 
-/// Fetches `name` slowly, and interrupts the copy once its journal keeps a MiB.
+/// Pulls `name` slowly, and interrupts the copy as soon as its journal has 1 MiB.
 pub(super) fn interrupt_copy(world: &World, name: &str, options: &CopyOptions) {
     interrupt_when(world, name, options, |progress| progress.kept() >= Bytes::mib(1));
 }
 
-/// Fetches `name` slowly, and interrupts the copy once its state is `reached`.
+/// Pulls `name` slowly, and interrupts the copy as soon as `reached` returns true.
 pub(super) fn interrupt_when(
     world: &World,
     name: &str,
@@ -49,8 +49,9 @@ pub(super) fn interrupt_when(
     interrupt_at(world, name, (options, RATE), reached);
 }
 
-/// Fetches `name` at a rate, and interrupts the copy once its state is `reached`. If the copy ends
-/// before, because the host was late, it is removed and repeated at a lower rate.
+/// Pulls `name` at a rate, and interrupts the copy as soon as `reached` returns true. If the copy
+/// ends earlier because the host is busy, the target is deleted and the copy repeated at a lower
+/// rate.
 pub(super) fn interrupt_at(
     world: &World,
     name: &str,
@@ -76,7 +77,7 @@ pub(super) fn interrupt_at(
     panic!("each of three copies of {name} ended before it was interrupted");
 }
 
-/// Runs `case` on a thread per case: most of their time is spent waiting.
+/// Runs all cases at the same time, because they mostly wait.
 pub(super) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, case: impl Fn(T) + Sync) {
     let case = &case;
     std::thread::scope(|scope| {

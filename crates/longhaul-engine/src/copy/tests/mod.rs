@@ -1,8 +1,7 @@
-//! Whole copies over loopback: both ends in one process, real sockets and real files.
+//! Complete copies over loopback: client and server in one process, with real sockets and files.
 
 mod direct;
 mod faults;
-mod imports;
 mod interrupted;
 mod interruption;
 mod pieces;
@@ -57,7 +56,7 @@ impl Services for Files {
     }
 }
 
-/// A near directory, a far directory, and a server for the far one.
+/// The `near` directory of the client, the `far` directory of the server, and the running server.
 pub(super) struct World {
     dir: tempfile::TempDir,
     config: ConfigDir,
@@ -99,18 +98,18 @@ impl World {
         World { dir, config, identity, port, entrance, files, stop, thread: Some(thread) }
     }
 
-    /// Lets the server's clients do no more than this from now on.
+    /// Sets the rights of the server's clients from now on.
     pub(super) fn set_rights(&self, rights: Rights) {
         *lock(&self.files.rights) = rights;
     }
 
-    /// Keeps so much of the server's disk free from now on.
+    /// Sets the reserve of the server's disk (`--min-free`) from now on.
     pub(super) fn set_min_free(&self, min_free: &str) {
         *lock(&self.files.min_free) = min_free.parse().unwrap();
     }
 
-    /// Lets clients connect to `port` from now on.
-    pub(super) fn enter_by(&self, port: u16) {
+    /// Makes clients connect to `port` from now on, which is that of a relay before the server.
+    pub(super) fn connect_through(&self, port: u16) {
         self.entrance.store(port, Ordering::Relaxed);
     }
 
@@ -122,8 +121,8 @@ impl World {
         self.dir.path().join("far").join(path)
     }
 
-    /// Runs `copy` over a line to the server that is not made again once it breaks.
-    fn over_line<T>(&self, copy: impl FnOnce(Reconnect<'_>) -> T) -> T {
+    /// Runs `copy` over a connection to the server that is not opened again if it fails.
+    fn over_connection<T>(&self, copy: impl FnOnce(Reconnect<'_>) -> T) -> T {
         let mut connect = || Ok(self.session());
         let secret = CopySecret::load_or_create(&self.config);
         let lost = &|_: &EngineError| ();
@@ -170,7 +169,7 @@ impl World {
     ) -> Result<CopyResult> {
         let roots = sources.iter().map(|path| SourceRoot::Path(self.near(path))).collect();
         let plan = SourcePlan { tree: Tree::anywhere(), roots };
-        self.over_line(|line| {
+        self.over_connection(|line| {
             push(line, &plan, Path::new(target), CopyRun { options, progress, stop })
         })
     }
@@ -202,9 +201,9 @@ impl World {
         (progress, stop): (&CopyProgress, &AtomicBool),
     ) -> Result<CopyResult> {
         let sources: Vec<_> = sources.iter().map(PathBuf::from).collect();
-        // As the command is given it: the slash of "t/." is no part of a target's name.
+        // As the command line does: "t/." names the target "t".
         let target = self.near(target.trim_end_matches("/."));
-        self.over_line(|line| {
+        self.over_connection(|line| {
             let files = RemoteFiles { paths: &sources, names: None };
             pull(line, files, FetchTarget::Path(&target), CopyRun { options, progress, stop })
         })
@@ -223,7 +222,7 @@ pub(super) fn bytes(count: usize) -> Vec<u8> {
     let (mut bytes, mut state) = (vec![0; count], 0x9e37_79b9_7f4a_7c15_u64);
     for part in bytes.chunks_mut(8) {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // The low bits of this generator repeat soon.
+        // The low bits of this generator have a short period.
         part.copy_from_slice(&(state ^ state >> 32).to_be_bytes()[..part.len()]);
     }
     bytes
@@ -244,7 +243,7 @@ pub(super) fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_large_file_goes_both_ways_under_every_protection() {
+fn a_large_file_is_pushed_and_pulled_under_every_protection() {
     let world = World::new();
     let data = bytes((5 << 20) + 12_345);
     fs::write(world.near("data"), &data).unwrap();
@@ -259,7 +258,7 @@ fn a_large_file_goes_both_ways_under_every_protection() {
         assert!(fs::read(world.far("there")).unwrap() == data);
         let result = world.pull(&["there"], "back", &options).unwrap();
         assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64));
-        assert!(result.source.end.cpu_seconds > 0.0, "the source's report came");
+        assert!(result.source.end.cpu_seconds > 0.0, "the source has reported");
         assert!(fs::read(world.near("back")).unwrap() == data);
     }
     assert_eq!(names(&world.far("")), ["there"], "no temporary file is left");
@@ -336,7 +335,7 @@ fn one_bad_file_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_target_that_cannot_be_is_refused_before_a_byte_moves() {
+fn an_invalid_target_is_refused_before_data_is_sent() {
     let world = World::new();
     fs::write(world.near("a"), "x").unwrap();
     fs::write(world.near("b"), "x").unwrap();
@@ -356,7 +355,7 @@ fn a_target_that_cannot_be_is_refused_before_a_byte_moves() {
 }
 
 #[test]
-fn the_root_is_not_left_when_files_are_fetched() {
+fn files_outside_the_root_are_not_sent() {
     let world = World::new();
     fs::write(world.near("secret"), "x").unwrap();
     symlink(world.near("secret"), world.far("link")).unwrap();
@@ -365,7 +364,7 @@ fn the_root_is_not_left_when_files_are_fetched() {
 }
 
 #[test]
-fn memory_ends_need_no_disk() {
+fn zeros_are_copied_without_a_source_file_and_to_dev_null() {
     let world = World::new();
     let plan = SourcePlan {
         tree: Tree::anywhere(),
@@ -375,7 +374,7 @@ fn memory_ends_need_no_disk() {
     let progress = CopyProgress::default();
     let null = Path::new("/dev/null");
     let result = world
-        .over_line(|line| {
+        .over_connection(|line| {
             push(
                 line,
                 &plan,
@@ -386,10 +385,10 @@ fn memory_ends_need_no_disk() {
         .unwrap();
     assert_eq!(result.summary.bytes, Bytes::new((7 << 20) + 1));
     assert_eq!(progress.moved(), result.summary.bytes);
-    assert!(!result.summary.durable, "nothing was kept");
+    assert!(!result.summary.durable, "nothing is on a disk");
     let zeros = Path::new("zeros");
     world
-        .over_line(|line| {
+        .over_connection(|line| {
             push(
                 line,
                 &plan,
@@ -405,17 +404,17 @@ fn memory_ends_need_no_disk() {
 fn an_interrupted_copy_leaves_no_final_name() {
     let world = World::new();
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(4))] };
-    // Slow enough to be interrupted in the middle.
+    // At this rate the copy takes three minutes, so the interruption is in its middle.
     let slow = CopyOptions { rate_bps: Some("200M".parse().unwrap()), ..options() };
     let target = Path::new("/null-not");
     let moves = |progress: &CopyProgress| progress.moved() > Bytes::new(0);
     let (outcome, total) = stop_when(moves, |(progress, stop)| {
-        let outcome = world.over_line(|line| {
+        let outcome = world.over_connection(|line| {
             push(line, &plan, target, CopyRun { options: &slow, progress, stop })
         });
         (outcome, progress.total())
     });
-    // 4 GiB may be more than the disk has: then it is refused as a file, with nothing left too.
+    // If the disk has less than 4 GiB, the server refuses the file instead.
     match outcome {
         Err(EngineError::Interrupted) => assert!(total == Bytes::gib(4)),
         Ok(result) => assert_eq!(result.failures.len(), 1),

@@ -1,4 +1,4 @@
-//! Blocks that the threads of the connections read and write in pieces through the page cache.
+//! Copies through the page cache, whose connection threads read and write blocks in pieces.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use super::speaker::Speaker;
 use super::{World, bytes, names, options};
 
 const PIECE: usize = 128 << 10;
-/// A block of several pieces, the last of them short.
+/// The block size of these tests: several pieces, of which the last is shorter.
 const BLOCK: usize = 3 * PIECE + 4096;
 const PROTECTIONS: [Protection; 3] = [Protection::Sealed, Protection::Hashed, Protection::Bare];
 
@@ -28,7 +28,7 @@ fn buffered() -> CopyOptions {
 }
 
 #[test]
-fn files_of_every_length_pass_under_every_protection() {
+fn files_of_all_lengths_are_copied_under_every_protection() {
     at_once(PROTECTIONS, |protection| {
         let world = World::new();
         fs::create_dir(world.near("t")).unwrap();
@@ -54,31 +54,32 @@ fn files_of_every_length_pass_under_every_protection() {
     });
 }
 
-/// A relay before the server that changes the byte number `at` of one data connection.
-fn spoiling(server: u16, at: usize) -> u16 {
+/// Starts a relay before the server that changes byte `at` of the first data connection. Returns
+/// the port of the relay.
+fn corrupting_relay(server: u16, at: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let number = Arc::new(AtomicU32::new(0));
-    // It ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let client = client.unwrap();
             let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
             // The first connection of the session is its control channel.
-            let spoils = number.fetch_add(1, Ordering::Relaxed) == 1;
-            for (from, to, spoils) in [(&client, &server, spoils), (&server, &client, false)] {
+            let corrupts = number.fetch_add(1, Ordering::Relaxed) == 1;
+            for (from, to, corrupts) in [(&client, &server, corrupts), (&server, &client, false)] {
                 let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                std::thread::spawn(move || pass(from, to, spoils.then_some(at)));
+                std::thread::spawn(move || pass(from, to, corrupts.then_some(at)));
             }
         }
     });
     port
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, spoilt: Option<usize>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, corrupt_at: Option<usize>) {
     let (mut buffer, mut passed) = (vec![0; 64 << 10], 0);
     while let Ok(got @ 1..) = from.read(&mut buffer) {
-        if let Some(at) = spoilt
+        if let Some(at) = corrupt_at
             && (passed..passed + got).contains(&at)
         {
             buffer[at - passed] ^= 1;
@@ -100,7 +101,7 @@ fn a_block_with_a_changed_byte_is_sent_again() {
     at_once(cases, |(protection, at)| {
         let world = World::new();
         fs::write(world.near("data"), &data).unwrap();
-        world.enter_by(spoiling(world.port, at));
+        world.connect_through(corrupting_relay(world.port, at));
         let options = CopyOptions { protection, streams: Some(2), ..buffered() };
         let result = world.push(&["data"], "data", &options).unwrap();
         assert!(fs::read(world.far("data")).unwrap() == data, "{protection:?} {at}");
@@ -110,7 +111,7 @@ fn a_block_with_a_changed_byte_is_sent_again() {
 }
 
 #[test]
-fn a_part_of_a_block_is_not_kept_and_not_trusted() {
+fn a_part_of_a_block_is_not_recorded_in_the_journal() {
     let data = bytes(2 * BLOCK + 5);
     let kind = EntryKind::File { size_bytes: Bytes::new(data.len() as u64) };
     at_once(PROTECTIONS, |protection| {
@@ -134,20 +135,20 @@ fn a_part_of_a_block_is_not_kept_and_not_trusted() {
 }
 
 #[test]
-fn a_block_that_was_written_is_not_replaced_by_one_that_fails_its_check() {
+fn an_invalid_block_does_not_replace_a_valid_one() {
     let data = bytes(2 * BLOCK);
     let kind = EntryKind::File { size_bytes: Bytes::new(data.len() as u64) };
     at_once([Protection::Sealed, Protection::Hashed], |protection| {
         let world = World::new();
         let mut source = Speaker::with(&world, &CopyOptions { protection, ..buffered() }, ".");
         source.announce(kind.clone());
-        source.send_spoilt(0, BLOCK, 2);
+        source.send_unreadable(0, BLOCK, 2);
         source.wait_for_resend(0);
         source.send(&data, 0, BLOCK);
         source.wait_for(|written, _, _| written == BLOCK as u64);
-        source.send_spoilt(0, BLOCK, 2);
+        source.send_unreadable(0, BLOCK, 2);
         source.wait_for_resend(0);
-        // The same block again, whole and other bytes: the first one stays.
+        // A valid block with other bytes does not replace the first valid block either.
         source.send(&vec![7; BLOCK], 0, BLOCK);
         source.send(&data, BLOCK, BLOCK);
         let last = source.end();
@@ -157,8 +158,8 @@ fn a_block_that_was_written_is_not_replaced_by_one_that_fails_its_check() {
     });
 }
 
-/// Cuts the source file while it is copied at `rate`; returns whether the copy noticed.
-fn shrinks(protection: Protection, rate: Rate) -> bool {
+/// Truncates the source file during a copy at `rate`. Returns whether the copy detected it.
+fn detects_truncation(protection: Protection, rate: Rate) -> bool {
     let world = World::new();
     fs::write(world.near("data"), bytes(8 << 20)).unwrap();
     let options = CopyOptions {
@@ -194,10 +195,13 @@ fn shrinks(protection: Protection, rate: Rate) -> bool {
 
 #[test]
 fn a_file_that_shrinks_within_a_block_fails_and_leaves_nothing() {
-    // Without protection whole blocks are read before they are sent.
+    // With bare data connections a whole block is read before it is sent.
     at_once([Protection::Sealed, Protection::Hashed], |protection| {
-        // At the last rate the copy takes over a minute.
+        // At the last rate the copy would take 67 s, so that the truncation is in its middle.
         let rates = [100_000_000, 20_000_000, 1_000_000].map(Rate::from_bps);
-        assert!(rates.into_iter().any(|rate| shrinks(protection, rate)), "{protection:?}");
+        assert!(
+            rates.into_iter().any(|rate| detects_truncation(protection, rate)),
+            "{protection:?}"
+        );
     });
 }

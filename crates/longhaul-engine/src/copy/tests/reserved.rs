@@ -1,5 +1,5 @@
-//! No peer creates, links or deletes a file under a name that longhaul keeps for its own, and a hard
-//! link leads only to an entry of its own session.
+//! No peer creates, links or deletes a file with a name that longhaul reserves for its own files,
+//! and a hard link refers only to an entry of its session.
 
 use std::fs;
 use std::time::Duration;
@@ -22,8 +22,8 @@ fn path(text: &str) -> FilePath {
     FilePath::new(text).unwrap()
 }
 
-/// Announces `entries` to the server as a source that keeps to the protocol, and returns what it
-/// says until it has finished or given up. Every stream among the entries is empty.
+/// Announces `entries` to the server as a source that follows the protocol. Every stream among the
+/// entries is empty. Returns the messages of the server up to its last one.
 fn announce(world: &World, entries: &[(&str, EntryKind)]) -> Vec<SinkMessage> {
     let (sender, mut receiver, dialer) = world.session().split();
     let tree = TreeOptions { hard_links: true, keep_links: true, ..TreeOptions::default() };
@@ -70,7 +70,7 @@ fn failures(messages: &[SinkMessage]) -> Vec<(Option<u64>, String)> {
 }
 
 #[test]
-fn reserved_names_are_refused_whatever_the_rights() {
+fn reserved_names_are_refused_with_all_rights() {
     let world = World::new();
     fs::create_dir(world.far("sub")).unwrap();
     fs::write(world.far(TEMPORARY), "begun").unwrap();
@@ -111,12 +111,12 @@ fn reserved_names_are_refused_whatever_the_rights() {
 }
 
 #[test]
-fn a_target_with_a_reserved_name_is_refused_at_either_end() {
+fn a_target_with_a_reserved_name_is_refused_by_client_and_server() {
     let world = World::new();
     fs::write(world.near("f"), "x").unwrap();
     fs::write(world.far("f"), "x").unwrap();
     fs::create_dir(world.far(".longhaul-dir")).unwrap();
-    // Of a diagnosis that was killed: nobody holds its lock.
+    // The directory of a killed diagnosis: no process holds its lock.
     fs::create_dir_all(world.far(".longhaul-diagnose-0123456789ab/1")).unwrap();
     for target in [
         JOURNAL,
@@ -160,7 +160,7 @@ fn reserved_names_are_not_deleted() {
 }
 
 #[test]
-fn a_hard_link_leads_to_an_entry_of_its_session() {
+fn a_hard_link_refers_to_an_entry_of_its_session() {
     let world = World::new();
     fs::write(world.far("victim"), "secret").unwrap();
     let link = |first, to| ("link", EntryKind::HardLink { first, path: path(to) });
@@ -179,7 +179,7 @@ fn a_hard_link_leads_to_an_entry_of_its_session() {
 }
 
 #[test]
-fn a_drop_box_takes_no_hard_link() {
+fn a_drop_box_refuses_hard_links() {
     let world = World::new();
     fs::write(world.far("victim"), "secret").unwrap();
     world.set_rights(Rights::WriteOnly);

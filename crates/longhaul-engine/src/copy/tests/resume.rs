@@ -20,11 +20,11 @@ use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
 use crate::copy::sink::slow_at;
 
-/// A user that these tests do not run as.
+/// The id of another user than that of these tests.
 const OTHER: u32 = 4711;
 
-/// A copy of `data` that was broken off: the `.part` file and the journal.
-fn begun(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
+/// Interrupts a copy of `data`. Returns the paths of the partial file and of the journal.
+fn interrupted(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
     interrupt_copy(world, "data", &options());
     let left = names(&world.near(""));
@@ -40,7 +40,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_another_user_could_have_written_is_not_gone_on_with() {
+fn files_that_another_user_could_have_written_are_not_resumed() {
     let data = bytes((16 << 20) + 77);
     type Plant = fn(&Path, &Path, &World);
     let cases: [(&str, Plant); 5] = [
@@ -57,28 +57,28 @@ fn what_another_user_could_have_written_is_not_gone_on_with() {
             fs::hard_link(part, world.far("second")).unwrap();
         }),
     ];
-    at_once(cases, |(what, plant)| {
+    at_once(cases, |(case, plant)| {
         let world = World::new();
-        let (part, journal) = begun(&world, &data);
-        // Held open, so that no other file gets its number.
+        let (part, journal) = interrupted(&world, &data);
+        // The open file keeps its inode number in use.
         let held = fs::File::open(&part).unwrap();
         let inode = held.metadata().unwrap().ino();
-        // Bytes of whoever could write it.
+        // Bytes that another user could have written.
         fs::File::options().write(true).open(&part).unwrap().write_all_at(b"theirs", 9).unwrap();
         plant(&part, &journal, &world);
         let result = world.pull(&["data"], "data", &options()).unwrap();
-        assert_eq!(result.summary.resumed_bytes, Bytes::new(0), "{what}");
-        assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
+        assert_eq!(result.summary.resumed_bytes, Bytes::new(0), "{case}");
+        assert!(fs::read(world.near("data")).unwrap() == data, "{case}");
         let placed = fs::metadata(world.near("data")).unwrap();
-        assert!(placed.uid() != OTHER && placed.ino() != inode, "{what}");
+        assert!(placed.uid() != OTHER && placed.ino() != inode, "{case}");
     });
 }
 
 #[test]
-fn a_temporary_name_that_another_user_has_taken_is_left_alone() {
+fn a_temporary_file_of_another_user_is_not_replaced() {
     let world = World::new();
     let data = bytes(16 << 20);
-    let (part, journal) = begun(&world, &data);
+    let (part, journal) = interrupted(&world, &data);
     fs::remove_file(&journal).unwrap();
     fs::write(&part, "theirs").unwrap();
     chown(&part, Some(OTHER), None).unwrap();
@@ -90,7 +90,7 @@ fn a_temporary_name_that_another_user_has_taken_is_left_alone() {
 }
 
 #[test]
-fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
+fn a_client_that_leaves_before_all_data_connections_are_open_leaves_no_files() {
     let world = World::new();
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
@@ -101,8 +101,9 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
     };
     sender.send(&request).unwrap();
     assert!(matches!(receiver.receive().unwrap(), CopyReply::Ready { .. }));
-    assert_eq!(names(&world.far("")).len(), 1, "the journal of the copy that begins");
-    // One of two, and one with a number that does not exist, which ends the wait for them at once.
+    assert_eq!(names(&world.far("")).len(), 1, "the journal of the copy");
+    // The first of two data connections, and one with an invalid number, which ends the server's
+    // wait for the second.
     drop(dialer.open(0, |_| Ok(())).unwrap());
     drop(dialer.open(7, |_| Ok(())).unwrap());
     drop((sender, receiver, dialer));
@@ -110,8 +111,9 @@ fn a_client_that_leaves_before_its_data_connections_leaves_nothing() {
 }
 
 #[test]
-fn every_change_of_the_block_size_ends_with_the_file() {
-    // Around the sizes below which files come in packs: the block, and 1 MiB.
+fn a_copy_resumes_after_every_change_of_the_block_size() {
+    // Files below the block size and below 1 MiB are sent in packs; these sizes are around both
+    // limits.
     let cases = [
         (900 << 10, 64 << 10, 4 << 20),
         (900 << 10, 64 << 10, 64 << 10),
@@ -138,7 +140,7 @@ fn change_block_size(size: usize, before: u64, after: u64) {
 }
 
 #[test]
-fn a_pack_replaces_the_blocks_that_were_there() {
+fn a_pack_replaces_the_blocks_of_an_earlier_attempt() {
     const SIZE: usize = 2 << 20;
     let world = World::new();
     let data = bytes(SIZE);
@@ -152,7 +154,7 @@ fn a_pack_replaces_the_blocks_that_were_there() {
     }
     first.wait_for_kept(10 * (64 << 10));
     drop(first);
-    // What this longhaul sends in blocks another version may pack.
+    // Another version may pack a file that this version sends in blocks.
     let mut second = Speaker::new(&world, 4 << 20);
     second.announce(kind);
     let pack = [PackEntry { file: 0, length: SIZE as u32 }];
@@ -165,11 +167,11 @@ fn a_pack_replaces_the_blocks_that_were_there() {
 }
 
 #[test]
-fn blocks_that_cannot_be_of_any_file_end_the_session() {
+fn blocks_that_belong_to_no_file_end_the_session() {
     let world = World::new();
-    let hostile = |speaker: Speaker, what: &str| {
+    let hostile = |speaker: Speaker, case: &str| {
         let last = speaker.end();
-        assert!(matches!(last, SinkMessage::Abort { again: false, .. }), "{what}: {last:?}");
+        assert!(matches!(last, SinkMessage::Abort { again: false, .. }), "{case}: {last:?}");
     };
 
     let mut source = Speaker::new(&world, 8192);
@@ -194,19 +196,21 @@ fn blocks_that_cannot_be_of_any_file_end_the_session() {
     hostile(source, "a stream with a block beyond its end");
 }
 
-pub(super) fn wait_for(what: &str, done: impl Fn() -> bool) {
+/// Waits until `done` returns true; `event` is its name in the panic after 30 s.
+#[track_caller]
+pub(super) fn wait_for(event: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done() {
-        assert!(Instant::now() < deadline, "{what} did not come");
+        assert!(Instant::now() < deadline, "timeout: {event}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Changes what an earlier attempt has left of `data`.
+/// Changes the partial file.
 type Damage = fn(&fs::File);
 
 #[test]
-fn bytes_that_are_no_longer_those_that_were_written_are_sent_again() {
+fn changed_bytes_of_a_partial_file_are_sent_again() {
     let damages: [(&str, Damage); 5] = [
         ("four bytes changed", |part| part.write_all_at(b"\xffbad", 4096).unwrap()),
         ("cut off and extended again", |part| {
@@ -224,21 +228,21 @@ fn bytes_that_are_no_longer_those_that_were_written_are_sent_again() {
     at_once(cases, |(damage, block)| resume_after(data, block, damage));
 }
 
-/// Resumes a copy of `data` with blocks of `block` bytes after the file was damaged.
-fn resume_after(data: &[u8], block: u64, (what, damage): (&str, Damage)) {
+/// Resumes a copy of `data` with blocks of `block` bytes after damage to the partial file.
+fn resume_after(data: &[u8], block: u64, (case, damage): (&str, Damage)) {
     let world = World::new();
-    let (part, _) = begun(&world, data);
+    let (part, _) = interrupted(&world, data);
     damage(&fs::File::options().write(true).open(&part).unwrap());
     let again = CopyOptions { block_bytes: Bytes::new(block), ..options() };
     let result = world.pull(&["data"], "data", &again).unwrap();
-    assert!(fs::read(world.near("data")).unwrap() == data, "{what}");
-    assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64), "{what}");
-    assert_eq!(result.summary.resent_blocks, 0, "{what}: no block was corrupted on its way");
-    assert_eq!(names(&world.near("")), ["data"], "{what}");
+    assert!(fs::read(world.near("data")).unwrap() == data, "{case}");
+    assert_eq!(result.summary.bytes, Bytes::new(data.len() as u64), "{case}");
+    assert_eq!(result.summary.resent_blocks, 0, "{case}: no block was corrupted on its way");
+    assert_eq!(names(&world.near("")), ["data"], "{case}");
 }
 
 #[test]
-fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
+fn holes_of_a_resumed_file_stay_holes() {
     let world = World::new();
     let length = 40_u64 << 20;
     let source = fs::File::create(world.far("data")).unwrap();
@@ -261,11 +265,11 @@ fn a_hole_of_a_file_that_was_begun_is_still_one_afterwards() {
     assert!(result.failures.is_empty(), "{:?}", result.failures);
     assert!(fs::read(world.near("data")).unwrap() == fs::read(world.far("data")).unwrap());
     let occupied = fs::metadata(world.near("data")).unwrap().blocks() * 512;
-    assert!(occupied < 20 << 20, "{occupied} bytes of some 13 MiB");
+    assert!(occupied < 20 << 20, "the file occupies {occupied} bytes for 13 MiB of data");
 }
 
 #[test]
-fn a_file_of_which_all_was_there_is_read_again_and_finished() {
+fn a_partial_file_with_most_blocks_is_completed() {
     let world = World::new();
     let data = bytes(5 << 20);
     let kind = EntryKind::File { size_bytes: Bytes::new(5 << 20) };
@@ -295,7 +299,7 @@ fn a_file_of_which_all_was_there_is_read_again_and_finished() {
 }
 
 #[test]
-fn a_file_in_place_that_was_written_to_since_is_copied_again() {
+fn a_complete_file_that_was_changed_is_copied_again() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
@@ -303,7 +307,7 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
     fs::write(world.far("t/z"), bytes(16 << 20)).unwrap();
     let placed = |copy: &CopyProgress| copy.kept() >= Bytes::new(1_200_000);
     interrupt_when(&world, "t/.", &options(), placed);
-    // The same size and time of modification: only the change time is another.
+    // Size and modification time are the same, but the change time (ctime) differs.
     let placed = fs::File::options().write(true).open(world.near("t/a")).unwrap();
     let modified = placed.metadata().unwrap().modified().unwrap();
     placed.write_all_at(b"changed", 10).unwrap();
@@ -313,7 +317,7 @@ fn a_file_in_place_that_was_written_to_since_is_copied_again() {
 }
 
 #[test]
-fn bytes_that_are_read_again_are_reported_as_progress() {
+fn bytes_that_the_sink_checks_are_reported_as_progress() {
     let world = World::new();
     let dir = "read-slowly";
     fs::create_dir(world.far(dir)).unwrap();
@@ -329,7 +333,8 @@ fn bytes_that_are_read_again_are_reported_as_progress() {
     slow_at(Path::new(dir), Duration::from_millis(150));
     let mut second = Speaker::to(&world, block as u64, dir);
     second.announce(kind);
-    // A report between two reads of the only extent: nothing is written or kept then.
+    // The sink reports the checked bytes between two reads of the extent, before they count as
+    // written.
     second.wait_for(|written, checked, _| written == 0 && (1..4 << 20).contains(&checked));
     second.wait_for(|written, checked, _| (written, checked) == (4 << 20, 4 << 20));
     let mut missing = data[4 * block..].to_vec();

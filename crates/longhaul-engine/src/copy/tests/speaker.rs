@@ -1,4 +1,4 @@
-//! A source that a test speaks for: its control channel and its only data connection.
+//! A source whose messages and blocks a test sends: its control channel and its data connection.
 
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -22,18 +22,18 @@ pub(super) struct Speaker {
 }
 
 impl Speaker {
-    /// A source of a copy to the server's directory in blocks of `block` bytes.
+    /// Starts a copy to the server's directory in blocks of `block` bytes.
     pub(super) fn new(world: &World, block: u64) -> Self {
         Speaker::to(world, block, ".")
     }
 
-    /// A source of a copy to the directory `target`.
+    /// Starts a copy to the directory `target`.
     pub(super) fn to(world: &World, block: u64, target: &str) -> Self {
         let options = CopyOptions { block_bytes: Bytes::new(block), ..options() };
         Speaker::with(world, &options, target)
     }
 
-    /// A source of a copy with these options.
+    /// Starts a copy with these options.
     pub(super) fn with(world: &World, options: &CopyOptions, target: &str) -> Self {
         let (sender, mut receiver, dialer) = world.session().split();
         let request = CopyRequest::Receive {
@@ -51,7 +51,7 @@ impl Speaker {
         Speaker { sender, receiver, blocks, socket }
     }
 
-    /// Announces one file, and nothing more.
+    /// Announces one entry of this kind and the end of the entries.
     pub(super) fn announce(&self, kind: EntryKind) {
         let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
         self.sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
@@ -64,7 +64,7 @@ impl Speaker {
         self.blocks.send(0, offset as u64, &mut bytes).unwrap();
     }
 
-    /// Sends the first `pieces` pieces of a block, and cuts the data connection.
+    /// Sends the first `pieces` pieces of a block, and closes the data connection for writing.
     pub(super) fn send_part(&mut self, offset: u64, length: usize, pieces: usize) {
         let (socket, mut filled) = (&self.socket, 0);
         let sent = self.blocks.send_in_pieces((0, offset, length), |_, piece| {
@@ -75,11 +75,12 @@ impl Speaker {
             }
             true
         });
-        assert!(sent.is_err(), "the connection was cut");
+        assert!(sent.is_err(), "the connection was closed");
     }
 
-    /// Sends a block of which the pieces after the first `pieces` cannot be read.
-    pub(super) fn send_spoilt(&mut self, offset: u64, length: usize, pieces: usize) {
+    /// Sends a block as a source that can read only its first `pieces` pieces, so that its check
+    /// fails.
+    pub(super) fn send_unreadable(&mut self, offset: u64, length: usize, pieces: usize) {
         let mut filled = 0;
         let fill = |_: usize, piece: &mut [u8]| {
             piece.fill(0xee);
@@ -89,7 +90,8 @@ impl Speaker {
         self.blocks.send_in_pieces((0, offset, length), fill).unwrap();
     }
 
-    /// Waits until the sink has reported a state: the bytes that are written, checked and kept.
+    /// Waits until `reached` returns true for the written, checked and kept bytes that the sink
+    /// reports.
     pub(super) fn wait_for(&mut self, reached: impl Fn(u64, u64, u64) -> bool) {
         loop {
             let message = self.receiver.receive().expect("the session lasts");
@@ -101,7 +103,7 @@ impl Speaker {
         }
     }
 
-    /// Waits until the journal keeps `bytes`.
+    /// Waits until the sink reports at least `bytes` kept bytes.
     pub(super) fn wait_for_kept(&mut self, bytes: u64) {
         self.wait_for(|_, _, kept| kept >= bytes);
     }
@@ -117,7 +119,8 @@ impl Speaker {
         }
     }
 
-    /// The blocks of the file that the sink has.
+    /// Waits for the decision on the file. Returns the ranges of blocks that the sink has, each as
+    /// (first block, number of blocks).
     pub(super) fn held(&mut self) -> Vec<(u64, u64)> {
         loop {
             if let SinkMessage::Wanted { held, .. } = self.receiver.receive().unwrap() {
@@ -126,10 +129,10 @@ impl Speaker {
         }
     }
 
-    /// The last word of the sink.
+    /// Waits for the last message of the sink.
     pub(super) fn end(mut self) -> SinkMessage {
         loop {
-            let message = self.receiver.receive().expect("the session ends with a word");
+            let message = self.receiver.receive().expect("the session ends with a message");
             if matches!(message, SinkMessage::Finished(_) | SinkMessage::Abort { .. }) {
                 return message;
             }

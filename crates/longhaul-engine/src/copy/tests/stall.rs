@@ -1,5 +1,5 @@
-//! A peer that holds a session open and lets nothing move is ended, in every state of a copy, and
-//! the error names what was waited for.
+//! The sessions of peers that make no progress end, in every state of a copy, and the error names
+//! the missing message or data.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,20 +17,20 @@ use serde::de::DeserializeOwned;
 
 use super::{World, bytes, options};
 
-/// The longest time without progress in these tests.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Time that a loaded host needs besides.
+/// The limit on the time without progress in these tests.
+const STALL_LIMIT: Duration = Duration::from_millis(500);
+/// The additional time of a busy host.
 const LOADED: Duration = Duration::from_secs(20);
-/// The time after which the other end must have ended the session.
+/// The time within which the server must end the session.
 const LIMIT: Duration = Duration::from_secs(180);
 
 fn patient() -> CopyOptions {
-    let give_up_ms = Some(PATIENCE.as_millis() as u64);
+    let give_up_ms = Some(STALL_LIMIT.as_millis() as u64);
     CopyOptions { streams: Some(1), give_up_ms, ..options() }
 }
 
-/// Makes `request`, says `first`, and from then on only `keepalive`. Returns what the server says,
-/// until it ends the session.
+/// Sends `request` and `first`, and after that only `keepalive`, repeatedly. Returns the messages
+/// of the server until it ends the session.
 fn hold<S: Serialize + Sync, H: DeserializeOwned>(
     world: &World,
     request: &CopyRequest,
@@ -84,31 +84,31 @@ fn abort_reason(messages: &[SinkMessage]) -> &str {
 }
 
 #[test]
-fn a_source_that_sends_signs_of_life_alone_is_ended() {
+fn the_session_of_a_source_that_sends_only_keepalives_ends() {
     let world = World::new();
     let kind = EntryKind::File { size_bytes: Bytes::mib(5) };
     let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
     let announced = SourceMessage::Entries(vec![entry]);
-    for (first, waited_for) in [
+    for (first, missing) in [
         (vec![], "announce more files or the end"),
         (vec![announced.clone()], "send the data of 1 file"),
         (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
     ] {
         let messages = hold(&world, &receive(1), &first, Some(alive()));
         let reason = abort_reason(&messages);
-        assert!(reason.contains("no progress for") && reason.contains(waited_for), "{reason}");
+        assert!(reason.contains("no progress for") && reason.contains(missing), "{reason}");
     }
 }
 
 #[test]
-fn a_source_that_sends_nothing_is_ended() {
+fn the_session_of_a_source_that_sends_nothing_ends() {
     let world = World::new();
     let messages = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
     assert!(abort_reason(&messages).contains("announce more files or the end"));
 }
 
 #[test]
-fn a_sink_that_sends_signs_of_life_alone_is_ended() {
+fn the_session_of_a_sink_that_reports_no_progress_ends() {
     let world = World::new();
     fs::write(world.far("small"), "x").unwrap();
     fs::write(world.far("large"), bytes(40 << 20)).unwrap();
@@ -136,7 +136,7 @@ fn a_sink_that_sends_signs_of_life_alone_is_ended() {
 }
 
 #[test]
-fn a_source_that_stays_after_the_end_is_ended() {
+fn the_session_of_a_source_that_stays_after_the_end_ends() {
     let world = World::new();
     let end = [SourceMessage::End { entries: 0 }];
     let messages = hold(&world, &receive(3), &end, Some(alive()));
@@ -144,7 +144,7 @@ fn a_source_that_stays_after_the_end_is_ended() {
 }
 
 #[test]
-fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
+fn the_session_of_a_sink_that_finishes_without_reading_ends() {
     let world = World::new();
     fs::write(world.far("large"), bytes(40 << 20)).unwrap();
     let request = CopyRequest::Send {
@@ -157,12 +157,12 @@ fn a_sink_that_takes_nothing_and_says_that_it_is_done_holds_no_source() {
     let finished = SinkMessage::Finished(super::empty_report());
     let start = Instant::now();
     let _: Vec<SourceMessage> = hold(&world, &request, &[finished], None);
-    // The patience, and time for a loaded host: without the limit the peer has to leave first.
-    assert!(start.elapsed() < PATIENCE + LOADED, "{:?}", start.elapsed());
+    // Without the limit the session would last until the peer disconnects.
+    assert!(start.elapsed() < STALL_LIMIT + LOADED, "{:?}", start.elapsed());
 }
 
 #[test]
-fn a_late_request_for_a_block_is_ignored_and_a_false_one_ends_the_session() {
+fn a_late_request_for_a_block_is_ignored_and_an_invalid_one_ends_the_session() {
     let world = World::new();
     fs::write(world.far("f"), "x").unwrap();
     for (id, is_ignored) in [(0, true), (1, false)] {

@@ -23,7 +23,7 @@ use crate::session::{
     SessionRegistry, connect_early, serve_tls,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const STREAMS: u32 = 16;
 
 fn growing() -> CopyOptions {
@@ -31,7 +31,7 @@ fn growing() -> CopyOptions {
 }
 
 #[test]
-fn a_copy_begins_with_the_connections_that_the_path_suggests() {
+fn a_copy_begins_with_the_given_number_of_connections() {
     let world = World::new();
     let data = bytes(40 << 20);
     fs::write(world.near("data"), &data).unwrap();
@@ -43,24 +43,25 @@ fn a_copy_begins_with_the_connections_that_the_path_suggests() {
     assert!(fs::read(world.near("back")).unwrap() == data);
 }
 
-/// A server that answers nothing before it has the request and every data connection.
+/// Serves a session without an answer until the request and every data connection have arrived.
+/// Returns the session and the number of its data connections.
 fn silent_server(listener: &TcpListener, world: &World) -> (ServedSession, usize) {
     let registry = SessionRegistry::default();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let socket = Arc::new(listener.accept().unwrap().0);
     let granted = |_: &_| Some(Grant::default());
     let opening = Opening { socket, deadline };
     let unbounded = |_| DescriptorSource::Unbounded;
     let mut session = serve_tls(opening, &world.identity, granted, &registry, unbounded).unwrap();
     assert_eq!(session.read_request(|_, _| None).unwrap(), Service::Copy);
-    session.receiver.set_timeout(Some(PATIENCE)).unwrap();
+    session.receiver.set_timeout(Some(TIMEOUT)).unwrap();
     let request: CopyRequest = session.receiver.receive().unwrap();
     assert!(matches!(request, CopyRequest::Receive { .. }));
     for _ in 0..STREAMS {
         let socket = Arc::new(listener.accept().unwrap().0);
         registry.admit(socket, deadline, || ());
     }
-    let streams = session.streams.accept_all(STREAMS, PATIENCE).unwrap();
+    let streams = session.streams.accept_all(STREAMS, TIMEOUT).unwrap();
     (session, streams.len())
 }
 
@@ -69,7 +70,7 @@ fn the_request_and_all_connections_precede_every_answer_of_the_server() {
     let world = World::new();
     fs::write(world.near("data"), bytes(1000)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    world.enter_by(listener.local_addr().unwrap().port());
+    world.connect_through(listener.local_addr().unwrap().port());
     thread::scope(|scope| {
         let server = scope.spawn(|| {
             let (session, streams) = silent_server(&listener, &world);
@@ -86,7 +87,7 @@ fn the_request_and_all_connections_precede_every_answer_of_the_server() {
 }
 
 impl World {
-    /// Sends `source`, and the request before the server's welcome.
+    /// Pushes `source`, with the request before the server's first message.
     fn push_early(&self, source: &str, options: &CopyOptions) -> Result<CopyResult> {
         let mut connect = || {
             let options = ConnectOptions {

@@ -103,14 +103,14 @@ fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
         assert_eq!(names(&copy), ["file", "owned", "pipe", "socket", "sub"]);
         assert_eq!(names(&copy.join("sub")), ["again", "link"]);
     }
-    // Once more over what is there: second names stay second names.
+    // A repeated copy keeps the hard links.
     let again = world.push(&["t"], ".", &archive()).unwrap();
     assert!(again.failures.is_empty(), "{again:?}");
     assert_eq!(names(&world.far("t/sub")), ["again", "link"]);
 }
 
 #[test]
-fn without_archive_owners_stay_and_set_user_id_goes() {
+fn without_archive_owners_and_the_set_user_id_bit_are_not_copied() {
     let world = World::new();
     fs::write(world.near("f"), "x").unwrap();
     std::os::unix::fs::chown(world.near("f"), Some(12_345), None).unwrap();
@@ -122,7 +122,7 @@ fn without_archive_owners_stay_and_set_user_id_goes() {
 }
 
 #[test]
-fn second_names_of_a_file_that_failed_fail() {
+fn hard_links_to_a_failed_file_fail() {
     let world = World::new();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.near("t/a"), "new").unwrap();
@@ -135,7 +135,7 @@ fn second_names_of_a_file_that_failed_fail() {
 }
 
 #[test]
-fn names_win_over_numbers_unless_numbers_are_asked_for() {
+fn owners_are_set_by_name_unless_numbers_are_requested() {
     use crate::copy::metadata::{Attributes, Keeper};
     use longhaul_core::wire::copy::{Entry, EntryKind, Owner};
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn names_win_over_numbers_unless_numbers_are_asked_for() {
 }
 
 #[test]
-fn an_update_leaves_alone_what_is_as_new() {
+fn an_update_skips_files_that_are_as_new() {
     let world = World::new();
     fs::create_dir_all(world.near("t")).unwrap();
     fs::create_dir_all(world.far("t")).unwrap();
@@ -234,7 +234,7 @@ fn levels_of_comparison_decide_which_files_are_copied() {
 }
 
 #[test]
-fn what_is_not_at_the_source_is_deleted_after_a_whole_copy_alone() {
+fn files_that_the_source_lacks_are_deleted_only_after_a_complete_copy() {
     let world = World::new();
     fs::create_dir_all(world.near("t/sub")).unwrap();
     fs::write(world.near("t/sub/kept"), "x").unwrap();
@@ -262,21 +262,21 @@ fn what_is_not_at_the_source_is_deleted_after_a_whole_copy_alone() {
     let deleted = |result: &CopyResult| {
         let mut names: Vec<_> = actions(result)
             .into_iter()
-            .filter(|(what, _)| *what == ActionKind::Delete)
+            .filter(|(action, _)| *action == ActionKind::Delete)
             .map(|(_, name)| name)
             .collect();
         names.sort();
         names
     };
-    // A dry run lists it and changes nothing.
+    // A dry run lists the deletions and deletes nothing.
     let result = world.push(&["t"], ".", &delete(None, true)).unwrap();
     assert_eq!(deleted(&result), all);
     assert!(world.far("t/sub/gone/deep/f").exists() && !world.far("t/sub/kept").exists());
-    // More than allowed: nothing.
+    // Nothing is deleted if the number exceeds the limit.
     let result = world.push(&["t"], ".", &delete(Some(4), false)).unwrap();
     assert!(result.failures[0].reason.contains("the limit is"), "{result:?}");
     assert!(world.far("t/extra").exists());
-    // A failure: nothing.
+    // Nothing is deleted if a source fails.
     let result = world.push(&["t", "missing"], ".", &delete(None, false)).unwrap();
     assert_eq!(result.failures.len(), 2, "{result:?}");
     assert!(world.far("t/extra").exists());
@@ -287,7 +287,7 @@ fn what_is_not_at_the_source_is_deleted_after_a_whole_copy_alone() {
     assert_eq!(names(&world.far("t/guarded")), ["safe.o"]);
     assert_eq!(names(&world.far("t/sub")), ["kept"]);
     assert_eq!(names(&world.far("outside")), ["f"], "nothing is deleted through a link");
-    // Contents correspond to the target itself, in both directions.
+    // With a source "t/." the target itself corresponds to the source, also for a pull.
     fs::write(world.far("t/extra"), "x").unwrap();
     world.push(&["t/."], "t", &delete(None, false)).unwrap();
     assert_eq!(names(&world.far("t")), ["guarded", "sub"]);
@@ -317,7 +317,7 @@ fn a_dry_run_changes_nothing_and_lists_everything() {
     assert!(result.summary.dry_run && result.summary.files == 0);
     assert_eq!(fs::read(world.far("t/old")).unwrap(), b"y");
     assert_eq!(names(&world.far("t")), ["old"]);
-    // A target that is not there is not made.
+    // A dry run does not create a missing target.
     let result = world.push(&["t/."], "none", &dry).unwrap();
     assert_eq!(result.actions.len(), 3);
     assert!(!world.far("none").exists());
@@ -327,7 +327,7 @@ fn a_dry_run_changes_nothing_and_lists_everything() {
 }
 
 #[test]
-fn digests_are_told_and_written_beside_the_files() {
+fn digests_are_reported_and_written_to_a_manifest() {
     let world = World::new();
     fs::create_dir(world.near("t")).unwrap();
     let large = bytes((3 << 20) + 5);
@@ -364,7 +364,7 @@ fn digests_are_told_and_written_beside_the_files() {
         assert_eq!(listed, expected);
     }
     assert_eq!(names(&world.far("")), ["t", "t.b3"]);
-    // Files that stay as they are stand in it too.
+    // The digests include files that were not copied.
     let update = CopyOptions {
         preserve: true,
         tree: TreeOptions { update: true, digests: true, ..TreeOptions::default() },
@@ -386,7 +386,7 @@ fn a_target_with_a_slash_becomes_the_directory() {
     assert_eq!(names(&world.near("back")), ["f"]);
     let file = world.push(&["t/f"], "other/", &archive()).unwrap();
     assert_eq!((file.failures.len(), file.summary.files), (1, 0), "{file:?}");
-    assert!(!file.summary.verified && !file.summary.durable, "nothing is in place");
+    assert!(!file.summary.verified && !file.summary.durable, "no file has its final name");
     assert_eq!(names(&world.far("")), ["new"]);
 }
 
@@ -395,7 +395,7 @@ fn a_directory_is_not_copied_into_itself_through_a_server() {
     let world = World::new();
     fs::create_dir_all(world.far("t/deep/target")).unwrap();
     fs::write(world.far("t/f"), "x").unwrap();
-    // The server's files under a name of this end.
+    // The client reaches the server's files by a symbolic link.
     symlink(world.far("t"), world.near("alias")).unwrap();
     let result = world.push(&["alias/."], "t/deep/target", &options()).unwrap();
     assert_eq!(result.failures.len(), 1, "{result:?}");

@@ -3,101 +3,113 @@
 //!
 //! Congestion control works per connection. Several slow starts at once, or BBR beside loss-based
 //! flows, overflow the queue of a shared link and take nearly all of it. The bound is a pacing rate
-//! over all connections: three times the delivered rate while the path has no queue, a tenth above it
-//! while a queue builds up, and below it after the queue overflowed, from where it rises slowly.
+//! over all connections. It depends on the delivered rate, at which the receiver acknowledges
+//! bytes:
+//!
+//! - three times the delivered rate while the path has no queue,
+//! - a tenth above the delivered rate while a queue builds up,
+//! - below the delivered rate after the queue has overflowed. From there the bound rises slowly.
+//!
 //! Loss that occurs without a queue and does not grow is random loss and does not lower the bound.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Paths with a shorter round trip are not bounded: their congestion control reacts within
-/// milliseconds, and pacing costs processor time at the rates of a local network.
+/// The shortest round trip of a path with a bound. On shorter paths congestion control reacts
+/// within milliseconds, and pacing costs CPU time at the rates of a local network.
 const SHORT_PATH: Duration = Duration::from_millis(2);
 
-/// Share of the sent bytes whose loss lowers the bound.
+/// The loss share above which the bound is lowered, on a path without a queue.
 const LOSS_LIMIT: f64 = 0.02;
-/// The same while there is a queue, which then overflows.
+/// The loss share above which the bound is lowered, on a path with a queue. The queue then
+/// overflows.
 const OVERFLOW_LIMIT: f64 = 0.002;
-/// The largest loss without a queue that a startup takes for random.
+/// The loss share below which loss in slow start without a queue counts as random.
 const RANDOM_LIMIT: f64 = 0.05;
-/// Retransmitted bytes below which a share says nothing.
-const FEW_BYTES: f64 = 16.0 * 1448.0;
-/// Time constant of the estimate of random loss, in seconds.
-const RANDOM_SECONDS: f64 = 0.5;
+/// The number of retransmitted bytes up to which a loss share is not significant.
+const INSIGNIFICANT_BYTES: f64 = 16.0 * 1448.0;
+/// The time constant of the estimate of random loss, in seconds.
+const RANDOM_TIME_CONSTANT: f64 = 0.5;
 
-/// Bound over delivered rate before the first loss: without a queue, and with one. A startup doubles
-/// its rate in a round trip, and the delivered rate of the last round trip is a round trip and a
-/// half old; three times that rate lets it double.
-const STARTUP: f64 = 3.0;
-const STARTUP_QUEUED: f64 = 1.1;
-/// Bound of a startup over the rate that an earlier copy reached. If the delivered rate stays above
-/// this share of that bound for so many round trips without a queue, the path carries more, and the
-/// startup continues.
+/// The bound divided by the delivered rate before the first loss, without and with a queue. In slow
+/// start the rate doubles in a round trip. The delivered rate over the last round trip is one and a
+/// half round trips old on average, in which the rate grows by a factor of 2^1.5 = 2.8.
+const SLOW_START: f64 = 3.0;
+const SLOW_START_QUEUED: f64 = 1.1;
+/// The bound before the first loss, divided by the rate that an earlier copy reached. If the
+/// delivered rate exceeds the share `EARLIER_USED` of this bound for `EARLIER_TRIPS` round trips
+/// without a queue, the path carries more, and this bound no longer applies.
 const EARLIER: f64 = 1.25;
 const EARLIER_USED: f64 = 0.7;
 const EARLIER_TRIPS: f64 = 2.0;
-/// Bound over delivered rate after a loss above [`LOSS_LIMIT`], and after a smaller one.
+/// The bound divided by the delivered rate after a loss share above [`LOSS_LIMIT`], and after a
+/// smaller loss share.
 const AFTER_LOSS: f64 = 0.7;
 const AFTER_OVERFLOW: f64 = 0.8;
-/// Growth in a second after a loss: towards the rate before it, at that rate, and with a queue.
+/// The factors by which the bound grows per second after a loss: below the delivered rate before
+/// the loss, at that rate, and with a queue.
 const RECOVERY: f64 = 3.0;
 const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
-/// Share of the rate before the loss at which recovery ends.
-const PLATEAU: f64 = 0.95;
+/// The share of the delivered rate before the loss at which the bound begins to grow by [`PROBING`]
+/// instead of [`RECOVERY`].
+const RECOVERED: f64 = 0.95;
 
-/// Delay above the least round trip that counts as a queue: a share of that round trip, and at
-/// least the time by which a busy host is late.
+/// The delay above the lowest RTT that counts as a queue: this share of the lowest RTT, but at
+/// least the delay that a busy host adds.
 const QUEUE_SHARE: f64 = 0.15;
 const QUEUE_FLOOR: Duration = Duration::from_millis(3);
-/// Round trips over which rate and loss are measured, and the shortest such time.
+/// The window over which rate and loss are measured: this number of round trips, but at least this
+/// time.
 const WINDOW_TRIPS: u32 = 4;
 const WINDOW_FLOOR: Duration = Duration::from_millis(60);
-/// Round trips after a loss in which further losses have the same cause, beside a window.
+/// The number of round trips that, added to a window, is the time after a lowered bound in which
+/// further losses have the same cause.
 const SETTLING_TRIPS: u32 = 3;
-/// Time after which a delivered rate counts half, in seconds.
+/// The time in which the maximum of earlier delivered rates halves, in seconds.
 const HALF_LIFE: f64 = 2.0;
-/// The most by which a burst of acknowledgements may raise the rate of a round trip above that of a
-/// window.
+/// The maximum of the delivered rate over a round trip, divided by that over a window. A burst of
+/// acknowledgements can exceed it.
 const BURST: f64 = 1.3;
 
 /// The state of all connections at one time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionsSample {
-    /// Time since the start of the copy.
+    /// The time since the start of the copy.
     pub(super) at: Duration,
-    /// Bytes that the receiver acknowledged, of all connections.
+    /// The acknowledged bytes of all connections.
     pub(super) acked: u64,
-    /// Bytes that were retransmitted, of all connections.
+    /// The retransmitted bytes of all connections.
     pub(super) retransmitted: u64,
-    /// The smallest smoothed round-trip time.
+    /// The lowest smoothed RTT of the connections.
     pub(super) rtt: Duration,
-    /// The least round-trip time of any connection.
+    /// The lowest RTT of any connection since its start.
     pub(super) least_rtt: Duration,
-    /// Bytes that the first congestion windows allow, of all connections.
-    pub(super) first_windows: u64,
+    /// The bytes of the initial congestion windows of all connections.
+    pub(super) initial_windows: u64,
 }
 
-/// The bound: a function of samples, without a clock or a socket.
+/// The bound as a function of samples, without a clock or a socket.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
+    /// The samples of the last window.
     samples: VecDeque<ConnectionsSample>,
-    /// Recent maximum of the rate over a round trip, in bytes per second.
+    /// The recent maximum of the delivered rate over a round trip, in bytes per second.
     trip_rate: f64,
-    /// Recent maximum of the rate over a window, in bytes per second.
+    /// The recent maximum of the delivered rate over a window, in bytes per second.
     window_rate: f64,
-    /// Share of the bytes lost without a queue.
+    /// The loss share without a queue.
     random_loss: f64,
     earlier: Option<Earlier>,
     lowered: Option<Lowered>,
 }
 
-/// The bound of a startup on a path whose rate is known.
+/// The bound before the first loss, on a path whose rate is known from an earlier copy.
 #[derive(Debug, Clone, Copy)]
 struct Earlier {
     /// Bytes per second.
     rate: f64,
-    /// The time for which the path has carried it without a queue, in round trips.
+    /// The time for which the path has carried this rate without a queue, in round trips.
     carried: f64,
 }
 
@@ -106,41 +118,48 @@ struct Earlier {
 struct Lowered {
     /// Bytes per second.
     rate: f64,
-    /// The rate before the loss.
+    /// The delivered rate before the loss, in bytes per second.
     before: f64,
-    /// End of the time in which losses have the same cause; growth starts then.
-    grown: Duration,
+    /// The time up to which the growth of `rate` has been computed. Initially the end of the time
+    /// in which losses have the same cause.
+    grown_until: Duration,
 }
 
-/// Rate and loss of the recent past.
+/// The rate and the loss share of the last window.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// Seconds since the sample before.
+struct Observation {
+    /// The seconds since the previous sample.
     step: f64,
+    /// The length of the window.
     window: Duration,
+    /// The delivered rate in bytes per second.
     window_rate: f64,
+    /// True if packets wait in a queue of the path.
     queued: bool,
-    /// Share of the bytes lost, and the part of it above random loss.
+    /// The loss share.
     loss: f64,
+    /// The loss share less twice that of random loss.
     congestion_loss: f64,
-    /// Retransmitted bytes are enough to judge by.
+    /// True if enough bytes were retransmitted for `loss` to be significant.
     significant: bool,
 }
 
 impl Bound {
-    /// A bound for a path over which an earlier copy reached the rate `earlier`.
-    pub(super) fn after(earlier: Option<f64>) -> Self {
+    /// Creates a bound for a path over which an earlier copy reached the rate `earlier`, in bytes
+    /// per second.
+    pub(super) fn with_earlier_rate(earlier: Option<f64>) -> Self {
         let earlier = earlier.map(|rate| Earlier { rate: EARLIER * rate, carried: 0.0 });
         Bound { earlier, ..Bound::default() }
     }
 
-    /// Returns the highest rate over the last windows; `None` before there was a window.
+    /// Returns the recent maximum of the delivered rate over a window, in bytes per second; `None`
+    /// before the first window.
     pub(super) fn delivered(&self) -> Option<f64> {
         (self.window_rate > 0.0).then_some(self.window_rate)
     }
 
-    /// Returns the rate in bytes per second that all connections together may send at after `now`;
-    /// `None` on a short path.
+    /// Adds the sample `now` and returns the bound on the rate of all connections together, in
+    /// bytes per second; `None` on a path shorter than [`SHORT_PATH`].
     pub(super) fn next(&mut self, now: ConnectionsSample) -> Option<f64> {
         if now.least_rtt < SHORT_PATH {
             return None;
@@ -149,7 +168,7 @@ impl Bound {
         let limit = if seen.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
         let congested = seen.significant && seen.congestion_loss > limit;
         match self.lowered {
-            Some(lowered) if now.at < lowered.grown => {}
+            Some(lowered) if now.at < lowered.grown_until => {}
             None if congested && !seen.queued && seen.loss < RANDOM_LIMIT => {
                 self.random_loss = seen.loss;
             }
@@ -158,21 +177,21 @@ impl Bound {
             None => {}
         }
         self.check_earlier(seen, now.rtt);
-        let least = STARTUP * now.first_windows as f64 / now.rtt.as_secs_f64();
+        let least = SLOW_START * now.initial_windows as f64 / now.rtt.as_secs_f64();
         let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
         Some(match self.lowered {
             Some(lowered) => lowered.rate.max(least / 8.0),
-            None if seen.queued => (STARTUP_QUEUED * self.window_rate).max(least),
-            None => (STARTUP * self.trip_rate).min(most).max(least),
+            None if seen.queued => (SLOW_START_QUEUED * self.window_rate).max(least),
+            None => (SLOW_START * self.trip_rate).min(most).max(least),
         })
     }
 
-    /// True once a loss has lowered the bound.
+    /// Returns whether a loss has lowered the bound.
     pub(super) fn is_lowered(&self) -> bool {
         self.lowered.is_some()
     }
 
-    fn observe(&mut self, now: ConnectionsSample) -> Seen {
+    fn observe(&mut self, now: ConnectionsSample) -> Observation {
         let window = (now.rtt * WINDOW_TRIPS).max(WINDOW_FLOOR);
         while self.samples.len() > 1 && now.at.saturating_sub(self.samples[1].at) >= window {
             self.samples.pop_front();
@@ -192,17 +211,17 @@ impl Bound {
         let sent = now.acked.saturating_sub(first.acked) as f64 + retransmitted;
         let loss = retransmitted / sent.max(1.0);
         let congestion_loss = (loss - 2.0 * self.random_loss).max(0.0);
-        if !queued && sent > 100.0 * FEW_BYTES {
-            let weight = (step / RANDOM_SECONDS).min(1.0);
+        if !queued && sent > 100.0 * INSIGNIFICANT_BYTES {
+            let weight = (step / RANDOM_TIME_CONSTANT).min(1.0);
             self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
         }
-        let significant = retransmitted > FEW_BYTES;
-        Seen { step, window, window_rate, queued, loss, congestion_loss, significant }
+        let significant = retransmitted > INSIGNIFICANT_BYTES;
+        Observation { step, window, window_rate, queued, loss, congestion_loss, significant }
     }
 
-    /// Forgets the rate of an earlier copy if the path carries it without a queue: the path has
-    /// become faster, or something else than the path limited that copy.
-    fn check_earlier(&mut self, seen: Seen, rtt: Duration) {
+    /// Removes the bound by the earlier copy if the path carries its rate without a queue. The path
+    /// has then become faster, or it did not limit the earlier copy.
+    fn check_earlier(&mut self, seen: Observation, rtt: Duration) {
         let Some(earlier) = &mut self.earlier else { return };
         let carries = !seen.queued && self.trip_rate > EARLIER_USED * earlier.rate;
         earlier.carried =
@@ -212,34 +231,35 @@ impl Bound {
         }
     }
 
-    fn lower(&mut self, now: ConnectionsSample, seen: Seen) {
-        // A window that a startup doubles in is behind the rate; a round trip may hold a burst.
+    fn lower(&mut self, now: ConnectionsSample, seen: Observation) {
+        // In slow start the rate over a window is lower than the present rate. The rate over a
+        // round trip may be too high because of a burst of acknowledgements.
         let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
         let factor = if seen.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
         let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
         self.lowered = Some(Lowered {
             rate: factor * delivered.min(most),
             before: delivered,
-            grown: now.at + seen.window + now.rtt * SETTLING_TRIPS,
+            grown_until: now.at + seen.window + now.rtt * SETTLING_TRIPS,
         });
     }
 }
 
 impl Lowered {
-    fn grow(self, now: Duration, seen: Seen) -> Self {
-        let growth = match self.rate < PLATEAU * self.before {
+    fn grow(self, now: Duration, seen: Observation) -> Self {
+        let growth = match self.rate < RECOVERED * self.before {
             _ if seen.queued => PROBING_QUEUED,
             true => RECOVERY,
             false => PROBING,
         };
-        // A rate that the copy does not use does not grow.
+        // The bound does not grow while the copy uses less than half of it.
         let used = seen.window_rate > self.rate / 2.0;
-        let growth = if used { growth.powf((now - self.grown).as_secs_f64()) } else { 1.0 };
-        Lowered { rate: self.rate * growth, grown: now, ..self }
+        let growth = if used { growth.powf((now - self.grown_until).as_secs_f64()) } else { 1.0 };
+        Lowered { rate: self.rate * growth, grown_until: now, ..self }
     }
 }
 
-/// True if the smoothed RTT `rtt` exceeds `least` by the delay of a queue.
+/// Returns whether the smoothed RTT `rtt` exceeds the lowest RTT `least` by the delay of a queue.
 pub(super) fn is_queued(rtt: Duration, least: Duration) -> bool {
     rtt.saturating_sub(least) > least.mul_f64(QUEUE_SHARE).max(QUEUE_FLOOR)
 }
@@ -256,18 +276,19 @@ mod tests {
 
     const LINK: f64 = 125e6;
     const TRIP: Duration = Duration::from_millis(40);
-    const LOOK: Duration = Duration::from_millis(10);
+    const INTERVAL: Duration = Duration::from_millis(10);
 
-    /// A link with one queue in virtual time, and the copy's share of it.
+    /// A link with one queue in virtual time, which a copy shares with other traffic.
     struct Path {
         bound: Bound,
         at: Duration,
         acked: f64,
         retransmitted: f64,
-        /// Bytes that wait in the queue, and its limit.
+        /// The bytes that wait in the queue.
         queue: f64,
+        /// The size of the queue in bytes.
         limit: f64,
-        /// Share of the bytes lost at random.
+        /// The share of the bytes that are lost at random.
         random: f64,
         /// The rate of other traffic, in bytes per second.
         other: f64,
@@ -287,11 +308,11 @@ mod tests {
             }
         }
 
-        /// Sends at the bound for `seconds`; returns the mean goodput over the link's rate, and the
-        /// share of the bytes that was lost.
+        /// Sends at the bound for `seconds`. Returns the mean goodput divided by the link's rate,
+        /// and the loss share.
         fn run(&mut self, seconds: f64) -> (f64, f64) {
             let (acked, retransmitted) = (self.acked, self.retransmitted);
-            let step = LOOK.as_secs_f64();
+            let step = INTERVAL.as_secs_f64();
             for _ in 0..(seconds / step) as usize {
                 let rtt = TRIP + Duration::from_secs_f64(self.queue / LINK);
                 let rate = self.bound.next(ConnectionsSample {
@@ -300,7 +321,7 @@ mod tests {
                     retransmitted: self.retransmitted as u64,
                     rtt,
                     least_rtt: TRIP,
-                    first_windows: 40 * 1448,
+                    initial_windows: 40 * 1448,
                 });
                 let rate = rate.unwrap().min(2.0 * LINK);
                 let offered = (rate + self.other) * step;
@@ -313,7 +334,7 @@ mod tests {
                 let lost = share * overflow + self.random * served;
                 self.acked += served * (1.0 - self.random) - share * overflow.min(served);
                 self.retransmitted += lost;
-                self.at += LOOK;
+                self.at += INTERVAL;
             }
             let (acked, lost) = (self.acked - acked, self.retransmitted - retransmitted);
             (acked / (LINK * seconds), lost / (acked + lost))
@@ -321,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_without_neighbors_fills_the_path() {
+    fn a_copy_without_other_traffic_fills_the_path() {
         for queue in [0.25, 1.0, 4.0] {
             let mut path = Path::new(queue, 0.0);
             path.run(2.0);
@@ -342,17 +363,17 @@ mod tests {
     }
 
     #[test]
-    fn an_overflow_lowers_the_rate_below_the_delivered_one() {
+    fn an_overflow_lowers_the_bound_below_the_rate_of_the_link() {
         let mut path = Path::new(1.0, 0.0);
         while !path.bound.is_lowered() {
             path.run(0.01);
-            assert!(path.at < Duration::from_secs(5), "the startup overflows the queue");
+            assert!(path.at < Duration::from_secs(5), "slow start overflows the queue");
         }
         assert!(path.bound.lowered.unwrap().rate < LINK);
     }
 
     #[test]
-    fn a_full_path_is_entered_slowly() {
+    fn a_copy_takes_its_share_of_a_full_path_slowly() {
         let mut path = Path::new(1.0, 0.0);
         (path.other, path.queue) = (LINK, path.limit);
         let (goodput, loss) = path.run(5.0);
@@ -361,10 +382,10 @@ mod tests {
     }
 
     #[test]
-    fn a_startup_at_a_known_rate_loses_less() {
+    fn slow_start_at_a_known_rate_loses_less() {
         let loss = |earlier| {
             let mut path = Path::new(0.25, 0.0);
-            path.bound = Bound::after(earlier);
+            path.bound = Bound::with_earlier_rate(earlier);
             path.run(1.0).1
         };
         let (unknown, known) = (loss(None), loss(Some(LINK)));
@@ -372,28 +393,28 @@ mod tests {
     }
 
     #[test]
-    fn a_known_rate_that_is_far_too_low_is_soon_forgotten() {
+    fn a_known_rate_that_is_far_too_low_soon_has_no_effect() {
         let mut path = Path::new(1.0, 0.0);
-        path.bound = Bound::after(Some(LINK / 10.0));
+        path.bound = Bound::with_earlier_rate(Some(LINK / 10.0));
         path.run(3.0);
         let (goodput, _) = path.run(5.0);
         assert!(goodput > 0.85, "{goodput}");
     }
 
     #[test]
-    fn a_known_rate_that_is_far_too_high_changes_nothing() {
+    fn a_known_rate_that_is_far_too_high_has_no_effect() {
         let run = |earlier| {
             let mut path = Path::new(1.0, 0.0);
-            path.bound = Bound::after(earlier);
+            path.bound = Bound::with_earlier_rate(earlier);
             path.run(5.0)
         };
         assert_eq!(run(Some(1e15)), run(None));
     }
 
     #[test]
-    fn an_unused_rate_does_not_grow() {
-        let lowered = Lowered { rate: 100.0, before: 200.0, grown: Duration::ZERO };
-        let seen = Seen {
+    fn an_unused_bound_does_not_grow() {
+        let lowered = Lowered { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
+        let seen = Observation {
             step: 0.0,
             window: WINDOW_FLOOR,
             window_rate: 10.0,
@@ -404,7 +425,7 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         assert_eq!(lowered.grow(second, seen).rate, 100.0);
-        assert!(lowered.grow(second, Seen { window_rate: 90.0, ..seen }).rate > 200.0);
+        assert!(lowered.grow(second, Observation { window_rate: 90.0, ..seen }).rate > 200.0);
     }
 
     #[test]

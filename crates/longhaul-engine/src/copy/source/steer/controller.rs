@@ -10,42 +10,49 @@ use longhaul_sys::tcp::TcpInfo;
 
 use super::bound::is_queued;
 use super::nice::NicePacer;
-use super::policy::{Decision, StreamPolicy, WORTH, WindowStats};
+use super::policy::{Decision, LEAST_GAIN, StreamPolicy, WindowStats};
 use super::steered::rate_of;
 use crate::copy::source::shared::SourceShared;
 use crate::copy::streams::first_streams;
 
-/// Round trips after which a change has its effect.
+/// The number of round trips after which a change of the connections has its full effect.
 const SETTLING_TRIPS: u32 = 8;
 /// The shortest time over which a rate is measured.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 
-/// The sums over all connections at one time.
+/// The counters of the copy at one time.
 struct Reading {
     at: Instant,
+    /// The acknowledged bytes of all connections.
     acked: u64,
+    /// The retransmitted bytes of all connections.
     resent: u64,
+    /// The time for which the sending threads worked or waited for their sockets.
     sending: Duration,
     host: HostTimes,
-    /// The time that windows limited each connection.
+    /// The time for which the receive window or the send buffer limited each connection.
     window_limited: Vec<Duration>,
 }
 
-/// Controls the streams of a copy; called every tick.
+/// Controls the streams of a copy.
 pub(in crate::copy::source) struct StreamController<'a> {
     shared: &'a SourceShared<'a>,
     policy: StreamPolicy,
-    /// With `--nice`.
+    /// The rate limit that `--nice` requests; `None` without the option.
     nice_pacer: Option<NicePacer>,
-    /// With `--dedicated`: no [`Pacemaker`](super::Pacemaker) keeps the user's limit.
+    /// True with `--dedicated`. No [`Pacemaker`](super::Pacemaker) runs then, so this controller
+    /// applies the user's rate limit.
     dedicated: bool,
+    /// The reading at the start of the window.
     window: Option<Reading>,
     /// The time and the acknowledged bytes in the middle of the window.
     middle: Option<(Instant, u64)>,
     /// The rate limit and the number of connections in force.
     paced: Option<(Option<Rate>, usize)>,
+    /// The time of the last tick with `--nice`, and the bytes acknowledged by then.
     last: Option<(Instant, u64)>,
-    /// The time of the last estimate of the BDP, and the bytes acknowledged by then.
+    /// The time of the last estimate of the bandwidth-delay product, and the bytes acknowledged by
+    /// then.
     path: Option<(Instant, u64)>,
 }
 
@@ -56,7 +63,7 @@ impl<'a> StreamController<'a> {
     ) -> Self {
         let nice = options.nice;
         let policy =
-            StreamPolicy::new(options.fixed_streams(), nice).beginning_with(first_streams(options));
+            StreamPolicy::new(options.fixed_streams(), nice).starting_with(first_streams(options));
         shared.steered.want(policy.wanted());
         if nice && shared.steered.use_congestion("lp") {
             shared.steered.note("congestion control 'lp', which yields to others".to_owned());
@@ -75,8 +82,8 @@ impl<'a> StreamController<'a> {
         }
     }
 
-    /// Measures the connections and applies decisions. Returns a number that changes with the
-    /// acknowledged bytes.
+    /// Measures the connections and applies decisions; called at every tick of the source. Returns
+    /// the acknowledged bytes of all connections.
     pub(in crate::copy::source) fn tick(&mut self) -> u64 {
         let infos = self.shared.steered.tcp_infos();
         if !infos.is_empty() {
@@ -146,7 +153,8 @@ impl<'a> StreamController<'a> {
         }
     }
 
-    /// Tells the stream the BDP: it keeps as many bytes for retransmission.
+    /// Passes the bandwidth-delay product to the feed of standard input, which keeps this number of
+    /// bytes for retransmission.
     fn update_feed(&mut self, infos: &[TcpInfo]) {
         let Some(feed) = &self.shared.context.feed else { return };
         let acked = infos.iter().map(|info| info.acked_bytes).sum();
@@ -170,14 +178,15 @@ impl<'a> StreamController<'a> {
     }
 }
 
-/// Returns the time that the receive window or the send buffer limited a connection.
+/// Returns the time for which the receive window or the send buffer limited a connection.
 fn window_limited(info: &TcpInfo) -> Duration {
     info.receive_window_limited + info.send_buffer_limited
 }
 
 impl WindowStats {
-    /// Returns the measurements between two readings, with the reading in their `middle` and
-    /// `infos`, the state of the connections at the end.
+    /// Returns the measurements between the readings `then` and `now`. `middle` is the time and the
+    /// acknowledged bytes halfway between them, and `infos` is the state of the connections at
+    /// `now`.
     fn between(
         then: &Reading,
         middle: Option<(Instant, u64)>,
@@ -205,7 +214,7 @@ impl WindowStats {
             loss: now.resent.saturating_sub(then.resent) as f64 / acked.max(1) as f64,
             sending: sending / (time.as_secs_f64() * infos.len() as f64),
             cpu: now.host.busy_since(&then.host),
-            growing: rate(middle, end) > WORTH * rate(start, middle),
+            growing: rate(middle, end) > LEAST_GAIN * rate(start, middle),
             limited: limited.count() as f64 / infos.len() as f64,
             queued: is_queued(rtt, least),
         }

@@ -1,15 +1,17 @@
 //! Controls the number of data connections, their congestion control and their rate while a copy
 //! runs.
 //!
-//! A copy begins with four connections and doubles them while that increases the rate by a tenth.
-//! It stops when the rate does not increase, when more is lost, when the senders wait for the disk
-//! rather than for the network, or when the processors are busy. The congestion control is changed
-//! only if segments are lost and BBR, which does not take loss for congestion, is available.
+//! A copy begins with four connections. It doubles their number while each doubling increases the
+//! rate by at least a tenth. It does not double the number while the senders wait for the disk, and
+//! stops doubling if the rate does not increase, the loss share doubles, or the processors are
+//! busy. The copy changes the congestion control only if segments are lost and BBR is available,
+//! which does not treat loss as congestion.
 //!
-//! The decisions ([`StreamPolicy`](policy::StreamPolicy), [`NicePacer`](nice::NicePacer)) are functions of
-//! measurements, without clock or socket, and are tested as such. The [`StreamController`]
-//! measures, and applies the decisions to the [`SteeredStreams`]. The [`Pacemaker`] does so with the
-//! [`Bound`](bound::Bound) on the rate beside other traffic.
+//! [`StreamPolicy`](policy::StreamPolicy), [`NicePacer`](nice::NicePacer) and
+//! [`Bound`](bound::Bound) are functions of measurements, without a clock or a socket. The
+//! [`StreamController`] measures the connections, and applies the decisions of the policy and of
+//! the pacer to the [`SteeredStreams`]. The [`Pacemaker`] applies the [`Bound`](bound::Bound),
+//! which limits the rate of the copy in favour of other traffic.
 
 mod bound;
 mod controller;

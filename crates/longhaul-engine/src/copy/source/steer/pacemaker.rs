@@ -1,4 +1,4 @@
-//! Paces the connections at the bound and at the user's limit.
+//! Paces the connections at the lower of the bound and the user's limit.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,13 +10,14 @@ use super::bound::{Bound, ConnectionsSample};
 use super::steered::rate_of;
 use crate::copy::source::shared::SourceShared;
 
-/// Time between two looks at the connections: half a round trip within these limits.
-const LEAST_LOOK: Duration = Duration::from_millis(4);
-const MOST_LOOK: Duration = Duration::from_millis(30);
-/// Segments of the kernel's first congestion window (RFC 6928).
-const FIRST_WINDOW: u64 = 10;
+/// The shortest and the longest interval between two readings of the connections. Within these
+/// limits it is half a round trip.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(4);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(30);
+/// The segments of the initial congestion window of Linux (RFC 6928).
+const INITIAL_WINDOW: u64 = 10;
 
-/// Paces all connections together at the [`Bound`] and the user's limit.
+/// Paces all connections together at the lower of the [`Bound`] and the user's limit.
 pub(in crate::copy::source) struct Pacemaker<'a> {
     shared: &'a SourceShared<'a>,
     bound: Bound,
@@ -26,23 +27,23 @@ pub(in crate::copy::source) struct Pacemaker<'a> {
 }
 
 impl<'a> Pacemaker<'a> {
-    /// A pacemaker for a path over which an earlier copy reached the rate `earlier`.
+    /// Creates a pacemaker for a path over which an earlier copy reached the rate `earlier`.
     pub(in crate::copy::source) fn new(
         shared: &'a SourceShared<'a>,
         earlier: Option<Rate>,
     ) -> Self {
-        let bound = Bound::after(earlier.map(|rate| rate.bytes_per_second() as f64));
+        let bound = Bound::with_earlier_rate(earlier.map(|rate| rate.bytes_per_second() as f64));
         Pacemaker { shared, bound, start: Instant::now(), paced: None }
     }
 
-    /// Reads the state of the connections and paces them until `over`.
+    /// Reads the state of the connections and paces them, until `over` returns true.
     pub(in crate::copy::source) fn run(&mut self, over: impl Fn() -> bool) {
         while !over() {
             thread::park_timeout(self.pace());
         }
     }
 
-    /// Paces the connections; returns the time until the next look.
+    /// Paces the connections. Returns the time until the next call.
     fn pace(&mut self) -> Duration {
         let steered = &self.shared.steered;
         let infos = steered.tcp_infos();
@@ -63,7 +64,7 @@ impl<'a> Pacemaker<'a> {
             self.paced = rate.map(|rate| (rate, infos.len()));
         }
         let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);
-        (rtt / 2).clamp(LEAST_LOOK, MOST_LOOK)
+        (rtt / 2).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
     }
 
     /// True if `rate` differs by more than 2 % from the rate in force.
@@ -78,7 +79,7 @@ impl<'a> Pacemaker<'a> {
     }
 }
 
-/// Sums up `infos`; `None` before the first round trip.
+/// Returns the sums over all connections; `None` before the first round trip.
 fn sample(infos: &[TcpInfo], at: Duration) -> Option<ConnectionsSample> {
     let sum = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).sum();
     Some(ConnectionsSample {
@@ -87,6 +88,6 @@ fn sample(infos: &[TcpInfo], at: Duration) -> Option<ConnectionsSample> {
         retransmitted: sum(|info| info.retransmitted_bytes),
         rtt: infos.iter().map(|info| info.rtt).filter(|rtt| !rtt.is_zero()).min()?,
         least_rtt: infos.iter().filter_map(|info| info.min_rtt).min()?,
-        first_windows: sum(|info| FIRST_WINDOW * u64::from(info.send_mss)),
+        initial_windows: sum(|info| INITIAL_WINDOW * u64::from(info.send_mss)),
     })
 }

@@ -1,4 +1,5 @@
-//! Decides on the data connections from the measurements of a window of time.
+//! Decides on the number and the congestion control of the data connections, from measurements over
+//! a window of time.
 
 use std::fmt;
 
@@ -7,67 +8,71 @@ use longhaul_core::units::Rate;
 use super::steered::rate_of;
 use crate::copy::streams::{FIRST_STREAMS, MOST_STREAMS};
 
-/// The least increase of the rate that keeps more connections.
-pub(super) const WORTH: f64 = 1.1;
-/// The share of the time from which on the network limits the senders.
-const HELD_UP: f64 = 0.5;
-/// The share of the connections that the sender or a window limits from which on more of them help.
-const LIMITED: f64 = 0.5;
-/// The share of the host's processor time that counts as full.
+/// The least factor by which a doubling of the connections must increase the rate.
+pub(super) const LEAST_GAIN: f64 = 1.1;
+/// The least share of the time in which the senders work or wait for their sockets, if the network
+/// limits them and not the disk.
+const NETWORK_LIMITED: f64 = 0.5;
+/// The least share of connections limited by the sender or by a window, for which further
+/// connections help.
+const SENDER_LIMITED: f64 = 0.5;
+/// The least share of the host's CPU time in use at which the processors count as busy.
 const CPU_FULL: f64 = 0.95;
-/// Bytes sent again for each byte delivered from which on loss is what limits a window: one lost
-/// segment in 20,000 keeps a loss-based window below 200 segments (RFC 3649, section 2).
-const LOSSY: f64 = 5e-5;
-/// The same from which on, where it has doubled with the connections, they lose by themselves: they
-/// overrun a queue.
-const OVERRUN: f64 = 1e-3;
+/// The least loss share that limits a congestion window. With one lost segment in 20,000 a
+/// loss-based congestion control keeps its window below 200 segments (RFC 3649, section 2).
+const LIMITING_LOSS: f64 = 5e-5;
+/// The least loss share that shows that the connections overflow a queue, if the loss share has
+/// also doubled with the number of connections.
+const OVERFLOW_LOSS: f64 = 1e-3;
 
-/// The measurements of one window of time, of all connections together.
+/// The measurements of all connections together over one window of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WindowStats {
-    /// Connections that are open.
+    /// The number of open connections.
     pub(super) streams: u32,
-    /// Bytes delivered in a second.
+    /// Acknowledged bytes per second.
     pub(super) rate: f64,
-    /// Bytes sent again for each delivered.
+    /// Retransmitted bytes per acknowledged byte.
     pub(super) loss: f64,
-    /// The share of their time that the senders were at work or waited for their sockets.
+    /// The share of the time in which the senders worked or waited for their sockets, from 0 to 1.
     pub(super) sending: f64,
-    /// The share of the host's processor time in use.
+    /// The share of the host's CPU time in use, from 0 to 1.
     pub(super) cpu: f64,
-    /// The second half of the window was faster than the first by [`WORTH`]: a startup.
+    /// True if the rate in the second half of the window was more than [`LEAST_GAIN`] times the
+    /// rate in the first half, as in slow start.
     pub(super) growing: bool,
     /// The share of the connections that the sending thread, the send buffer or the receive window
-    /// limits, not the congestion window.
+    /// limits, and not the congestion window; from 0 to 1.
     pub(super) limited: f64,
-    /// Packets wait in a queue of the path.
+    /// True if packets wait in a queue of the path.
     pub(super) queued: bool,
 }
 
-/// A decision.
+/// A decision on the connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Decision {
-    /// Nothing.
+    /// Changes nothing.
     Keep,
-    /// BBR instead of a congestion control that takes this loss for congestion.
+    /// Replaces a congestion control that treats this loss share as congestion by BBR.
     Bbr { loss: f64 },
-    /// More connections.
+    /// Opens further connections. `rate` is the present rate in bytes per second.
     Add { from: u32, to: u32, rate: f64 },
-    /// No more connections from now on.
+    /// Opens no more connections during this copy.
     Stop { streams: u32, reason: StopReason },
 }
 
-/// The cause that no more connections are added.
+/// The reason for opening no more connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum StopReason {
-    /// The last ones brought too little.
-    NotWorth { rate: f64, before: f64, fewer: u32 },
-    /// More is lost since.
-    Overrun { loss: f64, before: f64 },
-    /// The processors are used up.
+    /// The rate is less than [`LEAST_GAIN`] times the rate `before` with `fewer` connections; in
+    /// bytes per second.
+    TooLittleGain { rate: f64, before: f64, fewer: u32 },
+    /// The loss share has increased since connections were added.
+    Overflow { loss: f64, before: f64 },
+    /// The processors are busy.
     Cpu,
-    /// There are as many as ever are.
-    Enough,
+    /// The maximum number of connections is open.
+    Maximum,
 }
 
 impl fmt::Display for Decision {
@@ -79,13 +84,13 @@ impl fmt::Display for Decision {
                 write!(f, "from {from} to {to} streams at {}", rate_of(*rate))
             }
             Decision::Stop { streams, reason } => match reason {
-                StopReason::NotWorth { rate, before, fewer } => write!(
+                StopReason::TooLittleGain { rate, before, fewer } => write!(
                     f,
                     "{streams} streams: {} where {fewer} brought {}, no more added",
                     rate_of(*rate),
                     rate_of(*before)
                 ),
-                StopReason::Overrun { loss, before } => write!(
+                StopReason::Overflow { loss, before } => write!(
                     f,
                     "{streams} streams: {:.3} % is lost, {:.3} % before, no more added",
                     100.0 * loss,
@@ -94,7 +99,7 @@ impl fmt::Display for Decision {
                 StopReason::Cpu => {
                     write!(f, "{streams} streams: the processors are used up, no more added")
                 }
-                StopReason::Enough => write!(f, "{streams} streams: as many as are ever opened"),
+                StopReason::Maximum => write!(f, "{streams} streams: as many as are ever opened"),
             },
         }
     }
@@ -103,63 +108,65 @@ impl fmt::Display for Decision {
 /// The state of the decisions.
 #[derive(Debug)]
 pub(super) struct StreamPolicy {
-    /// True if the number of connections is chosen by measurement.
+    /// True while the number of connections may increase.
     free: bool,
-    /// True if the congestion control may be changed.
+    /// True while the congestion control may change.
     congestion_free: bool,
-    /// Connections that are wanted in all.
+    /// The total number of connections to open.
     wanted: u32,
-    /// The measurements before connections were added.
+    /// The measurements before the last connections were added.
     before: Option<WindowStats>,
 }
 
 impl StreamPolicy {
-    /// A policy that keeps to `streams` connections if they are given, and to the congestion control
-    /// that there is if it `fixed` it.
-    pub(super) fn new(streams: Option<u32>, fixed: bool) -> Self {
+    /// Creates a policy. It uses exactly `streams` connections if given, and keeps the congestion
+    /// control if `fixed_congestion`.
+    pub(super) fn new(streams: Option<u32>, fixed_congestion: bool) -> Self {
         StreamPolicy {
             free: streams.is_none(),
-            congestion_free: !fixed,
+            congestion_free: !fixed_congestion,
             wanted: streams.unwrap_or(FIRST_STREAMS),
             before: None,
         }
     }
 
-    /// The same for a copy that begins with `first` connections.
-    pub(super) fn beginning_with(self, first: u32) -> Self {
+    /// Sets the number of connections at the start of the copy.
+    pub(super) fn starting_with(self, first: u32) -> Self {
         StreamPolicy { wanted: first, ..self }
     }
 
-    /// Connections that are wanted in all.
+    /// Returns the total number of connections to open.
     pub(super) fn wanted(&self) -> u32 {
         self.wanted
     }
 
-    /// Decides, under the user's rate limit `limit` and the present `congestion` control.
+    /// Returns the decision for the measurements `seen`, given the user's rate limit and the name
+    /// of the present congestion control.
     pub(super) fn decide(
         &mut self,
         seen: WindowStats,
         limit: Option<Rate>,
         congestion: &str,
     ) -> Decision {
-        // Senders that wait for blocks have the disk, or the sink's, to wait for.
-        let held_up = seen.sending >= HELD_UP;
-        if self.congestion_free && held_up && seen.loss >= LOSSY {
+        // Otherwise the senders wait for blocks, so a disk limits the copy.
+        let network_limits = seen.sending >= NETWORK_LIMITED;
+        if self.congestion_free && network_limits && seen.loss >= LIMITING_LOSS {
             self.congestion_free = false;
             if !congestion.starts_with("bbr") {
-                // Its effect is measured before anything else is changed.
+                // The rate with BBR is not compared with an earlier rate.
                 self.before = None;
                 return Decision::Bbr { loss: seen.loss };
             }
         }
-        // With fewer than wanted the last ones are not open yet, or cannot be.
-        if !self.free || limit.is_some() || !held_up || seen.streams < self.wanted {
+        // The last connections that were requested may not be open yet.
+        if !self.free || limit.is_some() || !network_limits || seen.streams < self.wanted {
             return Decision::Keep;
         }
-        // One BBR connection fills a path, and further ones would only take the share of others.
-        // Loss-based ones grow slowly on a long path, so that more of them fill it earlier.
+        // One BBR connection fills a path, and further ones would only reduce the share of other
+        // traffic. A loss-based connection increases its window slowly on a long path, so several
+        // connections fill the path earlier.
         let path_has_room = !congestion.starts_with("bbr") && !seen.queued;
-        if seen.growing || !(seen.limited >= LIMITED || path_has_room) {
+        if seen.growing || !(seen.limited >= SENDER_LIMITED || path_has_room) {
             return Decision::Keep;
         }
         if let Some(reason) = self.stop_reason(&seen) {
@@ -173,18 +180,18 @@ impl StreamPolicy {
 
     fn stop_reason(&self, seen: &WindowStats) -> Option<StopReason> {
         if let Some(before) = &self.before {
-            if seen.rate < WORTH * before.rate {
+            if seen.rate < LEAST_GAIN * before.rate {
                 let (rate, fewer) = (seen.rate, before.streams);
-                return Some(StopReason::NotWorth { rate, before: before.rate, fewer });
+                return Some(StopReason::TooLittleGain { rate, before: before.rate, fewer });
             }
-            if seen.loss >= OVERRUN.max(2.0 * before.loss) {
-                return Some(StopReason::Overrun { loss: seen.loss, before: before.loss });
+            if seen.loss >= OVERFLOW_LOSS.max(2.0 * before.loss) {
+                return Some(StopReason::Overflow { loss: seen.loss, before: before.loss });
             }
         }
         if seen.cpu >= CPU_FULL {
             return Some(StopReason::Cpu);
         }
-        (seen.streams >= MOST_STREAMS).then_some(StopReason::Enough)
+        (seen.streams >= MOST_STREAMS).then_some(StopReason::Maximum)
     }
 }
 
@@ -205,8 +212,8 @@ mod tests {
         }
     }
 
-    /// Follows `policy` over windows of a path on which so many connections bring `rate_of`, until
-    /// it adds no more, and returns the number of connections in each.
+    /// Applies `policy` to windows of a path with a rate of `rate_of` the number of connections,
+    /// until the policy adds no more. Returns the number of connections in each window.
     fn follow(mut policy: StreamPolicy, rate_of: impl Fn(u32) -> f64) -> Vec<u32> {
         let mut streams = vec![policy.wanted()];
         for _ in 0..20 {
@@ -217,19 +224,23 @@ mod tests {
                 decision => panic!("{decision:?}"),
             }
         }
-        panic!("it never ends: {streams:?}")
+        panic!("the policy does not stop: {streams:?}")
     }
 
     #[test]
-    fn connections_are_doubled_while_they_bring_a_tenth_more() {
+    fn connections_are_doubled_while_the_rate_increases_by_a_tenth() {
         let policy = || StreamPolicy::new(None, false);
-        assert_eq!(follow(policy(), f64::from), [4, 8, 16], "each as much as the first");
-        assert_eq!(follow(policy(), |_| 1.0), [4, 8], "one would have been enough");
-        assert_eq!(follow(policy(), |n| f64::from(n.min(8))), [4, 8, 16], "the path is full");
+        assert_eq!(follow(policy(), f64::from), [4, 8, 16], "each connection adds the same rate");
+        assert_eq!(follow(policy(), |_| 1.0), [4, 8], "more connections add nothing");
+        assert_eq!(
+            follow(policy(), |n| f64::from(n.min(8))),
+            [4, 8, 16],
+            "eight connections fill the path"
+        );
     }
 
     #[test]
-    fn a_number_that_was_asked_for_is_kept_to() {
+    fn a_requested_number_of_connections_does_not_change() {
         let mut policy = StreamPolicy::new(Some(3), false);
         for _ in 0..5 {
             assert_eq!(policy.decide(seen(3, 1.0), None, "cubic"), Decision::Keep);
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_processors_loss_and_the_users_limit_end_it() {
+    fn a_slow_disk_busy_processors_loss_and_a_limit_prevent_further_connections() {
         let with = |change: fn(&mut WindowStats)| {
             let mut seen = seen(4, 1.0);
             change(&mut seen);
@@ -248,10 +259,14 @@ mod tests {
         assert_eq!(
             first(with(|seen| seen.sending = 0.3), None),
             Decision::Keep,
-            "the disk is slow"
+            "a disk limits the copy"
         );
         assert_eq!(first(seen(4, 1.0), Some(Rate::from_bps(1))), Decision::Keep);
-        assert_eq!(first(seen(3, 1.0), None), Decision::Keep, "the last is not open yet");
+        assert_eq!(
+            first(seen(3, 1.0), None),
+            Decision::Keep,
+            "the last connection is not open yet"
+        );
         let stop = |streams, reason| Decision::Stop { streams, reason };
         assert_eq!(first(with(|seen| seen.cpu = 0.99), None), stop(4, StopReason::Cpu));
 
@@ -261,13 +276,21 @@ mod tests {
             Decision::Add { from: 4, to: 8, rate: 1.0 }
         );
         let lossy = WindowStats { loss: 2e-3, ..seen(8, 1.5) };
-        let reason = StopReason::Overrun { loss: 2e-3, before: 1e-4 };
-        assert_eq!(policy.decide(lossy, None, "cubic"), stop(8, reason), "faster, but it overruns");
-        assert_eq!(policy.decide(seen(8, 9.0), None, "cubic"), Decision::Keep, "it stays stopped");
+        let reason = StopReason::Overflow { loss: 2e-3, before: 1e-4 };
+        assert_eq!(
+            policy.decide(lossy, None, "cubic"),
+            stop(8, reason),
+            "faster, but the queue overflows"
+        );
+        assert_eq!(
+            policy.decide(seen(8, 9.0), None, "cubic"),
+            Decision::Keep,
+            "the decision to stop is final"
+        );
     }
 
     #[test]
-    fn loss_brings_bbr_once_and_only_where_it_is_not_there() {
+    fn loss_selects_bbr_once_and_only_if_it_is_not_in_use() {
         let lossy = |streams, rate| WindowStats { loss: 1e-4, ..seen(streams, rate) };
         let mut policy = StreamPolicy::new(None, false);
         assert_eq!(
@@ -279,7 +302,7 @@ mod tests {
         assert_eq!(
             next,
             Decision::Add { from: 8, to: 16, rate: 1.0 },
-            "measured anew since the change"
+            "the rate before BBR does not count"
         );
 
         let clean = WindowStats { loss: 2e-5, ..seen(4, 1.0) };
@@ -291,27 +314,27 @@ mod tests {
             assert_eq!(decision, Decision::Add { from: 4, to: 8, rate: 1.0 }, "{congestion}");
         }
         let decision = StreamPolicy::new(None, false).decide(idle, None, "cubic");
-        assert_eq!(decision, Decision::Keep, "what limits is the disk");
+        assert_eq!(decision, Decision::Keep, "a disk limits the copy");
     }
 
     #[test]
-    fn a_startup_and_a_full_path_get_no_more_connections() {
+    fn slow_start_and_a_full_path_prevent_further_connections() {
         let decide = |seen, congestion| {
             StreamPolicy::new(None, true).decide(seen, None, congestion) != Decision::Keep
         };
         let path_limits = WindowStats { limited: 0.25, ..seen(4, 1.0) };
-        assert!(decide(seen(4, 1.0), "bbr"), "the sender or a window limits");
+        assert!(decide(seen(4, 1.0), "bbr"), "the sender or a window limits the connections");
         assert!(!decide(WindowStats { growing: true, ..seen(4, 1.0) }, "bbr"));
         assert!(!decide(path_limits, "bbr"));
-        assert!(decide(path_limits, "cubic"), "cubic grows slowly");
+        assert!(decide(path_limits, "cubic"), "CUBIC increases its window slowly");
         assert!(!decide(WindowStats { queued: true, ..path_limits }, "cubic"));
     }
 
     #[test]
-    fn turns_are_told_in_words() {
+    fn decisions_are_printed() {
         let add = Decision::Add { from: 4, to: 8, rate: 125e6 };
         assert_eq!(add.to_string(), "from 4 to 8 streams at 1.00 Gb/s");
-        let reason = StopReason::NotWorth { rate: 125e6, before: 250e6, fewer: 4 };
+        let reason = StopReason::TooLittleGain { rate: 125e6, before: 250e6, fewer: 4 };
         let stop = Decision::Stop { streams: 8, reason };
         assert_eq!(
             stop.to_string(),

@@ -1,4 +1,5 @@
-//! The connections that are steered, and the report on them.
+//! The data connections of a copy, the settings that change while it runs, and the report on the
+//! path.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
@@ -11,28 +12,30 @@ use longhaul_sys::tcp::{self, TcpInfo, set_max_pacing_rate, tcp_info};
 
 use crate::lock;
 
-/// The data connections under control.
+/// The data connections, and the settings that the controllers have applied to them.
 #[derive(Default)]
 pub(in crate::copy::source) struct SteeredStreams {
     connections: Mutex<Vec<Connection>>,
+    /// The total number of connections to open.
     wanted: AtomicU32,
-    /// The congestion control that was chosen instead of the kernel's.
+    /// The congestion control that replaces the default of the kernel, if there is one.
     chosen: Mutex<Option<String>>,
+    /// The changes so far, as sentences for the report.
     steps: Mutex<Vec<String>>,
-    /// The highest delivered rate in bits per second; zero if it was not measured.
+    /// The highest rate of acknowledged bytes in bit/s; zero if it was not measured.
     peak_bps: AtomicU64,
-    /// The path, measured on the first connection before data was sent.
+    /// The state of the path before the first data.
     before: OnceLock<PathBefore>,
 }
 
 struct Connection {
     socket: TcpStream,
-    /// The server's address that it goes over.
+    /// The server's address that this connection uses.
     address: Option<IpAddr>,
 }
 
 impl SteeredStreams {
-    /// Adds a connection, which this end has opened if it `opens_connections`.
+    /// Adds a connection. `opens_connections` is true if this host is the client.
     pub(in crate::copy::source) fn add(&self, socket: &TcpStream, opens_connections: bool) {
         let congestion = lock(&self.chosen).clone();
         if congestion.is_some() {
@@ -41,7 +44,7 @@ impl SteeredStreams {
             let _ = options.apply(socket);
         }
         if let Ok(info) = tcp_info(socket) {
-            // Connections that come later meet a path in use.
+            // Only the first connection counts: later ones share the path with data.
             let _ = self.before.set(PathBefore {
                 rtt_ms: info.rtt.as_secs_f64() * 1e3,
                 mtu_bytes: info.path_mtu,
@@ -58,7 +61,7 @@ impl SteeredStreams {
         lock(&self.connections).extend(connection);
     }
 
-    /// Connections that are wanted in all.
+    /// Returns the total number of connections to open.
     pub(in crate::copy::source) fn wanted(&self) -> u32 {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -67,13 +70,12 @@ impl SteeredStreams {
         self.wanted.store(streams, Ordering::Relaxed);
     }
 
-    /// The present TCP state of the connections.
+    /// Returns the present TCP state of the connections.
     pub(super) fn tcp_infos(&self) -> Vec<TcpInfo> {
         lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
     }
 
-    /// The report on the path: the steps taken, and `tcp`, the TCP state of the connections at
-    /// their end.
+    /// Returns the report on the path. `tcp` is the TCP state of the connections at their end.
     pub(in crate::copy::source) fn report(&self, tcp: &[TcpInfo]) -> CopyPathReport {
         let sum = |of: fn(&TcpInfo) -> f64| tcp.iter().map(of).sum::<f64>();
         let share = |of, all: f64| if all > 0.0 { sum(of) / all } else { 0.0 };
@@ -97,7 +99,7 @@ impl SteeredStreams {
         }
     }
 
-    /// The bytes per address.
+    /// Returns the number of connections and the acknowledged bytes per address of the server.
     fn addresses(&self) -> Vec<AddressReport> {
         let mut by_address: BTreeMap<IpAddr, (u32, u64)> = BTreeMap::new();
         for Connection { socket, address } in lock(&self.connections).iter() {
@@ -116,22 +118,23 @@ impl SteeredStreams {
             .collect()
     }
 
-    /// The congestion control of the connections.
+    /// Returns the congestion control of the first connection.
     pub(super) fn congestion(&self) -> Option<String> {
         let connections = lock(&self.connections);
         Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
     }
 
-    /// Records a rate that was delivered over several round trips.
+    /// Records a rate of acknowledged bytes over several round trips.
     pub(super) fn reached(&self, rate: Rate) {
         self.peak_bps.fetch_max(rate.bps(), Ordering::Relaxed);
     }
 
+    /// Adds a sentence to the report.
     pub(super) fn note(&self, step: String) {
         lock(&self.steps).push(step);
     }
 
-    /// Lets all connections together send at `rate`.
+    /// Divides the rate limit equally among all connections; `None` removes it.
     pub(super) fn pace(&self, rate: Option<Rate>) {
         let connections = lock(&self.connections);
         let each = rate.map_or(u64::MAX, |rate| {
@@ -143,7 +146,8 @@ impl SteeredStreams {
         }
     }
 
-    /// Makes all connections use `congestion`; true if they do.
+    /// Sets the congestion control of the present and later connections. Returns whether every
+    /// present connection accepts it.
     pub(super) fn use_congestion(&self, congestion: &str) -> bool {
         let options = tcp::SocketOptions {
             congestion: Some(congestion.to_owned()),
@@ -159,6 +163,7 @@ impl SteeredStreams {
     }
 }
 
+/// Converts bytes per second to a rate.
 pub(super) fn rate_of(bytes_per_second: f64) -> Rate {
     Rate::from_bps((8.0 * bytes_per_second) as u64)
 }
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_told_by_the_servers_address() {
+    fn bytes_are_counted_per_address_of_the_server() {
         let (steered, served) = (SteeredStreams::default(), SteeredStreams::default());
         for (to, length) in [("127.0.0.1:0", 700), ("127.0.0.2:0", 5000), ("127.0.0.1:0", 300)] {
             let (mut near, mut far) = connect(to);
@@ -201,13 +206,17 @@ mod tests {
         let addresses = |reported: &[AddressReport]| -> Vec<_> {
             reported.iter().map(|over| (over.address, over.streams)).collect()
         };
-        assert_eq!(addresses(&seen), addresses(&reported), "both ends name the server's addresses");
+        assert_eq!(
+            addresses(&seen),
+            addresses(&reported),
+            "client and server report the server's addresses"
+        );
     }
 
     #[test]
-    fn a_congestion_control_that_is_chosen_holds_for_later_connections() {
+    fn later_connections_use_the_chosen_congestion_control() {
         let steered = SteeredStreams::default();
-        assert!(!steered.use_congestion("reno"), "there is none yet");
+        assert!(!steered.use_congestion("reno"), "there is no connection yet");
         let (first, _far) = connect("127.0.0.1:0");
         steered.add(&first, true);
         assert!(steered.use_congestion("reno"), "reno is in every kernel");
