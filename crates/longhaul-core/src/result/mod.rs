@@ -77,7 +77,7 @@ pub use test::{
     TestFacts, TestHalf, TestLimit, TestPeer, TestResult, TestSample, TestSummary,
 };
 pub use udp::{DatagramReport, UdpCounts, UdpResult};
-pub use warning::{End, Warning, WarningKind};
+pub use warning::{End, MissedTime, Warning, WarningKind};
 
 /// The schema of [`ErrorDocument`] in JSON.
 pub const ERROR_SCHEMA: &str = "longhaul.error/1";
