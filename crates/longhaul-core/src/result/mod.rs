@@ -37,7 +37,7 @@ pub use copy::{
     CopyPathReport, CopyResult, CopySummary, DataPath, DigestOf, EndReport, Kept, NotKept,
     PathBefore, StageTimes, ThreadRole, TransferEnd,
 };
-pub use diagnosis::{DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
+pub use diagnosis::{BoundedTest, DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, FindingValue, FindingVerdict, HostSummary,
     Measurement, TargetSource,

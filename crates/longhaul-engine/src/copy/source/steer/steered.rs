@@ -21,6 +21,8 @@ pub(in crate::copy::source) struct SteeredStreams {
     steps: Mutex<Vec<String>>,
     /// The highest delivered rate in bits per second; zero if it was not measured.
     peak_bps: AtomicU64,
+    /// The rate in bits per second at which the path drops segments without a queue; zero if unknown.
+    drops_at_bps: AtomicU64,
     /// The path, measured on the first connection before data was sent.
     before: OnceLock<PathBefore>,
 }
@@ -83,9 +85,8 @@ impl SteeredStreams {
             before: self.before.get().copied(),
             streams,
             congestion: self.congestion(),
-            peak_bps: Some(self.peak_bps.load(Ordering::Relaxed))
-                .filter(|bps| *bps > 0)
-                .map(Rate::from_bps),
+            peak_bps: known(&self.peak_bps),
+            drops_at_bps: known(&self.drops_at_bps),
             steps: lock(&self.steps).clone(),
             addresses: self.addresses(),
             loss: share(
@@ -127,6 +128,11 @@ impl SteeredStreams {
         self.peak_bps.fetch_max(rate.bps(), Ordering::Relaxed);
     }
 
+    /// Records the rate at which the path drops segments without a queue.
+    pub(super) fn drops_at(&self, rate: Rate) {
+        self.drops_at_bps.fetch_max(rate.bps(), Ordering::Relaxed);
+    }
+
     pub(super) fn note(&self, step: String) {
         lock(&self.steps).push(step);
     }
@@ -157,6 +163,11 @@ impl SteeredStreams {
         }
         used
     }
+}
+
+/// Returns a rate that was recorded; `None` for zero.
+fn known(bps: &AtomicU64) -> Option<Rate> {
+    Some(bps.load(Ordering::Relaxed)).filter(|bps| *bps > 0).map(Rate::from_bps)
 }
 
 pub(super) fn rate_of(bytes_per_second: f64) -> Rate {
