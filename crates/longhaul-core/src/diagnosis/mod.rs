@@ -16,6 +16,7 @@ mod shallow;
 mod whole;
 
 use cause::Cause;
+pub use shallow::{BoundedPlan, bounded_plan};
 
 use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, StepReport};
 use crate::units::Rate;

@@ -82,14 +82,24 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     let steps = [DiagnosisStep::Memory, DiagnosisStep::MemoryOne];
     let (step, allows) = steps.into_iter().find_map(|step| Some((step, diagnosis.rate(step)?)))?;
     let found = found.or_else(|| by_the_copy(diagnosis))?;
-    let of_the_path =
-        matches!(found.resource, Resource::Loss | Resource::LinkRate | Resource::CongestionWindow);
-    let rounds = tests.iter().map(|test| (test.round, test.reason));
-    if let Some(evidence) = super::shallow::evidence(rounds).filter(|_| of_the_path) {
+    let of_the_path = matches!(
+        found.resource,
+        Resource::Loss | Resource::LinkRate | Resource::CongestionWindow | Resource::ShallowQueue
+    );
+    let rounds: Vec<_> = tests.iter().map(|test| (test.round, test.reason)).collect();
+    let bounded = diagnosis.bounded.as_ref();
+    if let Some(evidence) = super::shallow::evidence(&rounds, bounded).filter(|_| of_the_path) {
         let resource = Resource::ShallowQueue;
         return Some(Cause { resource, end: None, allows, step, by_quota: false, evidence });
     }
-    Some(Cause { allows, step, ..found })
+    // Loss in bursts that does not depend on the rate is not that of a queue.
+    let resource = match found.resource {
+        Resource::ShallowQueue if super::shallow::is_at_every_rate(&rounds, bounded) => {
+            Resource::Loss
+        }
+        resource => resource,
+    };
+    Some(Cause { resource, allows, step, ..found })
 }
 
 /// Returns the end whose threads wait less for a core during a copy, of two ends that both lack
@@ -155,6 +165,7 @@ fn of_test(diagnosis: &Diagnosis, test: &Test<'_>, lossy: Option<f64>) -> Option
         (TestLimit::ReceiverCpu, _) => cpu(End::Receiver),
         (TestLimit::HostDrops, _) => named(Resource::HostDrops, reason.end),
         (TestLimit::Loss, _) => named(Resource::Loss, None),
+        (TestLimit::ShallowQueue, _) => named(Resource::ShallowQueue, None),
         (
             TestLimit::ReceiverWindow
             | TestLimit::SendBuffer

@@ -41,6 +41,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         Some(CopyLimit::SendWindow) => &[Resource::SenderWindow],
         Some(CopyLimit::ReceiveWindow) => &[Resource::ReceiverWindow],
         Some(CopyLimit::Loss) => &[Resource::Loss, Resource::ShallowQueue],
+        Some(CopyLimit::ShallowQueue) => &[Resource::ShallowQueue, Resource::Loss],
         Some(CopyLimit::Path | CopyLimit::RampUp) => &[
             Resource::LinkRate,
             Resource::ShallowQueue,

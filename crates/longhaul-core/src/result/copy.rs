@@ -122,6 +122,8 @@ pub enum CopyLimit {
     Path,
     /// Lost segments.
     Loss,
+    /// A policer, or a switch with few buffers, which drops segments from a rate on.
+    ShallowQueue,
     /// The sink's socket buffers (`net.ipv4.tcp_rmem`).
     ReceiveWindow,
     /// The processors of the sink's host.
@@ -150,6 +152,7 @@ impl CopyLimit {
             CopyLimit::SendWindow => "send window",
             CopyLimit::Path => "path",
             CopyLimit::Loss => "loss",
+            CopyLimit::ShallowQueue => "shallow queue",
             CopyLimit::ReceiveWindow => "receive window",
             CopyLimit::SinkCpu => "sink CPU",
             CopyLimit::SinkDisk => "sink disk",
@@ -176,6 +179,10 @@ pub struct CopyPathReport {
     /// or `--dedicated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bps: Option<Rate>,
+    /// The rate at which the path dropped segments although none waited in a queue, if it dropped
+    /// fewer below this rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops_at_bps: Option<Rate>,
     /// The changes during the copy with their reasons, in order.
     pub steps: Vec<String>,
     /// The traffic per address of the peer, in the order of connection.

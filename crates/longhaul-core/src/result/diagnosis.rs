@@ -24,6 +24,9 @@ pub struct Diagnosis {
     /// The steps, from the source to the whole copy.
     #[serde(rename = "rungs")]
     pub steps: Vec<StepReport>,
+    /// The test below the rate of the path, which runs if the tests lose segments without a queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounded: Option<BoundedTest>,
     /// The hosts of source and sink, as far as they could be examined.
     pub ends: DiagnosedEnds,
     /// The limits of the copy, the tightest first. Each further one would be the next limit.
@@ -67,6 +70,23 @@ impl Diagnosis {
     pub fn rate(&self, step: DiagnosisStep) -> Option<Rate> {
         self.step(step)?.throughput_bps
     }
+}
+
+/// A test from memory to memory at a rate that the path has exceeded in the other tests. Random
+/// errors lose the same share of the segments at every rate; a policer or a shallow queue loses
+/// none below its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct BoundedTest {
+    /// The bound of all connections together.
+    pub bound_bps: Rate,
+    /// The goodput.
+    pub throughput_bps: Rate,
+    /// The number of connections.
+    pub streams: u32,
+    /// The number of segments with payload sent, including retransmissions.
+    pub segments: u64,
+    /// The number of retransmitted segments.
+    pub retransmits: u64,
 }
 
 /// The data that were copied to measure.

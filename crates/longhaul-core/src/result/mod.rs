@@ -37,7 +37,7 @@ pub use copy::{
     CopyPathReport, CopyResult, CopySummary, DataPath, DigestOf, EndReport, Kept, NotKept,
     PathBefore, StageTimes, ThreadRole, TransferEnd,
 };
-pub use diagnosis::{DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
+pub use diagnosis::{BoundedTest, DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, FindingValue, FindingVerdict, HostSummary,
     Measurement, TargetSource,
@@ -77,7 +77,7 @@ pub use test::{
     TestFacts, TestHalf, TestLimit, TestPeer, TestResult, TestSample, TestSummary,
 };
 pub use udp::{DatagramReport, UdpCounts, UdpResult};
-pub use warning::{End, Warning, WarningKind};
+pub use warning::{End, MissedTime, Warning, WarningKind};
 
 /// The schema of [`ErrorDocument`] in JSON.
 pub const ERROR_SCHEMA: &str = "longhaul.error/1";

@@ -56,6 +56,13 @@ pub struct TcpSample {
     /// The number of segments acknowledged with a congestion mark (ECN).
     #[serde(default)]
     pub marked_segments: u64,
+    /// The part of `retransmits` that came in bursts while no packets waited in a queue.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub burst_retransmits: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The thread and the socket of one stream in one interval, at either end.

@@ -148,6 +148,10 @@ pub struct StepRound {
     /// of the first burst at a full queue.
     #[serde(default)]
     pub late_loss_percent: Option<f64>,
+    /// The highest queueing delay of an interval of a test in ms, including the ramp-up; `None` in
+    /// documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_queue_ms: Option<f64>,
     /// The report of the copy, in a step that copies.
     #[serde(default)]
     pub copy: Option<Box<CopyEvidence>>,

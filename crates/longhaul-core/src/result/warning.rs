@@ -52,12 +52,16 @@ pub enum WarningKind {
         /// The receiver's count.
         received_bytes: Bytes,
     },
-    /// The goodput was far below the requested rate.
+    /// The goodput was far below the requested rate, or the sender of datagrams missed the rate for a
+    /// second or longer.
     PacingMissed {
         /// The requested rate.
         requested_bps: Rate,
         /// The goodput.
         throughput_bps: Rate,
+        /// The time in which the sender missed the rate most; `None` if it kept the rate.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sending: Option<MissedTime>,
     },
     /// The test ended within the omitted time, so it has no result.
     AllOmitted,
@@ -77,6 +81,21 @@ pub enum WarningKind {
         /// The change of the clock in ms.
         step_ms: f64,
     },
+}
+
+/// A time of a second or longer in which a sender of datagrams missed its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MissedTime {
+    /// The rate of the datagrams sent.
+    pub sent_bps: Rate,
+    /// The start of the time in seconds.
+    pub from_seconds: f64,
+    /// The end of the time in seconds.
+    pub to_seconds: f64,
+    /// The share of the time in which the busiest sending thread ran.
+    pub running_percent: f64,
+    /// The share of the time in which this thread was ready but waited for a core.
+    pub waiting_percent: f64,
 }
 
 /// A [`WarningKind`] as documents contain it. The program fills in the sentences.

@@ -201,6 +201,7 @@ pub(super) fn limit(
         }
         None if near_rate => Some(CopyLimit::Rate),
         Some(CopyLimit::Path) | None if ramps_up => Some(CopyLimit::RampUp),
+        Some(CopyLimit::Path) if path.drops_at_bps.is_some() => Some(CopyLimit::ShallowQueue),
         Some(CopyLimit::Path) if path.loss >= least_loss(path) => Some(CopyLimit::Loss),
         stage => stage,
     }

@@ -80,6 +80,9 @@ fn a_slow_path_has_a_reason() {
     let bbr = |loss| CopyPathReport { loss, congestion: Some("bbr".to_owned()), ..lossy.clone() };
     assert_eq!(found(bbr(1e-4)), Some(CopyLimit::Path));
     assert_eq!(found(bbr(0.05)), Some(CopyLimit::Loss));
+    let drops_at_bps = Some(Rate::from_bps(500_000_000));
+    let policed = CopyPathReport { drops_at_bps, ..bbr(0.02) };
+    assert_eq!(found(policed), Some(CopyLimit::ShallowQueue));
     let window = CopyPathReport { receive_window_limited: 0.7, ..lossy };
     assert_eq!(found(window.clone()), Some(CopyLimit::ReceiveWindow));
     let mut busy = sink(0.99, 0.1);

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::diagnosis::goal;
+use longhaul_core::diagnosis::{bounded_plan, goal};
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
-    DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
+    BoundedTest, DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
 };
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
@@ -55,6 +55,8 @@ pub enum DiagnoseProgress<'a> {
 pub struct DiagnoseOutcome {
     /// The steps, from the source to the whole copy.
     pub steps: Vec<StepReport>,
+    /// The test at a bounded rate, if the other tests do not explain their loss.
+    pub bounded: Option<BoundedTest>,
     /// The examinations of both hosts.
     pub ends: DiagnosedEnds,
     /// The files to copy.
@@ -80,6 +82,7 @@ pub fn run(
 ) -> DiagnoseOutcome {
     let mut outcome = DiagnoseOutcome {
         steps: plan.steps().map(empty).collect(),
+        bounded: None,
         ends: DiagnosedEnds {
             same_host: plan.way == super::CopyDirection::Local,
             ..DiagnosedEnds::default()
@@ -114,6 +117,7 @@ pub fn run(
             }
         }
     }
+    runner.bounded();
     runner.end()
 }
 
@@ -362,6 +366,21 @@ impl Runner<'_> {
         report.throughput_bps = report.median_rate();
         report.files_per_second = report.median_files_per_second();
         (self.on)(DiagnoseProgress::Ended(report));
+    }
+
+    /// Runs the test at a bounded rate if the tests lose segments for an unknown reason.
+    fn bounded(&mut self) {
+        self.steps.time = self.time(true);
+        let plan = bounded_plan(&self.outcome.steps, self.steps.time);
+        let Some(plan) = plan.filter(|_| !self.steps.stop.load(Ordering::Relaxed)) else { return };
+        match self.steps.bounded(plan) {
+            Ok(test) => self.outcome.bounded = Some(test),
+            Err(EngineError::Interrupted) if self.steps.stop.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                let what = "memory to memory, at a bounded rate".to_owned();
+                self.outcome.gaps.push(Gap { what, why: chain(&error) });
+            }
+        }
     }
 
     fn missed(&mut self, step: DiagnosisStep, why: String) {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use longhaul_core::diagnosis::BoundedPlan;
 use longhaul_core::plan::{Amount, CopyOptions, CopySample, Direction, SampleContent, TestPlan};
 use longhaul_core::result::{
-    AloneReport, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
+    AloneReport, BoundedTest, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
 };
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
@@ -37,6 +38,9 @@ const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
 /// The most connections that a copy chooses.
 const MOST_CHOSEN: u32 = 16;
+/// The start of a bounded test that does not count: the kernel does not pace the first window, and
+/// its losses can need a retransmission timeout.
+const FIRST_FLIGHT: Duration = Duration::from_millis(500);
 /// The most bytes that the step at the sink writes in a round.
 const MOST_WRITTEN: u64 = 8 << 30;
 
@@ -92,9 +96,37 @@ impl StepRunner<'_> {
     /// Measures memory to memory as `longhaul test` does.
     pub(super) fn memory(&mut self, streams: u32, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
         let begun = Instant::now();
+        let result = self.test(streams, None, on)?;
+        Ok(tested(result, begun.elapsed()))
+    }
+
+    /// Runs the test at a bounded rate.
+    pub(super) fn bounded(&mut self, plan: BoundedPlan) -> Result<BoundedTest> {
+        let BoundedPlan { rate, time } = plan;
+        let usual = std::mem::replace(&mut self.time, time + FIRST_FLIGHT);
+        let result = self.test(1, Some(rate), &|_| ());
+        self.time = usual;
+        let result = result?;
+        let (segments, retransmits) = segments_from(&result, FIRST_FLIGHT.as_secs_f64());
+        Ok(BoundedTest {
+            bound_bps: rate,
+            throughput_bps: result.summary.throughput_bps,
+            streams: 1,
+            segments,
+            retransmits,
+        })
+    }
+
+    fn test(
+        &mut self,
+        streams: u32,
+        rate_bps: Option<Rate>,
+        on: &(dyn Fn(Rate) + Sync),
+    ) -> Result<TestResult> {
         let plan = TestPlan {
             amount: Amount::Time(self.time),
             streams,
+            rate_bps,
             interval: Duration::from_millis(250).max(self.time / 12),
             direction: match self.plan.way {
                 CopyDirection::Pull => Direction::Reverse,
@@ -119,7 +151,7 @@ impl StepRunner<'_> {
             }
         };
         self.openers.done();
-        Ok(tested(result?, begun.elapsed()))
+        result
     }
 
     /// Runs a copy, and reports its rate to `on`.
@@ -223,7 +255,7 @@ fn alone(report: AloneReport) -> StepRound {
 }
 
 fn tested(result: TestResult, elapsed: Duration) -> StepRound {
-    let late_loss_percent = late_loss(&result);
+    let (late_loss_percent, peak_queue_ms) = (late_loss(&result), peak_queue_ms(&result));
     let summary = result.summary;
     let steady = summary.steady.as_ref();
     StepRound {
@@ -234,6 +266,7 @@ fn tested(result: TestResult, elapsed: Duration) -> StepRound {
         seconds: elapsed.as_secs_f64(),
         reason: summary.reason.map(Box::new),
         late_loss_percent,
+        peak_queue_ms,
         ..StepRound::default()
     }
 }
@@ -241,12 +274,29 @@ fn tested(result: TestResult, elapsed: Duration) -> StepRound {
 /// Returns the percentage of segments that were retransmitted in the second half of a test.
 fn late_loss(result: &TestResult) -> Option<f64> {
     let half = result.intervals.last()?.end_seconds / 2.0;
-    let late = result.intervals.iter().filter(|interval| interval.start_seconds >= half);
-    let senders = late.flat_map(|interval| &interval.streams).filter_map(|one| one.sender.as_ref());
-    let (segments, again) = senders.fold((0, 0), |(segments, again), sender| {
+    let (segments, retransmits) = segments_from(result, half);
+    (segments > 0).then(|| 100.0 * retransmits as f64 / segments as f64)
+}
+
+/// Returns the number of segments that were sent in the intervals from `seconds` on, and the number
+/// of those that were retransmissions.
+fn segments_from(result: &TestResult, seconds: f64) -> (u64, u64) {
+    let part = result.intervals.iter().filter(|interval| interval.start_seconds >= seconds);
+    let senders = part.flat_map(|interval| &interval.streams).filter_map(|one| one.sender.as_ref());
+    senders.fold((0, 0), |(segments, again), sender| {
         (segments + sender.segments, again + sender.retransmits)
-    });
-    (segments > 0).then(|| 100.0 * again as f64 / segments as f64)
+    })
+}
+
+/// Returns the highest queueing delay of an interval in ms: that of the stream with the least delay,
+/// because all streams pass the same queue.
+fn peak_queue_ms(result: &TestResult) -> Option<f64> {
+    let least = result.streams.iter().filter_map(|stream| stream.rtt_min_ms).reduce(f64::min)?;
+    let delay = |interval: &TestSample| {
+        let senders = interval.streams.iter().filter_map(|one| one.sender.as_ref());
+        senders.map(|sender| (sender.rtt_mean_ms - least).max(0.0)).reduce(f64::min)
+    };
+    result.intervals.iter().filter_map(delay).reduce(f64::max)
 }
 
 fn nothing(result: &CopyResult) -> EngineError {

@@ -104,8 +104,17 @@ impl Args {
         let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
         connectors.finish();
         view.finish();
-        let DiagnoseOutcome { steps, ends, sample, rtt_ms, gaps, failure, interrupted, refused } =
-            outcome;
+        let DiagnoseOutcome {
+            steps,
+            bounded,
+            ends,
+            sample,
+            rtt_ms,
+            gaps,
+            failure,
+            interrupted,
+            refused,
+        } = outcome;
         let failure = match failure {
             Some(error) if refused => return Err(error.into()),
             failure => failure,
@@ -118,6 +127,7 @@ impl Args {
             rtt_ms,
             sample,
             steps,
+            bounded,
             ends,
             limits: Vec::new(),
             sentence: String::new(),

@@ -27,6 +27,9 @@ pub struct TestFacts {
     pub udp: Option<UdpResult>,
     /// The number of connections.
     pub streams: u32,
+    /// The payload bytes of a full segment; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_no_segment")]
+    pub segment_bytes: u32,
     /// The sender's congestion control.
     pub congestion: String,
     /// The requested pacing rate over all streams.
@@ -45,6 +48,10 @@ pub struct TestFacts {
     pub loss_percent: f64,
     /// The number of retransmitted segments.
     pub retransmits: u64,
+    /// The retransmitted segments that came in bursts while no packets waited in a queue, in percent
+    /// of all retransmitted ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub burst_percent: f64,
     /// The acknowledgements with congestion marks (ECN), in percent of the segments sent.
     pub marked_percent: f64,
     /// True if the test has a steady part.
@@ -63,6 +70,14 @@ pub struct TestFacts {
     /// The receiving end; absent if it is another program.
     #[serde(default, skip_serializing_if = "is_unknown")]
     pub receiver: EndFacts,
+}
+
+fn is_no_segment(bytes: &u32) -> bool {
+    *bytes == 0
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 fn is_unknown(end: &EndFacts) -> bool {
@@ -125,6 +140,9 @@ impl EndFacts {
 /// of the processor clock (100 per second).
 const LEAST_SECONDS: f64 = 0.1;
 
+/// The least number of segments in a queue that a link at its rate fills.
+const QUEUE_SEGMENTS: f64 = 4.0;
+
 impl TestFacts {
     /// Returns whether the covered time is too short to derive a reason.
     pub fn is_too_short(&self) -> bool {
@@ -137,6 +155,13 @@ impl TestFacts {
             End::Sender => &self.sender,
             End::Receiver => &self.receiver,
         }
+    }
+
+    /// Returns whether packets that are delayed by `delay_ms` fill a queue of a few segments. If a window
+    /// has few segments, the receiver delays its acknowledgements, and no queue delays the packets.
+    pub fn fills_a_queue(&self, delay_ms: f64) -> bool {
+        let bytes = self.throughput_bps.bps() as f64 / 8.0 * delay_ms / 1e3;
+        bytes >= QUEUE_SEGMENTS * f64::from(self.segment_bytes)
     }
 
     /// Returns the queueing delay in ms: the mean round-trip time minus the lowest one.

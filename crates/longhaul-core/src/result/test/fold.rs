@@ -8,7 +8,7 @@ use super::{
 use crate::plan::{Direction, Protocol, TestLink, TestPlan};
 use crate::result::{End, SideSample, UdpResult, Warning};
 use crate::stats::{mean, percent, rate, sum, sum_known};
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 impl TestSample {
     /// Combines the samples of both ends for one interval.
@@ -53,6 +53,7 @@ impl TestSample {
                 .map(|s| percent(s.cpu_seconds, s.end_seconds - s.start_seconds)),
             receiver_cpu_percent: Some(percent(receiver.cpu_seconds, seconds)),
             shares,
+            sent_bps: sender.and_then(sent_bps),
             udp: UdpResult::sum(streams.iter().filter_map(|s| s.udp)),
             streams,
             sender_host: sender.and_then(|s| s.host.clone()),
@@ -79,6 +80,14 @@ impl TestSample {
     pub fn seconds(&self) -> f64 {
         self.end_seconds - self.start_seconds
     }
+}
+
+/// Returns the rate of the datagrams that a sender sent in an interval; `None` over TCP.
+fn sent_bps(sender: &SideSample) -> Option<Rate> {
+    let datagrams = sender.streams.iter().all(|stream| stream.udp.is_some());
+    let bytes = Bytes::new(sum(sender.streams.iter().map(|stream| stream.bytes.get())));
+    let seconds = sender.end_seconds - sender.start_seconds;
+    (datagrams && !sender.streams.is_empty()).then(|| rate(bytes, seconds))
 }
 
 impl SideSummary {
@@ -176,7 +185,7 @@ impl TestHalf {
             sender,
             receiver,
         };
-        let warnings = warnings(plan, end, &summary, &streams);
+        let warnings = warnings(plan, end, &summary, &streams, &intervals);
         let warnings = warnings.into_iter().map(Warning::from).collect();
         (TestHalf { summary, streams, intervals }, warnings)
     }
@@ -249,7 +258,6 @@ impl TestResult {
 pub(super) mod tests {
     use super::*;
     use crate::result::{SideResult, SideStream, SideStreamSample, TcpSample, WarningKind};
-    use crate::units::Rate;
 
     pub(in super::super) fn side(totals: &[u64]) -> SideResult {
         let stream = |total: &u64| SideStream {

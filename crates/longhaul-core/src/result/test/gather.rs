@@ -70,6 +70,7 @@ impl TestFacts {
             udp: UdpResult::sum(part.iter().filter_map(|sample| sample.udp))
                 .or_else(|| UdpResult::sum(streams.iter().filter_map(|stream| stream.udp))),
             streams: streams.len() as u32,
+            segment_bytes: streams.iter().filter_map(|s| s.mss).max().unwrap_or(0),
             congestion: streams.first().map(|s| s.congestion.clone()).unwrap_or_default(),
             requested_bps: plan.rate_bps,
             window_asked: plan.window_bytes.is_some(),
@@ -79,6 +80,7 @@ impl TestFacts {
             receiver_window_bytes: level(|t| t.peer_window_bytes),
             loss_percent: percent(retransmits as f64, segments as f64),
             retransmits,
+            burst_percent: percent(whole(|t| t.burst_retransmits) as f64, retransmits as f64),
             marked_percent: percent(whole(|t| t.marked_segments) as f64, segments as f64),
             settled: steady.is_some(),
             spread_percent: steady.map(Steady::spread_percent),

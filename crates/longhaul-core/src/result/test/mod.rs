@@ -251,6 +251,10 @@ pub struct TestSample {
     pub bytes: Bytes,
     /// The goodput at the receiver.
     pub throughput_bps: Rate,
+    /// The rate at which the sender sent datagrams, on its clock; `None` over TCP, if the sender is
+    /// another program, and in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_bps: Option<Rate>,
     /// The number of retransmitted segments; `None` if the sender's report of the interval is
     /// missing, which happens only for the last interval.
     pub retransmits: Option<u64>,

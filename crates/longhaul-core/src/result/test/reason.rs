@@ -32,6 +32,8 @@ pub enum TestLimit {
     HostDrops,
     /// Loss on the path that a full queue does not explain.
     Loss,
+    /// Bursts of loss without a queue: a policer, or a switch with few buffers.
+    ShallowQueue,
     /// The rate of the slowest link.
     LinkRate,
     /// The congestion window, which is still growing, or is small for an unknown reason.
@@ -106,6 +108,12 @@ const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
 /// The percentage of datagrams lost in one place above which this loss is the reason.
 const LOST_PERCENT: f64 = 1.0;
+/// The percentage of the retransmitted segments that come in bursts above which a place of the path
+/// drops bursts, and their least number.
+const BURSTS_PERCENT: f64 = 50.0;
+const BURSTS_SEGMENTS: u64 = 20;
+/// The percentage of loss above which BBR does not only probe the rate of a link.
+const BURSTS_BBR_PERCENT: f64 = 1.0;
 fn find(facts: &TestFacts) -> Attribution {
     if facts.is_too_short() {
         return Attribution { limit: TestLimit::Nothing, end: None, share_percent: None };
@@ -205,8 +213,9 @@ fn window(facts: &TestFacts) -> Option<Attribution> {
 
 /// Finds a standing queue on the path. A full path is the limit, even if other buffers are full.
 fn queue(facts: &TestFacts) -> Option<Attribution> {
-    let queued =
-        facts.udp.is_none() && facts.queue_ms() >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
+    let delay_ms = facts.queue_ms();
+    let delayed = delay_ms >= QUEUE_MS + QUEUE_PART * facts.rtt_min_ms;
+    let queued = facts.udp.is_none() && delayed && facts.fills_a_queue(delay_ms);
     let share = held_by_path(facts).max(100.0 - facts.shares.application_percent);
     (queued && share >= MOST_PERCENT).then_some(Attribution {
         limit: TestLimit::LinkRate,
@@ -216,9 +225,13 @@ fn queue(facts: &TestFacts) -> Option<Attribution> {
 }
 
 /// Returns the share of time in which the congestion control limited the sender by its window or
-/// its pacing.
+/// its pacing. A connection that waits for a retransmission timeout looks idle, but its buffer is full.
 fn held_by_path(facts: &TestFacts) -> f64 {
-    facts.shares.congestion_window_percent + facts.shares.pacing_percent
+    let shares = &facts.shares;
+    let lossy = facts.retransmits > 0 && facts.loss_percent >= LOST_PERCENT;
+    let stalled = lossy && facts.sender.buffer_full_percent >= FULL_PERCENT;
+    let idle = if stalled { shares.application_percent } else { 0.0 };
+    shares.congestion_window_percent + shares.pacing_percent + idle
 }
 
 /// Finds a congestion control that limited the sender without a queue on the path.
@@ -236,7 +249,12 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
     // BBR paces at the rate that the path delivered. It ignores loss below 2 %
     // (draft-ietf-ccwg-bbr, BBR.LossThresh); its first version ignores all loss.
     let models_the_path = facts.congestion.starts_with("bbr");
+    let least_percent = if models_the_path { BURSTS_BBR_PERCENT } else { 0.0 };
+    let bursts = facts.burst_percent >= BURSTS_PERCENT
+        && facts.retransmits >= BURSTS_SEGMENTS
+        && facts.loss_percent >= least_percent;
     match (models_the_path, lossy) {
+        _ if bursts => found(TestLimit::ShallowQueue, None),
         (true, _) if facts.settled => found(TestLimit::LinkRate, None),
         (false, true) => found(TestLimit::Loss, None),
         _ => found(TestLimit::CongestionWindow, Some(End::Sender)),
@@ -433,10 +451,31 @@ mod tests {
         let steady_bps = Some(Rate::from_bps(500_000_000));
         let noisy = TestFacts { steady_bps, spread_percent: Some(88.0), ..queued.clone() };
         check(noisy, TestLimit::LinkRate);
+        // A window of few segments at a policer: the receiver delays its acknowledgements.
+        let delayed = TestFacts {
+            throughput_bps: Rate::from_bps(7_000_000),
+            rtt_ms: 101.0,
+            retransmits: 113,
+            loss_percent: 16.4,
+            segment_bytes: 8948,
+            ..queued.clone()
+        };
+        let mut stalled = TestFacts { shares: held("window", 40.0), ..delayed.clone() };
+        stalled.sender.buffer_full_percent = 90.0;
+        check(stalled, TestLimit::Loss);
+        check(delayed, TestLimit::Loss);
         let overflow = TestFacts { retransmits: 500, loss_percent: 0.1, ..queued };
         check(overflow.clone(), TestLimit::LinkRate);
         let lossy = TestFacts { rtt_ms: 90.4, ..overflow };
         check(lossy.clone(), TestLimit::Loss);
+        // The loss of slow start at a policer, and of a window that reaches its rate.
+        let bursts = TestFacts { burst_percent: 90.0, ..lossy.clone() };
+        check(bursts.clone(), TestLimit::ShallowQueue);
+        check(TestFacts { burst_percent: 20.0, ..bursts.clone() }, TestLimit::Loss);
+        check(TestFacts { retransmits: 9, ..bursts.clone() }, TestLimit::Loss);
+        check(TestFacts { congestion: "bbr".into(), ..bursts.clone() }, TestLimit::LinkRate);
+        let heavy = TestFacts { congestion: "bbr".into(), loss_percent: 3.0, ..bursts };
+        check(heavy, TestLimit::ShallowQueue);
         let mut dropped = lossy.clone();
         dropped.receiver.drops = 400;
         check(dropped, TestLimit::HostDrops);

@@ -1,8 +1,8 @@
 //! The sentences of a diagnosis: the answer, and the evidence of each limit.
 
 use longhaul_core::result::{
-    Bottleneck, BusyThread, Diagnosis, DiagnosisStep, End, Evidence, Gap, Reason, Resource,
-    StepReport, StepRound,
+    Bottleneck, BoundedTest, BusyThread, Diagnosis, DiagnosisStep, End, Evidence, Gap, Reason,
+    Resource, StepReport, StepRound,
 };
 
 use super::remedy::{host_of, name_of};
@@ -63,11 +63,7 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
         | Evidence::Allocation { .. }
         | Evidence::Disk { .. } => of_files(end, evidence)?,
         Evidence::Test { .. } | Evidence::TestLoss { .. } => of_test(diagnosis, evidence)?,
-        Evidence::ShallowQueue { rate_bps, least_percent, most_percent, queue_ms } => format!(
-            "a policer, or a switch with small buffers, which drops bursts instead of queueing them: \
-             no test is faster than {rate_bps}, {least_percent:.1} to {most_percent:.1} % of the \
-             segments of a test were retransmitted, and packets wait at most {queue_ms:.1} ms"
-        ),
+        Evidence::ShallowQueue { .. } => shallow_queue(diagnosis, evidence)?,
         Evidence::Throttled { throttled_percent } => format!(
             "the {name}'s processors: the CPU quota of its control group throttles the process for \
              {throttled_percent:.0} % of the time"
@@ -161,6 +157,23 @@ fn of_test(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+fn shallow_queue(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
+    let Evidence::ShallowQueue { rate_bps, least_percent, most_percent, queue_ms } = evidence
+    else {
+        return None;
+    };
+    let bounded = diagnosis.bounded.map_or(String::new(), |test| {
+        let BoundedTest { bound_bps, segments, retransmits, .. } = test;
+        format!("; below a limit of {bound_bps}, {retransmits} of {segments} segments were")
+    });
+    Some(format!(
+        "a policer, or a switch with small buffers, which drops bursts instead of queueing them: \
+         no test is faster than {rate_bps}, packets wait at most {queue_ms:.1} ms, and \
+         {least_percent:.1} to {most_percent:.1} % of the segments of a test were retransmitted\
+         {bounded}"
+    ))
 }
 
 fn reason_of(diagnosis: &Diagnosis, step: DiagnosisStep, number: u32) -> Option<&Reason> {

@@ -70,7 +70,16 @@ fn message(kind: &WarningKind) -> String {
             sent_bytes.get(),
             received_bytes.get()
         ),
-        WarningKind::PacingMissed { requested_bps, throughput_bps } => {
+        WarningKind::PacingMissed { requested_bps, sending: Some(time), .. } => format!(
+            "{requested_bps} were requested and {} were sent from {:.1} to {:.1} s: the sending thread \
+             ran for {:.0} % of this time and waited for a core for {:.0} %",
+            time.sent_bps,
+            time.from_seconds,
+            time.to_seconds,
+            time.running_percent,
+            time.waiting_percent
+        ),
+        WarningKind::PacingMissed { requested_bps, throughput_bps, .. } => {
             format!("{requested_bps} were requested and {throughput_bps} arrived")
         }
         WarningKind::AllOmitted => "the test ended within the omitted time".to_owned(),
@@ -101,6 +110,13 @@ fn advice(kind: &WarningKind) -> &'static str {
         WarningKind::TotalsDisagree { .. } => {
             "do not use this result: something between the ends changes the data; please \
              report it"
+        }
+        WarningKind::PacingMissed { sending: Some(time), .. } => {
+            if time.running_percent >= 2.0 * time.waiting_percent {
+                "the CPU of the sender limits the rate: send larger datagrams (-l) or more streams (-P)"
+            } else {
+                "measure again when the sender's host has idle cores"
+            }
         }
         WarningKind::PacingMissed { .. } => {
             "the path or a host is slower than -b; measure again without -b"

@@ -1,7 +1,7 @@
 //! The reason for the rate of a test as a sentence with its numbers, and the advice.
 
 use longhaul_core::result::{End, EndFacts, Reason, TestFacts, TestLimit};
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, Rate};
 
 use crate::output::test::words::millis;
 
@@ -70,7 +70,8 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
             )),
         ),
         TestLimit::Loss => loss(facts),
-        TestLimit::LinkRate => (link(facts, share), None),
+        TestLimit::ShallowQueue => shallow_queue(facts),
+        TestLimit::LinkRate => (link(facts, share), compare(facts)),
         TestLimit::CongestionWindow => congestion(facts, share),
         TestLimit::SendingProgram => (
             format!(
@@ -225,6 +226,42 @@ fn loss(facts: &TestFacts) -> (String, Option<String>) {
     );
     let advice = "find where the path loses packets, or use a congestion control that tolerates more loss \
                   (-C bbr), or more streams (-P)";
+    (sentence, compare(facts).or_else(|| Some(advice.to_owned())))
+}
+
+/// The loss in percent from which on a policer or a shallow queue is as likely as a damaged link, and
+/// the part of the rate at which their loss differs.
+const COMPARED_PERCENT: f64 = 1.0;
+const COMPARED_PART: u64 = 4;
+
+/// Returns the advice to compare the loss at a lower rate, if the test does not show its cause.
+fn compare(facts: &TestFacts) -> Option<String> {
+    let rate = Rate::from_bps(facts.throughput_bps.bps() / COMPARED_PART);
+    // A queue that overflows during the test is that of a full link.
+    let queued = facts.fills_a_queue(facts.queue_ms());
+    (facts.loss_percent >= COMPARED_PERCENT && !queued).then(|| {
+        format!(
+            "compare the loss at a lower rate (-b {}): if it vanishes, a policer or a switch with small \
+             buffers drops bursts, otherwise the path damages packets; longhaul diagnose does this",
+            rate.to_string().replace(' ', "").replace("b/s", "")
+        )
+    })
+}
+
+fn shallow_queue(facts: &TestFacts) -> (String, Option<String>) {
+    let rate = facts.steady_bps.unwrap_or(facts.throughput_bps);
+    let sentence = format!(
+        "limited by a policer, or a switch with small buffers, which drops bursts instead of queueing \
+         them: {} of the segments were retransmitted, {:.0} % of them after bursts of loss, while \
+         packets waited for {} on an RTT of {}; {} reached {rate}",
+        fine_percent(facts.loss_percent),
+        facts.burst_percent,
+        millis(facts.queue_ms()),
+        millis(facts.rtt_min_ms),
+        facts.congestion,
+    );
+    let advice = "find the rate without loss (-b), and enlarge the queue or the burst of the policer; \
+                  longhaul diagnose compares the loss at two rates";
     (sentence, Some(advice.to_owned()))
 }
 
@@ -294,7 +331,6 @@ fn fine_percent(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use longhaul_core::result::{HostLimits, Shares, UdpResult};
-    use longhaul_core::units::Rate;
 
     use super::*;
 
@@ -499,6 +535,10 @@ mod tests {
             "0.10 % of the segments were retransmitted, at which cubic keeps its window at 4.00 MiB",
             "-C bbr",
         );
+        let much = TestFacts { loss_percent: 16.0, segment_bytes: 8948, ..lossy.clone() };
+        check(TestFacts { rtt_ms: 90.1, ..much }, "16 % of the segments", "a lower rate (-b 100M)");
+        let bursts = TestFacts { burst_percent: 80.0, ..lossy.clone() };
+        check(bursts, "80 % of them after bursts of loss", "two rates");
         let mut dropped = lossy.clone();
         dropped.receiver.drops = 400;
         check(dropped, "the receiver's host, which dropped 400", "on far");

@@ -15,6 +15,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::onset::Onset;
+
 /// The shortest round trip of a path with a bound. On shorter paths congestion control reacts
 /// within milliseconds, and pacing costs CPU time at the rates of a local network.
 const SHORT_PATH: Duration = Duration::from_millis(2);
@@ -102,6 +104,8 @@ pub(super) struct Bound {
     random_loss: f64,
     earlier: Option<Earlier>,
     lowered: Option<Lowered>,
+    /// The last loss without a queue that lowered the bound.
+    onset: Option<Onset>,
 }
 
 /// The bound before the first loss, on a path whose rate is known from an earlier copy.
@@ -136,6 +140,8 @@ struct Observation {
     window_rate: f64,
     /// True if packets wait in a queue of the path.
     queued: bool,
+    /// The bytes sent in the window.
+    sent: f64,
     /// The loss share.
     loss: f64,
     /// The loss share less twice that of random loss.
@@ -173,7 +179,12 @@ impl Bound {
                 self.random_loss = seen.loss;
             }
             _ if congested => self.lower(now, seen),
-            Some(lowered) => self.lowered = Some(lowered.grow(now.at, seen)),
+            Some(lowered) => {
+                if let Some(onset) = self.onset.as_mut().filter(|_| !seen.queued) {
+                    onset.compare(seen.window_rate, seen.sent, seen.loss);
+                }
+                self.lowered = Some(lowered.grow(now.at, seen));
+            }
             None => {}
         }
         self.check_earlier(seen, now.rtt);
@@ -189,6 +200,21 @@ impl Bound {
     /// Returns whether a loss has lowered the bound.
     pub(super) fn is_lowered(&self) -> bool {
         self.lowered.is_some()
+    }
+
+    /// Returns the cause of the first lowering.
+    pub(super) fn reason(&self) -> &'static str {
+        match self.onset {
+            Some(_) => "the path drops segments that did not wait in a queue",
+            None => "the queue of the path overflows",
+        }
+    }
+
+    /// Returns the rate from which on segments were lost without a queue, if fewer are lost below the
+    /// first such rate: the highest delivered rate, because the losses lower the present one.
+    pub(super) fn drops_at(&self) -> Option<f64> {
+        let onset = self.onset.filter(Onset::is_confirmed)?;
+        Some(onset.rate().max(self.window_rate))
     }
 
     fn observe(&mut self, now: ConnectionsSample) -> Observation {
@@ -216,7 +242,7 @@ impl Bound {
             self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
         }
         let significant = retransmitted > INSIGNIFICANT_BYTES;
-        Observation { step, window, window_rate, queued, loss, congestion_loss, significant }
+        Observation { step, window, window_rate, queued, sent, loss, congestion_loss, significant }
     }
 
     /// Removes the bound by the earlier copy if the path carries its rate without a queue. The path
@@ -237,6 +263,12 @@ impl Bound {
         let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
         let factor = if seen.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
         let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
+        self.onset = match self.onset {
+            // A queue that builds up later is that of the path.
+            _ if seen.queued => None,
+            Some(onset) if onset.is_confirmed() => Some(onset),
+            _ => Some(Onset::new(delivered, seen.loss)),
+        };
         self.lowered = Some(Lowered {
             rate: factor * delivered.min(most),
             before: delivered,
@@ -271,168 +303,5 @@ fn rate(then: &ConnectionsSample, now: &ConnectionsSample) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LINK: f64 = 125e6;
-    const TRIP: Duration = Duration::from_millis(40);
-    const INTERVAL: Duration = Duration::from_millis(10);
-
-    /// A link with one queue in virtual time, which a copy shares with other traffic.
-    struct Path {
-        bound: Bound,
-        at: Duration,
-        acked: f64,
-        retransmitted: f64,
-        /// The bytes that wait in the queue.
-        queue: f64,
-        /// The size of the queue in bytes.
-        limit: f64,
-        /// The share of the bytes that are lost at random.
-        random: f64,
-        /// The rate of other traffic, in bytes per second.
-        other: f64,
-    }
-
-    impl Path {
-        fn new(queue_trips: f64, random: f64) -> Self {
-            Path {
-                bound: Bound::default(),
-                at: Duration::ZERO,
-                acked: 0.0,
-                retransmitted: 0.0,
-                queue: 0.0,
-                limit: queue_trips * LINK * TRIP.as_secs_f64(),
-                random,
-                other: 0.0,
-            }
-        }
-
-        /// Sends at the bound for `seconds`. Returns the mean goodput divided by the link's rate,
-        /// and the loss share.
-        fn run(&mut self, seconds: f64) -> (f64, f64) {
-            let (acked, retransmitted) = (self.acked, self.retransmitted);
-            let step = INTERVAL.as_secs_f64();
-            for _ in 0..(seconds / step) as usize {
-                let rtt = TRIP + Duration::from_secs_f64(self.queue / LINK);
-                let rate = self.bound.next(ConnectionsSample {
-                    at: self.at,
-                    acked: self.acked as u64,
-                    retransmitted: self.retransmitted as u64,
-                    rtt,
-                    least_rtt: TRIP,
-                    initial_windows: 40 * 1448,
-                });
-                let rate = rate.unwrap().min(2.0 * LINK);
-                let offered = (rate + self.other) * step;
-                let share = rate / (rate + self.other);
-                self.queue += offered - LINK * step;
-                let overflow = (self.queue - self.limit).max(0.0);
-                let left = (-self.queue).max(0.0);
-                self.queue = self.queue.clamp(0.0, self.limit);
-                let served = share * (LINK * step - left);
-                let lost = share * overflow + self.random * served;
-                self.acked += served * (1.0 - self.random) - share * overflow.min(served);
-                self.retransmitted += lost;
-                self.at += INTERVAL;
-            }
-            let (acked, lost) = (self.acked - acked, self.retransmitted - retransmitted);
-            (acked / (LINK * seconds), lost / (acked + lost))
-        }
-    }
-
-    #[test]
-    fn a_copy_without_other_traffic_fills_the_path() {
-        for queue in [0.25, 1.0, 4.0] {
-            let mut path = Path::new(queue, 0.0);
-            path.run(2.0);
-            let (goodput, loss) = path.run(20.0);
-            assert!(goodput > 0.9, "queue {queue}: {goodput}");
-            assert!(loss < 0.02, "queue {queue}: {loss}");
-        }
-    }
-
-    #[test]
-    fn random_loss_does_not_lower_the_rate() {
-        for random in [1e-3, 1e-2] {
-            let mut path = Path::new(1.0, random);
-            path.run(2.0);
-            let (goodput, _) = path.run(20.0);
-            assert!(goodput > 0.88, "loss {random}: {goodput}");
-        }
-    }
-
-    #[test]
-    fn an_overflow_lowers_the_bound_below_the_rate_of_the_link() {
-        let mut path = Path::new(1.0, 0.0);
-        while !path.bound.is_lowered() {
-            path.run(0.01);
-            assert!(path.at < Duration::from_secs(5), "slow start overflows the queue");
-        }
-        assert!(path.bound.lowered.unwrap().rate < LINK);
-    }
-
-    #[test]
-    fn a_copy_takes_its_share_of_a_full_path_slowly() {
-        let mut path = Path::new(1.0, 0.0);
-        (path.other, path.queue) = (LINK, path.limit);
-        let (goodput, loss) = path.run(5.0);
-        assert!(goodput < 0.3, "{goodput}");
-        assert!(loss < 0.05, "{loss}");
-    }
-
-    #[test]
-    fn slow_start_at_a_known_rate_loses_less() {
-        let loss = |earlier| {
-            let mut path = Path::new(0.25, 0.0);
-            path.bound = Bound::with_earlier_rate(earlier);
-            path.run(1.0).1
-        };
-        let (unknown, known) = (loss(None), loss(Some(LINK)));
-        assert!(known < 0.5 * unknown, "{known} and {unknown}");
-    }
-
-    #[test]
-    fn a_known_rate_that_is_far_too_low_soon_has_no_effect() {
-        let mut path = Path::new(1.0, 0.0);
-        path.bound = Bound::with_earlier_rate(Some(LINK / 10.0));
-        path.run(3.0);
-        let (goodput, _) = path.run(5.0);
-        assert!(goodput > 0.85, "{goodput}");
-    }
-
-    #[test]
-    fn a_known_rate_that_is_far_too_high_has_no_effect() {
-        let run = |earlier| {
-            let mut path = Path::new(1.0, 0.0);
-            path.bound = Bound::with_earlier_rate(earlier);
-            path.run(5.0)
-        };
-        assert_eq!(run(Some(1e15)), run(None));
-    }
-
-    #[test]
-    fn an_unused_bound_does_not_grow() {
-        let lowered = Lowered { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
-        let seen = Observation {
-            step: 0.0,
-            window: WINDOW_FLOOR,
-            window_rate: 10.0,
-            queued: false,
-            loss: 0.0,
-            congestion_loss: 0.0,
-            significant: false,
-        };
-        let second = Duration::from_secs(1);
-        assert_eq!(lowered.grow(second, seen).rate, 100.0);
-        assert!(lowered.grow(second, Observation { window_rate: 90.0, ..seen }).rate > 200.0);
-    }
-
-    #[test]
-    fn a_short_path_is_not_bounded() {
-        let least_rtt = Duration::from_micros(100);
-        let sample =
-            ConnectionsSample { rtt: least_rtt, least_rtt, ..ConnectionsSample::default() };
-        assert_eq!(Bound::default().next(sample), None);
-    }
-}
+#[path = "bound_tests.rs"]
+mod tests;

@@ -16,6 +16,7 @@
 mod bound;
 mod controller;
 mod nice;
+mod onset;
 mod pacemaker;
 mod policy;
 mod steered;

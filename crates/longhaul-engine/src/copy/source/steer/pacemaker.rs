@@ -55,7 +55,10 @@ impl<'a> Pacemaker<'a> {
         }
         if self.bound.is_lowered() && !was_lowered {
             let rate = bound.unwrap_or_default();
-            steered.note(format!("paced at {rate}: the queue of the path overflows"));
+            steered.note(format!("paced at {rate}: {}", self.bound.reason()));
+        }
+        if let Some(rate) = self.bound.drops_at() {
+            steered.drops_at(rate_of(rate));
         }
         let limit = self.shared.context.progress.limit();
         let rate = bound.into_iter().chain(limit).min();

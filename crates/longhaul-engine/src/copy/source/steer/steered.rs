@@ -24,6 +24,8 @@ pub(in crate::copy::source) struct SteeredStreams {
     steps: Mutex<Vec<String>>,
     /// The highest rate of acknowledged bytes in bit/s; zero if it was not measured.
     peak_bps: AtomicU64,
+    /// The rate in bit/s at which the path drops segments without a queue; zero if unknown.
+    drops_at_bps: AtomicU64,
     /// The state of the path before the first data.
     before: OnceLock<PathBefore>,
 }
@@ -85,9 +87,8 @@ impl SteeredStreams {
             before: self.before.get().copied(),
             streams,
             congestion: self.congestion(),
-            peak_bps: Some(self.peak_bps.load(Ordering::Relaxed))
-                .filter(|bps| *bps > 0)
-                .map(Rate::from_bps),
+            peak_bps: known(&self.peak_bps),
+            drops_at_bps: known(&self.drops_at_bps),
             steps: lock(&self.steps).clone(),
             addresses: self.addresses(),
             loss: share(
@@ -129,6 +130,11 @@ impl SteeredStreams {
         self.peak_bps.fetch_max(rate.bps(), Ordering::Relaxed);
     }
 
+    /// Records the rate at which the path drops segments without a queue.
+    pub(super) fn drops_at(&self, rate: Rate) {
+        self.drops_at_bps.fetch_max(rate.bps(), Ordering::Relaxed);
+    }
+
     /// Adds a sentence to the report.
     pub(super) fn note(&self, step: String) {
         lock(&self.steps).push(step);
@@ -161,6 +167,11 @@ impl SteeredStreams {
         }
         used
     }
+}
+
+/// Returns a rate that was recorded; `None` for zero.
+fn known(bps: &AtomicU64) -> Option<Rate> {
+    Some(bps.load(Ordering::Relaxed)).filter(|bps| *bps > 0).map(Rate::from_bps)
 }
 
 /// Converts bytes per second to a rate.
