@@ -240,7 +240,7 @@ impl Args {
     pub(super) fn unavailable(&self) -> Option<&'static str> {
         [
             (self.file.is_some(), "--file"),
-            (self.daemon, "--daemon; use a service manager, such as dist/longhaul.service"),
+            (self.daemon, "--daemon; use a service manager, such as dist/longhaul-serve.service"),
             (self.sctp, "--sctp"),
             (self.mptcp, "--mptcp; 'longhaul test --mptcp' has it"),
             (self.flowlabel.is_some(), "--flowlabel"),
