@@ -179,7 +179,12 @@ async fn attacks_are_refused() {
     let script = json!({"host": "<script>", "valid_seconds": 600});
     assert_eq!(client.post("/api/v1/tokens", slice::from_ref(&admin), &script).await.status, 400);
     let revoke = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
-    assert_eq!(revoke.status, 204);
+    assert_eq!(revoke.status, 200);
+    let document = revoke.json();
+    assert_eq!(document["schema"], "longhaul.fleet-revoked/1");
+    assert_eq!(document["host"], "a", "{document}");
+    let again = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
+    assert_eq!((again.status, &again.json()["code"]), (404, &json!("not_found")));
     let revoked = agent.sync(client, 0, &upload()).await;
     assert_eq!((revoked.status, &revoked.json()["code"]), (403, &json!("revoked")));
 }

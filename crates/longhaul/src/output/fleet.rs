@@ -6,8 +6,8 @@ use std::time::Duration;
 use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 use longhaul_fleet::api::{
-    ApplyDocument, CellMetric, CellState, HostState, HostsDocument, PlanDocument, RunDocument,
-    RunsDocument, StatusDocument,
+    ApplyDocument, CellMetric, CellState, HostState, HostsDocument, PlanDocument, RevokedDocument,
+    RunDocument, RunsDocument, StatusDocument,
 };
 
 /// The most rows of the load table.
@@ -158,6 +158,15 @@ pub(crate) fn fleet_hosts_text(hosts: &HostsDocument) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// Returns the revoked agent, and the command for a new one.
+pub(crate) fn fleet_revoked_text(revoked: &RevokedDocument) -> String {
+    let (host, agent) = (escape(&revoked.host), escape(&revoked.agent));
+    format!(
+        "revoked the agent {agent} of {host}\n\
+         'longhaul fleet token {host}' creates a token for another agent\n"
+    )
 }
 
 /// Returns a table of runs.
