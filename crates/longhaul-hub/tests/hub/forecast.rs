@@ -80,7 +80,6 @@ async fn forecast(store: &Store, age_ms: i64) -> StoreForecast {
 #[track_caller]
 fn near(part: &str, grown: i64, forecast: f64) {
     let ratio = forecast / grown as f64;
-    println!("{part}: {grown} bytes, forecast {forecast:.0}, ratio {ratio:.2}");
     assert!((0.75..=1.25).contains(&ratio), "{part}: {grown} bytes, forecast {forecast:.0}");
 }
 
