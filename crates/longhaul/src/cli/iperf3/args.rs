@@ -250,7 +250,6 @@ impl Args {
             (self.bind_dev.is_some(), "--bind-dev"),
             (self.dont_fragment, "--dont-fragment"),
             (self.timestamps.is_some(), "--timestamps"),
-            (self.bind.is_some() && self.client.is_some(), "--bind of a client"),
         ]
         .into_iter()
         .find_map(|(given, name)| given.then_some(name))
