@@ -30,6 +30,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from host_share import HostTime
+
 LONGHAUL = os.path.realpath(os.environ.get("LONGHAUL", "target/release/longhaul"))
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 BEFORE, DURING, AFTER = 8, 10, 10
@@ -37,11 +39,6 @@ BEFORE, DURING, AFTER = 8, 10, 10
 
 def bits(rate):
     return float(rate[:-1]) * {"G": 1e9, "M": 1e6}[rate[-1]]
-
-
-def jiffies():
-    fields = [int(field) for field in Path("/proc/stat").read_text().split()[1:9]]
-    return sum(fields), fields[7]
 
 
 def listen(port):
@@ -104,7 +101,7 @@ def measure(case, loss):
     """Returns the figures of one round of `case`."""
     host, rate, rtt, queue, tool, with_flow = case
     directory = Path(tempfile.mkdtemp(prefix="longhaul-fairness.", dir="/dev/shm"))
-    before = jiffies()
+    before = HostTime.now()
     try:
         CONGESTION.write_text(host)
         share = 0.6 if with_flow else 1
@@ -128,8 +125,7 @@ def measure(case, loss):
         seen = json.loads(done.stdout)
     finally:
         shutil.rmtree(directory)
-    after = jiffies()
-    steal = (after[1] - before[1]) / max(1, after[0] - before[0])
+    steal = (HostTime.now() - before).stolen_share
     capacity = bits(rate)
     during = [r / capacity for at, r in seen["rates"]
               if at >= seen["begun"] - 0.3 and at + 1 <= seen["ended"] + 0.3]

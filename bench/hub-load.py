@@ -19,7 +19,8 @@ import tempfile
 import threading
 import time
 
-from hubs import Hub, machine, used
+from host_share import HostTime
+from hubs import Hub, used
 
 WARM = 60
 
@@ -47,7 +48,7 @@ def watch(hub, load, stop, rows):
         except Exception as error:  # A hub that does not answer is a finding, not the end of the run.
             figures = {"error": str(error)}
         rows.append({"at": time.monotonic(), "hub": used(hub.pids()), "database": used(hub.database_pids()),
-                     "load": used([load.pid]), "machine": machine(), "figures": figures})
+                     "load": used([load.pid]), "machine": HostTime.now(), "figures": figures})
 
 
 def share(rows, name):
@@ -85,7 +86,7 @@ def report(database, document, rows):
     steady = [row for row in rows if row["at"] >= begin][:-2]
     last = steady[-1]
     spent = last["at"] - steady[0]["at"]
-    stolen = [b - a for a, b in zip(steady[0]["machine"], last["machine"])]
+    host = last["machine"] - steady[0]["machine"]
     figure = lambda name: [row["figures"].get(f"longhaul_fleet_{name}", float("nan")) for row in steady]
     times = document["load"]["times_ms"]
     size = figure("database_bytes")
@@ -104,7 +105,7 @@ def report(database, document, rows):
         ("database: size, MB; growth, MB/h", f"{size[-1] / 1e6:.0f}; {(size[-1] - size[0]) / 1e6 / spent * 3600:.0f}"),
         ("waiting transactions, largest of reads, writes", f"{max(figure('store_waiting_reads')):.0f}, {max(figure('store_waiting_writes')):.0f}"),
         ("blocks that wait for consolidation, first, largest, last", f"{figure('blocks_waiting')[0]:.0f}, {max(figure('blocks_waiting')):.0f}, {figure('blocks_waiting')[-1]:.0f}"),
-        ("steal, % of all cores", f"{100 * stolen[0] / max(1, stolen[1]):.1f}"),
+        ("steal, % of all cores", f"{100 * host.stolen_share:.1f}"),
     ]:
         print(f"| {name} | {value} |")
     print("\n| time, ms | n | median | 99 % | largest |\n|---|---|---|---|---|")

@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 
-from hubs import Hub, machine, used
+from host_share import HostTime
+from hubs import Hub, used
 
 RANGES = {"day": "now-24h", "week": "now-7d", "month": "now-30d", "year": "now-365d"}
 
@@ -128,7 +129,7 @@ def main():
             for part in made["parts"]:
                 print(f"- {part['part']}: {part['rows']} rows, {part['bytes'] / 1e6:.0f} MB")
             print(f"- in all {made['bytes'] / 1e6:.0f} MB (forecast {made['forecast'] / 1e6:.0f} MB), made in {made['seconds']:.0f} s\n")
-            begun = machine()
+            begun = HostTime.now()
             hub.start()
             if hub.password is None:
                 hub.password = open(f"{directory}/password").read()
@@ -136,10 +137,10 @@ def main():
             hub.login()
             time.sleep(35)  # The hub computes the whole grid after 30 s.
             measure(hub, options.requests)
-            stolen = [b - a for a, b in zip(begun, machine())]
+            stolen = (HostTime.now() - begun).stolen_share
             cpu, resident, peak = used(hub.pids())
             print(f"\nHub: {cpu:.0f} s of CPU, {resident:.0f} MiB of memory, {peak:.0f} MiB at most. "
-                  f"Steal: {100 * stolen[0] / stolen[1]:.1f} % of all cores.")
+                  f"Steal: {100 * stolen:.1f} % of all cores.")
         finally:
             hub.end()
             if not keep:

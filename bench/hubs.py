@@ -17,12 +17,6 @@ import time
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def machine():
-    """Returns the stolen and the total time of all cores in ticks."""
-    numbers = [int(word) for word in open("/proc/stat").readline().split()[1:9]]
-    return numbers[7], sum(numbers)
-
-
 def used(pids):
     """Returns the CPU time in seconds, the resident memory and its peak in MiB of processes."""
     ticks, resident, peak = 0, 0, 0

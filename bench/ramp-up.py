@@ -37,6 +37,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from host_share import HostTime
+
 SETUP_TRIPS = 3
 LAST_TRIP = 1
 FIRST_SEGMENTS = 10
@@ -76,13 +78,6 @@ def print_floor(args):
             print(f"{gib:<6g} {rtt:>3g} ms " + "".join(f"{cell:>12.2f}" for cell in cells))
 
 
-def times():
-    """Seconds that the processors were busy, and that the hypervisor took."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    fields = [int(field) / ticks for field in Path("/proc/stat").read_text().split()[1:9]]
-    return sum(fields) - fields[3] - fields[4] - fields[7], fields[7]
-
-
 def listen(port):
     deadline = time.monotonic() + 30
     probe = ["bash", "-c", f"exec 3<>/dev/tcp/far/{port}"]
@@ -96,10 +91,10 @@ def copy(longhaul, data, target, options):
     """Runs one copy; returns its figures."""
     if target.exists():
         target.unlink()
-    (busy, stolen), start = times(), time.monotonic()
+    before, start = HostTime.now(), time.monotonic()
     command = [longhaul, "cp", "--json", *options, str(data), f"lh://far/{target.name}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, timeout=120)
-    seconds, (busy_after, stolen_after) = time.monotonic() - start, times()
+    seconds, host = time.monotonic() - start, HostTime.now() - before
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}")
     seen = json.loads(done.stdout)
@@ -107,8 +102,8 @@ def copy(longhaul, data, target, options):
     return {
         "seconds": seconds, "streams": seen["path"]["streams"], "loss": seen["path"]["loss"],
         "window": seen["path"]["receive_window_limited"], "peak": seen["path"].get("peak_bps", 0),
-        "source": ends[0], "sink": ends[1], "rest": busy_after - busy - sum(ends),
-        "stolen": stolen_after - stolen, "verdict": seen["limit"], "steps": seen["path"]["steps"],
+        "source": ends[0], "sink": ends[1], "rest": host.busy - sum(ends),
+        "stolen": host.stolen, "verdict": seen["limit"], "steps": seen["path"]["steps"],
     }
 
 

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+from host_share import HostTime
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONGHAUL = os.environ.get("LONGHAUL", os.path.join(HERE, "../target/release/longhaul"))
 RAW = os.environ.get("RAW")
@@ -38,13 +40,6 @@ CASES = [
 ]
 
 
-def processor_times():
-    """Returns the stolen and the total time of all processors since boot."""
-    with open("/proc/stat") as stat:
-        times = [int(value) for value in stat.readline().split()[1:9]]
-    return times[7], sum(times)
-
-
 def measure(link, arguments, directory):
     """Runs one measurement and returns both documents and the stolen share."""
     log, report = f"{directory}/serve", f"{directory}/link.json"
@@ -55,14 +50,14 @@ def measure(link, arguments, directory):
     )
     command = [LONGHAUL, "wan", "run", *link.split(), "--json-report", report]
     command += ["--far", f"exec {LONGHAUL} serve --stamp 2>{log}", "--", "bash", "-c", near]
-    before = processor_times()
+    before = HostTime.now()
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    after = processor_times()
+    host = HostTime.now() - before
     if done.returncode != 0:
         sys.exit(f"{link}: {done.stderr}")
     with open(report) as file:
         emulator = json.load(file)
-    return json.loads(done.stdout), emulator, (after[0] - before[0]) / (after[1] - before[1])
+    return json.loads(done.stdout), emulator, host.stolen_share
 
 
 def row(case, run, found, emulator, stolen):

@@ -23,17 +23,13 @@ import termios
 import threading
 import time
 
+from host_share import HostTime
+
 CLONE_NEWNET = 0x40000000
 
 
 def sh(command):
     subprocess.run(command, shell=True, check=True)
-
-
-def steal():
-    """Returns the stolen and the total time of all cores in ticks."""
-    numbers = [int(word) for word in open("/proc/stat").readline().split()[1:9]]
-    return numbers[7], sum(numbers)
 
 
 def connections(count):
@@ -83,13 +79,13 @@ def drain(master):
 
 
 def run(mode, command, terminal=False):
-    before, begun = steal(), time.monotonic()
+    before, begun = HostTime.now(), time.monotonic()
     _, status, usage = os.wait4(start(command, terminal), 0)
-    took, after = time.monotonic() - begun, steal()
+    took, host = time.monotonic() - begun, HostTime.now() - before
     if status != 0:
         sys.exit(f"{mode}: status {status}")
     cpu = (usage.ru_utime + usage.ru_stime) / took * 100
-    stolen = (after[0] - before[0]) / max(after[1] - before[1], 1) * 100
+    stolen = host.stolen_share * 100
     print(f"| {mode} | {took:.0f} | {cpu:.2f} | {usage.ru_maxrss / 1024:.1f} | {stolen:.1f} |", flush=True)
 
 

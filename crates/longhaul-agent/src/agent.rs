@@ -19,7 +19,7 @@ use crate::client::{HubClient, HubUrl, Trust};
 use crate::clock::{End, HubClock};
 use crate::error::{AgentError, Notice, Result};
 use crate::home::{Enrolment, Home};
-use crate::journal::Journal;
+use crate::journal::{Journal, samples_dropped};
 use crate::measure::{FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
 use crate::run::{AllowedPeers, Executor, RunQueue};
 use crate::sync::Sync;
@@ -155,9 +155,10 @@ pub fn run(
     };
     thread::scope(|scope| {
         parts.start(scope, options, &journal, notice);
-        scope.spawn(|| queue.run(scope, &parts.end));
+        let runs = scope.spawn(|| queue.run(scope, &parts.end));
         let exchange = scope.spawn(|| sync.run(&parts.end));
-        while !stop.load(Ordering::Relaxed) && !exchange.is_finished() {
+        // An agent that exchanges and does not run would accept leases in vain.
+        while !stop.load(Ordering::Relaxed) && !exchange.is_finished() && !runs.is_finished() {
             thread::sleep(LOOK);
         }
         parts.end.reach();
@@ -198,7 +199,9 @@ impl Parts {
         scope.spawn(|| {
             // Without space in the journal the summary is a gap.
             measure_peers(&self.peers, &self.clock, self.end.flag(), |summary| {
-                let _ = journal.push_stamp(&summary);
+                if let Ok(dropped @ 1..) = journal.push_stamp(&summary) {
+                    let _ = journal.push_event(&samples_dropped(dropped, self.clock.now_ms()));
+                }
             });
         });
         for address in &options.reflectors {

@@ -14,6 +14,9 @@ const DRIFT_PPM: i64 = 200;
 /// The difference of two answers in ms, in addition to their errors, that is a step of the hub's clock.
 const STEP_MS: i64 = 50;
 
+/// The latest time that a hub can have: the year 9999. Windows and periods are added to it.
+const LATEST_MS: i64 = 253_402_300_799_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reference {
     at: Instant,
@@ -37,8 +40,9 @@ impl Reference {
         let Some(error_ms) = self.error_ms else { return answer };
         let drift_ms = self.elapsed_ms(answer.at) / (1_000_000 / DRIFT_PPM);
         let (error_ms, new_ms) = (error_ms + drift_ms, answer.error_ms.unwrap_or(0));
-        let difference = (answer.hub_ms - self.hub_ms_at(answer.at)).abs();
-        let stepped = difference > error_ms + new_ms + STEP_MS;
+        let difference = answer.hub_ms.abs_diff(self.hub_ms_at(answer.at));
+        let explained = error_ms.saturating_add(new_ms).saturating_add(STEP_MS);
+        let stepped = difference > explained.unsigned_abs();
         if stepped || new_ms <= error_ms { answer } else { self }
     }
 }
@@ -72,7 +76,7 @@ impl HubClock {
     /// an error of at most `error`. The clock follows the most exact answers, so that the windows of
     /// different agents agree, also if some answers are late.
     pub(crate) fn set(&self, hub_ms: i64, trip: Duration, error: Duration) {
-        let hub_ms = hub_ms.saturating_add(milliseconds(trip / 2));
+        let hub_ms = hub_ms.clamp(0, LATEST_MS).saturating_add(milliseconds(trip / 2));
         let error_ms = Some(milliseconds(error));
         let answer = Reference { at: Instant::now(), hub_ms, error_ms };
         let mut reference = self.lock();
@@ -176,6 +180,17 @@ mod tests {
         assert_eq!(first.improved(answer(201, 250_030, 55)), answer(201, 250_030, 55));
         let stepped = answer(11, 3_660_000, 200);
         assert_eq!(first.improved(stepped), stepped);
+    }
+
+    #[test]
+    fn any_time_of_a_hub_can_be_computed_with() {
+        let clock = HubClock::new();
+        for hub_ms in [i64::MAX, i64::MIN, 0, i64::MAX] {
+            clock.set(hub_ms, Duration::MAX, Duration::MAX);
+            clock.set(hub_ms, Duration::ZERO, Duration::ZERO);
+            let now = clock.now_ms();
+            assert!((0..=LATEST_MS + 60_000).contains(&now), "{hub_ms}: {now}");
+        }
     }
 
     #[test]

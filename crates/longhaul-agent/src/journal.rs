@@ -4,7 +4,7 @@
 mod outbox;
 mod runs;
 
-pub(crate) use outbox::BatchLimits;
+pub(crate) use outbox::{BatchLimits, samples_dropped};
 pub(crate) use runs::Acceptance;
 
 use std::fs::{self, OpenOptions};
@@ -39,6 +39,9 @@ const SCHEMA: &str = "
 const RESERVE_BYTES: usize = 8 << 20;
 /// The number of counters that one write of the journal reserves.
 const COUNTERS: u64 = 1000;
+
+/// The highest counter that a hub can name: the later ones are enough for all requests.
+const MOST_COUNTER: i64 = i64::MAX / 2;
 
 /// The journal of an agent.
 #[derive(Debug)]
@@ -161,7 +164,9 @@ impl Journal {
             let stored: Option<i64> = rusqlite::OptionalExtension::optional(
                 transaction.query_row(sql, (), |row| row.get(0)),
             )?;
-            let start = stored.unwrap_or(0).max(i64::try_from(least).unwrap_or(i64::MAX / 2));
+            // A number of a hub can be any.
+            let least = i64::try_from(least).unwrap_or(i64::MAX).min(MOST_COUNTER);
+            let start = stored.unwrap_or(0).max(least);
             let sql = "INSERT OR REPLACE INTO counters VALUES ('request', ?1)";
             transaction.execute(sql, [start + COUNTERS as i64])?;
             Ok(start as u64)
@@ -220,6 +225,22 @@ mod tests {
         assert!(skipped > first + 5000);
         drop(journal);
         assert!(Journal::open(&path).unwrap().next_counter().unwrap() > skipped);
+    }
+
+    #[test]
+    fn counters_increase_after_any_number_of_a_hub() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        let journal = Journal::open(&path).unwrap();
+        let mut last = 0;
+        for counter in [u64::MAX, i64::MAX.unsigned_abs(), MOST_COUNTER.unsigned_abs(), 0] {
+            journal.skip_counter(counter).unwrap();
+            let next = journal.next_counter().unwrap();
+            assert!(next > last && i64::try_from(next).is_ok(), "{counter}: {next}");
+            last = next;
+        }
+        drop(journal);
+        assert!(Journal::open(&path).unwrap().next_counter().unwrap() > last);
     }
 
     #[test]

@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The wait for the clock of the hub after the start of the agent, and the time between two looks.
 const CLOCK_WAIT: Duration = Duration::from_secs(5);
 const CLOCK_LOOK: Duration = Duration::from_millis(100);
+/// The most reports in memory that the journal could not store.
+const MOST_UNSTORED: usize = 256;
 /// The most runs that an agent accepts or runs at a time.
 const MOST_RUNS: usize = 256;
 
@@ -203,6 +205,11 @@ impl<'a> RunQueue<'a> {
             if unstored.iter().all(|other| (&other.run, other.role) != (&report.run, report.role)) {
                 unstored.push(report);
             }
+            // The hub gives a reason to a run without a report; one that ran is worth more.
+            if unstored.len() > MOST_UNSTORED {
+                let idle = unstored.iter().position(|one| one.outcome == RunOutcome::NotRun);
+                unstored.remove(idle.unwrap_or(0));
+            }
         }
     }
 
@@ -295,7 +302,8 @@ impl<'a> RunQueue<'a> {
             None => return,
         };
         (self.notice)(Notice::RunStarted { run: &lease.run, test: &lease.test });
-        scope.spawn(move || {
+        let refused = lease.clone();
+        let work = move || {
             let by_hub = || cancelled.load(Ordering::Acquire);
             let stopped = || by_hub() || self.stopping.load(Ordering::Acquire);
             let mut report = self.executor.run(&lease, self.clock, &stopped);
@@ -305,6 +313,17 @@ impl<'a> RunQueue<'a> {
             }
             self.finish(report);
             self.runs().remove(&key);
-        });
+        };
+        // A host without threads fails this run, and not the agent.
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
+            self.finish(RunReport {
+                started_ms: Some(now),
+                reason: Some(RunReason::Failed),
+                message: Some(format!("cannot start a thread: {error}")),
+                ended_ms: self.clock.now_ms(),
+                ..report_of(&refused)
+            });
+            self.runs().remove(&(refused.run, refused.role));
+        }
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::client::HubClient;
 use crate::clock::{End, HubClock, local_ms};
 use crate::error::{AgentError, Notice, Result};
-use crate::journal::{BatchLimits, Journal};
+use crate::journal::{BatchLimits, Journal, samples_dropped};
 use crate::measure::{Interfaces, host_state};
 use crate::run::{AllowedPeers, RunQueue};
 
@@ -106,8 +106,9 @@ impl Sync<'_> {
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(AgentError::Refused { code: RefusalCode::Replayed, counter, .. }) => {
-                    self.journal.skip_counter(counter.unwrap_or(0))?;
-                    end.sleep(LEAST_CYCLE);
+                    // With a full disk the agent goes on, and skips the counters later.
+                    let skipped = self.journal.skip_counter(counter.unwrap_or(0));
+                    end.sleep(if skipped.is_ok() { LEAST_CYCLE } else { LONGEST_PAUSE });
                 }
                 Err(error) => {
                     if !end.is_reached() && !std::mem::replace(&mut progress.away, true) {
@@ -172,12 +173,13 @@ impl Sync<'_> {
             (false, Some(time)) => time.as_secs().clamp(ACTIVE_WAIT_SECONDS, most),
             (false, None) => most,
         };
+        let state = self.agent_state(running, accepted)?;
         let samples = self.within_limit(self.interfaces.take());
         let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let mut request = SyncRequest {
             boot: self.boot.clone(),
             clock_ms: local_ms(),
-            state: self.agent_state(running, accepted)?,
+            state,
             facts,
             samples: batch.samples,
             results: batch.results,
@@ -220,8 +222,7 @@ impl Sync<'_> {
         for series in samples {
             // Without space in the journal the samples are a gap.
             if let Ok(dropped @ 1..) = self.journal.push_samples(&series) {
-                let message = format!("{dropped} batches of samples were dropped");
-                self.event(Severity::Error, "samples_dropped", message);
+                let _ = self.journal.push_event(&samples_dropped(dropped, self.clock.now_ms()));
             }
         }
     }

@@ -33,6 +33,24 @@ pub enum EngineError {
         /// The last attempt's error.
         source: io::Error,
     },
+    /// This host does not have the local address.
+    #[error("this host cannot use the local address {address}")]
+    LocalAddress {
+        /// The address as given.
+        address: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The peer has no address of the version of IP of the local address.
+    #[error("{host} has no {} address, as the local address {local} needs", if *.ipv6 { "IPv6" } else { "IPv4" })]
+    OtherFamily {
+        /// The peer as given.
+        host: String,
+        /// The local address.
+        local: String,
+        /// True if the local address is an IPv6 address.
+        ipv6: bool,
+    },
     /// A data connection could not be opened although the control channel is up.
     #[error("cannot open data connection {stream} to {address}")]
     DataConnect {

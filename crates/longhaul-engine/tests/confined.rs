@@ -105,6 +105,7 @@ impl Server {
             config: &self.config,
             policy: HostPolicy::RequireKnown,
             family: Family::Any,
+            local: None,
         };
         let host = HostPort::new("127.0.0.1", self.port);
         let (sender, mut receiver, _dialer) =

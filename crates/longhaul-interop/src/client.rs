@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::plan::TestPlan;
-use longhaul_engine::session::Family;
+use longhaul_engine::session::{Family, LocalAddress};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{InteropError, Result};
@@ -24,6 +24,8 @@ pub struct PeerTest<'a> {
     pub plan: &'a TestPlan,
     /// The IP version.
     pub family: Family,
+    /// The local address of the control connection and of the streams.
+    pub local: Option<&'a LocalAddress>,
     /// Ends the test early, with a result of the time until then.
     pub stop: &'a AtomicBool,
 }
@@ -43,6 +45,9 @@ impl PeerTest<'_> {
             Family::V6 => address.is_ipv6(),
         };
         let found: Vec<_> = found.filter(fits).collect();
+        if let Some(local) = self.local {
+            return Ok(local.matching(host, found)?);
+        }
         if found.is_empty() {
             return Err(failed(io::ErrorKind::AddrNotAvailable.into()));
         }
@@ -56,13 +61,21 @@ impl PeerTest<'_> {
     pub fn connect(&self) -> Result<TcpStream> {
         let mut last = io::ErrorKind::AddrNotAvailable.into();
         for address in self.resolve()? {
-            match connect_to(address, |_| Ok(())) {
+            match connect_to(address, |socket| bind_to(socket, self.local)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
         }
         Err(InteropError::Connect { address: self.address.clone(), source: last })
     }
+}
+
+/// Binds `socket` to `local`, if there is one.
+///
+/// # Errors
+/// This host does not have the address.
+pub(crate) fn bind_to(socket: &Socket, local: Option<&LocalAddress>) -> io::Result<()> {
+    local.map_or(Ok(()), |local| local.bind(socket))
 }
 
 /// Connects to `address` within [`CONNECT_LIMIT`]; `prepare` sets options before.

@@ -46,7 +46,8 @@ fn run_with(
         plan.write_bytes = Bytes::new(1400);
     }
     let stop = AtomicBool::new(false);
-    let test = PeerTest { address: &address, plan: &plan, family: Family::Any, stop: &stop };
+    let family = Family::Any;
+    let test = PeerTest { address: &address, plan: &plan, family, local: None, stop: &stop };
     let failed = iperf3::run(&test, options, &mut |_| ()).unwrap_err();
     // A client that fails before it connects must not leave the server waiting.
     let _ = TcpStream::connect(("127.0.0.1", port));

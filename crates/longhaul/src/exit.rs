@@ -85,7 +85,7 @@ impl From<anyhow::Error> for Coded {
 impl From<EngineError> for Coded {
     fn from(error: EngineError) -> Self {
         let code = match &error {
-            EngineError::Address(_) => USAGE,
+            EngineError::Address(_) | EngineError::OtherFamily { .. } => USAGE,
             EngineError::Resolve { .. }
             | EngineError::Connect { .. }
             | EngineError::DataConnect { .. }
@@ -110,6 +110,7 @@ impl From<EngineError> for Coded {
             | EngineError::NoSpace { .. }
             | EngineError::OverQuota { .. } => FILES,
             EngineError::Listen { .. }
+            | EngineError::LocalAddress { .. }
             | EngineError::BadKey(_)
             | EngineError::Exposed { .. }
             | EngineError::Locked(_)

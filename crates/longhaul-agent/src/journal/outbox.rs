@@ -1,6 +1,6 @@
 //! The entries of the journal that the hub has not acknowledged.
 
-use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, StampSummary};
+use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, Severity, StampSummary};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
@@ -31,31 +31,46 @@ pub(crate) struct BatchLimits {
 
 /// The most entries of a batch.
 const MOST_ENTRIES: usize = 1024;
-/// The most bytes of unacknowledged samples; the oldest are dropped above.
+/// The kinds of measurements in the outbox, besides results.
+const SAMPLES: &str = "('samples', 'stamp')";
+/// The most bytes of unacknowledged samples and STAMP summaries; the oldest are dropped above.
 const MOST_SAMPLE_BYTES: i64 = 256 << 20;
+/// The most bytes of unacknowledged events; the oldest are dropped above.
+const MOST_EVENT_BYTES: i64 = 8 << 20;
+/// The entries that are dropped together.
+const DROPPED: i64 = 64;
 
 impl Journal {
     /// Stores samples that the hub did not take. Returns the number of batches that are dropped for
     /// them.
     pub(crate) fn push_samples(&self, samples: &InterfaceSamples) -> Result<usize> {
         self.push("samples", samples.rows.len(), samples)?;
-        let held = "SELECT coalesce(sum(bytes), 0) FROM outbox WHERE kind = 'samples'";
-        let drop_oldest = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox
-                           WHERE kind = 'samples' ORDER BY id LIMIT 64)";
-        self.write(|transaction| {
-            let bytes: i64 = transaction.query_row(held, (), |row| row.get(0))?;
-            if bytes > MOST_SAMPLE_BYTES { transaction.execute(drop_oldest, ()) } else { Ok(0) }
-        })
+        self.drop_oldest(SAMPLES, MOST_SAMPLE_BYTES)
     }
 
-    /// Stores a STAMP summary.
-    pub(crate) fn push_stamp(&self, summary: &StampSummary) -> Result<()> {
-        self.push("stamp", 1, summary)
+    /// Stores a STAMP summary. Returns the number of batches that are dropped for it.
+    pub(crate) fn push_stamp(&self, summary: &StampSummary) -> Result<usize> {
+        self.push("stamp", 1, summary)?;
+        self.drop_oldest(SAMPLES, MOST_SAMPLE_BYTES)
     }
 
     /// Stores an event.
     pub(crate) fn push_event(&self, event: &AgentEvent) -> Result<()> {
-        self.push("event", 0, event)
+        self.push("event", 0, event)?;
+        self.drop_oldest("('event')", MOST_EVENT_BYTES).map(drop)
+    }
+
+    /// Drops the oldest entries of `kinds` if they have more than `most` bytes. Returns their number.
+    fn drop_oldest(&self, kinds: &str, most: i64) -> Result<usize> {
+        let held = format!("SELECT coalesce(sum(bytes), 0) FROM outbox WHERE kind IN {kinds}");
+        let drop_oldest = format!(
+            "DELETE FROM outbox WHERE id IN
+             (SELECT id FROM outbox WHERE kind IN {kinds} ORDER BY id LIMIT {DROPPED})"
+        );
+        self.write(|transaction| {
+            let bytes: i64 = transaction.query_row(&held, (), |row| row.get(0))?;
+            if bytes > most { transaction.execute(&drop_oldest, ()) } else { Ok(0) }
+        })
     }
 
     fn push(&self, kind: &str, rows: usize, body: &impl Serialize) -> Result<()> {
@@ -121,6 +136,17 @@ impl Journal {
     }
 }
 
+/// Returns the event of measurements that the journal has no space for.
+pub(crate) fn samples_dropped(batches: usize, at_ms: i64) -> AgentEvent {
+    AgentEvent {
+        id: 0,
+        at_ms,
+        severity: Severity::Error,
+        kind: "samples_dropped".to_owned(),
+        message: format!("{batches} batches of samples were dropped"),
+    }
+}
+
 /// Returns the numbers of the oldest entries: results before the others.
 fn oldest(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
     let mut ids = Vec::new();
@@ -157,7 +183,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_fleet::protocol::{InterfaceRow, Severity};
+    use longhaul_fleet::protocol::InterfaceRow;
 
     use super::*;
 
@@ -166,6 +192,32 @@ mod tests {
     fn event(kind: &str) -> AgentEvent {
         let (kind, message) = (kind.to_owned(), String::new());
         AgentEvent { id: 0, at_ms: 1, severity: Severity::Info, kind, message }
+    }
+
+    #[test]
+    fn the_entries_that_wait_for_a_hub_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("journal.db")).unwrap();
+        let many: i64 = 500;
+        let summary = StampSummary { peer: "p".to_owned(), ..StampSummary::default() };
+        // A journal with as many bytes as it may have.
+        let fill = |kind: &str, bytes: i64| {
+            let sql = "INSERT INTO outbox (kind, bytes, rows, body) VALUES (?1, ?2, 1, '')";
+            for _ in 0..many {
+                journal.connection().execute(sql, params![kind, bytes / many]).unwrap();
+            }
+        };
+        fill("stamp", MOST_SAMPLE_BYTES + many);
+        assert_eq!(journal.push_stamp(&summary).unwrap(), DROPPED as usize);
+        assert_eq!(journal.push_stamp(&summary).unwrap(), 0);
+        let held = journal.backlog().unwrap();
+        fill("event", MOST_EVENT_BYTES + many);
+        journal.push_event(&event("last")).unwrap();
+        let after = journal.backlog().unwrap();
+        assert_eq!(after - held, (many + 1 - DROPPED).unsigned_abs());
+        let last = "SELECT body FROM outbox ORDER BY id DESC LIMIT 1";
+        let last: String = journal.connection().query_row(last, (), |row| row.get(0)).unwrap();
+        assert!(last.contains("last"), "the newest event stays: {last}");
     }
 
     #[test]

@@ -57,6 +57,13 @@ pub(crate) fn run_child(
     let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let output = child.stdout.take().map(|pipe| read_in_thread(pipe, MAX_DOCUMENT_BYTES, false));
     let messages = child.stderr.take().map(|pipe| read_in_thread(pipe, MOST_MESSAGES, true));
+    let (output, messages) = match (output.transpose(), messages.transpose()) {
+        (Ok(output), Ok(messages)) => (output, messages),
+        (Err(error), _) | (_, Err(error)) => {
+            kill(&mut child);
+            return Err(error);
+        }
+    };
     let ended = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -93,9 +100,9 @@ fn read_in_thread(
     mut pipe: impl Read + Send + 'static,
     most: usize,
     tail: bool,
-) -> mpsc::Receiver<Option<Vec<u8>>> {
+) -> io::Result<mpsc::Receiver<Option<Vec<u8>>>> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    let read = move || {
         let mut kept = Some(Vec::new());
         let mut piece = vec![0; 16 << 10];
         while let Ok(read @ 1..) = pipe.read(&mut piece) {
@@ -107,8 +114,9 @@ fn read_in_thread(
         }
         // The receiver is gone if the process was killed.
         let _ = sender.send(kept);
-    });
-    receiver
+    };
+    thread::Builder::new().spawn(read)?;
+    Ok(receiver)
 }
 
 /// Returns the last line that says something; of a panic, the place and not the backtrace.

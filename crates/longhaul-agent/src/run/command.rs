@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use longhaul_engine::session::LocalAddress;
 use longhaul_fleet::protocol::{Lease, Role, TestKind};
 
 /// The paths that a command uses.
@@ -54,6 +55,10 @@ fn source_arguments(lease: &Lease, data: Option<&Path>, command: &mut Command) {
             command.args(data).arg(format!("lh://{server}/data"));
         }
     }
+    // Behind a network address translator the host does not have the address of the mesh.
+    if let Some(local) = lease.local.filter(|local| LocalAddress::from(*local).check().is_ok()) {
+        command.args(["--bind", &local.to_string()]);
+    }
 }
 
 fn test_arguments(lease: &Lease, server: &str, command: &mut Command) {
@@ -70,10 +75,6 @@ fn test_arguments(lease: &Lease, server: &str, command: &mut Command) {
     }
     if let Some(congestion) = &spec.congestion {
         command.args(["-C", congestion]);
-    }
-    // The clients of iperf3 and nuttcp leave the local address to the routes of the host.
-    if let Some(local) = lease.local.filter(|_| spec.kind == TestKind::Throughput) {
-        command.args(["--local", &local.to_string()]);
     }
 }
 
@@ -133,9 +134,12 @@ mod tests {
         }
         let bound = line(Role::Target, Throughput, Some("fd00::1"));
         assert_eq!(bound, "serve --keys-only --port 5290 --bind fd00::1");
-        assert!(line(Role::Source, Throughput, Some("fd00::1")).ends_with("--local fd00::1"));
-        // 'longhaul test' refuses --local with these servers.
-        assert!(!line(Role::Source, Iperf3, Some("fd00::1")).contains("--local"));
-        assert!(!line(Role::Source, TestKind::Nuttcp, Some("fd00::1")).contains("--local"));
+        for kind in [Throughput, Path, Copy, Diagnose, Iperf3, TestKind::Nuttcp] {
+            let bound = line(Role::Source, kind, Some("127.0.0.2"));
+            assert!(bound.ends_with(" --bind 127.0.0.2"), "{bound}");
+            // TEST-NET-1 (RFC 5737): this host does not have it.
+            let elsewhere = line(Role::Source, kind, Some("192.0.2.77"));
+            assert!(!elsewhere.contains("--bind"), "{elsewhere}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use longhaul_core::plan::{PathPart, PathPlan};
 use longhaul_core::result::{
     Hops, MtuProof, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured,
 };
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::client::{USUAL_MTU, empty, not_by_icmp, patience};
 use super::echo::{EchoSeries, gentle_trips, round_trips};
@@ -16,6 +17,7 @@ use super::probe_socket::ProbeSocket;
 use super::probers::{ClosedPort, Echo};
 use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
+use crate::session::{LocalAddress, bind_to};
 
 /// The first probes, which show whether the host answers.
 const FIRST_TRIPS: u32 = 5;
@@ -35,6 +37,8 @@ pub struct ServerlessHost<'a> {
     pub name: &'a str,
     /// The reason why no server is used.
     pub why: &'a str,
+    /// The local address of all probes and connections.
+    pub local: Option<&'a LocalAddress>,
 }
 
 /// Measures the path to a host without a server. When `stop` is set, it ends early with the results
@@ -49,14 +53,15 @@ pub fn run_without_server(
     note: impl FnMut(&str),
 ) -> Result<PathResult> {
     let begun = Instant::now();
-    let ServerlessHost { address, name, why } = host;
+    let ServerlessHost { address, name, why, local } = host;
     let far = address.ip();
-    let closed = ClosedPort::open(far)
+    let closed = ClosedPort::open(far, local)
         .map_err(|source| EngineError::Connect { address: name.to_owned(), source })?;
     let mut result = empty(name, far, plan);
     result.local = closed.local();
     result.alone_because = Some(why.to_owned());
-    let mut client = Alone { address, plan, stop, note, result, patience: FIRST_PATIENCE };
+    let patience = FIRST_PATIENCE;
+    let mut client = Alone { address, local, plan, stop, note, result, patience };
     client.run(closed);
     let mut result = client.result;
     for (part, what) in [
@@ -79,6 +84,7 @@ pub fn run_without_server(
 
 struct Alone<'a, N> {
     address: SocketAddr,
+    local: Option<&'a LocalAddress>,
     plan: &'a PathPlan,
     stop: &'a AtomicBool,
     note: N,
@@ -141,7 +147,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
 
     /// Opens ICMP echo if it is permitted and answered.
     fn answering_echo(&mut self) -> Option<Echo> {
-        match Echo::open(self.address.ip()) {
+        match Echo::open(self.address.ip(), self.local) {
             Ok(mut echo) => {
                 if self.answers(&mut echo) {
                     return Some(echo);
@@ -202,7 +208,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
                 break;
             }
             let begun = Instant::now();
-            let refused = match TcpStream::connect_timeout(&self.address, FIRST_PATIENCE) {
+            let refused = match self.connect() {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
             };
@@ -217,6 +223,15 @@ impl<N: FnMut(&str)> Alone<'_, N> {
         if let Some(small) = RoundTrips::of(0, HANDSHAKES.into(), times) {
             self.result.rtt = Some(RttFigures { by: Prober::Tcp, small: Some(small), full: None });
         }
+    }
+
+    /// Opens a TCP connection.
+    fn connect(&self) -> io::Result<TcpStream> {
+        let domain = Domain::for_address(self.address);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        bind_to(&socket, self.local)?;
+        socket.connect_timeout(&self.address.into(), FIRST_PATIENCE)?;
+        Ok(socket.into())
     }
 
     /// Finds the hops by echo, which hosts answer without a limit, or by datagrams, which need no
@@ -243,8 +258,7 @@ impl<N: FnMut(&str)> Alone<'_, N> {
     /// Reads the segment size that TCP negotiated, if a connection opens; the sizes of packets
     /// remain unknown.
     fn segments(&mut self) {
-        let found = TcpStream::connect_timeout(&self.address, FIRST_PATIENCE)
-            .and_then(|stream| tcp::segments(&stream));
+        let found = self.connect().and_then(|stream| tcp::segments(&stream));
         match found {
             Ok(segments) => self.result.forward.tcp = Some(segments),
             Err(error) => {

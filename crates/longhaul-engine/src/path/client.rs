@@ -268,7 +268,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
 
     /// Measures the MTU by another kind of packet, which firewalls may treat differently.
     fn icmp_mtu(&mut self) {
-        let proof = Echo::open(self.flow.far())
+        let proof = Echo::open(self.flow.far(), self.dialer.local())
             .and_then(|mut echo| mtu::prove(&mut echo, self.patience, self.stop));
         let why = match proof {
             Ok(proof) if proof.bytes.is_some() => {

@@ -11,6 +11,7 @@ use longhaul_sys::poll;
 use longhaul_sys::probe::{self, ECHO_HEADER_BYTES, EchoSocket, now_nanos};
 
 use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What, past_reports, reported};
+use crate::session::LocalAddress;
 
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
@@ -44,12 +45,14 @@ pub(super) struct Echo {
 }
 
 impl Echo {
-    /// Opens a socket for echo requests to `far`.
+    /// Opens a socket for echo requests to `far` from `local`.
     ///
     /// # Errors
     /// `PermissionDenied` if this process may not use ICMP sockets.
-    pub(super) fn open(far: IpAddr) -> io::Result<Self> {
-        Ok(Echo { socket: EchoSocket::open(far)?, far, number: 0, buffer: vec![0; LARGEST] })
+    pub(super) fn open(far: IpAddr, local: Option<&LocalAddress>) -> io::Result<Self> {
+        let local = local.map(LocalAddress::socket_address).transpose()?;
+        let socket = EchoSocket::open(far, local)?;
+        Ok(Echo { socket, far, number: 0, buffer: vec![0; LARGEST] })
     }
 
     fn take(&mut self) -> Option<ProbeReply> {
@@ -123,13 +126,14 @@ pub(super) struct ClosedPort {
 }
 
 impl ClosedPort {
-    /// Opens a socket for datagrams to closed ports of `far`.
+    /// Opens a socket for datagrams to closed ports of `far` from `local`.
     ///
     /// # Errors
     /// There is no route to the host.
-    pub(super) fn open(far: IpAddr) -> io::Result<Self> {
+    pub(super) fn open(far: IpAddr, local: Option<&LocalAddress>) -> io::Result<Self> {
         let any: IpAddr = if far.is_ipv4() { [0u8; 4].into() } else { [0u8; 16].into() };
-        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        let any = SocketAddr::new(any, 0);
+        let socket = UdpSocket::bind(local.map_or(Ok(any), LocalAddress::socket_address)?)?;
         socket.connect((far, CLOSED_PORT))?;
         probe::prepare(&socket, far.is_ipv6())?;
         Ok(ClosedPort { socket, far, number: 0, tag: now_nanos(), buffer: vec![0; LARGEST] })

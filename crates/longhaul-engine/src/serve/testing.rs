@@ -85,6 +85,7 @@ impl TestServer {
             config: &self.config,
             policy: HostPolicy::RefuseChanged,
             family: Family::Any,
+            local: None,
         };
         connect(&HostPort::new("127.0.0.1", self.port), service, &options)
     }

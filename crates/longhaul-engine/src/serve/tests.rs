@@ -94,6 +94,7 @@ impl TestServer {
             config,
             policy: HostPolicy::RequireKnown,
             family: Family::Any,
+            local: None,
         };
         let session = connect(&server.address(), service, &options).unwrap();
         (server, session)
@@ -152,8 +153,13 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
     let identity = Identity::load_or_create(&config).unwrap();
     let server = TestServer::start(Identity::load_or_create(&far_config).unwrap(), &far_config);
     let open = |service, policy| {
-        let options =
-            ConnectOptions { identity: &identity, config: &config, policy, family: Family::Any };
+        let options = ConnectOptions {
+            identity: &identity,
+            config: &config,
+            policy,
+            family: Family::Any,
+            local: None,
+        };
         connect(&server.address(), service, &options).map(|_| ())
     };
     // An unknown server is refused for files until it was accepted once.
@@ -181,7 +187,7 @@ fn a_key_that_is_removed_loses_its_session_and_others_go_on() {
     let server = TestServer::start(Identity::load_or_create(&far).unwrap(), &far);
     let open = |identity, config| {
         let policy = HostPolicy::AcceptNew;
-        let options = ConnectOptions { identity, config, policy, family: Family::Any };
+        let options = ConnectOptions { identity, config, policy, family: Family::Any, local: None };
         connect(&server.address(), Service::Copy, &options)
     };
     let (sender, mut receiver, _dialer) = open(&alice, &first).unwrap().split();
@@ -229,6 +235,7 @@ fn a_server_with_another_key_is_refused_even_for_a_test() {
         config: &config,
         policy: HostPolicy::RefuseChanged,
         family: Family::Any,
+        local: None,
     };
     let changed = connect(&server.address(), Service::Test, &options).map(|_| ());
     assert!(matches!(changed, Err(EngineError::KeyChanged { .. })), "{changed:?}");
@@ -244,6 +251,7 @@ fn a_closed_port_is_reported() {
         config: &config,
         policy: HostPolicy::RequireKnown,
         family: Family::Any,
+        local: None,
     };
     let port = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap().address().port();
     let refused = connect(&HostPort::new("127.0.0.1", port), Service::Test, &options).map(|_| ());
@@ -274,6 +282,7 @@ fn a_refused_client_gets_the_reason() {
         config: &config,
         policy: HostPolicy::RefuseChanged,
         family: Family::Any,
+        local: None,
     };
     for (answer, expected, words) in [
         (&[0x15, 3, 3, 0, 2, 2, 80][..], HandshakeRefusal::Crowded, "too many unauthenticated"),
@@ -397,6 +406,7 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         config: &config,
         policy: HostPolicy::RequireKnown,
         family: Family::Any,
+        local: None,
     };
     let first = connect(&server.address(), Service::Test, &options).unwrap();
     let (say, heard) = std::sync::mpsc::channel();
@@ -456,6 +466,7 @@ fn one_off_ends_after_an_authenticated_client_only() {
         config: &config,
         policy: HostPolicy::RequireKnown,
         family: Family::Any,
+        local: None,
     };
     let session = connect(&HostPort::new("127.0.0.1", port), Service::Test, &options).unwrap();
     drop(session);

@@ -19,6 +19,7 @@ use super::config_dir::ConfigDir;
 use super::deadline::{CONNECT_TIMEOUT, OPENING_TIMEOUT, Until, set_timeouts};
 use super::identity::Identity;
 use super::known_hosts::KnownHosts;
+use super::local_address::{Family, LocalAddress, bind_to, scoped};
 use super::public_key::PublicKey;
 use super::rotation::Learner;
 use super::secret::SessionSecret;
@@ -41,29 +42,6 @@ pub enum HostPolicy {
     AcceptNew,
 }
 
-/// The versions of IP that are tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Family {
-    /// Both, in the resolver's order.
-    #[default]
-    Any,
-    /// Only IPv4.
-    V4,
-    /// Only IPv6.
-    V6,
-}
-
-impl Family {
-    /// Returns whether `address` has this version.
-    pub fn takes(self, address: &SocketAddr) -> bool {
-        match self {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        }
-    }
-}
-
 /// The options of a session.
 #[derive(Debug)]
 pub struct ConnectOptions<'a> {
@@ -75,6 +53,8 @@ pub struct ConnectOptions<'a> {
     pub policy: HostPolicy,
     /// The versions of IP that are tried.
     pub family: Family,
+    /// The local address of the control channel and of all data connections and UDP flows.
+    pub local: Option<&'a LocalAddress>,
 }
 
 /// An open session, seen from the client.
@@ -125,8 +105,25 @@ impl Session {
 
     /// Spreads the data connections over `addresses`.
     pub fn spread_over(mut self, addresses: Vec<SocketAddr>) -> Self {
-        self.dialer = DataDialer::spread(addresses, self.dialer.secret);
+        let local = self.dialer.local.take();
+        self.dialer = DataDialer { local, ..DataDialer::spread(addresses, self.dialer.secret) };
         self
+    }
+
+    /// Binds the data connections and UDP flows to `local`, for a session whose control channel has
+    /// another address, such as that of ssh.
+    ///
+    /// # Errors
+    /// The peer has no address of the same version of IP.
+    pub fn bound_to(mut self, local: Option<LocalAddress>) -> Result<Self> {
+        if let Some(local) = local
+            && self.dialer.is_direct()
+        {
+            let addresses = std::mem::take(&mut self.dialer.addresses);
+            self.dialer.addresses = local.matching(self.sender.peer(), addresses)?;
+            self.dialer.local = Some(local);
+        }
+        Ok(self)
     }
 
     /// Returns the addresses of the data connections.
@@ -261,7 +258,7 @@ fn connect_once(
     options: &ConnectOptions<'_>,
     fast_open: FastOpen,
 ) -> Result<Session> {
-    let (socket, address) = dial(target, options.family, fast_open)?;
+    let (socket, address) = dial(target, options, fast_open)?;
     let peer = target.to_string();
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let name = rustls::pki_types::ServerName::IpAddress(address.ip().into());
@@ -294,7 +291,8 @@ fn connect_once(
             EngineError::System { operation: "share the control channel between threads", source }
         })?;
     receiver.set_learner(learner);
-    let dialer = DataDialer::new(vec![address], secret);
+    let local = options.local.cloned();
+    let dialer = DataDialer { local, ..DataDialer::new(vec![address], secret) };
     Ok(Session { sender, receiver, dialer, datagram_bytes, rtt, queued: None })
 }
 
@@ -361,11 +359,21 @@ pub(crate) fn await_welcome(
     }
 }
 
-fn dial(target: &HostPort, family: Family, fast_open: FastOpen) -> Result<(TcpStream, SocketAddr)> {
+fn dial(
+    target: &HostPort,
+    options: &ConnectOptions<'_>,
+    fast_open: FastOpen,
+) -> Result<(TcpStream, SocketAddr)> {
     let none = "it has no address of the requested family";
     let mut last = std::io::Error::new(std::io::ErrorKind::AddrNotAvailable, none);
-    for address in target.resolve()?.into_iter().filter(|address| family.takes(address)) {
-        match dial_address(&address, fast_open) {
+    let (family, local) = (options.family, options.local);
+    let all = target.resolve()?;
+    let all = match local {
+        Some(local) => local.matching(&target.host, all)?,
+        None => all,
+    };
+    for address in all.into_iter().filter(|address| family.takes(address)) {
+        match dial_address(&address, local, fast_open) {
             Ok(socket) => {
                 // Control messages are small, and the peer waits for them.
                 let _ = socket.set_nodelay(true);
@@ -377,8 +385,13 @@ fn dial(target: &HostPort, family: Family, fast_open: FastOpen) -> Result<(TcpSt
     Err(EngineError::Connect { address: target.to_string(), source: last })
 }
 
-fn dial_address(address: &SocketAddr, fast_open: FastOpen) -> io::Result<TcpStream> {
+fn dial_address(
+    address: &SocketAddr,
+    local: Option<&LocalAddress>,
+    fast_open: FastOpen,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+    bind_to(&socket, local)?;
     if fast_open == FastOpen::Allowed {
         // Only saves a round trip.
         let _ = longhaul_sys::tcp::connect_with_data(&socket);
@@ -424,6 +437,8 @@ pub struct DataDialer {
     /// Creates connections if no address can be dialled.
     tunnel: Option<Arc<Tunnel>>,
     secret: SessionSecret,
+    /// The local address, unless a route has another one.
+    local: Option<LocalAddress>,
     /// True if the acceptor must authenticate, too, before the connection counts.
     mutual: bool,
 }
@@ -440,7 +455,7 @@ pub(crate) struct DataRoute {
 impl DataDialer {
     /// Connects to the first of `addresses` that answers.
     pub fn new(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
-        DataDialer { addresses, spread: false, tunnel: None, secret, mutual: false }
+        DataDialer { addresses, spread: false, tunnel: None, secret, local: None, mutual: false }
     }
 
     /// Spreads connections over all of `addresses`, and skips those that do not answer.
@@ -461,6 +476,11 @@ impl DataDialer {
     /// Returns whether a connection's socket is on the path itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.tunnel.is_none()
+    }
+
+    /// Returns the local address that the user chose.
+    pub(crate) fn local(&self) -> Option<&LocalAddress> {
+        self.local.as_ref()
     }
 
     /// Connects to `address`, which must authenticate before anything is sent to it.
@@ -509,7 +529,7 @@ impl DataDialer {
         self.first_that_answers(stream, route, |local, address| {
             let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
             prepare(&socket)?;
-            bind_to(&socket, local)?;
+            bind(&socket, local)?;
             socket.connect_timeout(&address.into(), CONNECT_TIMEOUT)?;
             let mut socket = TcpStream::from(socket);
             set_timeouts(&socket, Some(OPENING_TIMEOUT))?;
@@ -542,7 +562,7 @@ impl DataDialer {
             let socket =
                 Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             prepare(&socket)?;
-            bind_to(&socket, local)?;
+            bind(&socket, local)?;
             socket.connect(&address.into())?;
             let socket = UdpSocket::from(socket);
             udp::open_flow(&socket, &self.secret, stream)?;
@@ -567,7 +587,8 @@ impl DataDialer {
             if let Some(remote) = &route.remote {
                 address = scoped(remote, address.port()).map_err(|e| failed(address, e))?;
             }
-            let local = route.local.as_ref().map(|local| scoped(local, 0)).transpose();
+            let local = route.local.as_ref().or(self.local.as_ref().map(LocalAddress::link));
+            let local = local.map(|local| scoped(local, 0)).transpose();
             match local.and_then(|local| attempt(local, address)) {
                 Ok(opened) => return Ok(opened),
                 Err(source) => failure = Some(failed(address, source)),
@@ -581,15 +602,6 @@ impl DataDialer {
     }
 }
 
-fn bind_to(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
+fn bind(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
     local.map_or(Ok(()), |local| socket.bind(&local.into()))
-}
-
-/// Returns `address` with its zone resolved.
-fn scoped(address: &LinkAddress, port: u16) -> io::Result<SocketAddr> {
-    let mut socket = SocketAddr::new(address.ip, port);
-    if let (SocketAddr::V6(v6), Some(zone)) = (&mut socket, &address.zone) {
-        v6.set_scope_id(longhaul_sys::interface::index(zone)?);
-    }
-    Ok(socket)
 }

@@ -26,6 +26,7 @@ mod key_list;
 mod key_quota;
 mod key_rate;
 mod known_hosts;
+mod local_address;
 mod private_file;
 mod public_key;
 mod rotation;
@@ -43,8 +44,8 @@ pub(crate) use authorised::KeySession;
 pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub use client::{
-    ConnectOptions, DataDialer, Family, HostPolicy, Queued, Session, Tunnel, connect,
-    connect_early, connect_queued, connect_unasked, greet,
+    ConnectOptions, DataDialer, HostPolicy, Queued, Session, Tunnel, connect, connect_early,
+    connect_queued, connect_unasked, greet,
 };
 pub(crate) use client::{DataRoute, await_welcome};
 pub use conditions::Sources;
@@ -57,6 +58,8 @@ pub use identity::{AskPassphrase, Identity};
 pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
 pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};
 pub use known_hosts::KnownHosts;
+pub(crate) use local_address::bind_to;
+pub use local_address::{Family, LocalAddress};
 pub use private_file::secret_text;
 pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};

@@ -221,8 +221,13 @@ fn as_client(
     stop: &AtomicBool,
     tell: impl Fn(ThirdEvent),
 ) -> Result<TestResult> {
-    let options =
-        ConnectOptions { identity, config, policy: HostPolicy::RefuseChanged, family: Family::Any };
+    let options = ConnectOptions {
+        identity,
+        config,
+        policy: HostPolicy::RefuseChanged,
+        family: Family::Any,
+        local: None,
+    };
     let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
         !stop.load(Ordering::Acquire)
     })?;

@@ -1,9 +1,12 @@
-//! Logins and tokens.
+//! Logins, tokens and revocations.
 
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`TokenDocument`].
 pub const TOKEN_SCHEMA: &str = "longhaul.fleet-token/1";
+
+/// The schema of [`RevokedDocument`].
+pub const REVOKED_SCHEMA: &str = "longhaul.fleet-revoked/1";
 
 /// The rights of a user or API token. Each role has the rights of the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,4 +67,18 @@ pub struct TokenDocument {
     pub token: String,
     /// The end of its validity, in ms since 1970.
     pub expires_ms: i64,
+}
+
+/// The answer to `POST /api/v1/agents/{id}/revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RevokedDocument {
+    /// [`REVOKED_SCHEMA`].
+    pub schema: String,
+    /// The name of the host.
+    pub host: String,
+    /// The id of the revoked agent.
+    pub agent: String,
+    /// The time of the revocation, in ms since 1970.
+    pub revoked_ms: i64,
 }

@@ -5,7 +5,10 @@ mod meshes;
 mod runs;
 mod status;
 
-pub use access::{LoginRequest, LoginResponse, NewToken, TOKEN_SCHEMA, TokenDocument, UserRole};
+pub use access::{
+    LoginRequest, LoginResponse, NewToken, REVOKED_SCHEMA, RevokedDocument, TOKEN_SCHEMA,
+    TokenDocument, UserRole,
+};
 pub use meshes::{
     APPLY_SCHEMA, ApplyDocument, LoadDocument, MeshText, PLAN_SCHEMA, PlanDocument, PlannedTest,
     plan_document,

@@ -23,6 +23,10 @@ pub struct StatusDocument {
     pub hosts_present: u32,
     /// The number of hosts in the mesh.
     pub hosts: u32,
+    /// The number of hosts of which the mesh declares that they have no agent; they are never in
+    /// contact.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_without_agent: u32,
     /// The predicted time of a full cycle in seconds.
     pub cycle_seconds: Option<u64>,
     /// The number of runs of the last 24 hours that were due.
@@ -31,6 +35,11 @@ pub struct StatusDocument {
     pub runs_finished: u64,
     /// The cells, by source, destination and metric.
     pub cells: Vec<CellDocument>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The signature that serde calls.
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// One cell of the grid.

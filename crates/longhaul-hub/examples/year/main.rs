@@ -23,7 +23,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use longhaul_hub::records::counts::store_days;
 use longhaul_hub::records::forecast::StoreUsage;
 use longhaul_hub::records::series::remove_old;
-use longhaul_hub::store::Store;
+use longhaul_hub::store::{Sql, Store};
 use serde_json::json;
 
 /// An hour in ms.
@@ -89,10 +89,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let spent = begun.elapsed().as_secs_f64();
     let per_day = (extent.hosts * (extent.hosts - 1)) as f64 * DAY as f64 / extent.every_ms as f64;
     let age = extent.days * DAY;
-    let forecast = store.read(move |sql| Ok(StoreUsage::of(sql, per_day)?.bytes(sql, age))).await?;
+    let forecast = move |sql: &mut dyn Sql| Ok(StoreUsage::of(sql, per_day)?.forecast(sql, age));
+    let forecast = store.read(forecast).await?;
+    let of_parts = json!({"samples": forecast.samples, "buckets": forecast.buckets,
+        "runs": forecast.runs});
     println!(
         "{:#}",
-        json!({"parts": parts, "bytes": size, "forecast": forecast, "seconds": spent})
+        json!({"parts": parts, "bytes": size, "forecast": forecast.total(),
+            "forecast_of_parts": of_parts, "seconds": spent})
     );
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::clock::{DAY, HOUR};
 use crate::figures::Figures;
 use crate::figures::Route;
 use crate::records::agents::{Accepted, Contact, add_facts, contact};
-use crate::records::events::{NewEvent, record};
+use crate::records::events::{NewEvent, events_since, record};
 use crate::records::leases::{Reported, cancelled, mark_running, report};
 use crate::records::meshes::{set_task_state, task_state};
 use crate::records::paths::{PathChange, note_route};
@@ -28,6 +28,8 @@ use crate::store::{Lock, Sql, StoreError};
 
 /// The most bytes of the facts about a host.
 const MAX_FACTS_BYTES: usize = 512 << 10;
+/// The most events of an agent per hour; an agent that fails often repeats a few per minute.
+const MOST_EVENTS: usize = 1000;
 /// The time before the present from which on samples are accepted.
 const OLDEST_MS: i64 = 366 * DAY;
 /// The time after the present until which samples are accepted; an agent's clock may be ahead.
@@ -91,6 +93,19 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
             .all(|event| name(&event.kind) && event.message.len() <= 2 * MAX_MESSAGE_BYTES)
 }
 
+/// Limits the times of an upload to those with which the hub can compute, and which pass: a
+/// measurement of the far future would never be too old.
+pub(crate) fn limit_times(request: &mut SyncRequest, now: i64) {
+    let timely = |at_ms: i64| at_ms.clamp(now - OLDEST_MS, now + NEWEST_MS);
+    for result in &mut request.results {
+        result.started_ms = result.started_ms.map(timely);
+        result.ended_ms = timely(result.ended_ms);
+    }
+    for event in &mut request.events {
+        event.at_ms = timely(event.at_ms);
+    }
+}
+
 /// Stores an upload, unless its counter is not new, and leases the planned runs of the agent.
 ///
 /// # Errors
@@ -120,13 +135,19 @@ pub(crate) fn ingest(
         }
     }
     add_samples(sql, upload, now, &mut done)?;
+    let mut room = room_for_events(sql, upload, now)?;
     for result in &request.results {
-        add_result(sql, &upload.host, result, (applied, now), &mut done)?;
+        if let Some(event) = add_result(sql, &upload.host, result, (applied, now), &mut done)? {
+            room.push(event, &mut done.events);
+        }
         done.acknowledged.push(result.id);
     }
     for event in &request.events {
-        done.events.push(from_agent(upload, event, now));
+        room.push(from_agent(upload, event), &mut done.events);
         done.acknowledged.push(event.id);
+    }
+    if room.is_exceeded {
+        done.events.push(refused(&upload.host, Excess::Events, now));
     }
     record(sql, &done.events, &upload.channels, now)?;
     if upload.ships {
@@ -177,14 +198,44 @@ fn note_rows(host: &str, added: AddedRows, now: i64, done: &mut Ingested) {
     }
 }
 
-/// Stores a result. One that is not the agent's becomes an event.
+/// The events of an agent that the hub still takes.
+#[derive(Default)]
+struct Room {
+    left: usize,
+    is_exceeded: bool,
+}
+
+impl Room {
+    fn push(&mut self, event: NewEvent, events: &mut Vec<NewEvent>) {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                events.push(event);
+            }
+            None => self.is_exceeded = true,
+        }
+    }
+}
+
+/// Returns the room for the events of an upload, beside those of the last hour.
+fn room_for_events(sql: &mut dyn Sql, upload: &Upload, now: i64) -> Result<Room, StoreError> {
+    let request = &upload.request;
+    if request.events.is_empty() && request.results.is_empty() {
+        return Ok(Room::default());
+    }
+    let present = events_since(sql, &upload.host, now - HOUR, MOST_EVENTS as i64)?;
+    let left = MOST_EVENTS.saturating_sub(usize::try_from(present).unwrap_or(0));
+    Ok(Room { left, is_exceeded: false })
+}
+
+/// Stores a result. One that is not the agent's becomes an event, which the function returns.
 fn add_result(
     sql: &mut dyn Sql,
     host: &str,
     result: &RunReport,
     (applied, now): (Option<&Arc<Applied>>, i64),
     done: &mut Ingested,
-) -> Result<(), StoreError> {
+) -> Result<Option<NewEvent>, StoreError> {
     let kind = run_kind(sql, &result.run)?;
     let figures = kind.map(|kind| Figures::of(kind, result.document.as_ref())).unwrap_or_default();
     match report(sql, host, result, &figures)? {
@@ -210,17 +261,17 @@ fn add_result(
         }
         Reported::Repeated => {}
         Reported::Foreign => {
-            done.events.push(NewEvent {
+            return Ok(Some(NewEvent {
                 at_ms: now,
                 severity: Severity::Warning,
                 kind: "foreign_report".to_owned(),
                 subject: host.to_owned(),
                 message: format!("{host} reported run {}, which it does not hold", result.run),
                 origin: format!("foreign_report/{host}/{}", result.run),
-            });
+            }));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Stores the route of a `path` run, and returns the event of a change.
@@ -250,6 +301,7 @@ fn path_event(
 enum Excess {
     Facts,
     Series,
+    Events,
 }
 
 /// Returns the event of a refused part of an upload: one per hour, which counts its repetitions.
@@ -257,6 +309,7 @@ fn refused(host: &str, excess: Excess, now: i64) -> NewEvent {
     let (kind, limit) = match excess {
         Excess::Facts => ("facts_too_large", format!("facts of at most {MAX_FACTS_BYTES} bytes")),
         Excess::Series => ("too_many_series", format!("at most {MOST_SERIES} series of a kind")),
+        Excess::Events => ("too_many_events", format!("at most {MOST_EVENTS} events per hour")),
     };
     NewEvent {
         at_ms: now,
@@ -279,10 +332,9 @@ fn present(host: &str, now: i64) -> NewEvent {
     }
 }
 
-fn from_agent(upload: &Upload, event: &AgentEvent, now: i64) -> NewEvent {
+fn from_agent(upload: &Upload, event: &AgentEvent) -> NewEvent {
     NewEvent {
-        // An event of the far future would never be removed.
-        at_ms: event.at_ms.clamp(now - OLDEST_MS, now + NEWEST_MS),
+        at_ms: event.at_ms,
         severity: event.severity,
         kind: event.kind.clone(),
         subject: upload.host.clone(),

@@ -120,16 +120,22 @@ pub fn enrol(
     Ok(Ok(id.to_owned()))
 }
 
-/// Revokes the agent with an id or of a host; returns false if there is none.
+/// Revokes the agent with an id or of a host. Returns its id and its host, or `None` if there is no
+/// such agent that is not revoked.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn revoke(sql: &mut dyn Sql, agent: &str, now: i64) -> Result<bool, StoreError> {
-    let changed = sql.execute(
-        "UPDATE agent SET revoked_ms = $1, present = 0 WHERE (id = $2 OR host = $2) AND revoked_ms IS NULL",
+pub fn revoke(
+    sql: &mut dyn Sql,
+    agent: &str,
+    now: i64,
+) -> Result<Option<(String, String)>, StoreError> {
+    let rows = sql.query(
+        "UPDATE agent SET revoked_ms = $1, present = 0
+         WHERE (id = $2 OR host = $2) AND revoked_ms IS NULL RETURNING id, host",
         values![now, agent],
     )?;
-    Ok(changed > 0)
+    rows.first().map(|row| Ok((row.text(0)?, row.text(1)?))).transpose()
 }
 
 /// Returns the agent with an id.

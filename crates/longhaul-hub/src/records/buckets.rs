@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::series::{LEVELS, Level, malformed};
+use super::series::{LEVELS, Level};
 use crate::clock::SECOND;
 use crate::samples::{Bucket, Kind, merge, pack_bucket, point, unpack, unpack_bucket};
 use crate::store::{Lock, Sql, StoreError, Value, first, groups, insert_rows, parameters, values};
@@ -11,10 +11,11 @@ use crate::store::{Lock, Sql, StoreError, Value, first, groups, insert_rows, par
 /// The most blocks that one transaction consolidates.
 const BLOCKS: i64 = 5000;
 
-/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait.
+/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait. A damaged block is
+/// a gap: an error would repeat for ever, and keep all later blocks from being removed.
 ///
 /// # Errors
-/// The database is unavailable or a block is damaged.
+/// The database is unavailable.
 pub fn consolidate(sql: &mut dyn Sql) -> Result<bool, StoreError> {
     sql.lock(Lock::Retention)?;
     let last = first(
@@ -33,15 +34,15 @@ pub fn consolidate(sql: &mut dyn Sql) -> Result<bool, StoreError> {
     }
     let mut kinds = BTreeMap::new();
     for row in sql.query("SELECT id, kind FROM series", &[])? {
-        let kind = Kind::named(&row.text(1)?);
-        kinds.insert(row.int(0)?, kind.ok_or(StoreError::Malformed { what: "kind of a series" })?);
+        if let Some(kind) = Kind::named(&row.text(1)?) {
+            kinds.insert(row.int(0)?, kind);
+        }
     }
     let mut points = BTreeMap::<i64, Vec<_>>::new();
     for row in &rows {
         let series = row.int(0)?;
-        let kind =
-            *kinds.get(&series).ok_or(StoreError::Malformed { what: "number of a series" })?;
-        let unpacked = unpack(kind.width(), &row.bytes(1)?).map_err(malformed)?;
+        let Some(kind) = kinds.get(&series).copied() else { continue };
+        let Ok(unpacked) = unpack(kind.width(), &row.bytes(1)?) else { continue };
         points
             .entry(series)
             .or_default()
@@ -70,7 +71,7 @@ pub fn blocks_waiting(sql: &mut dyn Sql) -> Result<u64, StoreError> {
 /// Merges buckets of series with the stored buckets of a level.
 ///
 /// # Errors
-/// The database is unavailable or a stored bucket is damaged.
+/// The database is unavailable.
 pub fn add_buckets(
     sql: &mut dyn Sql,
     level: Level,
@@ -97,8 +98,9 @@ pub fn add_buckets(
             let mut bound = values![number, start_ms].to_vec();
             bound.extend_from_slice(group);
             for old in sql.query(&query, &bound)? {
-                let bucket = unpack_bucket(start_ms, &old.bytes(1)?).map_err(malformed)?;
-                if let Some(new) = new.get_mut(&old.int(0)?) {
+                // A damaged bucket is replaced.
+                let bucket = unpack_bucket(start_ms, &old.bytes(1)?);
+                if let (Ok(bucket), Some(new)) = (bucket, new.get_mut(&old.int(0)?)) {
                     new.add(&bucket);
                 }
             }

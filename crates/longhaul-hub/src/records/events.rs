@@ -190,6 +190,24 @@ pub fn events_after(sql: &mut dyn Sql, id: &str, limit: i64) -> Result<Vec<Event
     sql.query(&query, values![id, limit])?.iter().map(event).collect()
 }
 
+/// Returns the number of events of a subject that were recorded at `since_ms` or later, at most
+/// `limit`.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn events_since(
+    sql: &mut dyn Sql,
+    subject: &str,
+    since_ms: i64,
+    limit: i64,
+) -> Result<i64, StoreError> {
+    // The id of an event begins with the time of its record.
+    let from = crate::secret::id(since_ms).map_err(|_| StoreError::Closed)?;
+    let query = "SELECT count(*) FROM
+                 (SELECT id FROM event WHERE subject = $1 AND id > $2 LIMIT $3) AS latest";
+    first(sql, query, values![subject, &from, limit])?.map_or(Ok(0), |row| row.int(0))
+}
+
 /// Notes that `person` acknowledged an event; returns false if it is unknown. The first
 /// acknowledgement stays.
 ///

@@ -1,22 +1,43 @@
-//! The forecast of the size of a database, from the series and runs that it has.
+//! The forecast of the size of a database, from the series, samples and runs that it has.
+//!
+//! The mean sizes of rows are measured. The databases add their own overhead, which
+//! [`Sql::row_bytes`], [`Sql::keyed_bytes`] and [`Sql::index_bytes`] compute.
 
 use super::series::{KEEP_SAMPLES_MS, LEVELS};
 use crate::clock::{DAY, MINUTE, SECOND};
 use crate::samples::Kind;
-use crate::store::{Sql, StoreError, first};
+use crate::store::{Growth, Row, Sql, StoreError, first, values};
 
 /// The time for which runs, their documents and events are kept, in ms.
 pub const KEEP_RUNS_MS: i64 = 366 * DAY;
-/// The packed size of a sample of an interface, and of a minute of STAMP, in bytes.
-const SAMPLE_BYTES: [f64; 2] = [15.0, 55.0];
-/// The rows of an upload of samples of one interface, and of STAMP.
-const BLOCK_ROWS: [f64; 2] = [11.0, 1.0];
-/// The bytes of the columns of a run besides its document, with its lease and resources.
-const RUN_BYTES: f64 = 430.0;
-/// The bytes of the entries of a run in the indexes.
-const RUN_INDEX_BYTES: f64 = 330.0;
-/// The runs whose documents are measured.
-const MEASURED: i64 = 200;
+/// The kinds of series, with the time between two samples in ms, and the usual block of an upload:
+/// its packed bytes and its time in ms.
+const KINDS: [(Kind, i64, Block); 2] = [
+    (Kind::Interface, SECOND, Block { bytes: 165.0, ms: 11_000.0 }),
+    (Kind::Stamp, MINUTE, Block { bytes: 55.0, ms: 60_000.0 }),
+];
+/// The latest blocks, and the latest runs, that are measured.
+const BLOCKS: i64 = 2000;
+const RUNS: i64 = 200;
+/// The bytes of a number in a key or column, and of the numbers of a run.
+const NUMBER: f64 = 8.0;
+const RUN_NUMBERS: f64 = 110.0;
+/// The bytes of the texts of a run if there is none: its lease has most of them.
+const RUN_TEXTS: f64 = 330.0;
+/// The bytes of the id of a run, and of the names of its hosts or its test in an index.
+const RUN_ID: f64 = 22.0;
+const NAME: f64 = 9.0;
+/// The size of a bucket's metric: four doubles.
+const METRIC: f64 = 32.0;
+
+/// A block of samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Block {
+    /// The packed size.
+    bytes: f64,
+    /// The time that it covers.
+    ms: f64,
+}
 
 /// The quantities that determine the size of a database.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +46,29 @@ pub struct StoreUsage {
     pub series: [i64; 2],
     /// The number of runs per day.
     pub runs_per_day: f64,
-    /// The mean size of a stored document of a run in bytes.
-    pub document_bytes: f64,
+    blocks: [Block; 2],
+    /// The mean size of the texts of a run, besides its document.
+    run_texts: f64,
+    /// The mean size of a run's document in its table; runs without one count.
+    document_bytes: f64,
+}
+
+/// A forecast in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StoreForecast {
+    /// Samples as they were uploaded.
+    pub samples: f64,
+    /// Intervals of all levels.
+    pub buckets: f64,
+    /// Runs with their documents.
+    pub runs: f64,
+}
+
+impl StoreForecast {
+    /// Returns the sum.
+    pub fn total(&self) -> f64 {
+        self.samples + self.buckets + self.runs
+    }
 }
 
 impl StoreUsage {
@@ -39,36 +81,78 @@ impl StoreUsage {
         for row in sql.query("SELECT kind, count(*) FROM series GROUP BY kind", &[])? {
             series[usize::from(row.text(0)? != Kind::Interface.as_str())] += row.int(1)?;
         }
-        let query = format!(
-            "SELECT count(*), CAST(coalesce(sum(length(document)), 0) AS BIGINT) FROM
-             (SELECT document FROM run_document ORDER BY run DESC LIMIT {MEASURED}) AS latest"
-        );
-        let measured = first(sql, &query, &[])?;
-        let measured = measured.map(|row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?)));
-        let (count, bytes) = measured.transpose()?.unwrap_or_default();
-        #[allow(clippy::cast_precision_loss)]
-        let document_bytes = bytes as f64 / count.max(1) as f64;
-        Ok(StoreUsage { series, runs_per_day, document_bytes })
+        let blocks = blocks(sql)?;
+        let (run_texts, document_bytes) = runs(sql)?;
+        Ok(StoreUsage { series, runs_per_day, blocks, run_texts, document_bytes })
     }
 
-    /// Returns the size in bytes of a database of this use that is `age_ms` old.
+    /// Returns the forecast for a database of this use that is `age_ms` old.
     #[allow(clippy::cast_precision_loss)]
-    pub fn bytes(&self, sql: &dyn Sql, age_ms: i64) -> f64 {
-        let kinds = [(Kind::Interface, SECOND), (Kind::Stamp, MINUTE)];
-        let mut bytes = 0.0;
-        for (at, (kind, interval_ms)) in kinds.into_iter().enumerate() {
-            let blocks = KEEP_SAMPLES_MS.min(age_ms) as f64 / interval_ms as f64 / BLOCK_ROWS[at];
-            let block = sql.stored_bytes(SAMPLE_BYTES[at] * BLOCK_ROWS[at], true);
-            let bucket = sql.stored_bytes(32.0 * kind.metrics().len() as f64, false);
-            let kept = |level: &super::series::Level| {
-                (level.keep_ms.min(age_ms) / level.step_ms) as f64 * bucket
-            };
-            let series = blocks * block + LEVELS.iter().map(kept).sum::<f64>();
-            bytes += series * self.series[at] as f64;
+    pub fn forecast(&self, sql: &dyn Sql, age_ms: i64) -> StoreForecast {
+        let (mut samples, mut buckets) = (0.0, 0.0);
+        for (at, (kind, ..)) in KINDS.into_iter().enumerate() {
+            let (series, block) = (self.series[at] as f64, self.blocks[at]);
+            // The key is the series and the start; the other columns are the end and a mark.
+            let row = sql.keyed_bytes(2.0 * NUMBER, block.bytes + NUMBER, Growth::Scattered)
+                + sql.index_bytes(3.0 * NUMBER, Growth::Appended);
+            samples += series * KEEP_SAMPLES_MS.min(age_ms) as f64 / block.ms * row;
+            let metrics = METRIC * kind.metrics().len() as f64;
+            let bucket = sql.keyed_bytes(3.0 * NUMBER, metrics, Growth::Scattered);
+            let kept = LEVELS.iter().map(|level| level.keep_ms.min(age_ms) / level.step_ms);
+            buckets += series * kept.sum::<i64>() as f64 * bucket;
         }
-        let run = sql.stored_bytes(RUN_BYTES, false) + RUN_INDEX_BYTES;
-        let document = sql.stored_bytes(self.document_bytes, false);
+        let indexes = sql.index_bytes(RUN_ID, Growth::Appended)
+            + sql.index_bytes(NUMBER, Growth::Appended)
+            + sql.index_bytes(2.0 * NAME + NUMBER, Growth::Scattered)
+            // By source, by destination and by test.
+            + 3.0 * sql.index_bytes(NAME + NUMBER, Growth::Scattered);
+        let run = sql.row_bytes(self.run_texts + RUN_NUMBERS) + indexes + self.document_bytes;
         let days = KEEP_RUNS_MS.min(age_ms) as f64 / DAY as f64;
-        bytes + self.runs_per_day * days * (run + document)
+        StoreForecast { samples, buckets, runs: self.runs_per_day * days * run }
     }
+}
+
+/// Returns the mean of the latest blocks of each kind, or the usual block.
+#[allow(clippy::cast_precision_loss)]
+fn blocks(sql: &mut dyn Sql) -> Result<[Block; 2], StoreError> {
+    let query = "SELECT series.kind, count(*), CAST(sum(length(latest.data)) AS BIGINT),
+         CAST(sum(latest.end_ms - latest.start_ms) AS BIGINT)
+         FROM (SELECT series, start_ms, end_ms, data FROM chunk WHERE consolidated = 1
+               ORDER BY end_ms DESC LIMIT $1) AS latest
+         JOIN series ON series.id = latest.series GROUP BY series.kind";
+    let mut found = KINDS.map(|(_, _, usual)| usual);
+    for row in sql.query(query, values![BLOCKS])? {
+        let at = usize::from(row.text(0)? != Kind::Interface.as_str());
+        let count = row.int(1)?.max(1) as f64;
+        // A block covers the time from the start of its first sample, which `start_ms` is the end of.
+        found[at] = Block {
+            bytes: row.int(2)? as f64 / count,
+            ms: row.int(3)? as f64 / count + KINDS[at].1 as f64,
+        };
+    }
+    Ok(found)
+}
+
+/// Returns the mean size of the texts of the latest runs, and that of their documents in the table.
+#[allow(clippy::cast_precision_loss)]
+fn runs(sql: &mut dyn Sql) -> Result<(f64, f64), StoreError> {
+    let query = "SELECT count(*), CAST(coalesce(sum(length(id) + length(test) + length(kind)
+         + length(source) + length(destination) + length(state) + length(resources) + length(lease)
+         + coalesce(length(reason), 0) + coalesce(length(message), 0)), 0) AS BIGINT)
+         FROM (SELECT * FROM run WHERE ended_ms IS NOT NULL ORDER BY planned_ms DESC LIMIT $1) AS latest";
+    let measured = first(sql, query, values![RUNS])?;
+    let measured = measured.map(|row: Row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?)));
+    let (count, texts) = measured.transpose()?.unwrap_or_default();
+    if count == 0 {
+        return Ok((RUN_TEXTS, 0.0));
+    }
+    let query = "SELECT CAST(length(run_document.document) AS BIGINT)
+         FROM (SELECT id FROM run WHERE ended_ms IS NOT NULL ORDER BY planned_ms DESC LIMIT $1) AS latest
+         JOIN run_document ON run_document.run = latest.id";
+    let mut documents = 0.0;
+    for row in sql.query(query, values![RUNS])? {
+        let payload = row.int(0)? as f64 + NUMBER;
+        documents += sql.keyed_bytes(RUN_ID, payload, Growth::Appended);
+    }
+    Ok((texts as f64 / count as f64, documents / count as f64))
 }

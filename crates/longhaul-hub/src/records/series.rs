@@ -53,7 +53,7 @@ pub struct Series {
     pub last_ms: i64,
 }
 
-pub(super) fn malformed(_: crate::samples::Malformed) -> StoreError {
+fn malformed(_: crate::samples::Malformed) -> StoreError {
     StoreError::Malformed { what: "block of samples" }
 }
 

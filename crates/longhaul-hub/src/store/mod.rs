@@ -20,7 +20,9 @@ use tokio::runtime::Handle;
 pub use error::StoreError;
 pub use schema::SCHEMA;
 pub(crate) use sql::values;
-pub use sql::{Lock, Row, Sql, Value, first, groups, insert_returning, insert_rows, parameters};
+pub use sql::{
+    Growth, Lock, Row, Sql, Value, first, groups, insert_returning, insert_rows, parameters,
+};
 
 use self::postgres::Postgres;
 use self::sqlite::Sqlite;

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Statement};
 
 use super::postgres_tls::Address;
 use super::worker::Link;
-use super::{Lock, Row, Sql, StoreError, Value};
+use super::{Growth, Lock, Row, Sql, StoreError, Value};
 
 /// The limit on one statement at the client; the server ends it earlier.
 const ANSWER: Duration = Duration::from_secs(40);
@@ -133,15 +133,38 @@ impl Sql for Postgres {
         rows.first().map_or(Ok(0), |row| row.int(0))
     }
 
-    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64 {
-        // The header and the key of a row, and its entry in the index of the key.
-        (payload + 60.0) * 1.1 + 45.0 + if indexed { 30.0 } else { 0.0 }
+    fn row_bytes(&self, payload: f64) -> f64 {
+        // Longer values are in parts of 1996 bytes in another table (TOAST_MAX_CHUNK_SIZE), which
+        // has an index.
+        let parts = if payload > 2000.0 { (payload / 1996.0).ceil() } else { 0.0 };
+        let inline = if parts > 0.0 { 60.0 } else { payload };
+        let toast = if parts > 0.0 { payload + parts * (ROW + 12.0 + 24.0) } else { 0.0 };
+        (inline + ROW + toast) / HEAP_FILL
+    }
+
+    fn keyed_bytes(&self, key: f64, payload: f64, growth: Growth) -> f64 {
+        self.row_bytes(key + payload) + self.index_bytes(key, growth)
+    }
+
+    fn index_bytes(&self, key: f64, growth: Growth) -> f64 {
+        // The header of an entry and its pointer; a page is split in halves except at the end
+        // (BTREE_DEFAULT_FILLFACTOR).
+        let fill = match growth {
+            Growth::Appended => 0.9,
+            Growth::Scattered => 0.7,
+        };
+        (key + 14.0) / fill
     }
 
     fn definition(&self, sql: &str) -> String {
         sql.replace("KEYED", "")
     }
 }
+
+/// The header of a row, its pointer in the page, and its alignment.
+const ROW: f64 = 32.0;
+/// The used share of the pages of a table: rows are updated, and their old versions removed later.
+const HEAP_FILL: f64 = 0.85;
 
 type Fault = Box<dyn std::error::Error + Sync + Send>;
 

@@ -155,6 +155,15 @@ pub enum Lock {
     States,
 }
 
+/// The order in which the rows of a table or index arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// In the order of the key: pages are filled one after the other.
+    Appended,
+    /// At many places of the order, such as the ends of many series: full pages are split.
+    Scattered,
+}
+
 /// A transaction. Parameters are `$1`, `$2` and so on.
 pub trait Sql {
     /// Runs a statement and returns the number of changed rows.
@@ -181,9 +190,16 @@ pub trait Sql {
     /// The database is unavailable.
     fn size_bytes(&mut self) -> Result<i64, StoreError>;
 
-    /// Returns the mean space in bytes of a row with `payload` bytes of data in a table that is ordered
-    /// by its key, with the free space of pages; with a further index if `indexed` is true.
-    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64;
+    /// Returns the mean space in bytes of a row in a table in the order of arrival, with the free
+    /// space of pages and without indexes.
+    fn row_bytes(&self, payload: f64) -> f64;
+
+    /// Returns the mean space in bytes of a row of a table that is `KEYED`, with the free space of
+    /// pages and the index of the key.
+    fn keyed_bytes(&self, key: f64, payload: f64, growth: Growth) -> f64;
+
+    /// Returns the mean space in bytes of an entry of an index, with the free space of pages.
+    fn index_bytes(&self, key: f64, growth: Growth) -> f64;
 
     /// Translates the types of a table's definition to the database's.
     fn definition(&self, sql: &str) -> String;

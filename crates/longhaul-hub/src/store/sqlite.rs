@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
 use super::worker::Link;
-use super::{Lock, Row, Sql, StoreError, Value};
+use super::{Growth, Lock, Row, Sql, StoreError, Value};
 
 /// The time to wait for another process, for example `longhaul hub user`, that writes.
 const BUSY: Duration = Duration::from_secs(20);
@@ -104,13 +104,57 @@ impl Sql for Sqlite {
         Ok(pages * size)
     }
 
-    fn stored_bytes(&self, payload: f64, indexed: bool) -> f64 {
-        // The key and the header of a row; pages that fill in the order of several series are split.
-        (payload + 24.0) * 1.35 + if indexed { 30.0 } else { 0.0 }
+    fn row_bytes(&self, payload: f64) -> f64 {
+        let local = in_page(payload, MOST_OF_TABLE);
+        local / fill(Growth::Appended) + overflow(payload, MOST_OF_TABLE)
+    }
+
+    fn keyed_bytes(&self, key: f64, payload: f64, growth: Growth) -> f64 {
+        let record = key + payload;
+        let local = in_page(record, MOST_OF_INDEX);
+        local / fill(growth) + overflow(record, MOST_OF_INDEX)
+    }
+
+    fn index_bytes(&self, key: f64, growth: Growth) -> f64 {
+        in_page(key, MOST_OF_INDEX) / fill(growth)
     }
 
     fn definition(&self, sql: &str) -> String {
         sql.replace("BYTEA", "BLOB").replace("KEYED", "WITHOUT ROWID")
+    }
+}
+
+/// The usable bytes of a page, and of one of a chain that continues a long record.
+const PAGE: f64 = 4096.0;
+const CHAIN: f64 = PAGE - 4.0;
+/// The most bytes of a record that are in the page of a table with row ids, and of an index or a
+/// table without row ids; and the bytes that stay of a longer one (sqlite.org/fileformat2.html, 1.6).
+const MOST_OF_TABLE: f64 = PAGE - 35.0;
+const MOST_OF_INDEX: f64 = 1002.0;
+const LEAST: f64 = 489.0;
+
+/// Returns the bytes of a record in its page. The headers of a record and of its place in the page are
+/// as long as its numbers are shorter than eight bytes.
+fn in_page(record: f64, most: f64) -> f64 {
+    if record <= most {
+        return record;
+    }
+    let fitting = LEAST + (record - LEAST) % CHAIN;
+    if fitting <= most { fitting } else { LEAST }
+}
+
+/// Returns the bytes of the pages that continue a record.
+fn overflow(record: f64, most: f64) -> f64 {
+    let rest = record - in_page(record, most);
+    (rest / CHAIN).ceil() * PAGE
+}
+
+/// Returns the used share of pages. SQLite distributes the records of a full page over three pages, so
+/// also a table that grows at many places has full ones (measured: 0.87 to 0.89).
+fn fill(growth: Growth) -> f64 {
+    match growth {
+        Growth::Appended => 0.95,
+        Growth::Scattered => 0.88,
     }
 }
 

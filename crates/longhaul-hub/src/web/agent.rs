@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use super::failure::Cause;
 use super::server::Client;
 use crate::clock::now_ms;
-use crate::fleet::{self, Upload, ingest, within_limits};
+use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
 use crate::hub::{Hub, Live};
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enrol};
 use crate::secret;
@@ -223,9 +223,10 @@ async fn store(
     agent: &Agent,
     counter: u64,
     client: Client,
-    request: SyncRequest,
+    mut request: SyncRequest,
 ) -> Result<Stored, Refused> {
     let now = now_ms();
+    limit_times(&mut request, now);
     let facts = request.facts.is_some();
     let held: Vec<String> =
         request.state.running.iter().chain(&request.state.accepted).cloned().collect();

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use longhaul_hub::store::Store;
 use serde_json::json;
 
-use crate::agents::{enrolled, now, upload};
+use crate::agents::{MESH, enrolled, leased, now, upload};
 use crate::server::hub_with;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,6 +44,65 @@ async fn series_and_facts_of_an_agent_are_bounded() {
         let events = client.get(&format!("/api/v1/events?kind={kind}"), &admin).await.json();
         assert_eq!(events["events"][0]["subject"], "a", "{events}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_and_times_of_an_agent_are_bounded() {
+    let hub = hub_with(|_| {}).await;
+    let client = &hub.client;
+    let admin = client.bearer("admin", &hub.password).await;
+    let mut agent = enrolled(client, &admin, "a", 1).await;
+    let mut other = enrolled(client, &admin, "b", 2).await;
+    for agent in [&mut agent, &mut other] {
+        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    }
+    let mesh = json!({ "text": MESH });
+    let applied = client.post("/api/v1/mesh/apply", std::slice::from_ref(&admin), &mesh).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    let lease = leased(client, &mut agent, "source").await;
+    let mut body = upload();
+    body["results"] = json!([{"id": 1, "run": lease["run"], "fencing": lease["fencing"],
+        "role": "source", "outcome": "failed", "started_ms": i64::MIN, "ended_ms": i64::MAX}]);
+    assert_eq!(agent.sync(client, 0, &body).await.json()["acknowledged"], json!([1]));
+    let run = lease["run"].as_str().unwrap();
+    let run = client.get(&format!("/api/v1/runs/{run}"), &admin).await.json();
+    let hour = now() - 3_600_000..now() + 3_660_000;
+    assert!(hour.contains(&run["ended_ms"].as_i64().unwrap()), "{run}");
+    for path in ["/api/v1/runs?format=pscheduler", "/api/v1/runs?format=csv", "/api/v1/status"] {
+        assert_eq!(client.get(path, &admin).await.status, 200, "{path}");
+    }
+
+    for batch in 0..5u64 {
+        let mut body = upload();
+        let event = |at: u64| {
+            json!({"id": 10 + batch * 250 + at, "at_ms": i64::MAX,
+            "severity": "warning", "kind": "noise", "message": "again"})
+        };
+        body["events"] = (0..250).map(event).collect();
+        let answer = agent.sync(client, 0, &body).await.json();
+        // The agent must not send them for ever.
+        assert_eq!(answer["acknowledged"].as_array().unwrap().len(), 250);
+    }
+    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let count = "SELECT count(*), max(at_ms) FROM event WHERE kind = 'noise'";
+    let (count, latest) = store
+        .read(|sql| {
+            let rows = sql.query(count, &[])?;
+            Ok((rows[0].int(0)?, rows[0].int(1)?))
+        })
+        .await
+        .unwrap();
+    assert!((900..=1000).contains(&count), "{count}");
+    assert!(hour.contains(&latest), "{latest}");
+    let events = client.get("/api/v1/events?kind=too_many_events", &admin).await.json();
+    assert_eq!(events["events"][0]["subject"], "a", "{events}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_login_is_refused() {
+    let hub = hub_with(|_| {}).await;
+    let login = json!({"user": "admin", "password": "x".repeat(40_000), "label": "l"});
+    assert_eq!(hub.client.post("/api/v1/login", &[], &login).await.status, 413);
 }
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -3,6 +3,7 @@
 
 mod agents;
 mod client;
+mod forecast;
 mod hostile;
 mod limits;
 mod lists;

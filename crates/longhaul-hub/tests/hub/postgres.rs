@@ -131,6 +131,29 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Makes the space of old versions of rows usable again, as the server does by itself after a minute.
+    pub(crate) fn vacuum(&self, database: &str) {
+        let done = command(&programs().join("psql"))
+            .args([
+                "-U",
+                "hub",
+                "-p",
+                &self.port.to_string(),
+                "-d",
+                database,
+                "-qc",
+                "VACUUM",
+                "-h",
+            ])
+            .arg(self.dir.path())
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // SIGINT: a fast shutdown, which ends the sessions.

@@ -77,6 +77,7 @@ async fn ten_years(store: &Store) {
         store.read(move |sql| level_is_kept(sql, level, now)).await.unwrap();
     }
     store.write(move |sql| late_samples_count(sql, now)).await.unwrap();
+    store.write(move |sql| damage_is_a_gap(sql, now)).await.unwrap();
 }
 
 fn samples_are_kept_for_two_days(sql: &mut dyn Sql, now: i64) -> Result<(), StoreError> {
@@ -126,6 +127,41 @@ fn level_is_kept(sql: &mut dyn Sql, level: usize, now: i64) -> Result<(), StoreE
     let rows =
         sql.query("SELECT count(*) FROM bucket WHERE level = $1", &[(step / 1000).into()])?;
     assert_eq!(rows[0].int(0)?, days.len() as i64, "nothing older is stored");
+    Ok(())
+}
+
+/// Checks that a damaged block and a damaged interval do not stop the consolidation.
+fn damage_is_a_gap(sql: &mut dyn Sql, now: i64) -> Result<(), StoreError> {
+    let sample = |name: &str| {
+        let row = InterfaceRow {
+            end_ms: now - 5000,
+            span_ms: 1000,
+            in_bytes: 125,
+            ..InterfaceRow::default()
+        };
+        (name.to_owned(), interface_row(row))
+    };
+    for (name, row) in [sample("bad"), sample("good")] {
+        add_rows(sql, (Kind::Interface, &name, "eth0"), None, &[row])?;
+    }
+    let damage = "data = $1 WHERE series = (SELECT id FROM series WHERE host = $2)";
+    let bad = [vec![0xff_u8; 3].into(), "bad".into()];
+    assert_eq!(sql.execute(&format!("UPDATE chunk SET {damage}"), &bad)?, 1);
+    consolidate(sql)?;
+    assert_eq!(longhaul_hub::records::buckets::blocks_waiting(sql)?, 0);
+    let good = [vec![0xff_u8; 3].into(), "good".into()];
+    assert_eq!(sql.execute(&format!("UPDATE bucket SET {damage}"), &good)?, 3);
+    let later = InterfaceRow {
+        end_ms: now - 4000,
+        span_ms: 1000,
+        in_bytes: 125,
+        ..InterfaceRow::default()
+    };
+    add_rows(sql, (Kind::Interface, "good", "eth0"), None, &[interface_row(later)])?;
+    consolidate(sql)?;
+    let all = series(sql, Kind::Interface, Some("good"))?;
+    let (_, found) = read_series(sql, &all[0], (now - DAY, now + DAY), LEVELS[0].step_ms, now)?;
+    assert_eq!(found.last().unwrap().spans[0].max, 1000.0);
     Ok(())
 }
 

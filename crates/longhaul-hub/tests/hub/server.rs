@@ -170,6 +170,29 @@ async fn a_change_of_a_path_is_shown_with_old_and_new() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_no_agent_is_counted_apart() {
+    let hub = hub(None).await;
+    let client = &hub.client;
+    let admin = client.bearer("admin", &hub.password).await;
+    let mut agent = enrolled(client, &admin, "a", 1).await;
+    assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    let mesh = "name = 'm'\n[hosts.a]\naddress = '192.0.2.1'\ncapacity = '1G'\n\
+                [hosts.router]\naddress = '192.0.2.2'\ncapacity = '1G'\nagent = false\n\
+                [tests.t]\nkind = 'iperf3'\nfrom = 'a'\nto = 'router'\n";
+    let mesh = json!({ "text": mesh });
+    let applied = client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &mesh).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    let status = client.get("/api/v1/status", &admin).await.json();
+    let counts = ["hosts_present", "hosts", "hosts_without_agent"].map(|name| &status[name]);
+    assert_eq!(counts, [&json!(1), &json!(2), &json!(1)], "{status}");
+    let metrics = client.get("/metrics", &admin).await.body;
+    assert!(metrics.contains("longhaul_fleet_hosts_without_agent 1\n"), "{metrics}");
+    let login = client.form("/login", "", &format!("user=admin&password={}", hub.password)).await;
+    let page = client.get("/", &format!("cookie: {}", login.cookie())).await.body;
+    assert!(page.contains("<b>1 of 1</b>") && page.contains("hosts with no agent"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn attacks_are_refused() {
     let hub = hub(None).await;
     let client = &hub.client;
@@ -179,7 +202,12 @@ async fn attacks_are_refused() {
     let script = json!({"host": "<script>", "valid_seconds": 600});
     assert_eq!(client.post("/api/v1/tokens", slice::from_ref(&admin), &script).await.status, 400);
     let revoke = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
-    assert_eq!(revoke.status, 204);
+    assert_eq!(revoke.status, 200);
+    let document = revoke.json();
+    assert_eq!(document["schema"], "longhaul.fleet-revoked/1");
+    assert_eq!(document["host"], "a", "{document}");
+    let again = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
+    assert_eq!((again.status, &again.json()["code"]), (404, &json!("not_found")));
     let revoked = agent.sync(client, 0, &upload()).await;
     assert_eq!((revoked.status, &revoked.json()["code"]), (403, &json!("revoked")));
 }

@@ -225,7 +225,7 @@ async fn enrolment_and_counters(store: &Store) {
         .await
         .unwrap();
     assert_eq!(away, ["a"]);
-    assert!(revoked);
+    assert_eq!(revoked, Some(("one".to_owned(), "a".to_owned())));
     assert_eq!(refused, Accepted::Revoked);
     assert_eq!(facts, (None, Some((50, json!({"kernel": "6.1"})))));
 }

@@ -24,8 +24,8 @@ pub use reflector::{
 };
 pub use sender::{
     Advance, Measured, MeasuredPeriod, Moment, NoReply, PeriodReport, ReflectorTraits,
-    ReplyArrival, Sender, SenderAction, SenderMachine, StampError, clocks, is_this_host, measure,
-    origins,
+    ReplyArrival, Sender, SenderAction, SenderMachine, StampEnds, StampError, clocks, is_this_host,
+    measure, origins,
 };
 pub use stamping::PacketTime;
 pub use time::{ErrorEstimate, TimeFormat, Timestamp};

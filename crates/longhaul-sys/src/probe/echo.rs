@@ -37,12 +37,12 @@ pub struct EchoSocket {
 }
 
 impl EchoSocket {
-    /// Opens a socket for `host`.
+    /// Opens a socket for `host`, bound to the address `local` if there is one.
     ///
     /// # Errors
     /// `PermissionDenied` if this process may open neither kind of socket; or the host has no route
-    /// to `host`.
-    pub fn open(host: IpAddr) -> io::Result<Self> {
+    /// to `host`, or not the address `local`.
+    pub fn open(host: IpAddr, local: Option<SocketAddr>) -> io::Result<Self> {
         let ipv6 = host.is_ipv6();
         let (domain, protocol) =
             if ipv6 { (Domain::IPV6, Protocol::ICMPV6) } else { (Domain::IPV4, Protocol::ICMPV4) };
@@ -51,6 +51,9 @@ impl EchoSocket {
             Err(_) => (Socket::new(domain, Type::RAW, Some(protocol))?, EchoKind::Raw),
         };
         prepare(&socket, ipv6)?;
+        if let Some(local) = local {
+            socket.bind(&local.into())?;
+        }
         socket.connect(&SocketAddr::new(host, 0).into())?;
         // Raw sockets of one process receive each other's replies.
         let identifier = std::process::id() as u16 ^ ((socket.as_raw_fd() as u16) << 10);
@@ -155,7 +158,8 @@ mod tests {
     fn this_host_echoes_to_who_asked() {
         for host in ["127.0.0.1", "::1"] {
             let (one, other) = (host.parse().unwrap(), host.parse().unwrap());
-            let (one, other) = (EchoSocket::open(one).unwrap(), EchoSocket::open(other).unwrap());
+            let (one, other) =
+                (EchoSocket::open(one, None).unwrap(), EchoSocket::open(other, None).unwrap());
             one.send_request(7, b"odd", None).unwrap();
             other.send_request(9, &[1; 1000], Some(3)).unwrap();
             for (socket, number) in [(&one, 7), (&other, 9)] {

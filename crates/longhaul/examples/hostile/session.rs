@@ -41,6 +41,7 @@ pub(crate) fn run(dice: &mut Dice, who: &Who<'_>) -> u64 {
         config: who.config,
         policy: HostPolicy::RefuseChanged,
         family: Family::Any,
+        local: None,
     };
     let Ok(session) = connect_unasked(who.server, &options) else { return 1 };
     let (sender, receiver, dialer) = session.split();

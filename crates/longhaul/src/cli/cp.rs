@@ -23,14 +23,16 @@ use longhaul_engine::copy::{
     CopyProgress, CopyRun, CopySecret, FetchTarget, Outlet, PastRates, Reconnect, RemoteFiles,
     ThirdPartyEnds, between, check_apart, pull, push,
 };
+use longhaul_engine::session::Family;
 
 use self::check::{Check, check};
 use self::connector::Addresses;
-pub(in crate::cli) use self::connector::Connector;
+pub(in crate::cli) use self::connector::{Access, Connector};
 use self::events::{Events, Printer};
 use self::filters::FilterArgs;
 pub(in crate::cli) use self::route::{Endpoint, endpoint};
 use self::route::{Route, Target};
+use super::bind::BindArgs;
 use crate::exit::{self, Coded};
 use crate::output::{
     CopyBar, after_printing, copy_stats, copy_text, copy_verdict, failure_text, print_message,
@@ -163,8 +165,10 @@ pub(super) struct Args {
     ssh: SshOptions,
     /// Send all data through ssh, for hosts that accept only ssh connections; slower than separate
     /// TCP connections
-    #[arg(long)]
+    #[arg(long, conflicts_with = "bind")]
     via_ssh: bool,
+    #[command(flatten)]
+    bind: BindArgs,
     /// Distribute the data connections over these addresses of the remote host, or over all
     /// addresses of its name
     #[arg(long, value_name = "A,B|all", conflicts_with = "via_ssh")]
@@ -213,6 +217,8 @@ impl Args {
         }
         let plan = self.plan()?;
         Self::check_terminals(&plan)?;
+        let remote = plan.sources.iter().chain([&plan.target]).any(|one| endpoint(one).is_some());
+        self.bind.checked_for(remote)?;
         let printer = Printer { to_stderr: self.to_stdout() };
         let progress = Arc::new(CopyProgress::default());
         let _throttle = Throttle::start(progress.clone()).map_err(|e| Coded::new(exit::HOST, e))?;
@@ -272,7 +278,9 @@ impl Args {
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Connector<'a>, Coded> {
         let ssh = SshOptions { via_ssh: self.via_ssh, ..self.ssh.clone() };
-        Connector::new(far, &ssh, self.accept_new, addresses, stop)
+        let local = self.bind.checked(Family::Any)?;
+        let access = Access { ssh: &ssh, accept_new: self.accept_new, local };
+        Connector::new(far, access, addresses, stop)
     }
 
     fn copy(

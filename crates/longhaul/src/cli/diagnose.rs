@@ -17,7 +17,8 @@ use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Op
 use longhaul_engine::session::{HostPort, Session};
 use longhaul_lab::report;
 
-use super::cp::{Connector, Endpoint, endpoint};
+use super::bind::BindArgs;
+use super::cp::{Access, Connector, Endpoint, endpoint};
 use crate::exit::{self, Coded};
 use crate::output::{
     DiagnoseView, after_printing, complete_diagnosis, diagnosis_text, print_document, print_result,
@@ -65,6 +66,8 @@ pub(super) struct Args {
     /// Trust and record the key of an unknown server
     #[arg(long)]
     accept_new: bool,
+    #[command(flatten)]
+    bind: BindArgs,
     #[command(flatten)]
     ssh: SshOptions,
     /// Print one JSON document, "longhaul.diagnose/1"
@@ -239,10 +242,14 @@ impl<'a> Connectors<'a> {
         [source, target]: [&Location; 2],
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
+        let remote = [source, target].into_iter().any(|one| endpoint(one).is_some());
+        let local = args.bind.checked_for(remote)?;
         let connector = |location: &Location| {
             let far = endpoint(location).unwrap_or(Endpoint::Local);
             // The session that stays open may occupy the last place of the server.
-            let connector = Connector::new(&far, &args.ssh, args.accept_new, None, stop)?;
+            let (ssh, accept_new, local) = (&args.ssh, args.accept_new, local.clone());
+            let access = Access { ssh, accept_new, local };
+            let connector = Connector::new(&far, access, None, stop)?;
             Ok::<_, Coded>(connector.with_queue_limit(QUEUE_LIMIT))
         };
         let both = || Ok::<_, Coded>([connector(source)?, connector(target)?]);

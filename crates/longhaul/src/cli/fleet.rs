@@ -25,6 +25,8 @@ enum Command {
     Login(access::LoginArgs),
     /// Create a one-time token with which the agent of a host enrols
     Token(access::TokenArgs),
+    /// Revoke the agent of a host: the hub refuses its key, and its runs end
+    Revoke(access::RevokeArgs),
     /// Show the tests, the load and the time of a cycle of a mesh before it is applied
     Plan(mesh_file::PlanArgs),
     /// Apply a mesh: only what differs changes
@@ -44,6 +46,7 @@ impl Args {
         match self.command {
             Command::Login(args) => args.run(),
             Command::Token(args) => args.run(),
+            Command::Revoke(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Apply(args) => args.run(),
             Command::Status(args) => args.run(),

@@ -101,6 +101,17 @@ fn every_command_of_the_guide_is_accepted() {
 }
 
 #[test]
+fn the_units_accept_the_exit_code_of_sigterm() {
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    let terminated = crate::exit::SIGNAL_BASE + 15;
+    for name in ["agent", "hub", "serve"] {
+        let unit = fs::read_to_string(dist.join(format!("longhaul-{name}.service"))).unwrap();
+        let expected = format!("SuccessExitStatus={terminated}");
+        assert!(unit.lines().any(|line| line == expected), "{name}");
+    }
+}
+
+#[test]
 fn a_command_ends_like_one_of_a_shell() {
     let split = |line| words(line).join("|");
     assert_eq!(split("longhaul key > key.pub"), "longhaul|key");

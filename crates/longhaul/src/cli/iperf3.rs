@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use anyhow::anyhow;
 use clap::{CommandFactory, Parser};
 use longhaul_core::result::{End, TestEnd};
-use longhaul_engine::session::Family;
+use longhaul_engine::session::{Family, LocalAddress};
 use longhaul_interop::iperf3::output::{
     IPERF3_VERSION, Started, TextOutput, end_document, interval_document, start_document,
     whole_document,
@@ -207,7 +207,13 @@ fn client(args: &Args, host: &str, output: &Output) -> Result<u8, Coded> {
     }
     let text = TextOutput::new(args.format.unwrap_or_default());
     let mut live = Live { args, output, text, started: None, printed: Ok(()) };
-    let test = PeerTest { address: &address, plan: &plan, family, stop: interrupt.flag() };
+    let local = args.bind.as_deref().map(str::parse::<LocalAddress>).transpose();
+    let local = local.map_err(|error| Coded::new(FAILED, anyhow!("-B: {error}")))?;
+    if let Some(local) = &local {
+        local.check().map_err(|error| Coded::new(FAILED, error))?;
+    }
+    let (address, plan, local) = (&address, &plan, local.as_ref());
+    let test = PeerTest { address, plan, family, local, stop: interrupt.flag() };
     let result = iperf3::run(&test, &options, &mut |progress| live.progress(progress));
     let Live { text, printed, started, .. } = live;
     printed?;

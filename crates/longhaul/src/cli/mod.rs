@@ -1,6 +1,7 @@
 //! The command line: one module per command, which turns arguments into a plan.
 
 mod agent;
+mod bind;
 mod cache;
 mod cp;
 mod diagnose;

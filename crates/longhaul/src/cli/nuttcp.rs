@@ -78,7 +78,8 @@ fn client(arguments: ClientArguments) -> Result<u8, Coded> {
     let address = PeerAddress { program: Program::Nuttcp, host, port: arguments.control_port };
     let plan = plan_of(&arguments.parameters, arguments.window_bytes);
     let family = family(arguments.family);
-    let test = PeerTest { address: &address, plan: &plan, family, stop: interrupt.flag() };
+    let (address, plan, stop) = (&address, &plan, interrupt.flag());
+    let test = PeerTest { address, plan, family, local: None, stop };
     let options = ClientOptions {
         parameters: Some(arguments.parameters.clone()),
         window_bytes: arguments.window_bytes,

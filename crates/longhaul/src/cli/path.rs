@@ -13,9 +13,12 @@ use longhaul_core::result::{PathEnd, PathResult};
 use longhaul_core::units::{Bytes, parse_span};
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::path::{self, ServerlessHost};
-use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Session};
+use longhaul_engine::session::{
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, LocalAddress, Session,
+};
 use longhaul_engine::{EngineError, HandshakeRefusal};
 
+use super::bind::BindArgs;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -72,6 +75,8 @@ pub(super) struct Args {
     /// Use only IPv6
     #[arg(short = '6', long)]
     ipv6: bool,
+    #[command(flatten)]
+    bind: BindArgs,
     /// Measure without the server, even if 'longhaul serve' runs at HOST
     #[arg(long)]
     alone: bool,
@@ -117,6 +122,8 @@ impl Args {
             return record::run(&self, file);
         }
         let plan = self.plan()?;
+        let local = self.local()?;
+        let local = local.as_ref();
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let note = |what: &str| {
             if !self.quiet && !self.json {
@@ -132,14 +139,14 @@ impl Args {
                     // The control channel is up, and datagrams do not pass.
                     (Err(error @ EngineError::DataConnect { .. }), Some(address)) => {
                         let why = failure_text(&error);
-                        let host = ServerlessHost { address, name: &self.host, why: &why };
+                        let host = ServerlessHost { address, name: &self.host, why: &why, local };
                         path::run_without_server(host, &plan, interrupt.flag(), note)?
                     }
                     (found, _) => found?,
                 }
             }
             Peer::NoServer(address, why) => {
-                let host = ServerlessHost { address, name: &self.host, why: &why };
+                let host = ServerlessHost { address, name: &self.host, why: &why, local };
                 path::run_without_server(host, &plan, interrupt.flag(), note)?
             }
         };
@@ -188,10 +195,19 @@ impl Args {
         }
     }
 
+    /// Returns the local address of `--bind`.
+    fn local(&self) -> Result<Option<LocalAddress>, Coded> {
+        self.bind.checked(self.family())
+    }
+
     /// Returns the first address of `target` in the family that the options allow.
     fn address_of(&self, target: &HostPort) -> Result<SocketAddr, Coded> {
         let family = self.family();
-        let address = target.resolve()?.into_iter().find(|address| family.takes(address));
+        let mut all = target.resolve()?;
+        if let Some(local) = self.local()? {
+            all = local.matching(&target.host, all)?;
+        }
+        let address = all.into_iter().find(|address| family.takes(address));
         address.ok_or_else(|| {
             let version = if self.ipv6 { "IPv6" } else { "IPv4" };
             let error = anyhow!("{} has no {version} address", target.host);
@@ -202,6 +218,7 @@ impl Args {
     /// Starts a server at `destination` over ssh.
     fn start_there(&self, destination: &str) -> Result<Peer, Coded> {
         let (far, session) = SshServer::start(destination, Service::Path, &self.ssh)?;
+        let session = session.bound_to(self.local()?)?;
         Ok(Peer::Server(Box::new(session), Some(far)))
     }
 
@@ -226,7 +243,9 @@ impl Args {
         let identity = passphrase::identity(&config)?;
         // Probes have no secrets, so an unknown server is accepted, but not a changed key.
         let policy = HostPolicy::RefuseChanged;
-        let options = ConnectOptions { identity: &identity, config: &config, policy, family };
+        let local = self.local()?;
+        let (identity, config, local) = (&identity, &config, local.as_ref());
+        let options = ConnectOptions { identity, config, policy, family, local };
         match connect_in_turn(&target, Service::Path, &options, interrupt.flag()) {
             Ok(session) => Ok(Peer::Server(Box::new(session), None)),
             Err(error) if is_no_help(&error) => {

@@ -17,7 +17,9 @@ use longhaul_core::plan::{
 use longhaul_core::result::{TEST_SCHEMA, TestEnd, TestResult, TestSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
-use longhaul_engine::session::{ConfigDir, ConnectOptions, Family, HostPolicy, HostPort};
+use longhaul_engine::session::{
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, LocalAddress,
+};
 use longhaul_engine::{EngineError, test};
 use longhaul_interop::PeerTest;
 use longhaul_interop::iperf3::Credentials;
@@ -25,6 +27,7 @@ use serde_json::json;
 
 use self::target::Target;
 use self::values::{AddressList, parse_placement, parse_tos};
+use super::bind::BindArgs;
 use super::queue::connect_in_turn;
 use crate::exit::{self, Coded};
 use crate::output::{
@@ -126,6 +129,8 @@ pub(super) struct Args {
     /// NUMA node of the network interface, 'off' leaves the choice to the scheduler
     #[arg(short = 'A', long, value_name = "CPUS[,CPUS]", value_parser = parse_placement, default_value = "auto")]
     affinity: Placement,
+    #[command(flatten)]
+    bind: BindArgs,
     /// Local addresses to distribute the streams over: ADDR,ADDR or ADDR+STEP*COUNT
     #[arg(long, value_name = "ADDRS", value_parser = AddressList::parse)]
     local: Option<AddressList>,
@@ -173,6 +178,15 @@ enum PacingArg {
     Timer,
 }
 
+/// The circumstances of a run.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    interrupt: &'a Interrupt,
+    /// The local address of `--bind`.
+    local: Option<&'a LocalAddress>,
+    begun: Instant,
+}
+
 /// The test that is printed: the address of the server as text, the plan, and the start.
 struct Printed<'a> {
     shown: &'a str,
@@ -185,13 +199,19 @@ impl Args {
         let begun = Instant::now();
         // Invalid arguments are reported before a connection is opened.
         let plan = self.plan(TestPlan::DATAGRAM_BYTES)?;
+        let local = self.bind.checked(self.family())?;
+        for address in AddressList::of(&self.local) {
+            LocalAddress::from(address.clone()).check()?;
+        }
+        let local = local.as_ref();
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
+        let run = Run { interrupt: &interrupt, local, begun };
         match self.host.clone() {
             Target::Longhaul(mut target) => {
                 target.port = self.port.unwrap_or(target.port);
-                self.run_longhaul(&target, plan, &interrupt, begun)
+                self.run_longhaul(&target, plan, run)
             }
-            Target::Ssh(destination) => self.run_ssh(&destination, plan, &interrupt, begun),
+            Target::Ssh(destination) => self.run_ssh(&destination, plan, run),
             Target::Peer(_) if self.other.is_some() => {
                 let reason = anyhow!("a test between two servers needs 'longhaul serve' on both");
                 Err(Coded::new(exit::USAGE, reason))
@@ -204,6 +224,7 @@ impl Args {
                     address: &address,
                     plan: &plan,
                     family: self.family(),
+                    local,
                     stop: interrupt.flag(),
                 };
                 let printed = Printed { shown: &shown, plan: &plan, begun };
@@ -218,22 +239,22 @@ impl Args {
         &self,
         target: &HostPort,
         mut plan: TestPlan,
-        interrupt: &Interrupt,
-        begun: Instant,
+        run: Run<'_>,
     ) -> Result<u8, Coded> {
+        let Run { interrupt, local, begun } = run;
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;
         // A test sends no secrets, so an unknown server is accepted, but not a changed key.
         let policy = HostPolicy::RefuseChanged;
-        let options =
-            ConnectOptions { identity: &identity, config: &config, policy, family: self.family() };
+        let (identity, config, family) = (&identity, &config, self.family());
+        let options = ConnectOptions { identity, config, policy, family, local };
         let service = match &self.other {
             None => Service::Test,
             Some(_) => Service::ThirdParty,
         };
         let session = match connect_in_turn(target, service, &options, interrupt.flag()) {
             Err(EngineError::Resolve { .. }) if is_ssh_alias(&target.host, &self.ssh) => {
-                return self.run_ssh(&target.host, plan, interrupt, begun);
+                return self.run_ssh(&target.host, plan, run);
             }
             opened => opened?,
         };
@@ -256,14 +277,14 @@ impl Args {
         &self,
         destination: &str,
         mut plan: TestPlan,
-        interrupt: &Interrupt,
-        begun: Instant,
+        Run { interrupt, local, begun }: Run<'_>,
     ) -> Result<u8, Coded> {
         if self.other.is_some() || self.port.is_some() {
             let reason = "a test over ssh has one host, and ssh -p sets its port: -e 'ssh -p PORT'";
             return Err(Coded::new(exit::USAGE, anyhow!(reason)));
         }
         let (far, session) = SshServer::start(destination, Service::Test, &self.ssh)?;
+        let session = session.bound_to(local.cloned())?;
         if let Some(bytes) = session.datagram_bytes() {
             plan = self.plan(bytes)?;
         }

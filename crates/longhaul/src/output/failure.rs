@@ -151,6 +151,16 @@ fn engine_words(error: &EngineError) -> String {
         EngineError::Resolve { host, .. } => {
             format!("cannot find the host '{host}'; check the name")
         }
+        EngineError::LocalAddress { address, .. } => {
+            format!("cannot bind to {address}; choose an address of this host ('ip address')")
+        }
+        EngineError::OtherFamily { host, local, ipv6 } => {
+            let version = if *ipv6 { "IPv6" } else { "IPv4" };
+            format!(
+                "{host} has no {version} address, which the local address {local} needs; choose \
+                 another local address"
+            )
+        }
         // An error of the kernel has a number.
         EngineError::Connect { address, source }
             if source.kind() == io::ErrorKind::AddrNotAvailable

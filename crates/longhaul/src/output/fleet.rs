@@ -6,8 +6,8 @@ use std::time::Duration;
 use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 use longhaul_fleet::api::{
-    ApplyDocument, CellMetric, CellState, HostState, HostsDocument, PlanDocument, RunDocument,
-    RunsDocument, StatusDocument,
+    ApplyDocument, CellMetric, CellState, HostState, HostsDocument, PlanDocument, RevokedDocument,
+    RunDocument, RunsDocument, StatusDocument,
 };
 
 /// The most rows of the load table.
@@ -89,12 +89,17 @@ pub(crate) fn fleet_status_text(status: &StatusDocument) -> String {
     let Some(mesh) = &status.mesh else {
         return "the hub has no mesh: apply one with 'longhaul fleet apply mesh.toml'\n".to_owned();
     };
+    let without = match status.hosts_without_agent {
+        0 => String::new(),
+        count => format!(", {count} with no agent"),
+    };
     let _ = writeln!(
         text,
-        "{}: {} of {} hosts present, {good} of {} cells good, {} of {} due runs of 24 h finished",
+        "{}: {} of {} hosts present{without}, {good} of {} cells good, {} of {} due runs of 24 h \
+         finished",
         escape(mesh),
         status.hosts_present,
-        status.hosts,
+        status.hosts.saturating_sub(status.hosts_without_agent),
         status.cells.len(),
         status.runs_finished,
         status.runs_expected
@@ -158,6 +163,15 @@ pub(crate) fn fleet_hosts_text(hosts: &HostsDocument) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// Returns the revoked agent, and the command for a new one.
+pub(crate) fn fleet_revoked_text(revoked: &RevokedDocument) -> String {
+    let (host, agent) = (escape(&revoked.host), escape(&revoked.agent));
+    format!(
+        "revoked the agent {agent} of {host}\n\
+         'longhaul fleet token {host}' creates a token for another agent\n"
+    )
 }
 
 /// Returns a table of runs.
@@ -248,7 +262,7 @@ fn table(rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_fleet::api::plan_document;
+    use longhaul_fleet::api::{STATUS_SCHEMA, plan_document};
     use longhaul_fleet::mesh::parse;
 
     use super::*;
@@ -268,6 +282,28 @@ mod tests {
         assert!(text.contains("+ host a\n+ host b\n+ test daily\n"), "{text}");
         let last = "two: 2 hosts, a full cycle takes 1 min 30 s in 1 rounds";
         assert_eq!(lines.last(), Some(&last));
+    }
+
+    #[test]
+    fn hosts_with_no_agent_are_not_absent() {
+        let text = |without: u32| {
+            fleet_status_text(&StatusDocument {
+                schema: STATUS_SCHEMA.to_owned(),
+                version: "1".to_owned(),
+                at_ms: 0,
+                mesh: Some("lab".to_owned()),
+                hosts_present: 2,
+                hosts: 3,
+                hosts_without_agent: without,
+                cycle_seconds: None,
+                runs_expected: 5,
+                runs_finished: 4,
+                cells: Vec::new(),
+            })
+        };
+        let end = "0 of 0 cells good, 4 of 5 due runs of 24 h finished\n";
+        assert_eq!(text(1), format!("lab: 2 of 2 hosts present, 1 with no agent, {end}"));
+        assert_eq!(text(0), format!("lab: 2 of 3 hosts present, {end}"));
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
 pub(crate) use failure::{failure_text, lapse_text};
 pub(crate) use fleet::{
-    fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_run_text, fleet_runs_text,
-    fleet_status_text,
+    fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_revoked_text, fleet_run_text,
+    fleet_runs_text, fleet_status_text,
 };
 #[cfg(feature = "hub")]
 pub(crate) use hub::hub_failure;

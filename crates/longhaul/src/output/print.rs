@@ -253,6 +253,8 @@ mod tests {
             EngineError::Address(_)
             | EngineError::Resolve { .. }
             | EngineError::Connect { .. }
+            | EngineError::LocalAddress { .. }
+            | EngineError::OtherFamily { .. }
             | EngineError::DataConnect { .. }
             | EngineError::DataMissing { .. }
             | EngineError::Listen { .. }
@@ -292,6 +294,8 @@ mod tests {
             EngineError::Address(words()),
             EngineError::Resolve { host: words(), source: source() },
             EngineError::Connect { address: words(), source: source() },
+            EngineError::LocalAddress { address: words(), source: source() },
+            EngineError::OtherFamily { host: words(), local: words(), ipv6: false },
             EngineError::DataConnect { stream: 0, address: words(), source: source() },
             EngineError::DataMissing { peer: words() },
             EngineError::NoSpace {

@@ -40,6 +40,7 @@ impl Stranger {
             config: &self.config,
             policy: HostPolicy::RefuseChanged,
             family: Family::Any,
+            local: None,
         }
     }
 
@@ -302,6 +303,7 @@ fn a_silent_copy_loses_its_session_before_its_data_connections() {
         config: &config,
         policy: HostPolicy::RefuseChanged,
         family: Family::Any,
+        local: None,
     };
     let target = HostPort::new("127.0.0.1", server.port);
     for asks in [false, true] {

@@ -112,6 +112,44 @@ fn a_wrong_certificate_and_a_used_token_are_one_sentence_each() {
 }
 
 #[test]
+fn a_revoked_agent_ends_and_its_key_is_refused() {
+    let hub = Hub::start();
+    let fleet = |arguments: &[&str]| {
+        let all = [&["fleet"], arguments].concat();
+        longhaul(hub.dir.path(), &all).output().unwrap()
+    };
+    one_sentence(&fleet(&["revoke", "west"]), 2, &["longhaul fleet login"]);
+    assert_code(&hub.login(&hub.pin), 0);
+    one_sentence(&fleet(&["revoke", "west"]), 4, &["west has no enrolled agent", "fleet hosts"]);
+    one_sentence(&fleet(&["revoke", "../tokens"]), 2, &["'../tokens' cannot be a name"]);
+
+    let token = text(&fleet(&["token", "west"]).stdout).trim().to_owned();
+    let mut agent = Running(hub.agent("state", &token).stderr(Stdio::piped()).spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !text(&fleet(&["hosts"]).stdout).contains("present") {
+        assert!(Instant::now() < deadline, "the agent enrols in time");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let revoked = fleet(&["revoke", "west", "--json"]);
+    assert_code(&revoked, 0);
+    let document: serde_json::Value = serde_json::from_slice(&revoked.stdout).unwrap();
+    assert_eq!(document["schema"], "longhaul.fleet-revoked/1");
+    assert_eq!(document["host"], "west");
+    // The agent's request waits at the hub at most 25 s.
+    while agent.0.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "the agent ends in time");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(agent.0.wait().unwrap().code(), Some(4));
+    assert!(text(&fleet(&["hosts"]).stdout).contains("revoked"));
+    one_sentence(&fleet(&["revoke", "west"]), 4, &["west has no enrolled agent"]);
+    // The key stays refused; another agent of the host needs a token.
+    let again = hub.agent("state", &token).output().unwrap();
+    assert_code(&again, 4);
+    assert!(text(&again.stderr).contains("the key of the agent is revoked"));
+}
+
+#[test]
 fn a_database_of_a_newer_version_and_a_public_key_file_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("hub");

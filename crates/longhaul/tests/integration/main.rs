@@ -3,6 +3,7 @@
 
 mod admission;
 mod audit;
+mod bind;
 mod cable;
 mod capture;
 mod clients;

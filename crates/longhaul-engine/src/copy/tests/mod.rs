@@ -136,6 +136,7 @@ impl World {
             config: &self.config,
             policy: HostPolicy::RequireKnown,
             family: Family::Any,
+            local: None,
         };
         let port = self.entrance.load(Ordering::Relaxed);
         connect(&HostPort::new("127.0.0.1", port), Service::Copy, &options).unwrap()

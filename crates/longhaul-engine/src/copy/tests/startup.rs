@@ -95,6 +95,7 @@ impl World {
                 config: &self.config,
                 policy: HostPolicy::RequireKnown,
                 family: Family::Any,
+                local: None,
             };
             let target = HostPort::new("127.0.0.1", self.entrance.load(Ordering::Relaxed));
             connect_early(&target, Service::Copy, &options, Box::new(|_| true))

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use longhaul_fleet::api::{
-    LoginRequest, LoginResponse, NewToken, TOKEN_SCHEMA, TokenDocument, UserRole,
+    LoginRequest, LoginResponse, NewToken, REVOKED_SCHEMA, RevokedDocument, TOKEN_SCHEMA,
+    TokenDocument, UserRole,
 };
 use longhaul_fleet::protocol::EnrolToken;
 
@@ -78,15 +79,21 @@ fn is_host_name(name: &str) -> bool {
 /// Revokes the key of an agent, by its id or host.
 #[utoipa::path(post, path = "/api/v1/agents/{id}/revoke",
     params(("id" = String, Path, description = "the id of the agent or the name of its host")),
-    responses((status = 204), (status = 403), (status = 404)))]
+    responses((status = 200, body = RevokedDocument), (status = 403), (status = 404)))]
 pub(crate) async fn post_revoke(
     State(hub): State<Arc<Hub>>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-) -> Result<StatusCode, Failure> {
+) -> Result<Json<RevokedDocument>, Failure> {
     caller.at_least(UserRole::Admin)?;
     let now = now_ms();
-    let known = hub.store.write(move |sql| revoke(sql, &id, now)).await?;
+    let name = id.clone();
+    let revoked = hub.store.write(move |sql| revoke(sql, &name, now)).await?;
     hub.wake_all();
-    if known { Ok(StatusCode::NO_CONTENT) } else { Err(Failure::not_found("agent")) }
+    let (agent, host) = revoked.ok_or_else(|| {
+        let message =
+            format!("{id} has no enrolled agent; 'longhaul fleet hosts' lists the agents");
+        Failure::new(StatusCode::NOT_FOUND, "not_found", message)
+    })?;
+    Ok(Json(RevokedDocument { schema: REVOKED_SCHEMA.to_owned(), host, agent, revoked_ms: now }))
 }

@@ -98,8 +98,10 @@ type Gauge = (&'static str, &'static str, u64);
 
 fn metrics(status: &StatusDocument, own: &[Gauge]) -> String {
     let mut text = String::new();
-    let gauges: [Gauge; 4] = [
+    let without = u64::from(status.hosts_without_agent);
+    let gauges: [Gauge; 5] = [
         ("hosts", "The number of hosts in the mesh.", u64::from(status.hosts)),
+        ("hosts_without_agent", "The number of hosts that have no agent.", without),
         ("hosts_present", "The number of hosts in contact.", u64::from(status.hosts_present)),
         ("runs_expected_24h", "The runs of the last 24 hours that were due.", status.runs_expected),
         ("runs_finished_24h", "The runs of the last 24 hours with a result.", status.runs_finished),

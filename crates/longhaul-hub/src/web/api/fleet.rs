@@ -58,6 +58,10 @@ pub(crate) fn status_document(
         mesh: applied.map(|applied| applied.mesh.name.clone()),
         hosts_present: count(&|host| host.state == HostState::Present),
         hosts: count(&|_| true),
+        hosts_without_agent: applied.map_or(0, |applied| {
+            let without = applied.mesh.hosts.iter().filter(|host| !host.agent).count();
+            u32::try_from(without).unwrap_or(u32::MAX)
+        }),
         cycle_seconds: applied.map(|applied| applied.schedule.cycle_ms.unsigned_abs() / 1000),
         runs_expected: sum(&|count| count.state != RunState::Cancelled),
         runs_finished: sum(&|count| count.state == RunState::Finished),

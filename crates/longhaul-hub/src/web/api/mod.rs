@@ -26,10 +26,13 @@ use crate::hub::Hub;
 /// The most bytes of a body: a mesh of 1 MiB as a JSON text.
 const BODY_BYTES: usize = 4 << 20;
 
+/// The most bytes of a login, which anybody can send.
+const LOGIN_BYTES: usize = 16 << 10;
+
 /// Returns the routes of the API.
 pub(crate) fn routes() -> Router<Arc<Hub>> {
     Router::new()
-        .route("/api/v1/login", post(access::post_login))
+        .route("/api/v1/login", post(access::post_login).layer(DefaultBodyLimit::max(LOGIN_BYTES)))
         .route("/api/v1/tokens", post(access::post_token))
         .route("/api/v1/agents/{id}/revoke", post(access::post_revoke))
         .route("/api/v1/status", get(fleet::get_status))

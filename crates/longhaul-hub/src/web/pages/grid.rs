@@ -87,7 +87,11 @@ fn summary(status: &StatusDocument) -> Markup {
     html! {
         h1 { (status.mesh.as_deref().unwrap_or("No mesh")) }
         div.tiles {
-            div { b { (status.hosts_present) " of " (status.hosts) } span { "hosts present" } }
+            @let agents = status.hosts.saturating_sub(status.hosts_without_agent);
+            div { b { (status.hosts_present) " of " (agents) } span { "hosts present" } }
+            @if status.hosts_without_agent > 0 {
+                div { b { (status.hosts_without_agent) } span { "hosts with no agent" } }
+            }
             div { b { (status.runs_finished) " of " (status.runs_expected) } span { "runs of 24 h with a result" } }
             @if let Some(cycle) = status.cycle_seconds {
                 div { b { (words::span(i64::try_from(cycle).unwrap_or(i64::MAX).saturating_mul(1000))) } span { "full cycle" } }

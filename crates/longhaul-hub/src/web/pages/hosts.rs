@@ -90,7 +90,7 @@ fn forecast(sql: &mut dyn Sql, applied: Option<&Applied>) -> Result<[f64; 2], St
         schedule.tasks.iter().map(each).sum()
     });
     let usage = StoreUsage::of(sql, per_day)?;
-    Ok([366, 3660].map(|days| usage.bytes(sql, days * DAY)))
+    Ok([366, 3660].map(|days| usage.forecast(sql, days * DAY).total()))
 }
 
 /// The choice of a host's page.

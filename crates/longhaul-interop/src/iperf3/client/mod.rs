@@ -14,7 +14,7 @@ use longhaul_core::result::{
     End, MeasuredHalf, SideResult, TestEnd, TestPeer, TestResult, TestSample,
 };
 use longhaul_engine::EngineError;
-use longhaul_engine::session::random_keying_material;
+use longhaul_engine::session::{LocalAddress, random_keying_material};
 use longhaul_engine::test::{DatagramFormat, TestLimits};
 
 use super::auth::Credentials;
@@ -111,7 +111,7 @@ pub fn run(
         plan: test.plan.clone(),
         connected: Vec::new(),
     };
-    let mut session = Session { control, plan: test.plan, server, cookie };
+    let mut session = Session { control, plan: test.plan, server, local: test.local, cookie };
     session.run(started, test.stop, on_progress)
 }
 
@@ -142,6 +142,7 @@ struct Session<'a> {
     control: Control<ClientMachine>,
     plan: &'a TestPlan,
     server: SocketAddr,
+    local: Option<&'a LocalAddress>,
     cookie: [u8; COOKIE_BYTES],
 }
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{Direction, Protocol};
 use longhaul_core::result::End;
 use longhaul_engine::EngineError;
+use longhaul_engine::session::LocalAddress;
 use longhaul_engine::test::set_options;
 use longhaul_sys::poll;
 use socket2::{Domain, Socket, Type};
 
 use super::Session;
-use crate::client::connect_to;
+use crate::client::{bind_to, connect_to};
 use crate::error::{InteropError, PeerName, PeerOption, Result, Step};
 use crate::iperf3::direction::{Half, Sockets};
 use crate::iperf3::state::State;
@@ -49,7 +50,8 @@ impl Session<'_> {
         let address = self.server.to_string();
         let failed = |source| EngineError::DataConnect { stream: number, address, source };
         let stream = connect_to(self.server, |socket| {
-            set_options(self.plan, role, socket, false).map_err(io::Error::other)
+            set_options(self.plan, role, socket, false).map_err(io::Error::other)?;
+            bind_to(socket, self.local)
         });
         let stream = stream.and_then(|mut stream| {
             io::Write::write_all(&mut stream, &self.cookie)?;
@@ -68,7 +70,9 @@ impl Session<'_> {
         let socket =
             Socket::new(domain, Type::DGRAM, Some(socket2::Protocol::UDP)).map_err(host)?;
         set_options(self.plan, role, &socket, false)?;
-        socket.bind(&SocketAddr::new(any, 0).into()).map_err(host)?;
+        let any = SocketAddr::new(any, 0);
+        let local = self.local.map_or(Ok(any), LocalAddress::socket_address);
+        socket.bind(&local.map_err(host)?.into()).map_err(host)?;
         socket.connect(&self.server.into()).map_err(host)?;
         let socket = UdpSocket::from(socket);
         socket.send(&HELLO).map_err(host)?;

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::TestPlan;
 use longhaul_core::result::End;
+use longhaul_engine::session::LocalAddress;
 use longhaul_engine::test::set_options;
 use longhaul_sys::tcp::socket_memory;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::accept::Ports;
 use super::channel::{Deadline, STEP_LIMIT};
-use crate::client::connect_to;
+use crate::client::{bind_to, connect_to};
 use crate::nuttcp::Parameters;
 
 /// The interval between attempts to connect to a port that is not yet open: the peer opens the
@@ -54,6 +55,8 @@ pub(super) struct Opener<'a> {
     pub(super) role: End,
     /// The address of the peer's control connection.
     pub(super) peer: SocketAddr,
+    /// The local address of the connections that this end opens.
+    pub(super) local: Option<&'a LocalAddress>,
     /// Returns false once the wait is futile.
     pub(super) alive: &'a dyn Fn() -> bool,
 }
@@ -99,7 +102,8 @@ impl Opener<'_> {
         loop {
             let begun = Instant::now();
             let stream = connect_to(address, |socket| {
-                set_options(self.plan, self.role, socket, false).map_err(io::Error::other)
+                set_options(self.plan, self.role, socket, false).map_err(io::Error::other)?;
+                bind_to(socket, self.local)
             });
             match stream {
                 Ok(stream) => {
@@ -120,7 +124,10 @@ impl Opener<'_> {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        socket.bind(&SocketAddr::new(any, self.parameters.source_port).into())?;
+        let any = SocketAddr::new(any, 0);
+        let mut local = self.local.map_or(Ok(any), LocalAddress::socket_address)?;
+        local.set_port(self.parameters.source_port);
+        socket.bind(&local.into())?;
         socket.connect(&address.into())?;
         Ok(socket.into())
     }

@@ -162,7 +162,7 @@ impl Accepted {
         let peer = canonical(self.channel.peer()?);
         let (parameters, plan) = (&self.parameters, &self.plan);
         let alive = || self.channel.is_open() && !gate.stopped();
-        let opener = Opener { parameters, plan, role, peer, alive: &alive };
+        let opener = Opener { parameters, plan, role, peer, local: None, alive: &alive };
         let opened = opener.open(held)?;
         // Over TCP the listeners are closed, and another test can have the ports.
         let lock = lock.filter(|_| self.parameters.udp);

@@ -62,20 +62,35 @@ pub struct MeasuredPeriod {
     pub no_hardware: Option<NoHardware>,
 }
 
-/// Measures with the reflector at `target` until the plan is complete or `stop` is set. Passes each
+/// The reflector of a measurement, and the local address of the packets.
+#[derive(Debug, Clone, Copy)]
+pub struct StampEnds {
+    /// The reflector.
+    pub target: SocketAddr,
+    /// The local address; the routing table chooses it if `None`.
+    pub local: Option<SocketAddr>,
+}
+
+impl From<SocketAddr> for StampEnds {
+    fn from(target: SocketAddr) -> Self {
+        StampEnds { target, local: None }
+    }
+}
+
+/// Measures with the reflector of `ends` until the plan is complete or `stop` is set. Passes each
 /// period of a measurement without an end to `record`, which returns false to stop.
 ///
 /// # Errors
 /// The packet size is too small, the socket cannot be opened, or the first packets get no valid
 /// reply within 5 s.
 pub fn measure(
-    target: SocketAddr,
+    ends: StampEnds,
     plan: &StampPlan,
     key: Option<StampKey>,
     stop: &AtomicBool,
     mut record: impl FnMut(MeasuredPeriod) -> bool,
 ) -> Result<Measured, StampError> {
-    let mut sender = Sender::open(target, plan, key)?;
+    let mut sender = Sender::open(ends, plan, key)?;
     loop {
         if stop.load(Ordering::Acquire) {
             return Ok(sender.finish(PathEnd::Interrupted));
@@ -120,9 +135,9 @@ pub enum Advance {
     Done,
 }
 
-fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
-    let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = UdpSocket::bind(any)?;
+fn connect(StampEnds { target, local }: StampEnds) -> io::Result<UdpSocket> {
+    let any: IpAddr = if target.is_ipv6() { [0u8; 16].into() } else { [0u8; 4].into() };
+    let socket = UdpSocket::bind(local.unwrap_or(SocketAddr::new(any, 0)))?;
     prepare_stamped(&socket, target.is_ipv6())?;
     socket.connect(target)?;
     Ok(socket)
@@ -135,22 +150,24 @@ impl AsFd for Sender {
 }
 
 impl Sender {
-    /// Opens a socket for the measurement of `plan` with the reflector at `target`.
+    /// Opens a socket for the measurement of `plan` with a reflector.
     ///
     /// # Errors
     /// The packet size is too small, or the socket cannot be opened.
     pub fn open(
-        target: SocketAddr,
+        ends: impl Into<StampEnds>,
         plan: &StampPlan,
         key: Option<StampKey>,
     ) -> Result<Self, StampError> {
+        let ends = ends.into();
+        let target = ends.target;
         let header = if target.is_ipv6() { V6_HEADER_BYTES } else { V4_HEADER_BYTES };
         let least = SenderMachine::min_bytes(plan, header);
         if let Some(bytes) = plan.packet_bytes.filter(|bytes| (*bytes as usize) < least) {
             return Err(StampError::PacketSize { bytes, least });
         }
         let failed = |source| StampError::Socket { address: target, source };
-        let socket = connect(target).map_err(failed)?;
+        let socket = connect(ends).map_err(failed)?;
         let stamping = Stamping::towards(&socket, target.ip());
         let mut ssid = [0; 2];
         // A constant identifier only makes sessions less distinct.

@@ -18,7 +18,7 @@ use longhaul_sys::probe::Report;
 
 use super::stamping::PacketTime;
 
-pub use drive::{Advance, Measured, MeasuredPeriod, Sender, measure};
+pub use drive::{Advance, Measured, MeasuredPeriod, Sender, StampEnds, measure};
 pub use machine::SenderMachine;
 pub use result::{clocks, is_this_host, origins};
 pub use traits::ReflectorTraits;

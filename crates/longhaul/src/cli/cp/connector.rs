@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_core::wire::Service;
 use longhaul_engine::serve::InProcess;
 use longhaul_engine::session::{
-    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Session,
+    ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, LocalAddress, Session,
 };
 use longhaul_engine::{EngineError, Result as EngineResult};
 
@@ -24,6 +24,8 @@ pub(in crate::cli) struct Connector<'a> {
     transport: Transport,
     stop: &'a Arc<AtomicBool>,
     addresses: Option<Addresses>,
+    /// The local address of the connections.
+    local: Option<LocalAddress>,
     /// The longest wait in a server's queue.
     queue_limit: Duration,
 }
@@ -58,11 +60,19 @@ impl FromStr for Addresses {
     }
 }
 
+/// The way to a host.
+pub(in crate::cli) struct Access<'a> {
+    pub(in crate::cli) ssh: &'a SshOptions,
+    /// True to record the key of an unknown server.
+    pub(in crate::cli) accept_new: bool,
+    /// The local address of `--bind`.
+    pub(in crate::cli) local: Option<LocalAddress>,
+}
+
 impl<'a> Connector<'a> {
     pub(in crate::cli) fn new(
         far: &Endpoint,
-        ssh: &SshOptions,
-        accept_new: bool,
+        Access { ssh, accept_new, local }: Access<'_>,
         addresses: Option<Addresses>,
         stop: &'a Arc<AtomicBool>,
     ) -> Result<Self, Coded> {
@@ -79,7 +89,10 @@ impl<'a> Connector<'a> {
                 Transport::Ssh { destination, options, server: None }
             }
         };
-        Ok(Connector { transport, stop, addresses, queue_limit: Duration::MAX })
+        if let (Some(local), Transport::Server { host, .. }) = (&local, &transport) {
+            local.matching(&host.host, host.resolve()?)?;
+        }
+        Ok(Connector { transport, stop, addresses, local, queue_limit: Duration::MAX })
     }
 
     /// Returns the connector with a limit on the wait in a server's queue.
@@ -101,8 +114,8 @@ impl<'a> Connector<'a> {
                 session
             }
             Transport::Server { host, config, identity, policy } => {
-                let (policy, family) = (*policy, Family::Any);
-                let options = ConnectOptions { identity, config, policy, family };
+                let (policy, family, local) = (*policy, Family::Any, self.local.as_ref());
+                let options = ConnectOptions { identity, config, policy, family, local };
                 // Without a time limit the request may precede the server's welcome.
                 if service == Service::Copy && self.queue_limit == Duration::MAX {
                     connect_to_copy(host, &options, self.stop)?
@@ -114,7 +127,7 @@ impl<'a> Connector<'a> {
                 *server = None;
                 let (started, session) = SshServer::start(destination, service, options)?;
                 *server = Some(started);
-                session
+                session.bound_to(self.local.clone())?
             }
         };
         match &self.addresses {

@@ -1,4 +1,4 @@
-//! The login to a hub, and the tokens of agents.
+//! The login to a hub, the tokens of agents and their revocation.
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use anyhow::{Context, anyhow};
 use longhaul_agent::{HubClient, HubUrl, Trust, write_private};
 use longhaul_core::units::parse_span;
 use longhaul_engine::session::{ConfigDir, secret_text};
-use longhaul_fleet::api::{LoginRequest, LoginResponse, NewToken, TokenDocument};
+use longhaul_fleet::api::{LoginRequest, LoginResponse, NewToken, RevokedDocument, TokenDocument};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Coded};
-use crate::output::{print_document, print_message, print_result};
+use crate::output::{fleet_revoked_text, print_document, print_message, print_result};
 use crate::passphrase::ask;
 
 /// A login, in `fleet.json`.
@@ -148,5 +148,55 @@ impl TokenArgs {
             print_result(&format!("{}\n", token.token))?;
         }
         Ok(exit::OK)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RevokeArgs {
+    /// Name of the host, or id of its agent
+    host: String,
+    /// Print one JSON document, "longhaul.fleet-revoked/1"
+    #[arg(long)]
+    json: bool,
+}
+
+impl RevokeArgs {
+    pub(super) fn run(self) -> Result<u8, Coded> {
+        let path = format!("/api/v1/agents/{}/revoke", plain(&self.host)?);
+        // The request has no parameters besides its path.
+        let nothing = serde_json::json!({});
+        let revoked: RevokedDocument = Connection::of_user()?.post(&path, &nothing)?;
+        if self.json {
+            print_document(&revoked)?;
+        } else {
+            print_result(&fleet_revoked_text(&revoked))?;
+        }
+        Ok(exit::OK)
+    }
+}
+
+/// Returns a name that needs no escapes in a URL.
+pub(super) fn plain(name: &str) -> Result<&str, Coded> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    // "." and ".." are parts of a path.
+    if name.bytes().all(good) && name.bytes().any(|byte| byte != b'.') {
+        Ok(name)
+    } else {
+        Err(Coded::new(exit::USAGE, anyhow!("'{name}' cannot be a name")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_a_path() {
+        for name in ["west", "a-1_b.c", "..a"] {
+            assert_eq!(plain(name).unwrap(), name);
+        }
+        for name in ["", ".", "..", "a/b", "a b", "\u{e9}", "a%2f", "a?b"] {
+            assert_eq!(plain(name).unwrap_err().code, exit::USAGE, "{name}");
+        }
     }
 }

@@ -1,9 +1,8 @@
 //! The state, the hosts and the runs of a fleet.
 
-use anyhow::anyhow;
 use longhaul_fleet::api::{HostsDocument, RunDocument, RunsDocument, StatusDocument};
 
-use super::access::Connection;
+use super::access::{Connection, plain};
 use crate::exit::{self, Coded};
 use crate::output::{
     fleet_hosts_text, fleet_run_text, fleet_runs_text, fleet_status_text, print_document,
@@ -109,15 +108,5 @@ impl RunsArgs {
             }
         }
         Ok(query)
-    }
-}
-
-/// Returns a name that needs no escapes in a URL.
-fn plain(name: &str) -> Result<&str, Coded> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if !name.is_empty() && name.bytes().all(good) {
-        Ok(name)
-    } else {
-        Err(Coded::new(exit::USAGE, anyhow!("'{name}' cannot be a name")))
     }
 }

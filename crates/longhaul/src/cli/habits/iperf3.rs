@@ -17,7 +17,6 @@ pub(super) fn client_option(word: &str, line: &mut Line) -> Handled {
         "-c" | "--client" => {}
         // The result has both already.
         "-V" | "--verbose" | "--get-server-output" => {}
-        "-B" | "--bind" => line.rename("--local"),
         "-f" | "--format" => {
             line.value();
             without_unit(line);

@@ -148,7 +148,7 @@ mod tests {
         for (line, ours, notes) in [
             ("test -c far -t 5", "test far -t 5", 0),
             ("test -c far -V --get-server-output -J", "test far -J", 0),
-            ("test -c far -B 10.0.0.1", "test far --local 10.0.0.1", 0),
+            ("test -c far -B 10.0.0.1", "test far -B 10.0.0.1", 0),
             ("test -c far -f m -R", "test far -R", 1),
             ("test -c far -fm", "test far", 1),
             ("test -s -1 -p 5201", "serve --one-off -p 5201", 0),

@@ -44,6 +44,7 @@ pub(super) const GROUPS: &[(&str, Headings)] = &[
                     "rsh",
                     "far_longhaul",
                     "via_ssh",
+                    "bind",
                     "addresses",
                     "install_far",
                     "yes",
@@ -56,7 +57,10 @@ pub(super) const GROUPS: &[(&str, Headings)] = &[
         "test",
         &[
             ("Duration", &["time", "bytes", "blocks", "omit", "interval"]),
-            ("Direction and streams", &["streams", "reverse", "bidir", "flip", "local", "remote"]),
+            (
+                "Direction and streams",
+                &["streams", "reverse", "bidir", "flip", "bind", "local", "remote"],
+            ),
             ("Protocol", &["udp", "mptcp", "port", "ipv4", "ipv6", "dscp", "tos"]),
             (
                 "Rate and sockets",

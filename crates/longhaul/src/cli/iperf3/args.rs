@@ -240,7 +240,7 @@ impl Args {
     pub(super) fn unavailable(&self) -> Option<&'static str> {
         [
             (self.file.is_some(), "--file"),
-            (self.daemon, "--daemon; use a service manager, such as dist/longhaul.service"),
+            (self.daemon, "--daemon; use a service manager, such as dist/longhaul-serve.service"),
             (self.sctp, "--sctp"),
             (self.mptcp, "--mptcp; 'longhaul test --mptcp' has it"),
             (self.flowlabel.is_some(), "--flowlabel"),
@@ -250,7 +250,6 @@ impl Args {
             (self.bind_dev.is_some(), "--bind-dev"),
             (self.dont_fragment, "--dont-fragment"),
             (self.timestamps.is_some(), "--timestamps"),
-            (self.bind.is_some() && self.client.is_some(), "--bind of a client"),
         ]
         .into_iter()
         .find_map(|(given, name)| given.then_some(name))

@@ -10,8 +10,8 @@ use longhaul_core::result::{PathEnd, STAMP_RECORD_SCHEMA, StampRecord};
 use longhaul_core::units::parse_span;
 use longhaul_engine::session::{HostPort, secret_text};
 use longhaul_interop::stamp::{
-    Measured, MeasuredPeriod, STAMP_PORT, StampError, StampKey, clocks, is_this_host, measure,
-    origins,
+    Measured, MeasuredPeriod, STAMP_PORT, StampEnds, StampError, StampKey, clocks, is_this_host,
+    measure, origins,
 };
 
 use super::Args;
@@ -85,13 +85,16 @@ pub(super) fn run(args: &Args) -> Result<u8, Coded> {
     let key = args.stamp.stamp_key.as_deref().map(stamp_key).transpose()?;
     let target = target(args)?;
     let address = args.address_of(&target)?;
+    let local = args.local()?.map(|local| local.socket_address()).transpose();
+    let local = local.map_err(|error| Coded::new(exit::HOST, error))?;
+    let ends = StampEnds { target: address, local };
     let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
     if plan.packets.is_none() && !args.quiet {
         let seconds = plan.record.as_secs_f64();
         print_message(format_args!("measuring until stopped; a record follows every {seconds} s"));
     }
     let mut printed = Ok(());
-    let found = measure(address, &plan, key, interrupt.flag(), |progress| {
+    let found = measure(ends, &plan, key, interrupt.flag(), |progress| {
         printed = print_document_line(&record(&target, address, &plan, progress));
         printed.is_ok()
     });

@@ -181,7 +181,7 @@ impl Session {
         let version = machine.peer().unwrap_or(Version::OLDEST);
         let address = self.channel.peer().map_err(host("read the peer's address"))?;
         thread::sleep(PAUSE);
-        let opened = self.open(ports, address, test.stop)?;
+        let opened = self.open(ports, address, test)?;
         let (rtt, windows) = (opened.rtt, opened.windows());
         let (ours, intervals, cwnd, server) =
             self.measure(machine, opened, (version, test.stop), observer)?;
@@ -287,11 +287,11 @@ impl Session {
         &mut self,
         ports: Option<Ports>,
         peer: SocketAddr,
-        stop: &AtomicBool,
+        test: &PeerTest<'_>,
     ) -> Result<Opened> {
         let (parameters, plan, role) = (&self.parameters, &self.plan, self.role);
-        let alive = || !stop.load(Ordering::Relaxed);
-        let opener = Opener { parameters, plan, role, peer, alive: &alive };
+        let alive = || !test.stop.load(Ordering::Relaxed);
+        let opener = Opener { parameters, plan, role, peer, local: test.local, alive: &alive };
         opener.open(ports).map_err(|source| {
             let peer = self.peer.clone();
             InteropError::Closed { peer, during: Step::Streams, source: Some(source) }
