@@ -68,7 +68,7 @@ fn plan(way: CopyDirection, source: &Path, target: &Path) -> DiagnosePlan {
         source: Some(source.to_owned()),
         target: Some(target.to_owned()),
         options: CopyOptions { protection, recursive: true, ..CopyOptions::default() },
-        time: Duration::from_millis(120),
+        time: Duration::from_millis(100),
         size: None,
         rounds: 1,
         streams: 2,

@@ -182,7 +182,7 @@ fn a_client_that_sends_too_fast_is_ignored() {
         let probe = ProbeSpec { number, packet_bytes: 60_000, answer_bytes: 68, hop_limit: None };
         let _ = flow.send_probe(&probe);
         if number % 100 == 0
-            && flow.receive_reply(Instant::now() + Duration::from_secs(2)).is_none()
+            && flow.receive_reply(Instant::now() + Duration::from_secs(1)).is_none()
         {
             cut = true;
             break;

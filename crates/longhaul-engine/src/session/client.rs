@@ -25,11 +25,12 @@ use super::rotation::Learner;
 use super::secret::SessionSecret;
 use super::tls;
 use super::udp;
+use crate::HASTE;
 use crate::error::{EngineError, HandshakeRefusal, Result};
 
 /// The number of attempts at a crowded server, and the pause between them.
 const CROWDED_TRIES: u32 = 3;
-const CROWDED_PAUSE: Duration = Duration::from_millis(700);
+const CROWDED_PAUSE: Duration = Duration::from_millis(700 / HASTE);
 
 /// The policy for keys of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

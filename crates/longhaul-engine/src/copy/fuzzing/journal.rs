@@ -56,7 +56,7 @@ fn check_claims(claims: &[Claim]) {
 /// Opens the file as the journal of a copy, then of a second copy, and checks that both read the
 /// same.
 fn reopen(file: &[u8]) {
-    let dir = tempfile::tempdir().expect("a directory is made");
+    let dir = memory_dir();
     let key = CopyKey::new(3);
     let name = format!(".longhaul-{}.journal", key.as_str());
     std::fs::write(dir.path().join(&name), file).expect("a file is written");
@@ -66,6 +66,13 @@ fn reopen(file: &[u8]) {
     if first.is_usable() {
         assert_eq!(first.files, second.files);
     }
+}
+
+/// Returns a new directory in memory, if the host has one: on a disk most of the time of an input is
+/// the wait for syncs.
+fn memory_dir() -> tempfile::TempDir {
+    let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    made.expect("a directory is made")
 }
 
 fn open(dir: &Path, key: &CopyKey) -> Past {

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul_core::plan::{CopyOptions, DirectIo};
 use longhaul_core::result::DataPath;
@@ -23,17 +23,23 @@ fn odd_sizes() -> Vec<usize> {
 
 /// Pushes and pulls files of odd sizes, in blocks of the default size and in small blocks.
 fn odd_sizes_pass(world: &World) {
-    for (at, size) in odd_sizes().into_iter().enumerate() {
-        let name = format!("f{at}");
-        let data = bytes(size);
-        fs::write(world.near(&name), &data).unwrap();
-        for block in [CopyOptions::default().block_bytes, Bytes::mib(1), Bytes::new(12 << 10)] {
-            let options = CopyOptions { block_bytes: block, ..options() };
-            let pushed = world.push(&[&name], "there", &options).unwrap();
-            assert_eq!(pushed.summary.bytes, Bytes::new(size as u64));
-            assert!(fs::read(world.far("there")).unwrap() == data, "{size} there by {block}");
-            world.pull(&["there"], "back", &options).unwrap();
-            assert!(fs::read(world.near("back")).unwrap() == data, "{size} back by {block}");
+    fs::create_dir(world.near("t")).unwrap();
+    let contents: Vec<_> = odd_sizes().into_iter().map(bytes).collect();
+    for content in &contents {
+        fs::write(world.near(&format!("t/{}", content.len())), content).unwrap();
+    }
+    let all = contents.iter().map(|content| content.len() as u64).sum();
+    for block in [CopyOptions::default().block_bytes, Bytes::mib(1), Bytes::new(12 << 10)] {
+        let options = CopyOptions { block_bytes: block, ..options() };
+        let (there, back) = (format!("there-{block}"), format!("back-{block}"));
+        let pushed = world.push(&["t"], &there, &options).unwrap();
+        assert_eq!(pushed.summary.bytes, Bytes::new(all));
+        world.pull(&[&there], &back, &options).unwrap();
+        for content in &contents {
+            let size = content.len();
+            let copied = |dir: PathBuf| fs::read(dir.join(size.to_string())).unwrap() == *content;
+            assert!(copied(world.far(&there)), "{size} there by {block}");
+            assert!(copied(world.near(&back)), "{size} back by {block}");
         }
     }
 }
@@ -55,14 +61,14 @@ fn odd_sizes_pass_with_direct_io() {
 }
 
 /// A memory file system without direct I/O (ramfs has none, tmpfs has since Linux 6.6), at `at`.
-struct Memory(std::path::PathBuf);
+struct Memory(PathBuf);
 
 impl Memory {
-    fn mount(kind: &str, at: std::path::PathBuf) -> Self {
+    fn mount(kind: &str, at: PathBuf) -> Self {
         Memory::with(kind, at, None)
     }
 
-    fn with(kind: &str, at: std::path::PathBuf, options: Option<&CStr>) -> Self {
+    fn with(kind: &str, at: PathBuf, options: Option<&CStr>) -> Self {
         mount(kind, &at, kind, MountFlags::empty(), options)
             .expect("this test mounts a file system: run it as root");
         Memory(at)

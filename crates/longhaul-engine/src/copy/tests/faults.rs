@@ -13,7 +13,7 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::interruption::{interrupt_at, interrupt_copy, interrupt_when};
+use super::interruption::{INTERRUPTED_BYTES, interrupt_at, interrupt_copy, interrupt_when};
 use super::resume::wait_for;
 use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
@@ -83,7 +83,7 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
 #[test]
 fn a_copy_resumes_with_the_blocks_of_the_journal() {
     let world = World::new();
-    let data = bytes((16 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     interrupt_copy(&world, "data", &options());
     assert!(!world.near("data").exists());
@@ -98,15 +98,17 @@ fn a_copy_resumes_with_the_blocks_of_the_journal() {
 #[test]
 fn a_copy_resumes_with_blocks_of_another_size() {
     let world = World::new();
-    let data = bytes((24 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), ..options() };
-    for (block, kept) in [(1 << 20, 3), (4 << 20, 8)] {
-        interrupt_when(&world, "data", &of(block), |copy| copy.kept() >= Bytes::mib(kept));
+    for (block, kept) in [(256 << 10, 1), (1 << 20, 2)] {
+        // Slow enough for two interruptions of the same file.
+        let slow = (&of(block), Rate::from_bps(150_000_000));
+        interrupt_at(&world, "data", slow, |copy| copy.kept() >= Bytes::mib(kept));
     }
-    let result = world.pull(&["data"], "data", &of(768 << 10)).unwrap();
+    let result = world.pull(&["data"], "data", &of(192 << 10)).unwrap();
     let resumed = result.summary.resumed_bytes;
-    assert!(resumed >= Bytes::mib(3) && resumed < result.summary.bytes, "{resumed}");
+    assert!(resumed >= Bytes::mib(1) && resumed < result.summary.bytes, "{resumed}");
     assert!(fs::read(world.near("data")).unwrap() == data);
     assert_eq!(names(&world.near("")), ["data"]);
 }
@@ -114,7 +116,7 @@ fn a_copy_resumes_with_blocks_of_another_size() {
 #[test]
 fn the_digest_of_a_resumed_file_is_that_of_the_whole_file() {
     let world = World::new();
-    let data = bytes((16 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let mut requested = options();
     requested.tree.digests = true;
@@ -128,7 +130,7 @@ fn the_digest_of_a_resumed_file_is_that_of_the_whole_file() {
 #[test]
 fn a_changed_source_is_copied_from_the_start() {
     let world = World::new();
-    fs::write(world.far("data"), bytes(16 << 20)).unwrap();
+    fs::write(world.far("data"), bytes(INTERRUPTED_BYTES)).unwrap();
     interrupt_copy(&world, "data", &options());
     // Size and modification time are the same, but the change time (ctime) differs.
     let before = fs::metadata(world.far("data")).unwrap();
@@ -149,7 +151,7 @@ fn a_changed_target_file_is_copied_again() {
     for i in 0..200 {
         fs::write(world.far(&format!("t/{i:03}")), bytes(10_000 + i)).unwrap();
     }
-    fs::write(world.far("t/zz"), bytes(24 << 20)).unwrap();
+    fs::write(world.far("t/zz"), bytes(INTERRUPTED_BYTES)).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     // Interrupts when the first pack of small files has its final names and the journal has a part
     // of the large file.
@@ -185,7 +187,9 @@ fn the_same_copy_twice_at_once_is_refused() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // At this rate the copy takes 25 s.
-            let slow = (&options(), Rate::from_bps(8_000_000));
+            // After the interruption the data in flight arrive, at this rate and in small blocks.
+            let small_blocks = CopyOptions { block_bytes: Bytes::kib(64), ..options() };
+            let slow = (&small_blocks, Rate::from_bps(8_000_000));
             interrupt_at(&world, "data", slow, |_| refused.load(Ordering::Relaxed));
         });
         wait_for("the first copy", || names(&world.near("")).len() == 2);
@@ -417,7 +421,7 @@ fn rereading_finds_bytes_that_the_disk_has_changed() {
 #[test]
 fn a_resumed_file_is_reread_completely() {
     let world = World::new();
-    let data = bytes((16 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
     interrupt_copy(&world, "data", &read_back);

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_core::plan::{CopyOptions, Protection, Verify};
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, Rate};
 use rustix::fs::{FlockOperation, flock};
 
-use super::interruption::{at_once, interrupt_copy, interrupt_when, stop_when};
+use super::interruption::{INTERRUPTED_BYTES, at_once, interrupt_copy, interrupt_when, stop_when};
 use super::resume::wait_for;
 use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
@@ -23,6 +23,9 @@ use crate::error::{EngineError, Result};
 use crate::lock;
 
 const MIB: u64 = 1 << 20;
+const INTERRUPTED_MIB: u64 = INTERRUPTED_BYTES as u64 / MIB;
+/// The rate of a fast copy, whose interruption after 24 MiB is possible in time.
+const FAST: Rate = Rate::from_bps(1_000_000_000);
 /// The most repetitions of a test that a busy host can invalidate.
 const ROUNDS: u32 = 5;
 /// The most bytes that pass the connection twice because of an interruption: two blocks in
@@ -49,8 +52,9 @@ fn a_fast_copy_that_is_interrupted_resumes_with_the_written_bytes() {
         let world = World::new();
         large(&world.far("data"), 48);
         let half = |progress: &CopyProgress| progress.moved() >= Bytes::mib(24);
+        let fast = CopyOptions { rate_bps: Some(FAST), ..options() };
         let (outcome, reported) = stop_when(half, |control| {
-            let outcome = world.pull_with_progress(&["data"], "data", &options(), control);
+            let outcome = world.pull_with_progress(&["data"], "data", &fast, control);
             (outcome, (control.0.moved(), control.0.kept()))
         });
         if outcome.is_ok() {
@@ -78,7 +82,7 @@ fn loses_little(
         let relay = Relay::new(world.port, u64::MAX);
         world.connect_through(relay.port);
         prepare(&world);
-        let options = CopyOptions { streams: Some(2), ..options() };
+        let options = CopyOptions { streams: Some(2), rate_bps: Some(FAST), ..options() };
         let half = |progress: &CopyProgress| progress.moved() >= Bytes::mib(32);
         let outcome = stop_when(half, |control| copy(&world, &options, control));
         if outcome.is_ok() {
@@ -121,7 +125,7 @@ fn nothing_is_sent_again_after_an_interruption_during_the_sync() {
         let world = World::new();
         let dir = format!("synced-slowly-{round}");
         fs::create_dir(world.far(&dir)).unwrap();
-        slow_at(Path::new(&dir), Duration::from_millis(1500));
+        slow_at(Path::new(&dir), Duration::from_millis(600));
         large(&world.near("data"), 16);
         let target = format!("{dir}/data");
         let all = |progress: &CopyProgress| progress.moved() >= Bytes::mib(16);
@@ -226,7 +230,7 @@ fn bytes_that_were_not_verified_are_not_reused_by_a_verified_copy() {
     let with = |protection| CopyOptions { protection, ..options() };
     let case = |(first, second, reuses)| {
         let world = World::new();
-        large(&world.far("data"), 16);
+        large(&world.far("data"), INTERRUPTED_MIB);
         interrupt_copy(&world, "data", &with(first));
         let result = world.pull(&["data"], "data", &with(second)).unwrap();
         let reused = result.summary.resumed_bytes > Bytes::new(0);
@@ -258,7 +262,7 @@ fn a_complete_file_is_copied_again_under_other_terms() {
         fs::create_dir(world.far("t")).unwrap();
         fs::create_dir(world.near("t")).unwrap();
         fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
-        large(&world.far("t/z"), 16);
+        large(&world.far("t/z"), INTERRUPTED_MIB);
         let placed = |copy: &CopyProgress| copy.kept() >= Bytes::new(1_200_000 + MIB);
         interrupt_when(&world, "t/.", &options(), placed);
         let before = fs::metadata(world.near("t/a")).unwrap().ino();
@@ -281,7 +285,7 @@ fn a_complete_file_is_copied_again_under_other_terms() {
 fn a_copy_of_a_directory_to_a_new_name_resumes_with_that_name() {
     let world = World::new();
     fs::create_dir(world.far("t")).unwrap();
-    large(&world.far("t/z"), 16);
+    large(&world.far("t/z"), INTERRUPTED_MIB);
     let again = || world.pull(&["t"], "t", &options());
     interrupt_copy(&world, "t", &options());
     assert!(world.near("t").is_dir());
@@ -303,7 +307,7 @@ fn a_new_temporary_file_does_not_replace_a_partial_file() {
     // here.
     let name = |end: &str| format!("t/{}{end}", "x".repeat(210));
     fs::write(world.far(&name("1")), bytes(1_200_000)).unwrap();
-    large(&world.far(&name("2")), 16);
+    large(&world.far(&name("2")), INTERRUPTED_MIB);
     interrupt_copy(&world, "t/.", &options());
     // The entries get other ids, and the first file is copied again.
     fs::write(world.far(&name("0")), "new").unwrap();
@@ -319,7 +323,7 @@ fn a_new_temporary_file_does_not_replace_a_partial_file() {
 fn the_space_of_a_resumed_file_is_checked_before_it_is_allocated() {
     let world = World::new();
     large(&world.near("data"), 16);
-    let slow = CopyOptions { rate_bps: Some("20M".parse().unwrap()), ..options() };
+    let slow = CopyOptions { rate_bps: Some("60M".parse().unwrap()), ..options() };
     let keeps = |progress: &CopyProgress| progress.kept() >= Bytes::mib(1);
     let copy = |control: (&_, &_)| world.push_with_progress(&["data"], "data", &slow, control);
     let outcome = stop_when(keeps, copy);
@@ -345,7 +349,7 @@ fn the_space_of_a_resumed_file_is_checked_before_it_is_allocated() {
 #[test]
 fn reused_bytes_are_read_back_from_the_disk() {
     let world = World::new();
-    large(&world.far("data"), 16);
+    large(&world.far("data"), INTERRUPTED_MIB);
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
     interrupt_copy(&world, "data", &read_back);
     // The first byte of the reused data changes after the comparison with the journal.

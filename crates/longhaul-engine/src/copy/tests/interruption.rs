@@ -11,8 +11,12 @@ use super::World;
 use crate::copy::CopyProgress;
 use crate::error::EngineError;
 
-/// The initial rate of a copy that is to be interrupted. A copy of 16 MiB takes 1.3 s.
-const RATE: Rate = Rate::from_bps(100_000_000);
+/// The size of a file whose copy is to be interrupted.
+pub(super) const INTERRUPTED_BYTES: usize = 20 << 20;
+
+/// The initial rate of a copy that is to be interrupted. A copy of [`INTERRUPTED_BYTES`] takes 0.56
+/// s, and its first checkpoint follows after 0.2 s.
+const RATE: Rate = Rate::from_bps(300_000_000);
 
 /// Runs `copy`, and sets its stop flag as soon as `reached` returns true for its progress.
 pub(super) fn stop_when<T>(

@@ -102,7 +102,8 @@ fn a_block_with_a_changed_byte_is_sent_again() {
         let world = World::new();
         fs::write(world.near("data"), &data).unwrap();
         world.connect_through(corrupting_relay(world.port, at));
-        let options = CopyOptions { protection, streams: Some(2), ..buffered() };
+        // With a second connection, the first one might carry no block.
+        let options = CopyOptions { protection, streams: Some(1), ..buffered() };
         let result = world.push(&["data"], "data", &options).unwrap();
         assert!(fs::read(world.far("data")).unwrap() == data, "{protection:?} {at}");
         assert_eq!(result.summary.resent_blocks, 1, "{protection:?} {at}");

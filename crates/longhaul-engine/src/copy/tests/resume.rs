@@ -14,7 +14,9 @@ use longhaul_core::wire::copy::{
 use longhaul_core::wire::{FilePath, PackEntry};
 
 use super::faults::wait_for_files;
-use super::interruption::{at_once, interrupt_at, interrupt_copy, interrupt_when};
+use super::interruption::{
+    INTERRUPTED_BYTES, at_once, interrupt_at, interrupt_copy, interrupt_when,
+};
 use super::speaker::Speaker;
 use super::{World, bytes, names, options};
 use crate::copy::CopyProgress;
@@ -41,7 +43,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn files_that_another_user_could_have_written_are_not_resumed() {
-    let data = bytes((16 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     type Plant = fn(&Path, &Path, &World);
     let cases: [(&str, Plant); 5] = [
         ("both are another user's", |part, journal, _| {
@@ -77,7 +79,7 @@ fn files_that_another_user_could_have_written_are_not_resumed() {
 #[test]
 fn a_temporary_file_of_another_user_is_not_replaced() {
     let world = World::new();
-    let data = bytes(16 << 20);
+    let data = bytes(INTERRUPTED_BYTES);
     let (part, journal) = interrupted(&world, &data);
     fs::remove_file(&journal).unwrap();
     fs::write(&part, "theirs").unwrap();
@@ -131,8 +133,8 @@ fn change_block_size(size: usize, before: u64, after: u64) {
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
     let data = bytes(size);
     fs::write(world.far("data"), &data).unwrap();
-    // The copy takes two seconds.
-    let rate = Rate::from_bps(size as u64 * 4);
+    // The copy takes one second.
+    let rate = Rate::from_bps(size as u64 * 8);
     interrupt_at(&world, "data", (&of(before), rate), |copy| copy.kept() > Bytes::new(0));
     let result = world.pull(&["data"], "data", &of(after)).unwrap();
     assert!(fs::read(world.near("data")).unwrap() == data, "{size} {before} {after}");
@@ -220,9 +222,11 @@ fn changed_bytes_of_a_partial_file_are_sent_again() {
         }),
         ("cut off", |part| part.set_len(5000).unwrap()),
         ("longer than the file", |part| part.write_all_at(b"more", 40 << 20).unwrap()),
-        ("overwritten to its end", |part| part.write_all_at(&vec![7; 16 << 20], 0).unwrap()),
+        ("overwritten to its end", |part| {
+            part.write_all_at(&vec![7; INTERRUPTED_BYTES], 0).unwrap();
+        }),
     ];
-    let data = bytes((16 << 20) + 77);
+    let data = bytes(INTERRUPTED_BYTES + 77);
     let data = &data;
     let cases = damages.into_iter().flat_map(|damage| [(damage, 1 << 20), (damage, 256 << 10)]);
     at_once(cases, |(damage, block)| resume_after(data, block, damage));
@@ -304,7 +308,7 @@ fn a_complete_file_that_was_changed_is_copied_again() {
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
-    fs::write(world.far("t/z"), bytes(16 << 20)).unwrap();
+    fs::write(world.far("t/z"), bytes(INTERRUPTED_BYTES)).unwrap();
     let placed = |copy: &CopyProgress| copy.kept() >= Bytes::new(1_200_000);
     interrupt_when(&world, "t/.", &options(), placed);
     // Size and modification time are the same, but the change time (ctime) differs.

@@ -15,6 +15,7 @@ use longhaul_core::wire::copy::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::interruption::at_once;
 use super::{World, bytes, options};
 
 /// The limit on the time without progress in these tests.
@@ -85,19 +86,19 @@ fn abort_reason(messages: &[SinkMessage]) -> &str {
 
 #[test]
 fn the_session_of_a_source_that_sends_only_keepalives_ends() {
-    let world = World::new();
     let kind = EntryKind::File { size_bytes: Bytes::mib(5) };
     let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
     let announced = SourceMessage::Entries(vec![entry]);
-    for (first, missing) in [
+    let cases = [
         (vec![], "announce more files or the end"),
         (vec![announced.clone()], "send the data of 1 file"),
         (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
-    ] {
-        let messages = hold(&world, &receive(1), &first, Some(alive()));
+    ];
+    at_once(cases, |(first, missing)| {
+        let messages = hold(&World::new(), &receive(1), &first, Some(alive()));
         let reason = abort_reason(&messages);
         assert!(reason.contains("no progress for") && reason.contains(missing), "{reason}");
-    }
+    });
 }
 
 #[test]
@@ -109,9 +110,7 @@ fn the_session_of_a_source_that_sends_nothing_ends() {
 
 #[test]
 fn the_session_of_a_sink_that_reports_no_progress_ends() {
-    let world = World::new();
-    fs::write(world.far("small"), "x").unwrap();
-    fs::write(world.far("large"), bytes(40 << 20)).unwrap();
+    let large = bytes(40 << 20);
     let still = || SinkMessage::Progress {
         written_bytes: Bytes::new(0),
         resumed_bytes: Bytes::new(0),
@@ -121,9 +120,12 @@ fn the_session_of_a_sink_that_reports_no_progress_ends() {
         checked_bytes: Bytes::new(0),
         kept_bytes: Bytes::new(0),
     };
-    for (file, wanted_first) in [("small", false), ("small", true), ("large", false)] {
+    let cases = [(&b"x"[..], false), (b"x", true), (&large, false)];
+    at_once(cases, |(content, wanted_first)| {
+        let world = World::new();
+        fs::write(world.far("f"), content).unwrap();
         let request = CopyRequest::Send {
-            paths: vec![FilePath::new(file).unwrap()],
+            paths: vec![FilePath::new("f").unwrap()],
             asks: wanted_first,
             listed: false,
             key: None,
@@ -131,8 +133,8 @@ fn the_session_of_a_sink_that_reports_no_progress_ends() {
         };
         let messages: Vec<SourceMessage> = hold(&world, &request, &[], Some(still()));
         let ended = messages.contains(&SourceMessage::Abort { again: false });
-        assert!(ended, "{file} {wanted_first}: {messages:?}");
-    }
+        assert!(ended, "{} bytes, {wanted_first}: {messages:?}", content.len());
+    });
 }
 
 #[test]

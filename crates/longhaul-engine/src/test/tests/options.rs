@@ -44,30 +44,30 @@ fn a_stop_ends_both_directions() {
 
 #[test]
 fn the_server_can_open_the_connections() {
-    let server = Server::start(TestLimits::default());
-    for direction in [Direction::Forward, Direction::Reverse, Direction::Both] {
-        for protocol in [Protocol::Tcp, Protocol::Udp] {
-            let write_bytes = match protocol {
-                Protocol::Udp => TestPlan::DATAGRAM_BYTES,
-                _ => TestPlan::WRITE_BYTES,
-            };
-            let rate_bps = Some(Rate::from_bps(100_000_000));
-            let plan = TestPlan {
-                opener: Opener::Server,
-                direction,
-                protocol,
-                write_bytes,
-                rate_bps,
-                streams: 3,
-                latency: true,
-                ..by_time(100)
-            };
-            let result = server.run(&plan).unwrap();
-            assert_eq!(result.end, TestEnd::Completed);
-            assert!(result.summary.receiver.bytes > Bytes::new(0));
-            assert!(result.latency.unwrap().idle.is_some());
+    let run = |direction, protocol, write_bytes| {
+        let server = Server::start(TestLimits::default());
+        let plan = TestPlan {
+            opener: Opener::Server,
+            direction,
+            protocol,
+            write_bytes,
+            rate_bps: Some(Rate::from_bps(20_000_000)),
+            streams: 3,
+            latency: true,
+            ..by_time(100)
+        };
+        let result = server.run(&plan).unwrap();
+        assert_eq!(result.end, TestEnd::Completed);
+        assert!(result.summary.receiver.bytes > Bytes::new(0));
+        assert!(result.latency.unwrap().idle.is_some());
+    };
+    // All at once, because they mostly wait.
+    std::thread::scope(|scope| {
+        for direction in [Direction::Forward, Direction::Reverse, Direction::Both] {
+            scope.spawn(move || run(direction, Protocol::Tcp, TestPlan::WRITE_BYTES));
+            scope.spawn(move || run(direction, Protocol::Udp, TestPlan::DATAGRAM_BYTES));
         }
-    }
+    });
 }
 
 #[test]
