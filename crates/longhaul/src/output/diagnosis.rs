@@ -9,15 +9,18 @@ use longhaul_core::units::Rate;
 use longhaul_engine::diagnose::DiagnoseProgress;
 
 use super::style::{Style, styled};
-use super::test::words::wrap;
+use super::test::words::{command_lines, wrap};
 use super::{
-    error_is_terminal, output_is_coloured, print_message, text_columns, with_escaped_text,
+    command_columns, error_is_terminal, output_is_coloured, print_message, text_columns,
+    with_escaped_text,
 };
 
 /// The width of the name of a step.
 const NAME: usize = 28;
 /// The width of its bar.
 const BAR: usize = 10;
+/// The width of a line without a bar.
+const FIGURES: usize = NAME + 29;
 
 /// Shows the diagnosis on standard error while it runs: bars on a terminal, else a line for each
 /// step that was measured.
@@ -144,10 +147,15 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
     let most = diagnosis.steps.iter().filter_map(|report| report.throughput_bps).max();
     let most = most.map_or(1, Rate::bps).max(1);
     let limit = diagnosis.limits.first().map(|limit| limit.step);
-    let _ = writeln!(text, "{:NAME$} {:BAR$}    steady   overall  ramp-up", "", "");
+    // A narrow terminal has no bars.
+    let (gap, width) = match text_columns() < FIGURES + BAR + 1 {
+        true => ("", 0),
+        false => (" ", BAR),
+    };
+    let _ = writeln!(text, "{:NAME$} {:width$}{gap}   steady   overall  ramp-up", "", "");
     for report in &diagnosis.steps {
         let Some(rate) = report.throughput_bps else {
-            let _ = writeln!(text, "{:<NAME$} {:<BAR$} not measured", report.title, "");
+            let _ = writeln!(text, "{:<NAME$} {:<width$}{gap}not measured", report.title, "");
             continue;
         };
         let length = (rate.bps() as f64 / most as f64 * BAR as f64).round() as usize;
@@ -155,8 +163,16 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
         let files = report.files_per_second.map_or(String::new(), |n| format!(", {n:.0} files/s"));
         let mark = if limit == Some(report.step) { "  <- limit" } else { "" };
         let figures = figures(report, rate);
-        let line = format!("{:<NAME$} {bar:<BAR$} {figures}{files}{mark}", report.title);
-        let _ = writeln!(text, "{}", line.trim_end());
+        let bar = if width == 0 { "" } else { &bar };
+        let line = format!("{:<NAME$} {bar:<width$}{gap}{figures}", report.title);
+        let more = format!("{files}{mark}");
+        let fits = line.chars().count() + more.chars().count() <= text_columns();
+        let more = if fits || more.is_empty() {
+            more
+        } else {
+            format!("\n{:NAME$} {}", "", more.trim_start_matches([',', ' ']))
+        };
+        let _ = writeln!(text, "{}", format!("{line}{more}").trim_end());
     }
     if diagnosis.steps.iter().any(is_short) {
         text.push_str("-: the step was too short for a steady rate\n");
@@ -199,8 +215,9 @@ fn show_cure(text: &mut String, cure: &Cure) {
     };
     indented(text, &format!("[{}] on {}: {}{values}", cure.kind, cure.host, cure.what));
     if !cure.command.is_empty() {
-        // The command is not wrapped, so that it can be copied.
-        let _ = writeln!(text, "      {}", cure.command);
+        for line in command_lines(&cure.command, command_columns().saturating_sub(6)) {
+            let _ = writeln!(text, "      {line}");
+        }
     }
     text.push('\n');
 }
@@ -208,5 +225,31 @@ fn show_cure(text: &mut String, cure: &Cure) {
 fn indented(text: &mut String, what: &str) {
     for line in wrap(what, text_columns() - 2).lines() {
         let _ = writeln!(text, "  {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::diagnosis::judge;
+
+    use super::*;
+    use crate::output::{complete_diagnosis, on_columns};
+
+    const RECORDED: [&str; 2] = [
+        include_str!("../../../longhaul-core/tests/fixtures/diagnoses/tiny-files.json"),
+        include_str!("../../../longhaul-core/tests/fixtures/diagnoses/receiver-window.json"),
+    ];
+
+    #[test]
+    fn lines_fit_the_terminal() {
+        for recorded in RECORDED {
+            let mut diagnosis = judge(serde_json::from_str(recorded).unwrap());
+            complete_diagnosis(&mut diagnosis);
+            for columns in [60, 70, 80, 120] {
+                let text = on_columns(columns, || diagnosis_text(&diagnosis));
+                let long = text.lines().find(|line| line.chars().count() > columns);
+                assert_eq!(long, None, "{columns}:\n{text}");
+            }
+        }
     }
 }

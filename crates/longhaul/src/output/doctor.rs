@@ -7,14 +7,16 @@ use longhaul_core::result::{DoctorReport, Finding, FindingVerdict, Measurement};
 use longhaul_core::units::format_span;
 
 use super::style::{Style, styled};
-use super::test::words::{count, wrap};
-use super::{text_columns, with_escaped_text};
+use super::test::words::{beside, command_lines, count, wrap};
+use super::{command_columns, text_columns, with_escaped_text};
 
 /// The indentation of the text of a finding.
 const INDENT: usize = 12;
 /// The widths of the columns for findings without problems.
 const SUBJECT: usize = 20;
 const TITLE: usize = 27;
+/// The least width of the value beside both columns; otherwise it is below the title.
+const LEAST_SEEN: usize = 24;
 
 /// Returns the text of a report.
 pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
@@ -107,24 +109,35 @@ fn full(text: &mut String, finding: &Finding) {
         "" => String::new(),
         subject => format!("{subject}: "),
     };
-    let _ = writeln!(text, "  {:<9} {subject}{}", finding.area.to_string(), finding.title);
+    let area = format!("  {:<9} ", finding.area.to_string());
+    let title = format!("{subject}{}", finding.title);
+    text.push_str(&beside(&area, &title, INDENT, text_columns()));
     for (name, part) in
         [("seen", &finding.seen), ("wanted", &finding.wanted), ("why", &finding.why)]
     {
         if !part.is_empty() {
-            let lines = wrap(part, text_columns() - INDENT - 8);
-            let mut lines = lines.lines();
-            let _ = writeln!(text, "{:INDENT$}{name:<8}{}", "", lines.next().unwrap_or_default());
-            lines.for_each(|line| {
-                let _ = writeln!(text, "{:1$}{line}", "", INDENT + 8);
-            });
+            let name = format!("{:INDENT$}{name:<8}", "");
+            text.push_str(&beside(&name, part, INDENT, text_columns()));
         }
     }
-    // Commands are not wrapped, so that they can be copied.
     for (command, name) in
         finding.commands.iter().zip(["run"].into_iter().chain(std::iter::repeat("")))
     {
-        let _ = writeln!(text, "{:INDENT$}{name:<8}{command}", "");
+        let name = format!("{:INDENT$}{name:<8}", "");
+        let room = |at: usize| command_columns().saturating_sub(at);
+        let mut lines = command_lines(command, room(INDENT + 8));
+        // A long word has more room below.
+        let mut at = INDENT + 8;
+        if lines.iter().any(|line| line.chars().count() > room(at)) {
+            if !name.trim().is_empty() {
+                let _ = writeln!(text, "{}", name.trim_end());
+            }
+            (at, lines) = (4, command_lines(command, room(4)));
+        }
+        for (number, line) in lines.iter().enumerate() {
+            let name = if number == 0 && at > 4 { &*name } else { "" };
+            let _ = writeln!(text, "{name:<at$}{line}");
+        }
     }
     text.push('\n');
 }
@@ -136,20 +149,23 @@ fn row(text: &mut String, finding: &Finding) {
         subject => format!("{} {subject}", finding.area),
     };
     let left = format!("  {about:<SUBJECT$} {:<TITLE$} ", finding.title);
-    let column = left.chars().count();
-    let lines = wrap(&finding.seen, text_columns().saturating_sub(column).max(24));
-    let mut lines = lines.lines();
-    let _ = writeln!(text, "{left}{}", lines.next().unwrap_or_default());
-    lines.for_each(|line| {
-        let _ = writeln!(text, "{:column$}{line}", "");
-    });
+    if text_columns().saturating_sub(left.chars().count()) >= LEAST_SEEN {
+        text.push_str(&beside(&left, &finding.seen, INDENT, text_columns()));
+        return;
+    }
+    let subject = format!("  {about:<SUBJECT$} ");
+    text.push_str(&beside(&subject, &finding.title, SUBJECT + 3, text_columns()));
+    for line in wrap(&finding.seen, text_columns() - SUBJECT - 3).lines() {
+        let _ = writeln!(text, "{:1$}{line}", "", SUBJECT + 3);
+    }
 }
 
 fn measurement(text: &mut String, one: &Measurement) {
     let rate = one.throughput_bps.map_or("failed".to_owned(), |rate| {
         format!("{rate} ({:.2} GB/s)", rate.bps() as f64 / 8e9)
     });
-    let _ = writeln!(text, "  {:<28} {rate}", one.title);
+    let title = format!("  {:<28} ", one.title);
+    text.push_str(&beside(&title, &rate, 4, text_columns()));
     for line in wrap(&one.note, text_columns() - 31).lines() {
         let _ = writeln!(text, "{:31}{line}", "");
     }
@@ -158,12 +174,51 @@ fn measurement(text: &mut String, one: &Measurement) {
 fn sum(report: &DoctorReport) -> String {
     let number = |verdict| report.of(verdict).count() as u64;
     let host = report.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
-    format!(
-        "{host}{}, {} of advice, {} unknown, {} ok, in {:.2} s\n",
+    let sum = format!(
+        "{host}{}, {} of advice, {} unknown, {} ok, in {:.2} s",
         count(number(FindingVerdict::Problem), "problem"),
         count(number(FindingVerdict::Advice), "piece"),
         number(FindingVerdict::Unseen),
         number(FindingVerdict::Ok),
         report.seconds
-    )
+    );
+    format!("{}\n", wrap(&sum, text_columns()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{complete_doctor, on_columns};
+
+    const RECORDED: &str = include_str!("../../../longhaul-core/tests/fixtures/doctor-1.json");
+
+    #[test]
+    fn lines_fit_the_terminal_and_words_are_whole() {
+        let mut report: DoctorReport = serde_json::from_str(RECORDED).unwrap();
+        complete_doctor(&mut report);
+        let words = |text: &str| {
+            let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            words.retain(|word| !["\\", "#"].contains(&word.as_str()));
+            words.sort();
+            words.dedup();
+            words
+        };
+        let wide = on_columns(200, || doctor_text(&report, false));
+        for columns in [60, 70, 80, 100] {
+            let text = on_columns(columns, || doctor_text(&report, false));
+            let long = text.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(long, None, "{columns}:\n{text}");
+            assert_eq!(words(&text), words(&wide), "{columns}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_one_line_without_a_terminal() {
+        let report: DoctorReport = serde_json::from_str(RECORDED).unwrap();
+        let text = doctor_text(&report, false);
+        let commands = report.findings.iter().flat_map(|finding| &finding.commands);
+        for command in commands {
+            assert!(text.lines().any(|line| line.ends_with(command)), "{command}\n{text}");
+        }
+    }
 }

@@ -36,11 +36,13 @@ pub(crate) use fleet::{
 #[cfg(feature = "hub")]
 pub(crate) use hub::hub_failure;
 pub(crate) use path::path_text;
+#[cfg(test)]
+pub(crate) use print::on_columns;
 pub(crate) use print::{
-    after_printing, document_is_printed, error_is_coloured, error_is_terminal, error_size,
-    output_error, output_is_coloured, output_is_terminal, print_document, print_document_line,
-    print_json, print_message, print_note, print_notes, print_result, raw_error, raw_output,
-    text_columns, with_escaped_text,
+    after_printing, command_columns, document_is_printed, error_is_coloured, error_is_terminal,
+    error_size, output_error, output_is_coloured, output_is_terminal, print_document,
+    print_document_line, print_json, print_message, print_note, print_notes, print_result,
+    raw_error, raw_output, text_columns, with_escaped_text,
 };
 pub(crate) use sentences::{
     complete_diagnosis, complete_doctor, complete_path, complete_test, reason_sentence,

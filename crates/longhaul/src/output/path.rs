@@ -1,4 +1,4 @@
-//! The measurements of a path as text for terminals of 80 columns: tables, then sentences.
+//! The measurements of a path as text: tables, then sentences.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use longhaul_core::result::{
     Hop, Hops, MtuLimit, MtuProof, PathDirection, PathResult, ProbeFigures, RoundTrips,
 };
 
-use super::test::words::{count, millis, wrap};
+use super::test::words::{beside, count, millis, table, wrap};
 use super::{text_columns, with_escaped_text};
 
 /// Returns the text of a result.
@@ -54,39 +54,47 @@ fn head(result: &PathResult) -> String {
 
 fn round_trips(text: &mut String, result: &PathResult) {
     let Some(rtt) = &result.rtt else { return };
-    let _ = writeln!(
-        text,
-        "{:<20}{:>10}{:>10}{:>10}{:>10}{:>20}",
-        format!("round trip ({})", short(&rtt.by.to_string())),
+    let head = [
+        &format!("round trip ({})", short(&rtt.by.to_string())),
         "min",
         "median",
         "p99",
         "spread",
-        "answered"
-    );
+        "answered",
+    ];
+    let mut rows = vec![cells(head)];
     for trips in [&rtt.small, &rtt.full].into_iter().flatten() {
         let RoundTrips { packet_bytes, asked, times, spread_ms } = trips;
         let name = match packet_bytes {
-            0 => "handshake".to_owned(),
-            bytes => format!("{bytes} bytes"),
+            0 => "  handshake".to_owned(),
+            bytes => format!("  {bytes} bytes"),
         };
-        let _ = writeln!(
-            text,
-            "  {name:<18}{:>10}{:>10}{:>10}{:>10}{:>20}",
+        rows.push(vec![
+            name,
             millis(times.min_ms),
             millis(times.p50_ms),
             millis(times.p99_ms),
             millis(*spread_ms),
-            format!("{} of {asked}", times.answered)
-        );
+            format!("{} of {asked}", times.answered),
+        ]);
     }
+    text.push_str(&table(&rows, &[20, 10, 10, 10, 10, 20], text_columns()));
     text.push('\n');
+}
+
+/// Returns the cells of a row of a table.
+fn cells<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
 }
 
 /// Returns the first word of the name of a kind of packets, for a heading.
 fn short(name: &str) -> &str {
     name.split(' ').next().unwrap_or(name)
 }
+
+/// The widths of the addresses and of the figures of a hop, and those on a narrow terminal.
+const HOPS: [usize; 2] = [50, 30];
+const NARROW_HOPS: [usize; 2] = [36, 24];
 
 fn hop_table(text: &mut String, way: &str, hops: &Hops) {
     let end = if hops.reached { "" } else { ", the host was not reached" };
@@ -99,7 +107,20 @@ fn hop_table(text: &mut String, way: &str, hops: &Hops) {
         };
         let time = min_ms.map_or("-".to_owned(), millis);
         let answers = format!("{answered} of {asked}");
-        let _ = writeln!(text, "{distance:>4}  {who:<44}{time:>10}{answers:>20}");
+        let [left, right] = if text_columns() < HOPS.iter().sum() { NARROW_HOPS } else { HOPS };
+        let figures = format!("{time:>10}{answers:>0$}", right - 10);
+        let lines = wrap(&who, left - 6);
+        let (first, rest) = lines.split_once('\n').unwrap_or((&lines, ""));
+        let first = format!("{distance:>4}  {first}");
+        // The figures are below an address without room for them.
+        let gap = match left.checked_sub(first.chars().count()) {
+            Some(gap) => " ".repeat(gap),
+            None => format!("\n{:left$}", ""),
+        };
+        let _ = writeln!(text, "{first}{gap}{figures}");
+        for line in rest.lines() {
+            let _ = writeln!(text, "      {line}");
+        }
     }
     text.push('\n');
 }
@@ -114,13 +135,9 @@ fn mtu_table(text: &mut String, result: &PathResult) {
         for proof in &at.mtu {
             let MtuProof { by, bytes, packets, .. } = proof;
             let bytes = bytes.map_or("-".to_owned(), |bytes| format!("{bytes} bytes"));
-            let _ = writeln!(
-                text,
-                "  {way:<7}{:<11}{bytes:>12}  {} ({})",
-                short(&by.to_string()),
-                limit(proof),
-                count((*packets).into(), "packet")
-            );
+            let figures = format!("  {way:<7}{:<11}{bytes:>12}  ", short(&by.to_string()));
+            let what = format!("{} ({})", limit(proof), count((*packets).into(), "packet"));
+            text.push_str(&beside(&figures, &what, 4, text_columns()));
         }
         if let Some(tcp) = &at.tcp {
             let proven = if tcp.proven() { "acknowledged" } else { "negotiated, not confirmed" };
@@ -128,13 +145,10 @@ fn mtu_table(text: &mut String, result: &PathResult) {
                 0 => String::new(),
                 count => format!(", {count} retransmitted"),
             };
-            let _ = writeln!(
-                text,
-                "  {way:<7}{:<11}{:>12}  segments of {} bytes, {proven}{again}",
-                "TCP",
-                format!("{} bytes", tcp.path_mtu_bytes),
-                tcp.segment_bytes
-            );
+            let bytes = format!("{} bytes", tcp.path_mtu_bytes);
+            let figures = format!("  {way:<7}{:<11}{bytes:>12}  ", "TCP");
+            let what = format!("segments of {} bytes, {proven}{again}", tcp.segment_bytes);
+            text.push_str(&beside(&figures, &what, 4, text_columns()));
         }
     }
     text.push('\n');
@@ -155,27 +169,26 @@ fn probe_table(text: &mut String, result: &PathResult) {
     if found.is_empty() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "{:<9}{:>9}{:>8}{:>11}{:>11}{:>11}{:>10}{:>11}",
-        "probes", "sent", "lost", "duplicated", "reordered", "jitter", "delay p50", "delay p99"
-    );
+    let head =
+        ["probes", "sent", "lost", "duplicated", "reordered", "jitter", "delay p50", "delay p99"];
+    let mut rows = vec![cells(head)];
     for (way, probes) in found {
         let ProbeFigures { sent, lost, duplicated, reordered, jitter_ms, delay, .. } = probes;
         let delay = |part: fn(&longhaul_core::result::DelayVariation) -> f64| {
             delay.as_ref().map_or("-".to_owned(), |delay| format!("+{}", millis(part(delay))))
         };
-        let _ = writeln!(
-            text,
-            "  {way:<7}{sent:>9}{:>8}{:>11}{:>11}{:>11}{:>10}{:>11}",
-            lost.count,
-            duplicated.count,
-            reordered.count,
+        rows.push(vec![
+            format!("  {way}"),
+            sent.to_string(),
+            lost.count.to_string(),
+            duplicated.count.to_string(),
+            reordered.count.to_string(),
             millis(*jitter_ms),
             delay(|delay| delay.p50_ms),
-            delay(|delay| delay.p99_ms)
-        );
+            delay(|delay| delay.p99_ms),
+        ]);
     }
+    text.push_str(&table(&rows, &[9, 9, 8, 11, 11, 11, 10, 11], text_columns()));
     text.push('\n');
 }
 
@@ -187,19 +200,19 @@ fn capacity_table(text: &mut String, result: &PathResult) {
     if found.is_empty() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "{:<9}{:>14}{:>26}{:>12}{:>19}",
-        "capacity", "estimate", "95 % of the median", "trains", "packets"
-    );
+    let mut rows = vec![cells(["capacity", "estimate", "95 % of the median", "trains", "packets"])];
     for (way, capacity) in found {
-        let estimate = capacity.estimate_bps.map_or("-".to_owned(), |rate| rate.to_string());
         let interval =
             capacity.interval_bps.map_or("-".to_owned(), |[low, high]| format!("{low} to {high}"));
-        let trains = format!("{} of {}", capacity.trains_used, capacity.trains);
-        let packets = format!("{} of {} B", capacity.packets, capacity.packet_bytes);
-        let _ = writeln!(text, "  {way:<7}{estimate:>14}{interval:>26}{trains:>12}{packets:>19}");
+        rows.push(vec![
+            format!("  {way}"),
+            capacity.estimate_bps.map_or("-".to_owned(), |rate| rate.to_string()),
+            interval,
+            format!("{} of {}", capacity.trains_used, capacity.trains),
+            format!("{} of {} B", capacity.packets, capacity.packet_bytes),
+        ]);
     }
+    text.push_str(&table(&rows, &[9, 14, 26, 12, 19], text_columns()));
     text.push('\n');
 }
 
@@ -208,5 +221,51 @@ fn indented(text: &mut String, what: &str, first: usize, rest: usize) {
     for (number, line) in wrap(what, text_columns() - rest).lines().enumerate() {
         let indent = if number == 0 { first } else { rest };
         let _ = writeln!(text, "{:indent$}{line}", "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::result::MtuLimit;
+
+    use super::*;
+    use crate::output::{complete_path, on_columns};
+
+    const RECORDED: &str = include_str!("../../../longhaul-core/tests/fixtures/path-1.json");
+
+    fn recorded() -> PathResult {
+        let mut result: PathResult = serde_json::from_str(RECORDED).unwrap();
+        let router = "2001:db8:1234:5678:9abc:def0:1234:5678".parse().unwrap();
+        let hops = result.forward.hops.as_mut().unwrap();
+        hops.list[0].addresses = vec![router, "198.18.0.2".parse().unwrap()];
+        result.forward.mtu[0].limit = MtuLimit::Router { address: router };
+        complete_path(&mut result);
+        result
+    }
+
+    #[test]
+    fn lines_fit_the_terminal_and_words_are_whole() {
+        let result = recorded();
+        let wide = on_columns(200, || path_text(&result));
+        let words = |text: &str| {
+            let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            words.sort();
+            words.dedup();
+            words
+        };
+        for columns in [60, 70, 80, 100] {
+            let text = on_columns(columns, || path_text(&result));
+            let long = text.lines().find(|line| line.chars().count() > columns);
+            assert_eq!(long, None, "{columns}:\n{text}");
+            assert_eq!(words(&text), words(&wide), "{columns}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_a_table_has_80_columns() {
+        let text = path_text(&recorded());
+        let head =
+            "round trip (UDP)           min    median       p99    spread            answered";
+        assert!(text.contains(head), "{text}");
     }
 }

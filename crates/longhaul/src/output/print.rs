@@ -153,13 +153,39 @@ const MOST_COLUMNS: usize = 200;
 
 /// Returns the width of text on standard output: that of the terminal, from 60 to 200 columns.
 pub(crate) fn text_columns() -> usize {
-    // Tests have the same text on every terminal.
-    if cfg!(test) {
-        return PLAIN_COLUMNS;
-    }
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
-    size.filter(|columns| *columns > 0)
-        .map_or(PLAIN_COLUMNS, |columns: usize| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
+    terminal_columns().map_or(PLAIN_COLUMNS, |columns| columns.clamp(LEAST_COLUMNS, MOST_COLUMNS))
+}
+
+/// Returns the width of commands on standard output: that of the terminal. Elsewhere a command is one
+/// line, for programs.
+pub(crate) fn command_columns() -> usize {
+    terminal_columns().map_or(usize::MAX, |_| text_columns())
+}
+
+#[cfg(not(test))]
+fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(size.ws_col.into()).filter(|columns| *columns > 0)
+}
+
+#[cfg(test)]
+thread_local! {
+    static COLUMNS: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+/// Tests have the same text on every terminal.
+#[cfg(test)]
+fn terminal_columns() -> Option<usize> {
+    COLUMNS.get()
+}
+
+/// Returns the result of `text` on a terminal of this width.
+#[cfg(test)]
+pub(crate) fn on_columns<T>(columns: usize, text: impl FnOnce() -> T) -> T {
+    COLUMNS.set(Some(columns));
+    let shown = text();
+    COLUMNS.set(None);
+    shown
 }
 
 /// Returns the columns and lines of the terminal of standard error, if any.

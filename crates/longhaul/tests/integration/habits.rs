@@ -160,6 +160,40 @@ fn help_fits_a_narrow_terminal() {
     }
 }
 
+/// Returns the lines of a command on a terminal of 60 columns, without colours.
+fn on_60_columns(host: &TestHost, command: &str) -> Vec<String> {
+    let command = format!("stty cols 60; {PROGRAM} {command}");
+    let output = host.command("script", &["-qec", &command, "/dev/null"]).output().unwrap();
+    let shown = text(&output.stdout).replace('\r', "");
+    let mut plain = String::new();
+    let mut parts = shown.split("\x1b[");
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let end = part.find(|letter: char| letter.is_ascii_alphabetic()).map_or(0, |at| at + 1);
+        plain.push_str(&part[end..]);
+    }
+    plain.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn path_and_doctor_fit_a_narrow_terminal() {
+    const RECORDED: &str =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-sys/tests/hosts/server-untuned.host");
+    let host = TestHost::new();
+    let server = host.serve();
+    for (command, expected) in [
+        (format!("doctor --recorded {RECORDED} --disk /srv"), "PROBLEMS"),
+        (format!("path 127.0.0.1:{} -q -t 0.2 -c 20", server.port), "capacity"),
+    ] {
+        let lines = on_60_columns(&host, &command);
+        assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:#?}");
+        // A word that is longer than a line is not divided.
+        let divisible = |line: &str| line.trim().trim_end_matches(" \\").contains(' ');
+        let long = lines.iter().find(|line| line.chars().count() > 60 && divisible(line));
+        assert_eq!(long, None, "{command}");
+    }
+}
+
 #[test]
 fn a_command_of_wan_run_needs_no_dashes() {
     let host = TestHost::new();

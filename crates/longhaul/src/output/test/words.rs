@@ -84,6 +84,109 @@ pub(crate) fn list_row(name: &str, indent: usize, text: &str, columns: usize) ->
 /// The least width of a text beside a name.
 const LEAST_TEXT: usize = 20;
 
+/// Returns `text` beside `figures`, which begin its first line, wrapped to lines of at most `columns`
+/// characters. If the text does not fit beside the figures, it follows on lines with an indentation
+/// of `indent`.
+pub(in crate::output) fn beside(
+    figures: &str,
+    text: &str,
+    indent: usize,
+    columns: usize,
+) -> String {
+    let at = figures.chars().count();
+    let room = columns.saturating_sub(at);
+    let widest = |wrapped: &str| wrapped.lines().map(|line| line.chars().count()).max();
+    let wrapped = wrap(text, room.max(1));
+    if room >= LEAST_TEXT && widest(&wrapped).is_none_or(|width| width <= room) {
+        return format!("{figures}{}\n", wrapped.replace('\n', &format!("\n{:at$}", "")));
+    }
+    let wrapped = wrap(text, columns.saturating_sub(indent));
+    let gap = format!("\n{:indent$}", "");
+    format!("{}{gap}{}\n", figures.trim_end(), wrapped.replace('\n', &gap))
+}
+
+/// Returns the lines of a table whose cells are aligned to the right, and whose first column, the
+/// names, to the left. `widths` are those of the columns on a terminal of 80 characters. On a narrower
+/// one columns are only as wide as their cells, and those that do not fit follow in a second table.
+pub(in crate::output) fn table(rows: &[Vec<String>], widths: &[usize], columns: usize) -> String {
+    let widest = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let narrow = widths.iter().sum::<usize>() > columns;
+    let width = |at: usize, wide: usize| match (narrow, at) {
+        (false, _) => wide,
+        (true, 0) => widest(0),
+        (true, _) => widest(at) + 2,
+    };
+    let widths: Vec<usize> = widths.iter().enumerate().map(|(at, wide)| width(at, *wide)).collect();
+    let mut text = String::new();
+    let mut first = 1;
+    while first < widths.len() {
+        let mut used = widths[0];
+        let fits = |width: &&usize| {
+            used += **width;
+            used <= columns
+        };
+        let count = widths[first..].iter().take_while(fits).count().max(1);
+        for row in rows {
+            let mut line = format!("{:<1$}", row[0], widths[0]);
+            for at in first..first + count {
+                line.push_str(&format!("{:>1$}", row[at], widths[at]));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        first += count;
+    }
+    text
+}
+
+/// Returns the lines of a shell command of at most `columns` characters. A line whose command continues
+/// ends with a backslash. Quoted words are not divided. A comment has lines of its own.
+pub(in crate::output) fn command_lines(command: &str, columns: usize) -> Vec<String> {
+    if command.chars().count() <= columns {
+        return vec![command.to_owned()];
+    }
+    let words = shell_words(command);
+    let comment = words.iter().position(|word| word.starts_with('#')).unwrap_or(words.len());
+    let (words, comment) = words.split_at(comment);
+    let mut lines: Vec<String> = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        // All lines but the last one end with a space and a backslash.
+        let end = if at + 1 < words.len() { 2 } else { 0 };
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() + end <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(line) => {
+                line.push_str(" \\");
+                lines.push(format!("  {word}"));
+            }
+            None => lines.push((*word).to_owned()),
+        }
+    }
+    let comment = comment.join(" ");
+    let comment = wrap(comment.trim_start_matches(['#', ' ']), columns.saturating_sub(2));
+    lines.extend(comment.lines().map(|line| format!("# {line}")));
+    lines
+}
+
+/// Returns the words of a shell command, with their quotes.
+fn shell_words(command: &str) -> Vec<&str> {
+    let mut quote = None;
+    let is_gap = |letter: char| {
+        match (letter, quote) {
+            ('\'' | '"', None) => quote = Some(letter),
+            (_, Some(open)) if letter == open => quote = None,
+            _ => {}
+        }
+        letter == ' ' && quote.is_none()
+    };
+    command.split(is_gap).filter(|word| !word.is_empty()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +213,43 @@ mod tests {
         let wrapped = wrap_lines(text, 16, 36);
         assert_eq!(wrapped, "sender   here   1 MiB in 1.00 s, RTT\n                2 ms\nshort");
         assert_eq!(wrap_lines(text, 16, 80), text);
+    }
+
+    #[test]
+    fn a_text_without_room_beside_its_figures_is_below() {
+        let text = beside("  there  UDP  ", "limit of the router 2001:db8::1", 4, 40);
+        assert_eq!(text, "  there  UDP  limit of the router\n              2001:db8::1\n");
+        let text = beside("  there  UDP  ", "limit of the router 2001:db8::1", 4, 30);
+        assert_eq!(text, "  there  UDP\n    limit of the router\n    2001:db8::1\n");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_has_narrow_columns_and_then_two_parts() {
+        let rows = [["name", "a", "bb", "ccc"], ["x", "1", "22", "333"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
+        let at = |columns| table(&rows, &[6, 5, 5, 5], columns);
+        assert_eq!(at(80), "name      a   bb  ccc\nx         1   22  333\n");
+        assert_eq!(at(20), "name  a  bb  ccc\nx     1  22  333\n");
+        assert_eq!(at(12), "name  a  bb\nx     1  22\nname  ccc\nx     333\n");
+    }
+
+    #[test]
+    fn a_long_command_continues_after_a_backslash() {
+        let command = "sudo sh -c 'echo one two three' && sudo reboot";
+        assert_eq!(command_lines(command, 80), [command]);
+        assert_eq!(
+            command_lines(command, 34),
+            ["sudo sh -c 'echo one two three' \\", "  && sudo reboot"]
+        );
+        assert_eq!(
+            command_lines("a-word-that-is-longer b", 8),
+            ["a-word-that-is-longer \\", "  b"]
+        );
+        assert_eq!(command_lines(command, usize::MAX), [command]);
+        assert_eq!(
+            command_lines("lspci -s 0:1    # another slot", 24),
+            ["lspci -s 0:1", "# another slot"]
+        );
     }
 
     #[test]
