@@ -264,10 +264,10 @@ mod tests {
         let burst =
             |then: TcpInfo, now: TcpInfo| Segments::of(&now).burst_since(Segments::of(&then), &now);
         let then = at(1000, 10, 60);
-        assert_eq!(burst(then.clone(), at(1100, 60, 61)), 50);
-        assert_eq!(burst(then.clone(), at(1100, 60, 75)), 0, "a queue overflows");
-        assert_eq!(burst(then.clone(), at(1100, 15, 61)), 0, "random errors");
-        assert_eq!(burst(then.clone(), at(1010, 15, 61)), 0, "a few of a small window");
+        assert_eq!(burst(then, at(1100, 60, 61)), 50);
+        assert_eq!(burst(then, at(1100, 60, 75)), 0, "a queue overflows");
+        assert_eq!(burst(then, at(1100, 15, 61)), 0, "random errors");
+        assert_eq!(burst(then, at(1010, 15, 61)), 0, "a few of a small window");
         assert_eq!(burst(then, at(3000, 110, 61)), 0, "5 % of many");
     }
 
