@@ -173,7 +173,6 @@ fn an_unused_bound_does_not_grow() {
 #[test]
 fn a_short_path_is_not_bounded() {
     let least_rtt = Duration::from_micros(100);
-    let sample =
-        ConnectionsSample { rtt: least_rtt, least_rtt, ..ConnectionsSample::default() };
+    let sample = ConnectionsSample { rtt: least_rtt, least_rtt, ..ConnectionsSample::default() };
     assert_eq!(Bound::default().next(sample), None);
 }
