@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use longhaul_chart::Width;
-//! use longhaul_chart::traffic::{Bin, Period, TrafficGraph, Unit};
+//! use longhaul_chart::traffic::{Bin, Period, TrafficGraph, TrafficUnit};
 //!
 //! let bin = |start| Bin { start, covered_seconds: 300.0, average: 4e9, minimum: 1e9, maximum: 9e9 };
 //! let graph = TrafficGraph {
@@ -12,7 +12,7 @@
 //!     outbound: vec![],
 //!     capacity: Some(10e9),
 //!     sample_seconds: Some(1.0),
-//!     ..TrafficGraph::new(Period::Day, 1200, Unit::Bits)
+//!     ..TrafficGraph::new(Period::Day, 1200, TrafficUnit::Bits)
 //! };
 //! assert_eq!(graph.inbound_figures().average, Some(4e9));
 //! assert!(graph.draw(Width::Page).document().starts_with("<svg"));
