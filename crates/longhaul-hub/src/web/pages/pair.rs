@@ -28,6 +28,9 @@ const MOST_RUNS: i64 = 2000;
 /// The most changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
 
+/// The most points of a graph: so many that a month has those of the stored intervals of two hours.
+const MOST_POINTS: i64 = 360;
+
 /// The measurements of one direction.
 struct Direction {
     source: String,
@@ -81,7 +84,7 @@ fn direction(
     let all = series(sql, Kind::Stamp, Some(source))?;
     let stamp = match all.iter().find(|one| one.name == destination) {
         Some(one) => {
-            let step = MINUTE.max((to - from) / 400);
+            let step = MINUTE.max((to - from) / MOST_POINTS);
             Some(read_series(sql, one, (from, to), step, now)?)
         }
         None => None,
