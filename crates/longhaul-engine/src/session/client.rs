@@ -1,30 +1,26 @@
 //! Sessions and data connections at the client.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::plan::LinkAddress;
 use longhaul_core::units::Bytes;
-use longhaul_core::wire::{
-    Greeting, GreetingKind, HELLO_BYTES, Hello, PROTOCOL_VERSION, Service, Welcome,
-};
+use longhaul_core::wire::{Hello, PROTOCOL_VERSION, Service, Welcome};
 use rustls::{AlertDescription, ClientConnection, Connection};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::config_dir::ConfigDir;
-use super::deadline::{CONNECT_TIMEOUT, OPENING_TIMEOUT, Until, set_timeouts};
+use super::data_dialer::DataDialer;
+use super::deadline::{CONNECT_TIMEOUT, Until};
 use super::identity::Identity;
 use super::known_hosts::KnownHosts;
-use super::local_address::{Family, LocalAddress, bind_to, scoped};
+use super::local_address::{Family, LocalAddress, bind_to};
 use super::public_key::PublicKey;
 use super::rotation::Learner;
-use super::secret::SessionSecret;
 use super::tls;
-use super::udp;
 use crate::HASTE;
 use crate::error::{EngineError, HandshakeRefusal, Result};
 
@@ -107,7 +103,7 @@ impl Session {
     /// Spreads the data connections over `addresses`.
     pub fn spread_over(mut self, addresses: Vec<SocketAddr>) -> Self {
         let local = self.dialer.local.take();
-        self.dialer = DataDialer { local, ..DataDialer::spread(addresses, self.dialer.secret) };
+        self.dialer = DataDialer::spread(addresses, self.dialer.secret).bound_to(local);
         self
     }
 
@@ -293,7 +289,7 @@ fn connect_once(
         })?;
     receiver.set_learner(learner);
     let local = options.local.cloned();
-    let dialer = DataDialer { local, ..DataDialer::new(vec![address], secret) };
+    let dialer = DataDialer::new(vec![address], secret).bound_to(local);
     Ok(Session { sender, receiver, dialer, datagram_bytes, rtt, queued: None })
 }
 
@@ -424,185 +420,4 @@ fn check_host(target: &HostPort, key: PublicKey, options: &ConnectOptions<'_>) -
             Err(EngineError::KeyUnknown { host, offered: key.fingerprint() })
         }
     }
-}
-
-/// Creates the data connection with a number by other means than the network.
-pub type Tunnel = dyn Fn(u32) -> io::Result<TcpStream> + Send + Sync;
-
-/// Opens the data connections of a session.
-#[derive(Clone)]
-pub struct DataDialer {
-    addresses: Vec<SocketAddr>,
-    /// True if each connection begins with the next address.
-    spread: bool,
-    /// Creates connections if no address can be dialled.
-    tunnel: Option<Arc<Tunnel>>,
-    secret: SessionSecret,
-    /// The local address, unless a route has another one.
-    local: Option<LocalAddress>,
-    /// True if the acceptor must authenticate, too, before the connection counts.
-    mutual: bool,
-}
-
-/// The addresses of a data connection, where the routing table does not choose them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DataRoute {
-    /// The local address.
-    pub local: Option<LinkAddress>,
-    /// The remote address, at the port of the session.
-    pub remote: Option<LinkAddress>,
-}
-
-impl DataDialer {
-    /// Connects to the first of `addresses` that answers.
-    pub fn new(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
-        DataDialer { addresses, spread: false, tunnel: None, secret, local: None, mutual: false }
-    }
-
-    /// Spreads connections over all of `addresses`, and skips those that do not answer.
-    pub fn spread(addresses: Vec<SocketAddr>, secret: SessionSecret) -> Self {
-        DataDialer { spread: true, ..DataDialer::new(addresses, secret) }
-    }
-
-    /// Creates connections by `tunnel`.
-    pub fn through(tunnel: Arc<Tunnel>, secret: SessionSecret) -> Self {
-        DataDialer { tunnel: Some(tunnel), ..DataDialer::new(Vec::new(), secret) }
-    }
-
-    /// Returns the addresses of the connections; none if a tunnel creates them.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Returns whether a connection's socket is on the path itself.
-    pub(crate) fn is_direct(&self) -> bool {
-        self.tunnel.is_none()
-    }
-
-    /// Returns the local address that the user chose.
-    pub(crate) fn local(&self) -> Option<&LocalAddress> {
-        self.local.as_ref()
-    }
-
-    /// Connects to `address`, which must authenticate before anything is sent to it.
-    pub(crate) fn to_be_proved(address: SocketAddr, secret: SessionSecret) -> Self {
-        DataDialer { mutual: true, ..DataDialer::new(vec![address], secret) }
-    }
-
-    /// Returns the session's secret.
-    pub fn secret(&self) -> &SessionSecret {
-        &self.secret
-    }
-
-    /// Opens data connection `stream`. `prepare` sets the options that must be in place before
-    /// the connection is made: buffers, congestion control, MSS.
-    ///
-    /// # Errors
-    /// No address answers, or an option is refused.
-    pub fn open(
-        &self,
-        stream: u32,
-        prepare: impl Fn(&Socket) -> io::Result<()>,
-    ) -> Result<TcpStream> {
-        if let Some(tunnel) = &self.tunnel {
-            return tunnel(stream)
-                .and_then(|mut socket| {
-                    socket.write_all(&self.secret.hello(stream))?;
-                    Ok(socket)
-                })
-                .map_err(|source| EngineError::DataConnect {
-                    stream,
-                    address: "the tunnel".to_owned(),
-                    source,
-                });
-        }
-        self.open_tcp(stream, Protocol::TCP, &DataRoute::default(), prepare)
-    }
-
-    /// As [`open`](Self::open), over TCP or MPTCP and by a given route.
-    pub(crate) fn open_tcp(
-        &self,
-        stream: u32,
-        protocol: Protocol,
-        route: &DataRoute,
-        prepare: impl Fn(&Socket) -> io::Result<()>,
-    ) -> Result<TcpStream> {
-        self.first_that_answers(stream, route, |local, address| {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
-            prepare(&socket)?;
-            bind(&socket, local)?;
-            socket.connect_timeout(&address.into(), CONNECT_TIMEOUT)?;
-            let mut socket = TcpStream::from(socket);
-            set_timeouts(&socket, Some(OPENING_TIMEOUT))?;
-            socket.write_all(&self.secret.hello(stream))?;
-            if self.mutual {
-                let mut answer = [0; HELLO_BYTES];
-                socket.read_exact(&mut answer)?;
-                let proved = Greeting::decode(&answer).is_some_and(|(greeting, mac)| {
-                    greeting.kind == GreetingKind::Accept
-                        && greeting.stream == stream
-                        && self.secret.verify_greeting(&greeting, &mac)
-                });
-                if !proved {
-                    return Err(io::ErrorKind::PermissionDenied.into());
-                }
-            }
-            set_timeouts(&socket, None)?;
-            Ok(socket)
-        })
-    }
-
-    /// Opens UDP flow `stream` by a given route; see [`super::udp`].
-    pub(crate) fn open_flow(
-        &self,
-        stream: u32,
-        route: &DataRoute,
-        prepare: impl Fn(&Socket) -> io::Result<()>,
-    ) -> Result<UdpSocket> {
-        self.first_that_answers(stream, route, |local, address| {
-            let socket =
-                Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-            prepare(&socket)?;
-            bind(&socket, local)?;
-            socket.connect(&address.into())?;
-            let socket = UdpSocket::from(socket);
-            udp::open_flow(&socket, &self.secret, stream)?;
-            Ok(socket)
-        })
-    }
-
-    fn first_that_answers<T>(
-        &self,
-        stream: u32,
-        route: &DataRoute,
-        attempt: impl Fn(Option<SocketAddr>, SocketAddr) -> io::Result<T>,
-    ) -> Result<T> {
-        let failed = |address: SocketAddr, source| {
-            let address = address.to_string();
-            EngineError::DataConnect { stream, address, source }
-        };
-        let mut failure = None;
-        let first = if self.spread { stream as usize } else { 0 };
-        for turn in 0..self.addresses.len() {
-            let mut address = self.addresses[(first + turn) % self.addresses.len()];
-            if let Some(remote) = &route.remote {
-                address = scoped(remote, address.port()).map_err(|e| failed(address, e))?;
-            }
-            let local = route.local.as_ref().or(self.local.as_ref().map(LocalAddress::link));
-            let local = local.map(|local| scoped(local, 0)).transpose();
-            match local.and_then(|local| attempt(local, address)) {
-                Ok(opened) => return Ok(opened),
-                Err(source) => failure = Some(failed(address, source)),
-            }
-        }
-        Err(failure.unwrap_or_else(|| EngineError::DataConnect {
-            stream,
-            address: "the far side".to_owned(),
-            source: io::ErrorKind::AddrNotAvailable.into(),
-        }))
-    }
-}
-
-fn bind(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
-    local.map_or(Ok(()), |local| socket.bind(&local.into()))
 }

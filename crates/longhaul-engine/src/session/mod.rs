@@ -16,6 +16,7 @@ mod channel;
 mod client;
 mod conditions;
 mod config_dir;
+mod data_dialer;
 mod deadline;
 mod exposure;
 mod flow_port;
@@ -43,13 +44,15 @@ pub(crate) use allowance::{Announced, DescriptorSource};
 pub(crate) use authorised::KeySession;
 pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
+pub(crate) use client::await_welcome;
 pub use client::{
-    ConnectOptions, DataDialer, HostPolicy, Queued, Session, Tunnel, connect, connect_early,
-    connect_queued, connect_unasked, greet,
+    ConnectOptions, HostPolicy, Queued, Session, connect, connect_early, connect_queued,
+    connect_unasked, greet,
 };
-pub(crate) use client::{DataRoute, await_welcome};
 pub use conditions::Sources;
 pub use config_dir::ConfigDir;
+pub(crate) use data_dialer::DataRoute;
+pub use data_dialer::{DataDialer, Tunnel};
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use exposure::Exposure;
 pub use flow_port::FlowPort;

@@ -72,8 +72,8 @@ fn only_from_local(host: &TestHost, protocols: &[&str], arguments: &str) {
     let code = output.status.code();
     // A part of 'path' may be unavailable on loopback.
     assert!(code == Some(0) || code == Some(7), "{arguments}: {}", text(&output.stderr));
-    let strangers: Vec<_> = seen.iter().filter(|(_, address)| address != LOCAL).collect();
-    assert!(strangers.is_empty(), "{arguments}: {strangers:?}");
+    let others: Vec<_> = seen.iter().filter(|(_, address)| address != LOCAL).collect();
+    assert!(others.is_empty(), "{arguments}: {others:?}");
     for protocol in protocols {
         assert!(seen.iter().any(|(kind, _)| kind == protocol), "{arguments}: {protocol} {seen:?}");
     }
