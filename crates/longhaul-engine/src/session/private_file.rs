@@ -245,6 +245,7 @@ mod tests {
 
     /// Runs as root, like every test that needs two users.
     #[test]
+    #[ignore = "needs root"]
     fn a_file_or_directory_of_another_user_is_refused() {
         for name in ["longhaul/list", "longhaul", "."] {
             let place = Place::new();

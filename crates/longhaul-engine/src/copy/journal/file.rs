@@ -361,6 +361,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs root"]
     fn a_journal_that_others_could_have_written_is_not_believed() {
         use std::os::unix::fs::{PermissionsExt, chown, symlink};
         let fresh = || tempfile::tempdir().unwrap();
@@ -405,6 +406,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs root"]
     fn the_lock_of_another_user_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = planted(dir.path());

@@ -82,6 +82,7 @@ impl Drop for Memory {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn file_systems_without_direct_io_use_the_page_cache() {
     let world = World::new();
     let _near = Memory::mount("ramfs", world.near(""));
@@ -91,6 +92,7 @@ fn file_systems_without_direct_io_use_the_page_cache() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn from_memory_to_disk_and_back() {
     let world = World::new();
     let _near = Memory::mount("tmpfs", world.near(""));
@@ -187,6 +189,7 @@ fn sparse_files_stay_sparse_with_direct_io_and_with_the_page_cache() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_full_disk_fails_one_file_with_direct_io_and_with_the_page_cache() {
     let world = World::new();
     // The server checks the space of the target, but not that of a file system mounted below it.

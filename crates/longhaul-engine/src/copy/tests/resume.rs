@@ -42,6 +42,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn files_that_another_user_could_have_written_are_not_resumed() {
     let data = bytes(INTERRUPTED_BYTES + 77);
     type Plant = fn(&Path, &Path, &World);
@@ -77,6 +78,7 @@ fn files_that_another_user_could_have_written_are_not_resumed() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_temporary_file_of_another_user_is_not_replaced() {
     let world = World::new();
     let data = bytes(INTERRUPTED_BYTES);

@@ -37,6 +37,7 @@ fn age(path: PathBuf, seconds: u64) {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
     let world = World::new();
     let at = |name: &str| world.near("t").join(name);
@@ -110,6 +111,7 @@ fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn without_archive_owners_and_the_set_user_id_bit_are_not_copied() {
     let world = World::new();
     fs::write(world.near("f"), "x").unwrap();
@@ -135,6 +137,7 @@ fn hard_links_to_a_failed_file_fail() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn owners_are_set_by_name_unless_numbers_are_requested() {
     use crate::copy::metadata::{Attributes, Keeper};
     use longhaul_core::wire::copy::{Entry, EntryKind, Owner};
