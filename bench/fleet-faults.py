@@ -345,7 +345,7 @@ def torment(fleet, database, options):
     fleet.up()
     fleet.start_hub()
     fleet.login()
-    fleet.enrol()
+    fleet.enroll()
     begun_ms = int(time.time() * 1000)
     fleet.cycle = fleet.apply(fleet.mesh(2, 5, "5s"))["cycle_seconds"]
     say(f"cycle {fleet.cycle} s")

@@ -145,7 +145,7 @@ def measure(fleet, options):
     fleet.up()
     fleet.start_hub()
     fleet.login()
-    fleet.enrol()
+    fleet.enroll()
     if options.idle:
         before, begun = fleet.usages(), time.monotonic()
         time.sleep(options.idle)

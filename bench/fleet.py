@@ -178,7 +178,7 @@ class Fleet:
         wait_for("the login", lambda: self.run_at(self.hub_site, login, input=words["password"])
                  .returncode == 0, 60)
 
-    def enrol(self):
+    def enroll(self):
         """Starts all agents, waits until the hub sees them, and adds the triggers to their journals."""
         for site in self.sites:
             self.start_agent(site.name, self.fleet("token", site.name)["token"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Attacks a server with clients that break the protocol.
 #
-# The clients are crates/longhaul/examples/hostile. As authorised or anonymous clients over TLS, they
+# The clients are crates/longhaul/examples/hostile. As authorized or anonymous clients over TLS, they
 # send changed, repeated, reordered and invalid messages in every state of every service. After each
 # round an honest copy and test must succeed, nothing outside the root may have changed, and the
 # memory and descriptors of the server must return. Attacks three servers in turn: with all rights,

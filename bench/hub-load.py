@@ -5,7 +5,7 @@ Usage: bench/hub-load.py LONGHAUL LOAD [--seconds 300] [--agents 1000] [--series
        [--databases sqlite,postgres]
 
 LOAD is the example `load` of longhaul-agent. Runs as root, because PostgreSQL needs another user. Every agent
-enrols, signs its requests and uploads samples at 1 s. With --every, a mesh of pairs of hosts runs a test of each
+enrolls, signs its requests and uploads samples at 1 s. With --every, a mesh of pairs of hosts runs a test of each
 directed pair every MINUTES. The hub, the database and the agents share the machine. The figures begin 60 s after
 the first agent, when all agents upload. Databases have their default durability: a sync per commit.
 """

@@ -1,4 +1,4 @@
-//! The agent: its options, its enrolment and its threads.
+//! The agent: its options, its enrollment and its threads.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AgentEvent, ENROL_PATH, EnrolRequest, EnrolResponse, EnrolToken, Severity, StampPeer,
+    AgentEvent, ENROLL_PATH, EnrollRequest, EnrollResponse, EnrollToken, Severity, StampPeer,
 };
 use longhaul_interop::stamp::{Reflector, ReflectorSettings};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::client::{HubClient, HubUrl, Trust};
 use crate::clock::{End, HubClock};
 use crate::error::{AgentError, Notice, Result};
-use crate::home::{Enrolment, Home};
+use crate::home::{Enrollment, Home};
 use crate::journal::{Journal, samples_dropped};
 use crate::measure::{FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
 use crate::run::{AllowedPeers, Executor, RunQueue};
@@ -35,10 +35,10 @@ pub const DEFAULT_STATE_DIR: &str = "/var/lib/longhaul/agent";
 /// The options of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// The hub; that of the enrolment if `None`.
+    /// The hub; that of the enrollment if `None`.
     pub hub: Option<HubUrl>,
     /// The one-time token; necessary for the first start.
-    pub token: Option<EnrolToken>,
+    pub token: Option<EnrollToken>,
     /// A file with the certificates (PEM) that verify the hub, instead of a pin.
     pub ca: Option<PathBuf>,
     /// The name of this host in the mesh; its host name if `None`.
@@ -53,23 +53,23 @@ pub struct AgentOptions {
     pub allow: AllowedPeers,
 }
 
-/// Enrols this host if the directory of its state has no enrolment, and returns the enrolment.
+/// Enrolls this host if the directory of its state has no enrollment, and returns the enrollment.
 ///
 /// # Errors
 /// The directory cannot be used, there is no token, or the hub refuses the token.
-pub fn enrol(options: &AgentOptions) -> std::result::Result<Enrolment, AgentError> {
+pub fn enroll(options: &AgentOptions) -> std::result::Result<Enrollment, AgentError> {
     let home = Home::open(&options.state)?;
-    enrolled(options, &home).map(|(enrolment, _)| enrolment)
+    enrolled(options, &home).map(|(enrollment, _)| enrollment)
 }
 
-/// Returns the enrolment, and whether it is new.
-fn enrolled(options: &AgentOptions, home: &Home) -> Result<(Enrolment, bool)> {
-    if let Some(enrolment) = home.enrolment()? {
+/// Returns the enrollment, and whether it is new.
+fn enrolled(options: &AgentOptions, home: &Home) -> Result<(Enrollment, bool)> {
+    if let Some(enrollment) = home.enrollment()? {
         return match &options.hub {
-            Some(hub) if hub.to_string() != enrolment.hub => {
-                Err(AgentError::OtherHub { path: options.state.clone(), hub: enrolment.hub })
+            Some(hub) if hub.to_string() != enrollment.hub => {
+                Err(AgentError::OtherHub { path: options.state.clone(), hub: enrollment.hub })
             }
-            _ => Ok((enrolment, false)),
+            _ => Ok((enrollment, false)),
         };
     }
     let (Some(hub), Some(token)) = (&options.hub, &options.token) else {
@@ -77,18 +77,18 @@ fn enrolled(options: &AgentOptions, home: &Home) -> Result<(Enrolment, bool)> {
     };
     let trust = Trust::of(token.pin.as_deref(), options.ca.as_deref());
     let client = HubClient::new(hub.clone(), &trust)?;
-    let request = EnrolRequest {
+    let request = EnrollRequest {
         secret: token.secret.clone(),
         host: options.name.clone().unwrap_or_else(host_name),
         public_key: base64_of(&home.identity()?),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let response: EnrolResponse = client.post(ENROL_PATH, &[], &request)?;
+    let response: EnrollResponse = client.post(ENROLL_PATH, &[], &request)?;
     let pin = token.pin.clone().filter(|_| options.ca.is_none());
-    let enrolment =
-        Enrolment { hub: hub.to_string(), pin, agent: response.agent, host: response.host };
-    home.store(&enrolment)?;
-    Ok((enrolment, true))
+    let enrollment =
+        Enrollment { hub: hub.to_string(), pin, agent: response.agent, host: response.host };
+    home.store(&enrollment)?;
+    Ok((enrollment, true))
 }
 
 /// Returns the public key in base64.
@@ -105,7 +105,7 @@ fn host_name() -> String {
 /// Runs an agent until `stop` is set. Passes notices to `notice`, from several threads.
 ///
 /// # Errors
-/// The directory, the journal or the certificates cannot be used, the enrolment is refused, or the hub
+/// The directory, the journal or the certificates cannot be used, the enrollment is refused, or the hub
 /// will never accept this agent again.
 pub fn run(
     options: &AgentOptions,
@@ -113,14 +113,14 @@ pub fn run(
     notice: &(dyn Fn(Notice<'_>) + std::marker::Sync),
 ) -> std::result::Result<(), AgentError> {
     let home = Home::open(&options.state)?;
-    let (enrolment, new) = enrolled(options, &home)?;
+    let (enrollment, new) = enrolled(options, &home)?;
     if new {
-        notice(Notice::Enrolled { host: &enrolment.host, agent: &enrolment.agent });
+        notice(Notice::Enrolled { host: &enrollment.host, agent: &enrollment.agent });
     }
-    let hub = enrolment.hub.parse().map_err(|error: crate::client::InvalidUrl| {
+    let hub = enrollment.hub.parse().map_err(|error: crate::client::InvalidUrl| {
         AgentError::Damaged { path: home.file("enrolment.json"), message: error.to_string() }
     })?;
-    let trust = Trust::of(enrolment.pin.as_deref(), options.ca.as_deref());
+    let trust = Trust::of(enrollment.pin.as_deref(), options.ca.as_deref());
     let client = HubClient::new(hub, &trust)?;
     let identity = home.identity()?;
     let journal = Journal::open(&home.file("journal.db"))?;
@@ -135,11 +135,11 @@ pub fn run(
     };
     let queue = RunQueue::new(&journal, &parts.clock, (&executor, &options.allow), notice)?;
     start_event(&journal, &parts.clock);
-    notice(Notice::Started { host: &enrolment.host, hub: &enrolment.hub });
+    notice(Notice::Started { host: &enrollment.host, hub: &enrollment.hub });
     let sync = Sync {
         client: &client,
         identity: &identity,
-        agent: enrolment.agent.clone(),
+        agent: enrollment.agent.clone(),
         state: options.state.clone(),
         boot: boot_id(),
         stamp_port: options.reflectors.first().map_or(0, |address| address.port()),

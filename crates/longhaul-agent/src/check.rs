@@ -38,7 +38,7 @@ pub enum CheckResult {
 /// The free space below which an agent refuses runs soon.
 const LEAST_FREE_BYTES: u64 = 100 << 20;
 
-/// Checks the directory, the key, the enrolment, the journal, the program, the reflector's port and
+/// Checks the directory, the key, the enrollment, the journal, the program, the reflector's port and
 /// the hub. Changes nothing, except that it creates an empty directory if there is none.
 pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
     let mut items = Vec::new();
@@ -71,27 +71,27 @@ pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
             },
         );
     }
-    match home.enrolment() {
-        Ok(Some(enrolment)) => {
-            let text = format!("{} as {}", enrolment.host, enrolment.agent);
-            add("enrolment", CheckResult::Passed(text));
-            let trust = Trust::of(enrolment.pin.as_deref(), options.ca.as_deref());
-            add("hub", check_hub(&enrolment.hub, &trust));
+    match home.enrollment() {
+        Ok(Some(enrollment)) => {
+            let text = format!("{} as {}", enrollment.host, enrollment.agent);
+            add("enrollment", CheckResult::Passed(text));
+            let trust = Trust::of(enrollment.pin.as_deref(), options.ca.as_deref());
+            add("hub", check_hub(&enrollment.hub, &trust));
         }
         Ok(None) => {
             if let (Some(hub), Some(token)) = (&options.hub, &options.token) {
                 add(
-                    "enrolment",
+                    "enrollment",
                     CheckResult::Passed("at the first start, by the token".to_owned()),
                 );
                 let trust = Trust::of(token.pin.as_deref(), options.ca.as_deref());
                 add("hub", check_hub(&hub.to_string(), &trust));
             } else {
                 let error = AgentError::NotEnrolled(options.state.clone());
-                add("enrolment", CheckResult::Failed(error));
+                add("enrollment", CheckResult::Failed(error));
             }
         }
-        Err(error) => add("enrolment", CheckResult::Failed(error)),
+        Err(error) => add("enrollment", CheckResult::Failed(error)),
     }
     items
 }

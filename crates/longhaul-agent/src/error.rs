@@ -32,14 +32,14 @@ pub enum AgentError {
     #[error("another agent uses {}", .0.display())]
     InUse(PathBuf),
     /// The agent has not enrolled, and has no token.
-    #[error("{} has no enrolment, and there is no token", .0.display())]
+    #[error("{} has no enrollment, and there is no token", .0.display())]
     NotEnrolled(PathBuf),
     /// The directory belongs to an agent of another hub.
     #[error("{} belongs to an agent of the hub {hub}", .path.display())]
     OtherHub {
         /// The directory.
         path: PathBuf,
-        /// The hub of the enrolment.
+        /// The hub of the enrollment.
         hub: String,
     },
     /// A file of the directory is not in its format.

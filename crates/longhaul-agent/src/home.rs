@@ -1,4 +1,4 @@
-//! The directory of an agent: its key, its enrolment and its lock.
+//! The directory of an agent: its key, its enrollment and its lock.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{AgentError, Result};
 
-/// The enrolment of an agent, in the file `enrolment.json`.
+/// The enrollment of an agent, in the file `enrolment.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Enrolment {
+pub struct Enrollment {
     /// The hub: `https://HOST:PORT`.
     pub hub: String,
     /// The pin of the hub's key; `None` if its certificate is verified by its chain.
@@ -31,8 +31,8 @@ pub(crate) struct Home {
     _lock: File,
 }
 
-const ENROLMENT_FILE: &str = "enrolment.json";
-/// The largest enrolment file.
+const ENROLLMENT_FILE: &str = "enrolment.json";
+/// The largest enrollment file.
 const MOST_BYTES: u64 = 64 << 10;
 
 impl Home {
@@ -65,9 +65,9 @@ impl Home {
         Identity::load_or_create(&ConfigDir::at(&self.path)).map_err(AgentError::Key)
     }
 
-    /// Reads the enrolment, if there is one.
-    pub(crate) fn enrolment(&self) -> Result<Option<Enrolment>> {
-        let path = self.file(ENROLMENT_FILE);
+    /// Reads the enrollment, if there is one.
+    pub(crate) fn enrollment(&self) -> Result<Option<Enrollment>> {
+        let path = self.file(ENROLLMENT_FILE);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -78,15 +78,15 @@ impl Home {
         let read = file.take(MOST_BYTES).read_to_string(&mut text);
         read.map_err(AgentError::file("read", &path))?;
         match serde_json::from_str(&text) {
-            Ok(enrolment) => Ok(Some(enrolment)),
+            Ok(enrollment) => Ok(Some(enrollment)),
             Err(error) => Err(AgentError::Damaged { path, message: error.to_string() }),
         }
     }
 
-    /// Writes the enrolment.
-    pub(crate) fn store(&self, enrolment: &Enrolment) -> Result<()> {
-        let path = self.file(ENROLMENT_FILE);
-        let text = serde_json::to_string_pretty(enrolment).unwrap_or_default();
+    /// Writes the enrollment.
+    pub(crate) fn store(&self, enrollment: &Enrollment) -> Result<()> {
+        let path = self.file(ENROLLMENT_FILE);
+        let text = serde_json::to_string_pretty(enrollment).unwrap_or_default();
         write_private(&path, text.as_bytes()).map_err(AgentError::file("write", path))
     }
 }
@@ -134,21 +134,21 @@ mod tests {
         let path = dir.path().join("agent");
         let home = Home::open(&path).unwrap();
         assert!(matches!(Home::open(&path), Err(AgentError::InUse(_))));
-        assert_eq!(home.enrolment().unwrap(), None);
-        let enrolment = Enrolment {
+        assert_eq!(home.enrollment().unwrap(), None);
+        let enrollment = Enrollment {
             hub: "https://hub:5280".into(),
             pin: None,
             agent: "a1".into(),
             host: "west".into(),
         };
-        home.store(&enrolment).unwrap();
-        assert_eq!(home.enrolment().unwrap(), Some(enrolment));
+        home.store(&enrollment).unwrap();
+        assert_eq!(home.enrollment().unwrap(), Some(enrollment));
         let mode = |name: &str| fs::metadata(home.file(name)).unwrap().permissions().mode() & 0o777;
         let key = home.identity().unwrap().public();
         assert_eq!(home.identity().unwrap().public(), key);
-        assert_eq!((mode("identity"), mode(ENROLMENT_FILE)), (0o600, 0o600));
-        fs::write(home.file(ENROLMENT_FILE), "{").unwrap();
-        assert!(matches!(home.enrolment(), Err(AgentError::Damaged { .. })));
+        assert_eq!((mode("identity"), mode(ENROLLMENT_FILE)), (0o600, 0o600));
+        fs::write(home.file(ENROLLMENT_FILE), "{").unwrap();
+        assert!(matches!(home.enrollment(), Err(AgentError::Damaged { .. })));
         drop(home);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(matches!(Home::open(&path), Err(AgentError::Exposed { .. })));

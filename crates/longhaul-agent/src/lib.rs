@@ -25,9 +25,9 @@ mod measure;
 mod run;
 mod sync;
 
-pub use agent::{AgentOptions, DEFAULT_STATE_DIR, enrol, run};
+pub use agent::{AgentOptions, DEFAULT_STATE_DIR, enroll, run};
 pub use check::{CheckItem, CheckResult, check};
 pub use client::{HubClient, HubUrl, InvalidUrl, Trust};
 pub use error::{AgentError, Notice};
-pub use home::{Enrolment, write_private};
+pub use home::{Enrollment, write_private};
 pub use run::AllowedPeers;

@@ -214,13 +214,13 @@ fn another_key_a_used_token_and_a_revoked_agent_are_errors() {
     let (hub, dir) = (FakeHub::start(), tempfile::tempdir().unwrap());
     let options = options(&hub, dir.path());
     let other = format!("{SECRET}.{}", key_pin(b"other")).parse().unwrap();
-    let wrong = longhaul_agent::enrol(&AgentOptions { token: Some(other), ..options.clone() });
+    let wrong = longhaul_agent::enroll(&AgentOptions { token: Some(other), ..options.clone() });
     assert!(matches!(wrong, Err(AgentError::Certificate { .. })), "{wrong:?}");
     let unknown = format!("aaaaaaaaaaaaaaaaaaaaaaa.{}", hub.pin).parse().unwrap();
-    let unknown = longhaul_agent::enrol(&AgentOptions { token: Some(unknown), ..options.clone() });
+    let unknown = longhaul_agent::enroll(&AgentOptions { token: Some(unknown), ..options.clone() });
     let code = RefusalCode::UnknownToken;
     assert!(matches!(unknown, Err(AgentError::Refused { code: c, .. }) if c == code));
-    let none = longhaul_agent::enrol(&AgentOptions { token: None, ..options.clone() });
+    let none = longhaul_agent::enroll(&AgentOptions { token: None, ..options.clone() });
     assert!(matches!(none, Err(AgentError::NotEnrolled(_))));
 
     let ca = dir.path().join("ca.pem");
@@ -231,19 +231,19 @@ fn another_key_a_used_token_and_a_revoked_agent_are_errors() {
         state: dir.path().join("chain"),
         ..options.clone()
     };
-    assert_eq!(longhaul_agent::enrol(&by_chain).unwrap().pin, None);
+    assert_eq!(longhaul_agent::enroll(&by_chain).unwrap().pin, None);
 
     let good = |result: &CheckResult| matches!(result, CheckResult::Passed(_));
     let checks = longhaul_agent::check(&options);
     assert!(checks.iter().all(|check| good(&check.result)), "{checks:?}");
-    assert!(!options.state.join("enrolment.json").exists(), "a check enrols no host");
+    assert!(!options.state.join("enrolment.json").exists(), "a check enrolls no host");
 
-    let enrolment = longhaul_agent::enrol(&options).unwrap();
-    assert_eq!((enrolment.host.as_str(), enrolment.agent.as_str()), ("west", "agent-1"));
+    let enrollment = longhaul_agent::enroll(&options).unwrap();
+    assert_eq!((enrollment.host.as_str(), enrollment.agent.as_str()), ("west", "agent-1"));
     let checks = longhaul_agent::check(&options);
     assert!(checks.iter().all(|check| good(&check.result)), "{checks:?}");
     let moved = AgentOptions { hub: Some("https://elsewhere".parse().unwrap()), ..options.clone() };
-    assert!(matches!(longhaul_agent::enrol(&moved), Err(AgentError::OtherHub { .. })));
+    assert!(matches!(longhaul_agent::enroll(&moved), Err(AgentError::OtherHub { .. })));
     hub.book.lock().unwrap().revoked = true;
     let stop = AtomicBool::new(false);
     let revoked = longhaul_agent::run(&options, &stop, &|_| {});

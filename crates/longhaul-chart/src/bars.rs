@@ -15,7 +15,7 @@ pub struct BarChart {
     pub label: String,
     /// The groups with their names, from top to bottom.
     pub groups: Vec<(String, Vec<Bar>)>,
-    /// The look of each group: the index of its colour. A group without an entry has its own index.
+    /// The look of each group: the index of its color. A group without an entry has its own index.
     pub looks: Vec<usize>,
 }
 

@@ -4,8 +4,8 @@ use crate::Width;
 use crate::lines::significant;
 use crate::svg::{Drawing, Svg};
 
-/// A heat map over two dimensions. Every pair has a tile with a colour and a figure, so that the
-/// map is readable in grey, too.
+/// A heat map over two dimensions. Every pair has a tile with a color and a figure, so that the
+/// map is readable in gray, too.
 #[derive(Debug, Clone)]
 pub struct HeatMap {
     /// The title.
@@ -23,7 +23,7 @@ pub struct HeatMap {
 }
 
 /// The cividis map of Nunez, Anderton and Renslow (PLoS ONE 13(7), 2018) at eight equal steps. Its
-/// lightness changes evenly, and it looks the same with red or green colour blindness.
+/// lightness changes evenly, and it looks the same with red or green color blindness.
 const CIVIDIS: [[f64; 3]; 8] = [
     [0.0, 34.0, 78.0],
     [39.0, 63.0, 108.0],
@@ -83,7 +83,7 @@ impl HeatMap {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, base + 88.0)
     }
 
-    /// Draws the scale of colours from zero to `greatest`.
+    /// Draws the scale of colors from zero to `greatest`.
     fn key(&self, svg: &mut Svg, left: f64, top: f64, greatest: f64) {
         const STEPS: usize = 24;
         for step in 0..STEPS {
@@ -101,7 +101,7 @@ impl HeatMap {
     }
 }
 
-/// Returns the colour of a share of the scale (0 to 1).
+/// Returns the color of a share of the scale (0 to 1).
 fn color(share: f64) -> String {
     let place = share.clamp(0.0, 1.0) * (CIVIDIS.len() - 1) as f64;
     let below = (place.floor() as usize).min(CIVIDIS.len() - 2);

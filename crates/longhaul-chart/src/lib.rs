@@ -2,7 +2,7 @@
 //! around them.
 //!
 //! This crate does not depend on tools and runs. Every chart is drawn at two widths, for a page
-//! and for a phone, because scaled-down text is unreadable. Series differ in more than colour: each
+//! and for a phone, because scaled-down text is unreadable. Series differ in more than color: each
 //! has a marker, a dash pattern and, if there is space, its name at the end of its line. Axes start
 //! at zero or are labelled as logarithmic.
 //!

@@ -21,7 +21,7 @@ pub struct LineChart {
     pub panels: Vec<Panel>,
     /// The names of the series; a series looks the same in every panel.
     pub names: Vec<String>,
-    /// The look of each series: the index of its colour, marker and dash pattern. A series without
+    /// The look of each series: the index of its color, marker and dash pattern. A series without
     /// an entry has its own index.
     pub looks: Vec<usize>,
 }

@@ -156,7 +156,7 @@ pub fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Moves `places` apart until neighbours are at least `gap` from each other and all lie within 0 to
+/// Moves `places` apart until neighbors are at least `gap` from each other and all lie within 0 to
 /// `length`. Their order does not change.
 pub(crate) fn spread(places: &[f64], gap: f64, length: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();

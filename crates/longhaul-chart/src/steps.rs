@@ -36,7 +36,7 @@ const BAR: f64 = 18.0;
 const NAME: f64 = 236.0;
 /// The width for the figure after a bar.
 const FIGURE: f64 = 150.0;
-/// The colours of a bar as indices into the palette (`page.rs`): blue, and orange for the marked
+/// The colors of a bar as indices into the palette (`page.rs`): blue, and orange for the marked
 /// bar.
 const PLAIN: usize = 0;
 const MARKED: usize = 1;
@@ -135,7 +135,7 @@ mod tests {
         let page = chart.draw(Width::Page).embedded("wide");
         assert_eq!(page.matches("class=\"bar\"").count(), 2);
         assert!(page.contains("0.2 Gb/s  limit") && page.contains("not measured"), "{page}");
-        assert!(page.contains("class=\"s1 d1\""), "the marked bar has a colour of its own: {page}");
+        assert!(page.contains("class=\"s1 d1\""), "the marked bar has a color of its own: {page}");
         let phone = chart.draw(Width::Phone).embedded("narrow");
         assert!(phone.contains("source read alone"));
     }

@@ -126,7 +126,7 @@ impl Svg {
         self.body.push_str("\"/>\n");
     }
 
-    /// Draws a rectangle in a colour with an optional tooltip.
+    /// Draws a rectangle in a color with an optional tooltip.
     pub(crate) fn tile(&mut self, fill: &str, (x, y): At, (width, height): At, title: &str) {
         let _ = write!(
             self.body,
@@ -170,7 +170,7 @@ impl Svg {
         );
     }
 
-    /// Starts the elements of a series, with its colour and dash pattern.
+    /// Starts the elements of a series, with its color and dash pattern.
     pub(crate) fn begin_series(&mut self, series: usize) {
         let (color, dash) = (series % COLORS, series % DASHES);
         let _ = writeln!(self.body, "<g class=\"s{color} d{dash}\">");
@@ -224,7 +224,7 @@ impl Drawing {
     }
 }
 
-/// The number of colours in [`STYLE`]. Colour, shape and dash repeat together after 56 series.
+/// The number of colors in [`STYLE`]. Color, shape and dash repeat together after 56 series.
 const COLORS: usize = 8;
 const SHAPES: usize = 7;
 const DASHES: usize = 4;

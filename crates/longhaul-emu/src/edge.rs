@@ -3,7 +3,7 @@
 //!
 //! The host has the address of its site and reaches all other sites directly on its network, as the
 //! networks of sites (198.18.0.0/15 and 2001:2::/48) are. The edge answers its questions for their
-//! link-layer addresses (ARP, RFC 826; neighbour discovery, RFC 4861) with one address, and passes
+//! link-layer addresses (ARP, RFC 826; neighbor discovery, RFC 4861) with one address, and passes
 //! IP packets without their Ethernet headers.
 
 use std::io::{self, IoSlice};
@@ -112,7 +112,7 @@ impl Edge {
         Some(arp_frame(2, (OTHERS, asked), (mac, ip)))
     }
 
-    /// Returns the answer to a neighbour solicitation for another site.
+    /// Returns the answer to a neighbor solicitation for another site.
     fn solicitation(&self, packet: &[u8], from: Mac) -> Option<Vec<u8>> {
         const ICMPV6: u8 = 58;
         const SOLICITATION: u8 = 135;
@@ -191,7 +191,7 @@ fn arp_frame(operation: u8, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr)) ->
     frame
 }
 
-/// Returns a neighbour advertisement on Ethernet: `target` has the address of the other sites.
+/// Returns a neighbor advertisement on Ethernet: `target` has the address of the other sites.
 fn advertisement(target: Ipv6Addr, to: Ipv6Addr, to_mac: Mac) -> Vec<u8> {
     const LENGTH: u8 = 32;
     // Type, code and checksum; the flags "solicited" and "override"; then the target and its

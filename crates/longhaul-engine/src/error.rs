@@ -145,7 +145,7 @@ pub enum EngineError {
         /// The kind of exposure.
         exposure: Exposure,
     },
-    /// The text before a key in the authorised list is not an option.
+    /// The text before a key in the authorized list is not an option.
     #[error(
         "unknown option '{option}' in line {line} of {}", .file.display()
     )]

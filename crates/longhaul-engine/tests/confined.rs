@@ -16,7 +16,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result;
 use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServeEvent, ServerKeys, Services};
 use longhaul_engine::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    AuthorizedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, connect,
 };
 use longhaul_sys::confine::confine_files;
@@ -60,7 +60,7 @@ impl Services for Compromised {
 fn serve(dir: &Path, confined: bool) {
     let config = ConfigDir::at(dir.join("config"));
     let identity = Identity::load_or_create(&config).unwrap();
-    let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
+    let authorized = AuthorizedKeys::load(&config, identity.public()).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     if confined {
         let reach = Reach {
@@ -72,7 +72,7 @@ fn serve(dir: &Path, confined: bool) {
         confine_files(&reach.rules()).expect("this test needs a kernel with Landlock");
     }
     println!("{}", listener.address().port());
-    let host = Arc::new(ServerKeys { identity, authorised });
+    let host = Arc::new(ServerKeys { identity, authorized });
     let stop = AtomicBool::new(false);
     listener.run(host, Arc::new(Compromised), ClientLimits::default(), &stop);
 }

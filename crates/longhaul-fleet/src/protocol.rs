@@ -1,6 +1,6 @@
 //! The protocol of agents and the hub: JSON over HTTPS below [`BASE`].
 //!
-//! An agent sends `POST /agent/v1/enrol` ([`EnrolRequest`], [`EnrolResponse`]) once, and then
+//! An agent sends `POST /agent/v1/enrol` ([`EnrollRequest`], [`EnrollResponse`]) once, and then
 //! `POST /agent/v1/sync?wait=SECONDS` ([`SyncRequest`], [`SyncResponse`]) for ever. The agent signs
 //! every `sync`, see [`signed_text`]. A refused request has the body [`RefusalBody`].
 //! `docs/design/fleet.md` describes the states.
@@ -11,8 +11,8 @@ mod sample;
 mod sync;
 
 pub use identity::{
-    EnrolRequest, EnrolResponse, EnrolToken, InvalidToken, body_digest, key_pin, signature_holds,
-    signed_text, signed_text_of_digest,
+    EnrollRequest, EnrollResponse, EnrollToken, InvalidToken, body_digest, key_pin,
+    signature_holds, signed_text, signed_text_of_digest,
 };
 pub use run::{Lease, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec};
 pub use sample::{InterfaceRow, InterfaceSamples, StampPeer, StampSummary};
@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// The path of all requests of agents.
 pub const BASE: &str = "/agent/v1";
-/// The path of an enrolment.
-pub const ENROL_PATH: &str = "/agent/v1/enrol";
+/// The path of an enrollment.
+pub const ENROLL_PATH: &str = "/agent/v1/enrol";
 /// The path of a sync, without its query `?wait=SECONDS`.
 pub const SYNC_PATH: &str = "/agent/v1/sync";
 /// The default port of a hub.

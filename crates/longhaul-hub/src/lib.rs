@@ -1,4 +1,4 @@
-//! The hub of a fleet: it enrols agents, plans their runs, keeps the history and shows it.
+//! The hub of a fleet: it enrolls agents, plans their runs, keeps the history and shows it.
 //!
 //! Async code stays in this crate.
 //!

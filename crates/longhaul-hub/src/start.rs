@@ -27,7 +27,7 @@ use crate::{tls, trust, upkeep, web};
 pub struct RunningHub {
     /// The addresses, with the ports that the kernel chose for port 0.
     pub addresses: Vec<SocketAddr>,
-    /// The pin of the hub's key, which is part of enrolment tokens.
+    /// The pin of the hub's key, which is part of enrollment tokens.
     pub pin: String,
     /// The password of the new user `admin`, if the hub had no users.
     pub first_password: Option<String>,

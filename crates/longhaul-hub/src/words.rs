@@ -7,7 +7,7 @@ use longhaul_fleet::api::{CellMetric, CellState, HostState, RunState};
 use longhaul_fleet::protocol::{RunReason, Severity};
 
 /// Returns the word, the glyph and the style class of a cell's state. The glyphs differ without
-/// colour.
+/// color.
 pub(crate) fn state(state: CellState) -> (&'static str, &'static str, &'static str) {
     match state {
         CellState::Good => ("good", "\u{2713}", "good"),

@@ -154,7 +154,7 @@ fn every_end_after_the_parameters_with_a_user_refuses_the_user() {
     }
 }
 
-/// The behaviour of a server.
+/// The behavior of a server.
 type Script = fn(&mut TcpStream, &TcpListener);
 
 /// Keeps the connection open until the client closes it.

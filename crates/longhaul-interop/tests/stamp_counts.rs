@@ -122,7 +122,7 @@ fn a_stateless_reflector_gives_loss_of_the_round_trip_only() {
 }
 
 #[test]
-fn a_stateful_reflector_is_recognised_if_only_replies_are_lost() {
+fn a_stateful_reflector_is_recognized_if_only_replies_are_lost() {
     let lossy = Direction { loss: 5e-2, ..direction(10) };
     let network = Network { directions: [direction(10), lossy], ..Network::default() };
     let outcome = network.run(plan(500), HOUR);

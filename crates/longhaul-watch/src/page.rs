@@ -117,7 +117,7 @@ fn body(sections: &[(RecordedInterface, Vec<TrafficGraph>)], options: &PageOptio
         }
         footer {
             "Written by longhaul " (options.version) ". In is traffic that the host received, Out is "
-            "traffic that it sent. A grey area has no data. Averages do not include time without data. "
+            "traffic that it sent. A gray area has no data. Averages do not include time without data. "
             "Percentages are of the rate of the link. The 95th percentile is the average that 95 % of "
             "the bins do not exceed."
         }

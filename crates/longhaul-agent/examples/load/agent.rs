@@ -10,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use longhaul_agent::{AgentError, HubClient};
 use longhaul_fleet::api::{NewToken, TokenDocument};
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentState, COUNTER_HEADER, ENROL_PATH, EnrolRequest, EnrolResponse, EnrolToken,
-    InterfaceRow, InterfaceSamples, Lease, MAX_WAIT_SECONDS, Role, RunOutcome, RunReport,
-    SIGNATURE_HEADER, SYNC_PATH, SyncRequest, SyncResponse, signed_text,
+    AGENT_HEADER, AgentState, COUNTER_HEADER, ENROLL_PATH, EnrollRequest, EnrollResponse,
+    EnrollToken, InterfaceRow, InterfaceSamples, Lease, MAX_WAIT_SECONDS, Role, RunOutcome,
+    RunReport, SIGNATURE_HEADER, SYNC_PATH, SyncRequest, SyncResponse, signed_text,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -55,8 +55,8 @@ pub(crate) fn now_ms() -> i64 {
 }
 
 impl Simulated {
-    /// Enrols the agent `at` with a new token.
-    pub(crate) fn enrol(
+    /// Enrolls the agent `at` with a new token.
+    pub(crate) fn enroll(
         options: &Options,
         admin: &HubClient,
         bearer: &str,
@@ -66,17 +66,17 @@ impl Simulated {
         let token = NewToken { host: host.clone(), valid_seconds: 600 };
         let headers = [("authorization", bearer)];
         let token: TokenDocument = admin.post("/api/v1/tokens", &headers, &token)?;
-        let secret = token.token.parse::<EnrolToken>().map(|token| token.secret);
+        let secret = token.token.parse::<EnrollToken>().map(|token| token.secret);
         let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).ok();
         let key = pair.and_then(|pair| Ed25519KeyPair::from_pkcs8(pair.as_ref()).ok());
         let key = key.expect("the system has random numbers");
-        let request = EnrolRequest {
+        let request = EnrollRequest {
             secret: secret.unwrap_or_default(),
             host: host.clone(),
             public_key: STANDARD.encode(key.public_key()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let answer: EnrolResponse = admin.post(ENROL_PATH, &[], &request)?;
+        let answer: EnrollResponse = admin.post(ENROLL_PATH, &[], &request)?;
         Ok(Simulated {
             host,
             client: options.client()?,

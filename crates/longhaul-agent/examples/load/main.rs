@@ -4,7 +4,7 @@
 //! load --hub https://127.0.0.1:5280 --pin PIN --password PASSWORD [--agents 1000] [--series 10] [--seconds 300]
 //! ```
 //!
-//! Each simulated agent enrols with a token, signs with its own key, and uploads samples at 1 s of its
+//! Each simulated agent enrolls with a token, signs with its own key, and uploads samples at 1 s of its
 //! interfaces with long polls, as the agent does. It takes leases, and reports a result at the end of
 //! their windows. The example prints one JSON document. `bench/hub-load.py` runs it.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // The output of an example.
@@ -29,7 +29,7 @@ use crate::figures::Figures;
 
 /// The stack of the thread of an agent.
 const STACK: usize = 256 << 10;
-/// The threads that enrol agents. A hub refuses more than ten pending enrolments of one address.
+/// The threads that enroll agents. A hub refuses more than ten pending enrollments of one address.
 const ENROLLING: usize = 6;
 
 /// The arguments.
@@ -121,7 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Creates a token for each agent, and enrols the agents; the last one is the probe.
+/// Creates a token for each agent, and enrolls the agents; the last one is the probe.
 fn enrolled(options: &Arc<Options>, bearer: &Arc<String>) -> Result<Vec<Simulated>, String> {
     let threads: Vec<_> = (0..ENROLLING)
         .map(|first| {
@@ -129,7 +129,7 @@ fn enrolled(options: &Arc<Options>, bearer: &Arc<String>) -> Result<Vec<Simulate
             thread::spawn(move || {
                 let admin = options.client().map_err(|error| error.to_string())?;
                 let mine = (first..=options.agents).step_by(ENROLLING);
-                let each = mine.map(|at| Simulated::enrol(&options, &admin, &bearer, at));
+                let each = mine.map(|at| Simulated::enroll(&options, &admin, &bearer, at));
                 each.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())
             })
         })

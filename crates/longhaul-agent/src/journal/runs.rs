@@ -25,7 +25,7 @@ pub(crate) struct StoredRun {
     pub(crate) started_ms: Option<i64>,
 }
 
-/// The time for which the ids of runs that are over are kept, to recognise repeated leases.
+/// The time for which the ids of runs that are over are kept, to recognize repeated leases.
 const KEPT_MS: i64 = 7 * 86_400_000;
 
 fn role_name(role: Role) -> &'static str {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_fleet::protocol::{
-    AgentSettings, ENROL_PATH, EnrolRequest, EnrolResponse, Lease, RefusalBody, RefusalCode,
+    AgentSettings, ENROLL_PATH, EnrollRequest, EnrollResponse, Lease, RefusalBody, RefusalCode,
     SYNC_PATH, SyncRequest, SyncResponse, key_pin, signature_holds, signed_text,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -127,14 +127,14 @@ fn refuse(code: RefusalCode, counter: Option<u64>) -> (u16, Vec<u8>) {
 
 fn answer(path: &str, head: &str, body: &[u8], book: &Mutex<Book>) -> (u16, Vec<u8>) {
     let mut book = book.lock().unwrap();
-    if path == ENROL_PATH {
-        let request: EnrolRequest = serde_json::from_slice(body).unwrap();
+    if path == ENROLL_PATH {
+        let request: EnrollRequest = serde_json::from_slice(body).unwrap();
         if request.secret != SECRET {
             return refuse(RefusalCode::UnknownToken, None);
         }
         book.public_key = request.public_key;
         let (agent, hub_version) = ("agent-1".to_owned(), "1".to_owned());
-        return json(200, &EnrolResponse { agent, host: request.host, hub_version });
+        return json(200, &EnrollResponse { agent, host: request.host, hub_version });
     }
     if !path.starts_with(SYNC_PATH) {
         return refuse(RefusalCode::Other, None);

@@ -1,4 +1,4 @@
-//! Possible limits of a copy, and the thresholds by which they are recognised.
+//! Possible limits of a copy, and the thresholds by which they are recognized.
 
 use crate::result::{
     BusyThread, CopyEvidence, Diagnosis, DiagnosisStep, End, Evidence, Resource, StepRound,

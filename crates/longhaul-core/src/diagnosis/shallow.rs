@@ -1,4 +1,4 @@
-//! Recognises a place of the path that drops bursts instead of queueing them: a policer, or a
+//! Recognizes a place of the path that drops bursts instead of queueing them: a policer, or a
 //! switch with few buffers.
 //!
 //! Random errors lose the same share of the segments in every test. A full link with a queue delays

@@ -27,12 +27,12 @@ pub struct AuditRecord {
     /// The fingerprint of the client's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The comment of the key in the list of authorised keys.
+    /// The comment of the key in the list of authorized keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// True if the key is in the list of authorised keys.
+    /// True if the key is in the list of authorized keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authorised: Option<bool>,
+    pub authorized: Option<bool>,
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
@@ -111,12 +111,12 @@ pub enum AuditEvent {
     Suppressed,
     /// `count` lines were lost because the log could not be written.
     Lost,
-    /// A client with an authorised key did not get the rights of its owner; `error` states the
+    /// A client with an authorized key did not get the rights of its owner; `error` states the
     /// reason.
     KeyDenied,
-    /// The list of authorised keys was read again and has `count` keys.
+    /// The list of authorized keys was read again and has `count` keys.
     Keys,
-    /// The list of authorised keys cannot be used; the previous list stays valid.
+    /// The list of authorized keys cannot be used; the previous list stays valid.
     KeysKept,
     /// An event of a later version.
     #[default]
@@ -154,7 +154,7 @@ impl AuditRecord {
         line.word("address", self.address.as_ref());
         line.word("key", self.key.as_ref());
         line.quoted("comment", self.comment.as_ref());
-        line.word("authorised", self.authorised);
+        line.word("authorised", self.authorized);
         line.word("service", self.service.as_ref());
         line.quoted("program", self.program.as_ref());
         line.word("operation", self.operation.as_ref());
@@ -214,7 +214,7 @@ mod tests {
             address: text(),
             key: text(),
             comment: text(),
-            authorised: Some(true),
+            authorized: Some(true),
             service: text(),
             program: text(),
             operation: text(),

@@ -115,7 +115,7 @@ pub enum Area {
     Path,
     /// The buffers of TCP.
     Windows,
-    /// The behaviour of TCP.
+    /// The behavior of TCP.
     Tcp,
     /// A network interface.
     Interface,

@@ -45,7 +45,7 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xattrs: Vec<Xattr>,
     /// Numbers that identify the file, and the target of a symbolic link, if both ends can be on
-    /// one host. The sink recognises files by these numbers.
+    /// one host. The sink recognizes files by these numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identities: Vec<u64>,
 }

@@ -129,8 +129,9 @@ pub struct HostKey {
 pub enum RefusalKind {
     /// The protocol version differs.
     Version,
-    /// The client's key is not authorised, or the service is not offered.
-    NotAuthorised,
+    /// The client's key is not authorized, or the service is not offered.
+    #[serde(rename = "not_authorized")]
+    NotAuthorized,
     /// A limit of the server: clients, streams, time.
     Limit,
     /// The request is invalid.

@@ -144,7 +144,7 @@ fn counts_segments_and_their_headers() {
 }
 
 #[test]
-fn an_ecn_capable_sender_is_recognised() {
+fn an_ecn_capable_sender_is_recognized() {
     for v6 in [false, true] {
         for (ecn, capable) in [(0, false), (1, true), (2, true), (3, true)] {
             let sample = Sample { v6, ecn, payload: 10, ..Sample::TCP };

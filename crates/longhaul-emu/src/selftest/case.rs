@@ -17,7 +17,7 @@ pub(super) const VERDICT_DEVIATIONS: f64 = 3.891;
 /// The number of standard deviations of the 95 % interval.
 pub(super) const USUAL_DEVIATIONS: f64 = 1.96;
 
-/// The number of datagrams that the kernel itself may send (neighbour discovery and similar), by
+/// The number of datagrams that the kernel itself may send (neighbor discovery and similar), by
 /// which the emulator's count may differ from the probe's.
 const STRAY: u64 = 5;
 

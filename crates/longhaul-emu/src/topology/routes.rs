@@ -141,7 +141,7 @@ fn follow(
     }
 }
 
-/// Returns the first hop of every site towards `to`. With `direct`, the neighbours of the
+/// Returns the first hop of every site towards `to`. With `direct`, the neighbors of the
 /// destination use their own link, independent of its delay.
 fn hops_towards(to: usize, sites: usize, edges: &[Edge], direct: bool) -> Vec<Option<Hop>> {
     // Dijkstra's algorithm, from the destination. A distance is a time and a number of links.
@@ -149,8 +149,8 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge], direct: bool) -> Vec<Op
     let mut settled = vec![false; sites];
     settled[to] = true;
     for edge in edges {
-        if let Some((_, neighbour)) = edge.leave(to) {
-            known[neighbour] = edge.leave(neighbour).map(|(hop, _)| ((edge.rtt, 1), hop));
+        if let Some((_, neighbor)) = edge.leave(to) {
+            known[neighbor] = edge.leave(neighbor).map(|(hop, _)| ((edge.rtt, 1), hop));
         }
     }
     let fixed: Vec<bool> = known.iter().map(|known| direct && known.is_some()).collect();
@@ -161,11 +161,11 @@ fn hops_towards(to: usize, sites: usize, edges: &[Edge], direct: bool) -> Vec<Op
         let Some(((rtt, links), site)) = nearest else { break };
         settled[site] = true;
         for edge in edges {
-            let Some((_, neighbour)) = edge.leave(site) else { continue };
+            let Some((_, neighbor)) = edge.leave(site) else { continue };
             let distance = (rtt + edge.rtt, links + 1);
-            let better = known[neighbour].is_none_or(|(present, _)| distance < present);
-            if !settled[neighbour] && !fixed[neighbour] && better {
-                known[neighbour] = edge.leave(neighbour).map(|(hop, _)| (distance, hop));
+            let better = known[neighbor].is_none_or(|(present, _)| distance < present);
+            if !settled[neighbor] && !fixed[neighbor] && better {
+                known[neighbor] = edge.leave(neighbor).map(|(hop, _)| (distance, hop));
             }
         }
     }

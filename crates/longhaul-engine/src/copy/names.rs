@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journals_and_temporary_files_are_recognised() {
+    fn journals_and_temporary_files_are_recognized() {
         let key = CopyKey::new(5);
         for name in [
             journal_name(&key).as_str(),

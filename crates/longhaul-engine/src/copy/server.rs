@@ -64,7 +64,7 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
     Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
 }
 
-/// Serves one copy within `tree`; the client is authorised already.
+/// Serves one copy within `tree`; the client is authorized already.
 ///
 /// # Errors
 /// The error, which was reported to the client where possible.
@@ -269,7 +269,7 @@ fn plan(
             check_read(tree.rights())?;
             if !tree.may_go_elsewhere() {
                 let reason = "third-party copies are disabled".to_owned();
-                return Err((RefusalKind::NotAuthorised, reason));
+                return Err((RefusalKind::NotAuthorized, reason));
             }
             if to.addresses.len() > ADDRESSES_LIMIT {
                 return Err((RefusalKind::Invalid, "too many addresses".to_owned()));
@@ -297,7 +297,7 @@ fn check_read(rights: Rights) -> std::result::Result<(), (RefusalKind, String)> 
     if rights.may_read() {
         Ok(())
     } else {
-        Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned()))
+        Err((RefusalKind::NotAuthorized, "the server is write-only".to_owned()))
     }
 }
 
@@ -305,7 +305,7 @@ fn check_write(
     rights: Rights,
     options: &CopyOptions,
 ) -> std::result::Result<(), (RefusalKind, String)> {
-    let refuse = |reason: &str| Err((RefusalKind::NotAuthorised, reason.to_owned()));
+    let refuse = |reason: &str| Err((RefusalKind::NotAuthorized, reason.to_owned()));
     let tree = &options.tree;
     if !rights.may_create() {
         return refuse("the server is read-only");

@@ -97,7 +97,7 @@ pub fn run(
     let source = outcome.open_end(plan, openers, End::Sender);
     let sink = outcome.open_end(plan, openers, End::Receiver);
     // Without the right to copy there is no copy to diagnose.
-    if outcome.failure.as_ref().is_some_and(is_not_authorised) {
+    if outcome.failure.as_ref().is_some_and(is_not_authorized) {
         return DiagnoseOutcome { refused: true, ..outcome };
     }
     let steps = StepRunner {
@@ -133,10 +133,10 @@ fn empty(step: DiagnosisStep) -> StepReport {
 }
 
 /// Returns whether the server refuses the key.
-fn is_not_authorised(error: &EngineError) -> bool {
+fn is_not_authorized(error: &EngineError) -> bool {
     matches!(
         error,
-        EngineError::Refused { kind: RefusalKind::NotAuthorised, .. }
+        EngineError::Refused { kind: RefusalKind::NotAuthorized, .. }
             | EngineError::KeyUnknown { .. }
             | EngineError::KeyChanged { .. }
     )

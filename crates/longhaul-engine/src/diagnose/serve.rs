@@ -28,7 +28,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 /// The number of waiting orders; a client sends the next one after the answer.
 const ORDERS: usize = 1;
 
-/// Serves the steps of one authorised client within `tree`. The temporary directory is removed when
+/// Serves the steps of one authorized client within `tree`. The temporary directory is removed when
 /// the client leaves or `stop` is set.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         None => Role::Source(sources.iter().map(path).collect()),
     };
     let allowed = allowed(tree, &role, quota.is_some())
-        .map_err(|reason| (RefusalKind::NotAuthorised, reason));
+        .map_err(|reason| (RefusalKind::NotAuthorized, reason));
     if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
         sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });

@@ -25,7 +25,7 @@ struct Far {
 impl Services for Far {
     fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
         let broken = self.broken && service == Service::Copy;
-        broken.then(|| (RefusalKind::NotAuthorised, "no copies today".to_owned()))
+        broken.then(|| (RefusalKind::NotAuthorized, "no copies today".to_owned()))
     }
 
     fn run(&self, service: Service, session: ServedSession) -> Result<()> {

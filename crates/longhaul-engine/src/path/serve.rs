@@ -39,7 +39,7 @@ const LEAST_SOCKET_BYTES: usize = 208 << 10;
 const FIRST_TRIPS: u32 = 5;
 
 /// Serves one measurement under `limits` on the calling thread. It returns in bounded time for
-/// every behaviour of the client.
+/// every behavior of the client.
 ///
 /// # Errors
 /// The client was refused, its flow did not arrive, or the control channel broke.
@@ -218,7 +218,7 @@ impl<'a> Silence<'a> {
         let waited_for = self.limits.pool.as_ref().is_some_and(SessionPool::is_contended);
         (waited_for && now.saturating_duration_since(self.begun) >= OTHER_TIME).then_some(
             "the measurement took longer than five minutes while other clients waited; only \
-            clients with an authorised key have no such limit",
+            clients with an authorized key have no such limit",
         )
     }
 }

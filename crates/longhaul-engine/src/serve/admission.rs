@@ -1,7 +1,7 @@
 //! Admission of sessions: run, wait or refuse.
 //!
-//! A limited number of sessions run at once, and only a part of them without an authorised key, so
-//! that anonymous clients never keep authorised ones out. Further clients wait in two bounded
+//! A limited number of sessions run at once, and only a part of them without an authorized key, so
+//! that anonymous clients never keep authorized ones out. Further clients wait in two bounded
 //! queues, which take turns. Clients enter only after the handshake and their request, so that
 //! silent connections take no turn.
 
@@ -21,12 +21,12 @@ const TELL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Anonymous,
-    Authorised,
+    Authorized,
 }
 
 impl Kind {
-    pub(super) fn of(authorised: bool) -> Self {
-        if authorised { Kind::Authorised } else { Kind::Anonymous }
+    pub(super) fn of(authorized: bool) -> Self {
+        if authorized { Kind::Authorized } else { Kind::Anonymous }
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Admission {
 #[derive(Debug, Default)]
 struct State {
     anonymous: Line,
-    authorised: Line,
+    authorized: Line,
     tickets: u64,
     /// The kind of the last admitted session.
     last: Option<Kind>,
@@ -91,12 +91,12 @@ impl State {
     fn line(&mut self, kind: Kind) -> &mut Line {
         match kind {
             Kind::Anonymous => &mut self.anonymous,
-            Kind::Authorised => &mut self.authorised,
+            Kind::Authorized => &mut self.authorized,
         }
     }
 
     fn running(&self) -> usize {
-        self.anonymous.running + self.authorised.running
+        self.anonymous.running + self.authorized.running
     }
 
     /// Returns the next client to run and its kind.
@@ -104,11 +104,11 @@ impl State {
         if self.running() >= limits.at_once {
             return None;
         }
-        let authorised = self.authorised.queue.front().map(|waiter| (Kind::Authorised, *waiter));
+        let authorized = self.authorized.queue.front().map(|waiter| (Kind::Authorized, *waiter));
         let anonymous = self.next_anonymous(limits).map(|waiter| (Kind::Anonymous, waiter));
         match self.last {
-            Some(Kind::Authorised) => anonymous.or(authorised),
-            _ => authorised.or(anonymous),
+            Some(Kind::Authorized) => anonymous.or(authorized),
+            _ => authorized.or(anonymous),
         }
     }
 
@@ -188,7 +188,7 @@ impl Admission {
         }
         let places = match kind {
             Kind::Anonymous => limits.anonymous,
-            Kind::Authorised => limits.at_once,
+            Kind::Authorized => limits.at_once,
         };
         // A client that can run at once does not need a place in the queue.
         let free = limits.at_once.saturating_sub(state.running());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn enter(admission: &Arc<Admission>, from: IpAddr) -> std::result::Result<Pass, Denied> {
-        admission.enter(Kind::Authorised, from, |_| Ok(())).unwrap()
+        admission.enter(Kind::Authorized, from, |_| Ok(())).unwrap()
     }
 
     /// Waits on a separate thread, which reports its turn to `entered`.
@@ -337,7 +337,7 @@ mod tests {
                         say.send((number, Some(place))).unwrap();
                         Ok(())
                     };
-                    let pass = admission.enter(Kind::Authorised, address(2), report);
+                    let pass = admission.enter(Kind::Authorized, address(2), report);
                     say.send((number, None)).unwrap();
                     drop(pass.unwrap().unwrap());
                 });
@@ -380,17 +380,17 @@ mod tests {
     fn a_client_that_leaves_frees_its_place() {
         let admission = of(1, 1, usize::MAX);
         let held = enter(&admission, address(1)).unwrap();
-        let gone = admission.enter(Kind::Authorised, address(2), |_| Err(EngineError::Interrupted));
+        let gone = admission.enter(Kind::Authorized, address(2), |_| Err(EngineError::Interrupted));
         assert!(matches!(gone, Err(EngineError::Interrupted)), "{gone:?}");
         let state = lock(&admission.state);
-        assert!(state.authorised.queue.is_empty() && state.sources.len() == 1);
+        assert!(state.authorized.queue.is_empty() && state.sources.len() == 1);
         drop(state);
         drop(held);
         assert!(enter(&admission, address(3)).is_ok());
     }
 
     #[test]
-    fn anonymous_clients_never_keep_authorised_ones_out() {
+    fn anonymous_clients_never_keep_authorized_ones_out() {
         let defaults = ClientLimits::default();
         let admission = admission(ClientLimits {
             at_once: 4,
@@ -407,9 +407,9 @@ mod tests {
         let denied = anonymous(address(4)).unwrap_err();
         assert_eq!(denied, "its queue of 3 clients is full; try again later");
         // Both remaining places at once.
-        let authorised = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
+        let authorized = [(); 2].map(|()| enter(&admission, address(1)).unwrap());
         assert!(entered.try_recv().is_err());
-        drop(authorised);
+        drop(authorized);
         assert!(enter(&admission, address(1)).is_ok());
         drop(held);
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
@@ -451,7 +451,7 @@ mod tests {
         let first = enter(&admission, address(1)).unwrap();
         let (say, entered) = mpsc::channel();
         let mut waiting = Vec::new();
-        for kind in [Kind::Anonymous, Kind::Authorised] {
+        for kind in [Kind::Anonymous, Kind::Authorized] {
             for last in 1..=3 {
                 waiting.push(waiter(&admission, kind, address(last), say.clone()));
             }
@@ -461,11 +461,11 @@ mod tests {
         waiting.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(20));
         let turns: Vec<_> = entered.try_iter().collect();
-        let (anonymous, authorised) = (Kind::Anonymous, Kind::Authorised);
+        let (anonymous, authorized) = (Kind::Anonymous, Kind::Authorized);
         let kinds: Vec<_> = turns.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [anonymous, authorised, anonymous, authorised, anonymous, authorised]);
+        assert_eq!(kinds, [anonymous, authorized, anonymous, authorized, anonymous, authorized]);
         let of_one = |of| turns.iter().filter(move |(kind, _)| *kind == of).map(|(_, from)| *from);
         assert!(of_one(anonymous).eq((1..=3).map(address)));
-        assert!(of_one(authorised).eq((1..=3).map(address)));
+        assert!(of_one(authorized).eq((1..=3).map(address)));
     }
 }

@@ -195,9 +195,9 @@ impl Server {
     fn handshake(&self, fresh: &Fresh) -> Result<ServedSession> {
         let opening = Opening { socket: fresh.socket.clone(), deadline: fresh.deadline };
         let address = address_of(&fresh.socket).map_or(fresh.source, |address| address.ip());
-        let authorised = |key: &_| self.host.authorised.find(key, address);
-        let descriptors = |authorised| self.descriptors.streams(Kind::of(authorised));
-        serve_tls(opening, &self.host.identity, authorised, &self.registry, descriptors)
+        let authorized = |key: &_| self.host.authorized.find(key, address);
+        let descriptors = |authorized| self.descriptors.streams(Kind::of(authorized));
+        serve_tls(opening, &self.host.identity, authorized, &self.registry, descriptors)
     }
 
     /// Serves a client, whose session counts among those of its key.
@@ -230,9 +230,9 @@ impl Server {
 
     /// Counts the session among those of its key; anonymous sessions are not counted here.
     fn count(&self, session: &ServedSession, address: IpAddr) -> Result<Option<KeySession>> {
-        let Some(key) = session.key.filter(|_| session.authorised) else { return Ok(None) };
+        let Some(key) = session.key.filter(|_| session.authorized) else { return Ok(None) };
         let end = session.receiver.closer();
-        let counted = self.host.authorised.begin(key, &session.grant, address, end);
+        let counted = self.host.authorized.begin(key, &session.grant, address, end);
         let refuse = || session.refuse(RefusalKind::Limit, TOO_MANY_SESSIONS.to_owned());
         counted.ok_or_else(refuse).map(Some)
     }
@@ -245,7 +245,7 @@ impl Server {
         client: &SessionClient,
         steps: &mut Steps,
     ) -> Result<()> {
-        let kind = Kind::of(session.authorised);
+        let kind = Kind::of(session.authorized);
         let Some(_descriptor) = self.descriptors.session(kind) else {
             let reason = "it has too few file descriptors left for more clients; try again later";
             return Err(session.refuse(RefusalKind::Limit, reason.to_owned()));
@@ -298,7 +298,7 @@ impl Server {
             EngineError::Control { .. } | EngineError::Protocol { .. } => {
                 Some(Failure::Authentication)
             }
-            EngineError::Refused { kind: RefusalKind::NotAuthorised, .. } => {
+            EngineError::Refused { kind: RefusalKind::NotAuthorized, .. } => {
                 let anybody = self.services.refusal(Service::Test, false).is_none();
                 Some(if anybody { Failure::Authentication } else { Failure::Refused })
             }

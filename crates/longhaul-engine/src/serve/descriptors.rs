@@ -2,7 +2,7 @@
 //!
 //! A quarter of the limit is reserved for files and other uses. Of the rest, a quarter is for
 //! unauthenticated connections, an eighth for the control connections of anonymous clients, a
-//! quarter for their data connections, and three eighths for clients with an authorised key.
+//! quarter for their data connections, and three eighths for clients with an authorized key.
 
 use super::admission::Kind;
 use super::limits::ClientLimits;
@@ -22,7 +22,7 @@ pub(super) struct Descriptors {
     pub(super) opening: Quota,
     anonymous: Quota,
     anonymous_streams: Share,
-    authorised: Quota,
+    authorized: Quota,
 }
 
 impl Descriptors {
@@ -37,7 +37,7 @@ impl Descriptors {
             opening: Quota::new(opening),
             anonymous: Quota::new(connections / 8),
             anonymous_streams: Share::new(streams, limits.anonymous),
-            authorised: Quota::new(connections * 3 / 8),
+            authorized: Quota::new(connections * 3 / 8),
         }
     }
 
@@ -45,7 +45,7 @@ impl Descriptors {
     pub(super) fn session(&self, kind: Kind) -> Option<Taken> {
         match kind {
             Kind::Anonymous => self.anonymous.take(1),
-            Kind::Authorised => self.authorised.take(1),
+            Kind::Authorized => self.authorized.take(1),
         }
     }
 
@@ -58,7 +58,7 @@ impl Descriptors {
     pub(super) fn streams(&self, kind: Kind) -> DescriptorSource {
         match kind {
             Kind::Anonymous => DescriptorSource::Shared(self.anonymous_streams.clone()),
-            Kind::Authorised => DescriptorSource::Quota(self.authorised.clone()),
+            Kind::Authorized => DescriptorSource::Quota(self.authorized.clone()),
         }
     }
 }
@@ -75,9 +75,9 @@ mod tests {
             let connections = limit.min(MOST) * 3 / 4;
             let opening = limits.startups.full as u64;
             assert!(descriptors.opening.take(opening).is_some(), "{limit}");
-            let authorised = connections * 3 / 8;
-            let held = descriptors.authorised.take(authorised);
-            assert!(held.is_some() && descriptors.session(Kind::Authorised).is_none());
+            let authorized = connections * 3 / 8;
+            let held = descriptors.authorized.take(authorized);
+            assert!(held.is_some() && descriptors.session(Kind::Authorized).is_none());
             assert!(descriptors.session(Kind::Anonymous).is_some(), "they have their own");
             assert!(limits.anonymous >= 1);
         }

@@ -34,7 +34,7 @@ pub enum ServeEvent {
     Ended(Box<SessionReport>),
     /// A client of another program has left, after its test or refused.
     Guest(Box<GuestReport>),
-    /// The list of authorised keys was read again.
+    /// The list of authorized keys was read again.
     KeysRead {
         /// The number of keys in it.
         keys: usize,
@@ -53,7 +53,7 @@ pub enum ServeEvent {
         /// The reason.
         lapse: Lapse,
     },
-    /// The list of authorised keys has changed and is invalid; the old one stays in force.
+    /// The list of authorized keys has changed and is invalid; the old one stays in force.
     KeysKept {
         /// The error in the new list.
         error: EngineError,
@@ -101,8 +101,8 @@ pub struct SessionClient {
     pub session: Option<SessionId>,
     /// The key; `None` if the channel needs none.
     pub key: Option<PublicKey>,
-    /// True if the key is in the authorised list.
-    pub authorised: bool,
+    /// True if the key is in the authorized list.
+    pub authorized: bool,
     /// The comment of the key in the list.
     pub comment: Option<String>,
 }
@@ -142,7 +142,7 @@ impl SessionClient {
             address: address.map(canonical),
             session: Some(session.streams.secret().session_id()),
             key: session.key,
-            authorised: session.authorised,
+            authorized: session.authorized,
             comment: session.grant.comment.clone(),
         }
     }
@@ -195,7 +195,7 @@ mod tests {
 
     impl Services for Recorder {
         fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
-            (service == Service::Diagnose).then(|| (RefusalKind::NotAuthorised, "no".to_owned()))
+            (service == Service::Diagnose).then(|| (RefusalKind::NotAuthorized, "no".to_owned()))
         }
 
         fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(receiver.receive::<String>().unwrap(), "hello");
         let ServeEvent::Began(start) = next() else { panic!("it does not begin") };
         assert_eq!((start.service, start.client.session), (Service::Copy, Some(id)));
-        assert!(start.client.key.is_some() && start.client.authorised);
+        assert!(start.client.key.is_some() && start.client.authorized);
         let ServeEvent::Ended(report) = next() else { panic!("it does not end") };
         assert!(report.began && report.outcome.is_ok(), "{report:?}");
         assert_eq!(report.client.session, Some(id));

@@ -101,7 +101,7 @@ impl Gate {
     }
 
     /// Records that the client at `address` had no valid credentials.
-    pub fn unauthorised(&self, address: SocketAddr) {
+    pub fn unauthorized(&self, address: SocketAddr) {
         self.server.blame_guest(network(address.ip()), Failure::Authentication);
     }
 

@@ -11,20 +11,20 @@ pub struct ClientLimits {
     pub one_off: bool,
     /// The most sessions at once; 1 measures each client separately.
     pub at_once: usize,
-    /// The most sessions without an authorised key, of those.
+    /// The most sessions without an authorized key, of those.
     pub anonymous: usize,
-    /// The most waiting clients with and without an authorised key, each; 0 refuses clients that
+    /// The most waiting clients with and without an authorized key, each; 0 refuses clients that
     /// find no place.
     pub waiting: usize,
     /// The most sessions and waiting clients of one address (of one /64 for IPv6).
     pub each_address: usize,
-    /// The most of these without an authorised key.
+    /// The most of these without an authorized key.
     pub anonymous_each_address: usize,
     /// The limits on unauthenticated connections.
     pub startups: StartupLimits,
     /// True to refuse addresses whose connections keep failing for some time.
     pub penalties: bool,
-    /// The resources that all sessions without an authorised key share, as in the limits of their
+    /// The resources that all sessions without an authorized key share, as in the limits of their
     /// tests.
     pub pool: SessionPool,
 }

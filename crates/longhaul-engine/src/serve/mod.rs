@@ -17,7 +17,7 @@ mod startups;
 use longhaul_core::wire::{RefusalKind, Service};
 
 use crate::error::Result;
-use crate::session::{AuthorisedKeys, ConfigDir, Identity, ServedSession};
+use crate::session::{AuthorizedKeys, ConfigDir, Identity, ServedSession};
 
 pub use event::{CloseReason, GuestReport, ServeEvent, SessionClient, SessionReport, SessionStart};
 pub use guest::{Gate, Guest, GuestArrival, NoPlace, StreamPlaces, Visit};
@@ -40,7 +40,7 @@ pub struct ServerKeys {
     /// The key pair.
     pub identity: Identity,
     /// The keys that may reach files.
-    pub authorised: AuthorisedKeys,
+    pub authorized: AuthorizedKeys,
 }
 
 impl ServerKeys {
@@ -53,15 +53,15 @@ impl ServerKeys {
         let identity = Identity::generate();
         // Nobody can create a directory there.
         let nowhere = ConfigDir::at("/proc/longhaul");
-        let authorised = AuthorisedKeys::load(&nowhere, identity.public())?;
-        Ok(ServerKeys { identity, authorised })
+        let authorized = AuthorizedKeys::load(&nowhere, identity.public())?;
+        Ok(ServerKeys { identity, authorized })
     }
 }
 
 /// The services of a server.
 pub trait Services: Send + Sync {
     /// Returns the reason to refuse `service`; `None` to serve it.
-    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)>;
+    fn refusal(&self, service: Service, authorized: bool) -> Option<(RefusalKind, String)>;
 
     /// Runs the service to its end on the calling thread.
     ///
@@ -79,7 +79,7 @@ pub trait Services: Send + Sync {
 /// The client was refused, or the service failed.
 pub fn serve_session(mut session: ServedSession, services: &dyn Services) -> Result<()> {
     let service =
-        session.read_request(|service, authorised| services.refusal(service, authorised))?;
+        session.read_request(|service, authorized| services.refusal(service, authorized))?;
     session.welcome()?;
     session.receiver.set_timeout(None)?;
     services.run(service, session)

@@ -26,7 +26,7 @@ pub(super) enum Failure {
     Crash,
     /// The connection was not authenticated in time.
     GraceExceeded,
-    /// The server serves no client without an authorised key.
+    /// The server serves no client without an authorized key.
     Refused,
     /// The handshake or the proof of a data connection was invalid, or the key may not use the
     /// requested service.

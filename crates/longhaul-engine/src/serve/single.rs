@@ -71,7 +71,7 @@ impl DataPort {
             sender,
             receiver,
             streams,
-            authorised: true,
+            authorized: true,
             grant: Grant::default(),
             key: None,
             record: WorkRecord::default(),

@@ -11,7 +11,7 @@ use longhaul_core::wire::{RefusalKind, Service};
 use super::{ClientLimits, Listener, ServeEvent, ServerKeys, Services};
 use crate::error::Result;
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
+    AuthorizedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, Session, connect,
 };
 
@@ -62,13 +62,13 @@ impl TestServer {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
         let identity = Identity::load_or_create(&config).unwrap();
-        let authorised = AuthorisedKeys::load(&config, identity.public()).unwrap();
+        let authorized = AuthorizedKeys::load(&config, identity.public()).unwrap();
         let (outcomes, ended) = unbounded();
         let services = services(outcomes);
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::spawn({
             let stop = stop.clone();
-            let host = Arc::new(ServerKeys { identity, authorised });
+            let host = Arc::new(ServerKeys { identity, authorized });
             move || listener.run(host, services, ClientLimits::default(), &stop)
         });
         TestServer { config, port, outcomes: ended, stop, thread: Some(thread), _dir: dir }

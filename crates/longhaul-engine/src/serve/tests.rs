@@ -16,22 +16,22 @@ use super::startups::StartupLimits;
 use super::{ClientLimits, Listener, ServeEvent, ServerKeys, Services, serve_session};
 use crate::error::{EngineError, HandshakeRefusal, Result};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
+    AuthorizedKeys, ConfigDir, ConnectOptions, ControlReceiver, ControlSender, Family, Grant,
     HostPolicy, HostPort, Identity, ServedSession, Session, SessionRegistry, SessionSecret,
     WorkRecord, connect, connect_queued, control, greet, random_keying_material,
 };
 use crate::share::Quota;
 
-/// Echoes one message and one data connection; only authorised clients reach files.
+/// Echoes one message and one data connection; only authorized clients reach files.
 #[derive(Default)]
 struct Echo {
     ended: Mutex<Vec<String>>,
 }
 
 impl Services for Echo {
-    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
-        (service == Service::Copy && !authorised)
-            .then(|| (RefusalKind::NotAuthorised, "this key may not".to_owned()))
+    fn refusal(&self, service: Service, authorized: bool) -> Option<(RefusalKind, String)> {
+        (service == Service::Copy && !authorized)
+            .then(|| (RefusalKind::NotAuthorized, "this key may not".to_owned()))
     }
 
     fn run(&self, _: Service, mut session: ServedSession) -> Result<()> {
@@ -59,7 +59,7 @@ impl Services for Echo {
 
 struct TestServer {
     port: u16,
-    keys: AuthorisedKeys,
+    keys: AuthorizedKeys,
     echo: Arc<Echo>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -73,9 +73,9 @@ impl TestServer {
     fn start_with(identity: Identity, config: &ConfigDir, clients: ClientLimits) -> Self {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let port = listener.address().port();
-        let authorised = AuthorisedKeys::load(config, identity.public()).unwrap();
-        let keys = authorised.clone();
-        let host = Arc::new(ServerKeys { identity, authorised });
+        let authorized = AuthorizedKeys::load(config, identity.public()).unwrap();
+        let keys = authorized.clone();
+        let host = Arc::new(ServerKeys { identity, authorized });
         let echo = Arc::new(Echo::default());
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
@@ -147,7 +147,7 @@ fn messages_larger_than_every_buffer_pass_both_ways() {
 }
 
 #[test]
-fn files_are_refused_to_a_key_that_is_not_authorised() {
+fn files_are_refused_to_a_key_that_is_not_authorized() {
     let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [config, far_config] = [&ours, &theirs].map(|dir| ConfigDir::at(dir.path()));
     let identity = Identity::load_or_create(&config).unwrap();
@@ -168,7 +168,7 @@ fn files_are_refused_to_a_key_that_is_not_authorised() {
     open(Service::Test, HostPolicy::RefuseChanged).unwrap();
     let refused = open(Service::Copy, HostPolicy::AcceptNew);
     assert!(
-        matches!(refused, Err(EngineError::Refused { kind: RefusalKind::NotAuthorised, .. })),
+        matches!(refused, Err(EngineError::Refused { kind: RefusalKind::NotAuthorized, .. })),
         "{refused:?}"
     );
     let refused = open(Service::Copy, HostPolicy::RequireKnown);
@@ -336,7 +336,7 @@ fn piped() -> ((ControlSender, ControlReceiver), ServedSession) {
         sender,
         receiver,
         streams,
-        authorised: true,
+        authorized: true,
         grant: Grant::default(),
         key: None,
         record: WorkRecord::default(),
@@ -448,8 +448,8 @@ fn one_off_ends_after_an_authenticated_client_only() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = listener.address().port();
     let ours = Identity::load_or_create(&config).unwrap();
-    let authorised = AuthorisedKeys::load(&config, ours.public()).unwrap();
-    let host = Arc::new(ServerKeys { identity: ours, authorised });
+    let authorized = AuthorizedKeys::load(&config, ours.public()).unwrap();
+    let host = Arc::new(ServerKeys { identity: ours, authorized });
     let echo = Arc::new(Echo::default());
     let thread = std::thread::spawn({
         let echo = echo.clone();

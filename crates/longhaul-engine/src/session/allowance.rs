@@ -9,7 +9,7 @@ use crate::share::{Portion, Quota, Share, Taken};
 
 /// The descriptors of a data connection: its socket, and a copy by which another thread ends it.
 const DESCRIPTORS: u64 = 2;
-/// The data connections of a client with an authorised key that may arrive before the session
+/// The data connections of a client with an authorized key that may arrive before the session
 /// announces any: a copy opens them before it is welcome, which saves a round trip.
 const EARLY_STREAMS: u32 = 128;
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authorised_copy_may_be_early_and_have_more_while_there_are_descriptors() {
+    fn an_authorized_copy_may_be_early_and_have_more_while_there_are_descriptors() {
         let quota = Quota::new(12);
         let mut session = Allowance::new(DescriptorSource::Quota(quota.clone()));
         assert!(session.admit_stream(0), "early");

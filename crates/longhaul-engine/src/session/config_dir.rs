@@ -1,4 +1,4 @@
-//! The directory of the identity, the authorised keys and the known hosts.
+//! The directory of the identity, the authorized keys and the known hosts.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -13,7 +13,7 @@ use crate::error::{EngineError, Result};
 const LOCK_LIMIT: Duration = Duration::from_secs(10);
 const LOCK_CHECK: Duration = Duration::from_millis(20);
 
-/// The directory of the identity, the authorised keys and the known hosts:
+/// The directory of the identity, the authorized keys and the known hosts:
 /// `$XDG_CONFIG_HOME/longhaul` or `~/.config/longhaul`.
 #[derive(Debug, Clone)]
 pub struct ConfigDir {

@@ -88,7 +88,7 @@ pub enum Lapse {
 impl fmt::Display for Lapse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lapse::Removed => "its key was removed from the list of authorised keys",
+            Lapse::Removed => "its key was removed from the list of authorized keys",
             Lapse::Expired => "its key has expired",
             Lapse::Address => "its key may not be used from its address",
         })

@@ -11,7 +11,7 @@
 mod address;
 mod agent;
 mod allowance;
-mod authorised;
+mod authorized;
 mod channel;
 mod client;
 mod conditions;
@@ -41,8 +41,8 @@ mod work;
 pub use address::{DEFAULT_PORT, HostPort};
 pub use allowance::Shortage;
 pub(crate) use allowance::{Announced, DescriptorSource};
-pub(crate) use authorised::KeySession;
-pub use authorised::{AuthorisedKeys, KeysEvent, KeysWatch};
+pub(crate) use authorized::KeySession;
+pub use authorized::{AuthorizedKeys, KeysEvent, KeysWatch};
 pub use channel::{ControlReceiver, ControlSender, control};
 pub(crate) use client::await_welcome;
 pub use client::{

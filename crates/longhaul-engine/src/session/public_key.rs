@@ -13,7 +13,7 @@ pub(super) const KEY_TYPE: &str = "longhaul-ed25519";
 
 /// An Ed25519 public key, which identifies a user of a host.
 ///
-/// Its text is `longhaul-ed25519 BASE64`, as in the lists of authorised and known keys.
+/// Its text is `longhaul-ed25519 BASE64`, as in the lists of authorized and known keys.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; 32]);
 

@@ -394,8 +394,8 @@ pub struct ServedSession {
     pub receiver: ControlReceiver,
     /// The data connections.
     pub streams: DataAcceptor,
-    /// True if the client's key is in the authorised list.
-    pub authorised: bool,
+    /// True if the client's key is in the authorized list.
+    pub authorized: bool,
     /// The rights of the key.
     pub grant: Grant,
     /// The client's key; `None` if the channel needs none.
@@ -435,7 +435,7 @@ impl ServedSession {
             let reason = "it does not offer the requested service".to_owned();
             return Err(self.refuse(RefusalKind::Invalid, reason));
         };
-        match allow(service, self.authorised) {
+        match allow(service, self.authorized) {
             None => Ok(service),
             Some((kind, reason)) => Err(self.refuse(kind, reason)),
         }
@@ -468,11 +468,11 @@ pub(crate) struct Opening {
 }
 
 /// Creates a session from a fresh connection. `descriptors` returns the source of the descriptors
-/// of its data connections, by whether the client's key is authorised.
+/// of its data connections, by whether the client's key is authorized.
 pub(crate) fn serve_tls(
     opening: Opening,
     identity: &Identity,
-    authorised: impl FnOnce(&PublicKey) -> Option<Grant>,
+    authorized: impl FnOnce(&PublicKey) -> Option<Grant>,
     registry: &SessionRegistry,
     descriptors: impl FnOnce(bool) -> DescriptorSource,
 ) -> Result<ServedSession> {
@@ -492,10 +492,10 @@ pub(crate) fn serve_tls(
     let secret = tls::export_secret(&mut connection)
         .ok_or(EngineError::Protocol { peer: peer.clone(), what: "no keying material" })?;
     let host_keys = rotation::announce(identity, &secret);
-    let grant = authorised(&key);
-    let authorised = grant.is_some();
+    let grant = authorized(&key);
+    let authorized = grant.is_some();
     // Registered before the first message, so that no data connection is too early.
-    let mut streams = registry.register_counted(secret, descriptors(authorised));
+    let mut streams = registry.register_counted(secret, descriptors(authorized));
     let (sender, receiver) = control_over_tls(connection, socket, &peer).map_err(failed)?;
     streams.end_when(receiver.peer_check());
     let left = deadline.saturating_duration_since(Instant::now());
@@ -504,7 +504,7 @@ pub(crate) fn serve_tls(
         sender,
         receiver,
         streams,
-        authorised,
+        authorized,
         grant: grant.unwrap_or_default(),
         key: Some(key),
         record: WorkRecord::default(),

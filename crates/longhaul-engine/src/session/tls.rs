@@ -1,6 +1,6 @@
 //! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove its possession.
 //! There are no certificates, names or dates; [`known_hosts`](super::known_hosts) and
-//! [`authorised`](super::authorised) decide on the key after the handshake.
+//! [`authorized`](super::authorized) decide on the key after the handshake.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ use crate::error::{EngineError, Result};
 /// One end of one direction of a test over sockets that another protocol opened.
 ///
 /// A run has a thread per socket and samples on the calling thread. It returns in bounded time for
-/// every behaviour of the peer: see [`TestLimits`]. The caller keeps duplicates of sockets that
+/// every behavior of the peer: see [`TestLimits`]. The caller keeps duplicates of sockets that
 /// must stay open after the run.
 #[derive(Clone, Copy)]
 pub struct EndRun<'a> {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn authorised_tests_of_the_largest_kind_keep_to_their_pool() {
+    fn authorized_tests_of_the_largest_kind_keep_to_their_pool() {
         let pool = SessionPool::new(Bytes::gib(1), 64);
         let largest = plan(128, 4 << 20);
         let tests: Vec<_> = (0..64).map(|_| Memory::take(&largest, Some(&pool)).unwrap()).collect();

@@ -25,7 +25,7 @@ use crate::session::{
 };
 
 /// Serves one test under `limits` on the calling thread. It returns in bounded time for every
-/// behaviour of the client.
+/// behavior of the client.
 ///
 /// # Errors
 /// The client was refused, its data connections did not arrive, or the control channel broke.

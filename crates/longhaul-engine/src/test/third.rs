@@ -110,7 +110,7 @@ fn put_back(mut result: TestResult, intervals: Vec<TestSample>) -> TestResult {
 
 /// Serves one request for a test with another server under `limits` on the calling thread. This
 /// server connects as `identity` and knows the servers in `config`. It returns in bounded time for
-/// every behaviour of the client.
+/// every behavior of the client.
 ///
 /// # Errors
 /// The client was refused, the test failed, or the control channel broke.
@@ -182,7 +182,7 @@ fn moved(result: &TestResult) -> Bytes {
 /// # Errors
 /// The refusal, for the server's record, or the control channel broke.
 pub fn refuse_third(session: ServedSession, reason: String) -> Result<()> {
-    let kind = RefusalKind::NotAuthorised;
+    let kind = RefusalKind::NotAuthorized;
     session.sender.send(&ThirdEvent::Refused { kind, reason: reason.clone() })?;
     Err(EngineError::Refused { peer: session.sender.peer().to_owned(), kind, reason })
 }

@@ -138,7 +138,7 @@ impl<'a> Slow<'a> {
         (slow && pool.is_contended()).then(|| {
             format!(
                 "it moved less than {LEAST_RATE} for a minute while other clients waited; only \
-                clients with an authorised key have no such limit"
+                clients with an authorized key have no such limit"
             )
         })
     }

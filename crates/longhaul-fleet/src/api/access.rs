@@ -45,17 +45,17 @@ pub struct LoginResponse {
     pub expires_ms: i64,
 }
 
-/// The body of `POST /api/v1/tokens`: a request for an enrolment token.
+/// The body of `POST /api/v1/tokens`: a request for an enrollment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewToken {
-    /// The name of the host that may enrol.
+    /// The name of the host that may enroll.
     pub host: String,
     /// The validity in seconds; 60 to 2592000.
     pub valid_seconds: u32,
 }
 
-/// A new enrolment token.
+/// A new enrollment token.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenDocument {
@@ -63,7 +63,7 @@ pub struct TokenDocument {
     pub schema: String,
     /// The name of the host.
     pub host: String,
-    /// `SECRET.PIN`, see [`EnrolToken`](crate::protocol::EnrolToken).
+    /// `SECRET.PIN`, see [`EnrollToken`](crate::protocol::EnrollToken).
     pub token: String,
     /// The end of its validity, in ms since 1970.
     pub expires_ms: i64,

@@ -1,4 +1,4 @@
-//! The identity of an agent: the one-time token `SECRET.PIN`, the enrolment, and the signatures of requests.
+//! The identity of an agent: the one-time token `SECRET.PIN`, the enrollment, and the signatures of requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// `Debug` does not print the secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct EnrolToken {
+pub struct EnrollToken {
     /// The secret, which the hub knows as a hash: 16 to 128 characters of `A-Za-z0-9_-`.
     pub secret: String,
     /// The pin of the hub's key, see [`key_pin`]. `None` if the certificate is verified by its
@@ -32,20 +32,20 @@ pub fn key_pin(spki_der: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, spki_der))
 }
 
-impl fmt::Display for EnrolToken {
+impl fmt::Display for EnrollToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.secret)?;
         self.pin.as_deref().map_or(Ok(()), |pin| write!(f, ".{pin}"))
     }
 }
 
-impl fmt::Debug for EnrolToken {
+impl fmt::Debug for EnrollToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnrolToken").field("pin", &self.pin).finish_non_exhaustive()
+        f.debug_struct("EnrollToken").field("pin", &self.pin).finish_non_exhaustive()
     }
 }
 
-impl FromStr for EnrolToken {
+impl FromStr for EnrollToken {
     type Err = InvalidToken;
 
     fn from_str(text: &str) -> Result<Self, InvalidToken> {
@@ -59,13 +59,13 @@ impl FromStr for EnrolToken {
         if !(16..=128).contains(&secret.len()) || !plain(secret) || !pin.is_none_or(good_pin) {
             return Err(InvalidToken);
         }
-        Ok(EnrolToken { secret: secret.to_owned(), pin: pin.map(str::to_owned) })
+        Ok(EnrollToken { secret: secret.to_owned(), pin: pin.map(str::to_owned) })
     }
 }
 
 /// The request of a new agent, which a one-time token authenticates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnrolRequest {
+pub struct EnrollRequest {
     /// The secret part of the token.
     pub secret: String,
     /// The name of the agent's host; it must be the name of the token.
@@ -76,12 +76,12 @@ pub struct EnrolRequest {
     pub version: String,
 }
 
-/// The answer to an enrolment.
+/// The answer to an enrollment.
 ///
-/// The same key may repeat an enrolment with the same token within ten minutes, because an answer can
+/// The same key may repeat an enrollment with the same token within ten minutes, because an answer can
 /// be lost. The hub then returns the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EnrolResponse {
+pub struct EnrollResponse {
     /// The agent's id, which its later requests state.
     pub agent: String,
     /// The name of the agent's host in the mesh.
@@ -125,15 +125,15 @@ mod tests {
     #[test]
     fn a_token_has_a_secret_and_a_pin() {
         let pin = key_pin(b"key");
-        let token: EnrolToken = format!("0123456789abcdef.{pin}\n").parse().unwrap();
+        let token: EnrollToken = format!("0123456789abcdef.{pin}\n").parse().unwrap();
         assert_eq!(token.pin.as_deref(), Some(pin.as_str()));
         assert_eq!(token.to_string(), format!("0123456789abcdef.{pin}"));
         assert!(!format!("{token:?}").contains("0123456789abcdef"));
-        assert_eq!("0123456789abcdef".parse::<EnrolToken>().unwrap().pin, None);
+        assert_eq!("0123456789abcdef".parse::<EnrollToken>().unwrap().pin, None);
         for wrong in
             ["", "short", "0123456789abcdef.pin", "0123456789abcde/.", "a b c d e f g h i j"]
         {
-            assert_eq!(wrong.parse::<EnrolToken>(), Err(InvalidToken), "{wrong}");
+            assert_eq!(wrong.parse::<EnrollToken>(), Err(InvalidToken), "{wrong}");
         }
     }
 

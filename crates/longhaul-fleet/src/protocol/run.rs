@@ -115,7 +115,7 @@ pub struct Lease {
     pub peer: IpAddr,
     /// The port of the server of the run: the target listens there, and the source connects to it.
     pub port: u16,
-    /// The Ed25519 public key of the peer's agent, 32 bytes in base64. The target authorises this key
+    /// The Ed25519 public key of the peer's agent, 32 bytes in base64. The target authorizes this key
     /// only, and the source accepts this server only. `None` if the peer has no agent.
     pub peer_key: Option<String>,
     /// The earliest start, in ms since 1970 by the hub's clock.

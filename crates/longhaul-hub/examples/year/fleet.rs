@@ -1,10 +1,10 @@
 //! The mesh, the agents, the runs and the events of the year.
 
 use longhaul_fleet::protocol::{
-    AgentState, EnrolRequest, Role, RunOutcome, RunReason, RunReport, Severity, TestKind,
+    AgentState, EnrollRequest, Role, RunOutcome, RunReason, RunReport, Severity, TestKind,
 };
 use longhaul_hub::Figures;
-use longhaul_hub::records::agents::{Contact, add_enrolment, add_facts, contact, enrol};
+use longhaul_hub::records::agents::{Contact, add_enrollment, add_facts, contact, enroll};
 use longhaul_hub::records::events::{NewEvent, acknowledge, add_event};
 use longhaul_hub::records::leases::report;
 use longhaul_hub::records::meshes::{StoredMesh, add_mesh};
@@ -68,15 +68,15 @@ fn mesh(extent: Extent) -> String {
 
 fn agent(sql: &mut dyn Sql, extent: Extent, at: usize, host: &str) -> Result<(), StoreError> {
     let (hash, id) = (format!("token-{host}"), format!("{at:011x}-year"));
-    add_enrolment(sql, &hash, host, extent.now + DAY)?;
-    let request = EnrolRequest {
+    add_enrollment(sql, &hash, host, extent.now + DAY)?;
+    let request = EnrollRequest {
         secret: String::new(),
         host: host.to_owned(),
         public_key: format!("{at:044}"),
         version: "0.1.0".to_owned(),
     };
-    // The token is new, so the enrolment is accepted.
-    let _ = enrol(sql, (&hash, &id), &request, extent.now - extent.days * DAY)?;
+    // The token is new, so the enrollment is accepted.
+    let _ = enroll(sql, (&hash, &id), &request, extent.now - extent.days * DAY)?;
     let state = AgentState {
         version: "0.1.0".to_owned(),
         uptime_seconds: 86_400 * 30,

@@ -1,15 +1,15 @@
-//! Enrolment tokens and agents.
+//! Enrollment tokens and agents.
 
 use std::collections::BTreeSet;
 
-use longhaul_fleet::protocol::{AgentState, EnrolRequest, RefusalCode};
+use longhaul_fleet::protocol::{AgentState, EnrollRequest, RefusalCode};
 use serde_json::Value as Json;
 
 use super::packed::{pack_json, unpack_json};
 use crate::clock::MINUTE;
 use crate::store::{Row, Sql, StoreError, first, values};
 
-/// The time in which the same agent may repeat its enrolment.
+/// The time in which the same agent may repeat its enrollment.
 const REPEAT_MS: i64 = 10 * MINUTE;
 
 /// The most reports of facts of an agent that are kept.
@@ -56,11 +56,11 @@ fn agent(row: &Row) -> Result<Agent, StoreError> {
     })
 }
 
-/// Adds an enrolment token. `hash` is the hash of its secret.
+/// Adds an enrollment token. `hash` is the hash of its secret.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn add_enrolment(
+pub fn add_enrollment(
     sql: &mut dyn Sql,
     hash: &str,
     host: &str,
@@ -73,15 +73,15 @@ pub fn add_enrolment(
     Ok(())
 }
 
-/// Enrols an agent with the token of `hash`, and revokes an earlier agent of the host. `id` is the
+/// Enrolls an agent with the token of `hash`, and revokes an earlier agent of the host. `id` is the
 /// id of a new agent. Returns the agent's id, or the reason of the refusal.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn enrol(
+pub fn enroll(
     sql: &mut dyn Sql,
     (hash, id): (&str, &str),
-    request: &EnrolRequest,
+    request: &EnrollRequest,
     now: i64,
 ) -> Result<Result<String, RefusalCode>, StoreError> {
     // The update locks the token, so two agents cannot use it at once.

@@ -199,7 +199,7 @@ pub fn bearer(
     row.map(|row| Ok((row.text(0)?, role(&row.text(1)?)?))).transpose()
 }
 
-/// Removes expired sessions and tokens, and enrolment tokens that expired a day ago.
+/// Removes expired sessions and tokens, and enrollment tokens that expired a day ago.
 ///
 /// # Errors
 /// The database is unavailable.

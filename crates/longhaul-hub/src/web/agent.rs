@@ -9,9 +9,10 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrolRequest, EnrolResponse, Lease,
-    MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody, RefusalCode, SIGNATURE_HEADER,
-    SyncRequest, SyncResponse, body_digest, signature_holds, signed_text_of_digest,
+    AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrollRequest, EnrollResponse,
+    Lease, MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody, RefusalCode,
+    SIGNATURE_HEADER, SyncRequest, SyncResponse, body_digest, signature_holds,
+    signed_text_of_digest,
 };
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
@@ -21,7 +22,7 @@ use super::server::Client;
 use crate::clock::now_ms;
 use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
 use crate::hub::{Hub, Live};
-use crate::records::agents::{Accepted, Agent, Contact, agent_of, enrol};
+use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
 use crate::secret;
 use crate::store::StoreError;
 
@@ -29,7 +30,7 @@ use crate::store::StoreError;
 const BODY: Duration = Duration::from_secs(60);
 /// The limit for a sender whose headers are not signed.
 const UNPROVEN_BODY: Duration = Duration::from_secs(15);
-/// The most bytes of an enrolment.
+/// The most bytes of an enrollment.
 const ENROL_BYTES: usize = 16 << 10;
 /// The time between two queries for cancellations of the runs that an agent holds.
 const CANCELLATIONS: Duration = Duration::from_secs(2);
@@ -111,28 +112,28 @@ pub(crate) async fn post_enrol(
     State(hub): State<Arc<Hub>>,
     Extension(client): Extension<Client>,
     body: Body,
-) -> Result<Json<EnrolResponse>, Refused> {
+) -> Result<Json<EnrollResponse>, Refused> {
     // Anybody can send it, so it takes none of the places of agents.
     let body = body_of(body, ENROL_BYTES, UNPROVEN_BODY).await?;
-    let request: EnrolRequest =
+    let request: EnrollRequest =
         serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
     let short = [&request.secret, &request.host, &request.public_key, &request.version];
     if short.iter().any(|text| text.len() > MAX_NAME_BYTES) {
         return Err(RefusalCode::TooLarge.into());
     }
-    // Failed enrolments count like failed logins.
+    // Failed enrollments count like failed logins.
     let (address, now) = (client.0.ip(), now_ms());
-    if hub.guard.admit(address, "enrol", now) != crate::guard::Admission::Allowed {
+    if hub.guard.admit(address, "enroll", now) != crate::guard::Admission::Allowed {
         return Err(RefusalCode::Busy.into());
     }
     let hash = secret::hash(&request.secret);
     let id = secret::id(now).map_err(|_| RefusalCode::Busy)?;
     let host = request.host.clone();
-    let enrolled = hub.store.write(move |sql| enrol(sql, (&hash, &id), &request, now)).await?;
+    let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await?;
     let agent = enrolled?;
-    hub.guard.succeeded(address, "enrol");
+    hub.guard.succeeded(address, "enroll");
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
-    Ok(Json(EnrolResponse { agent, host, hub_version }))
+    Ok(Json(EnrollResponse { agent, host, hub_version }))
 }
 
 /// The query of a sync.

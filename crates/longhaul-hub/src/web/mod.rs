@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::post;
-use longhaul_fleet::protocol::{ENROL_PATH, SYNC_PATH};
+use longhaul_fleet::protocol::{ENROLL_PATH, SYNC_PATH};
 
 pub(crate) use server::accept;
 
@@ -21,7 +21,7 @@ use crate::hub::Hub;
 /// Returns all routes of a hub.
 pub(crate) fn routes(hub: Arc<Hub>) -> Router {
     Router::new()
-        .route(ENROL_PATH, post(agent::post_enrol))
+        .route(ENROLL_PATH, post(agent::post_enrol))
         .route(SYNC_PATH, post(agent::post_sync))
         .merge(api::routes())
         .merge(pages::routes())

@@ -1,4 +1,4 @@
-//! Agents of a small mesh: they enrol, run a test, and report. Tests of the pages in a browser share this file.
+//! Agents of a small mesh: they enroll, run a test, and report. Tests of the pages in a browser share this file.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,7 +38,7 @@ pub(crate) fn upload() -> Json {
     })
 }
 
-/// Enrols the agent of a host.
+/// Enrolls the agent of a host.
 pub(crate) async fn enrolled(client: &Client, admin: &str, host: &str, seed: u8) -> Agent {
     let token = json!({"host": host, "valid_seconds": 600});
     let answer = client.post("/api/v1/tokens", &[admin.to_owned()], &token).await;

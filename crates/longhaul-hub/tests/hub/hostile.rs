@@ -74,8 +74,8 @@ async fn every_change_needs_its_role_and_the_secret_of_the_session() {
     for path in ["/api/v1/tokens", "/api/v1/mesh/apply", "/api/v1/agents/x/revoke"] {
         refused(path, &operator, "forbidden").await;
     }
-    let unauthorised = client.get("/api/v1/status", "authorization: Bearer guess").await;
-    assert_eq!(unauthorised.status, 401);
+    let unauthorized = client.get("/api/v1/status", "authorization: Bearer guess").await;
+    assert_eq!(unauthorized.status, 401);
     forms(client, &cookie).await;
 }
 

@@ -2,7 +2,7 @@
 
 use longhaul_fleet::api::{RunState, UserRole};
 use longhaul_fleet::protocol::{
-    AgentState, EnrolRequest, InterfaceRow, RefusalCode, Role, RunOutcome, RunReason, RunReport,
+    AgentState, EnrollRequest, InterfaceRow, RefusalCode, Role, RunOutcome, RunReason, RunReport,
     TestKind,
 };
 use longhaul_hub::Figures;
@@ -51,7 +51,7 @@ async fn conforms(store: &Store) {
     transactions(store).await;
     concurrent_counters(store).await;
     people_and_sessions(store).await;
-    enrolment_and_counters(store).await;
+    enrollment_and_counters(store).await;
     runs_and_reports(store).await;
     reasons_of_expired_runs(store).await;
     series_and_retention(store).await;
@@ -152,27 +152,27 @@ async fn people_and_sessions(store: &Store) {
     assert_eq!(password, Some(("new".to_owned(), UserRole::Operator)));
 }
 
-async fn enrolment_and_counters(store: &Store) {
-    let request = EnrolRequest {
+async fn enrollment_and_counters(store: &Store) {
+    let request = EnrollRequest {
         secret: String::new(),
         host: "a".to_owned(),
         public_key: "key".to_owned(),
         version: "1".to_owned(),
     };
-    let other = EnrolRequest { public_key: "other".to_owned(), ..request.clone() };
-    let elsewhere = EnrolRequest { host: "b".to_owned(), ..request.clone() };
+    let other = EnrollRequest { public_key: "other".to_owned(), ..request.clone() };
+    let elsewhere = EnrollRequest { host: "b".to_owned(), ..request.clone() };
     let outcomes = store
         .write(move |sql| {
-            agents::add_enrolment(sql, "h", "a", 1000)?;
-            agents::add_enrolment(sql, "old", "a", 10)?;
+            agents::add_enrollment(sql, "h", "a", 1000)?;
+            agents::add_enrollment(sql, "old", "a", 10)?;
             Ok([
-                agents::enrol(sql, ("unknown", "x"), &request, 20)?,
-                agents::enrol(sql, ("old", "x"), &request, 20)?,
-                agents::enrol(sql, ("h", "x"), &elsewhere, 20)?,
-                agents::enrol(sql, ("h", "one"), &request, 20)?,
-                agents::enrol(sql, ("h", "two"), &request, 30)?,
-                agents::enrol(sql, ("h", "two"), &other, 40)?,
-                agents::enrol(sql, ("h", "two"), &request, 20 + 600_000)?,
+                agents::enroll(sql, ("unknown", "x"), &request, 20)?,
+                agents::enroll(sql, ("old", "x"), &request, 20)?,
+                agents::enroll(sql, ("h", "x"), &elsewhere, 20)?,
+                agents::enroll(sql, ("h", "one"), &request, 20)?,
+                agents::enroll(sql, ("h", "two"), &request, 30)?,
+                agents::enroll(sql, ("h", "two"), &other, 40)?,
+                agents::enroll(sql, ("h", "two"), &request, 20 + 600_000)?,
             ])
         })
         .await

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_and_three_kinds_of_errors_are_recognised() {
+    fn a_busy_server_and_three_kinds_of_errors_are_recognized() {
         let last = |bytes: &[u8]| events(bytes).0.pop().unwrap();
         assert_eq!(last(&[0xff]), ClientEvent::Busy);
         let error = |code, os_code| ClientEvent::Error { code, os_code };

@@ -72,7 +72,7 @@ pub(super) mod code {
     pub(crate) const DURATION: i32 = 37;
     /// The parameters cannot be read.
     pub(crate) const PARAMETERS: i32 = 114;
-    /// The user is not authorised.
+    /// The user is not authorized.
     pub(crate) const AUTHENTICATION: i32 = 142;
     /// The test lasts longer than the server allows.
     pub(crate) const EXPIRED: i32 = 160;

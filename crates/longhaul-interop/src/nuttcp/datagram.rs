@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_byte_order_of_the_sender_is_recognised() {
+    fn the_byte_order_of_the_sender_is_recognized() {
         let mut received = Received::default();
         for count in [8192u64, 16384] {
             received.datagram(&data(count.swap_bytes()), ms(1));

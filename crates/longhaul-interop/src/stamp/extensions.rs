@@ -3,7 +3,7 @@
 use super::key::{StampKey, TAG_BYTES};
 use super::time::Timestamp;
 use super::tlv::{
-    ClassOfService, FAILED, HEADER_BYTES, Method, Place, UNRECOGNISED, integrity, kind, places,
+    ClassOfService, FAILED, HEADER_BYTES, Method, Place, UNRECOGNIZED, integrity, kind, places,
     sign,
 };
 
@@ -35,7 +35,7 @@ impl RequestedExtensions {
     pub fn append(&self, packet: &mut Vec<u8>, sequence: u32, key: Option<&StampKey>) {
         let start = packet.len();
         let mut put = |kind: u8, value: &[u8]| {
-            packet.extend([UNRECOGNISED, kind]);
+            packet.extend([UNRECOGNIZED, kind]);
             packet.extend((value.len() as u16).to_be_bytes());
             packet.extend(value);
         };
@@ -53,7 +53,7 @@ impl RequestedExtensions {
         }
         let missing = (start + self.bytes).saturating_sub(packet.len());
         if missing >= HEADER_BYTES {
-            packet.extend([UNRECOGNISED, kind::PADDING]);
+            packet.extend([UNRECOGNIZED, kind::PADDING]);
             packet.extend(((missing - HEADER_BYTES) as u16).to_be_bytes());
         }
         packet.resize(packet.len().max(start + self.bytes), 0);
@@ -128,7 +128,7 @@ impl ReplyExtensions {
             if place.malformed || area[place.at] & super::tlv::MALFORMED != 0 {
                 break;
             }
-            if area[place.at] & UNRECOGNISED == 0 {
+            if area[place.at] & UNRECOGNIZED == 0 {
                 answers.take(place, &area[place.value(area.len())]);
             }
         }

@@ -1,7 +1,7 @@
 //! The extensions of STAMP packets: type, length and value (RFC 8972, section 4).
 //!
 //! ```text
-//!  0  1  flags: U 0x80 unrecognised, M 0x40 malformed, I 0x20 integrity failed
+//!  0  1  flags: U 0x80 unrecognized, M 0x40 malformed, I 0x20 integrity failed
 //!  1  1  type
 //!  2  2  length of the value
 //!  4     value
@@ -12,7 +12,7 @@ use super::key::{StampKey, TAG_BYTES};
 /// The bytes of the header of an extension.
 pub(super) const HEADER_BYTES: usize = 4;
 /// The flag of an extension that the reflector does not know.
-pub(super) const UNRECOGNISED: u8 = 0x80;
+pub(super) const UNRECOGNIZED: u8 = 0x80;
 /// The flag of an extension with an invalid length.
 pub(super) const MALFORMED: u8 = 0x40;
 /// The flag of an extension whose HMAC is invalid.

@@ -17,7 +17,7 @@ pub const FILE_NAME: &str = "matrix.sqlite";
 /// The `user_version` of the databases that this program writes.
 pub(super) const VERSION: i64 = 5;
 
-/// The `application_id` by which file(1) recognises the database: "LHmx" in ASCII.
+/// The `application_id` by which file(1) recognizes the database: "LHmx" in ASCII.
 const APPLICATION_ID: i64 = 0x4c48_6d78;
 
 /// The migrations up to [`VERSION`]; the first one creates version 1. A published migration is

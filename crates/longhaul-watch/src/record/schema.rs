@@ -11,7 +11,7 @@ use crate::series::Quantity;
 /// The `user_version` of the databases that this program writes.
 pub(super) const VERSION: i64 = 1;
 
-/// The `application_id` by which file(1) recognises the database: "LHwa" in ASCII.
+/// The `application_id` by which file(1) recognizes the database: "LHwa" in ASCII.
 const APPLICATION_ID: i64 = 0x4c48_7761;
 
 /// The migrations up to [`VERSION`]; the first one creates version 1. A published migration is never

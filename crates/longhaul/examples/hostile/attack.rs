@@ -32,7 +32,7 @@ pub(crate) struct Length {
 /// The attacked server and its surroundings.
 struct Attack<'a> {
     server: Server,
-    /// The configuration directory with the keys; authorised clients use the key of the server's
+    /// The configuration directory with the keys; authorized clients use the key of the server's
     /// user.
     home: PathBuf,
     guard: Guard,
@@ -170,21 +170,21 @@ impl Attack<'_> {
     fn round(&self, round: u64) -> (u64, u64) {
         let server = HostPort::new("127.0.0.1", self.server.port);
         let user = ConfigDir::at(self.home.join(".config/longhaul"));
-        let authorised = Identity::load_or_create(&user).expect("the user has a key");
+        let authorized = Identity::load_or_create(&user).expect("the user has a key");
         let stranger = Identity::generate();
         let until = Instant::now() + self.length.round;
         thread::scope(|scope| {
             let clients: Vec<_> = (0..self.length.clients)
                 .map(|client| {
                     let (server, user) = (&server, &user);
-                    let (authorised, stranger) = (&authorised, &stranger);
+                    let (authorized, stranger) = (&authorized, &stranger);
                     scope.spawn(move || {
                         let seed = self.seed ^ round << 20 ^ client << 56;
                         let mut dice = Dice::new(seed);
                         let (mut messages, mut sessions) = (0, 0);
                         while Instant::now() < until {
                             let known = dice.chance(80);
-                            let identity = if known { authorised } else { stranger };
+                            let identity = if known { authorized } else { stranger };
                             let who = Who { server, config: user, identity };
                             messages += session::run(&mut dice, &who);
                             sessions += 1;

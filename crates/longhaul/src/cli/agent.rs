@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
 use longhaul_agent::{AgentOptions, AllowedPeers, CheckResult, DEFAULT_STATE_DIR, HubUrl, Notice};
-use longhaul_fleet::protocol::EnrolToken;
+use longhaul_fleet::protocol::EnrollToken;
 
 use crate::exit::{self, Coded};
 use crate::output::{agent_checks, agent_notice, print_document, print_message, print_result};
@@ -26,7 +26,7 @@ pub(super) struct Args {
     hub: Option<HubUrl>,
     /// One-time token of this host
     #[arg(long, env = "LONGHAUL_AGENT_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
-    token: Option<EnrolToken>,
+    token: Option<EnrollToken>,
     /// Verify the hub by the certificates in this file (PEM) instead of the token's pin
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,

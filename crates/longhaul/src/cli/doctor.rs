@@ -14,8 +14,8 @@ use longhaul_sys::doctor::{FactSource, Query, read_facts};
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, complete_doctor, doctor_text, output_is_coloured, print_document,
-    print_message, print_result,
+    after_printing, complete_doctor, doctor_text, output_is_colored, print_document, print_message,
+    print_result,
 };
 use crate::remote::{SshOptions, remote_output};
 use crate::signals::Interrupt;
@@ -87,7 +87,7 @@ impl Args {
         let printed = if self.json {
             print_document(&report)
         } else {
-            print_result(&doctor_text(&report, output_is_coloured()))
+            print_result(&doctor_text(&report, output_is_colored()))
         };
         after_printing(if report.has_problems() { exit::UNFIT } else { exit::OK }, printed)
     }

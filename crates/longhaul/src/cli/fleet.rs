@@ -23,7 +23,7 @@ pub(super) struct Args {
 enum Command {
     /// Log in to a hub with a password, and store an API token
     Login(access::LoginArgs),
-    /// Create a one-time token with which the agent of a host enrols
+    /// Create a one-time token with which the agent of a host enrolls
     Token(access::TokenArgs),
     /// Revoke the agent of a host: the hub refuses its key, and its runs end
     Revoke(access::RevokeArgs),

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
 use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServerKeys, Services, Serving};
-use longhaul_engine::session::{AuthorisedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
+use longhaul_engine::session::{AuthorizedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
 use self::confine::ConfineArgs;
@@ -31,9 +31,9 @@ use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Anyone may run tests, within limits. Only authorised keys may copy files, and \
+    after_help = "Anyone may run tests, within limits. Only authorized keys may copy files, and \
                   only with --root or a root= of the key. The key of this user and the keys in \
-                  ~/.config/longhaul/authorized_keys are authorised (see 'longhaul key'). Options \
+                  ~/.config/longhaul/authorized_keys are authorized (see 'longhaul key'). Options \
                   before a key, separated by commas, limit it: root=DIR, read-only, write-only, \
                   no-third-party, owners, from=\"CIDR,!CIDR\", \
                   expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", max-sessions=N, max-rate=RATE, quota=SIZE \
@@ -49,7 +49,7 @@ pub(super) struct Args {
     /// Listen on this port
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Offer the files in this directory to authorised keys
+    /// Offer the files in this directory to authorized keys
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Allow clients only to read files
@@ -119,22 +119,22 @@ impl Args {
             self.confine.as_user(Tree::beneath(root).map_err(EngineError::file("open", root)))
         });
         let files = files.transpose()?;
-        let authorised = AuthorisedKeys::load(&config, identity.public());
-        let authorised = self.confine.as_user(authorised)?;
+        let authorized = AuthorizedKeys::load(&config, identity.public());
+        let authorized = self.confine.as_user(authorized)?;
         if self.confine.confines() {
             self.log.check_apart_from(&config.file(""))?;
         }
         let log = self.log.open()?;
-        let reach = self.reach(&config, &authorised);
+        let reach = self.reach(&config, &authorized);
         let warning = self.confine.confine(&reach)?;
         self.confine.limit_root(reach.owners)?;
-        let key_roots = authorised.has_roots();
+        let key_roots = authorized.has_roots();
         let offers = if files.is_some() || key_roots { "tests and files" } else { "tests" };
         print_message(format_args!("serving {offers} on {}", listener.address()));
         if let Some(warning) = warning {
             print_message(warning);
         }
-        let host = Arc::new(ServerKeys { identity, authorised });
+        let host = Arc::new(ServerKeys { identity, authorized });
         let rights = match (self.read_only, self.write_only) {
             (true, _) => Rights::ReadOnly,
             (false, true) => Rights::WriteOnly,
@@ -154,7 +154,7 @@ impl Args {
             log: log.clone(),
         };
         let services: Arc<dyn Services> = Arc::new(services);
-        let _watch = host.authorised.watch(reload_on_hangup()?, {
+        let _watch = host.authorized.watch(reload_on_hangup()?, {
             let services = services.clone();
             move |event| services.log(event.into())
         })?;
@@ -170,7 +170,7 @@ impl Args {
     }
 
     /// Returns the files and directories that the server needs while it runs.
-    fn reach(&self, config: &ConfigDir, keys: &AuthorisedKeys) -> Reach {
+    fn reach(&self, config: &ConfigDir, keys: &AuthorizedKeys) -> Reach {
         let mut roots = keys.roots();
         roots.extend(self.root.clone());
         Reach {

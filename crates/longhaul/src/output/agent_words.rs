@@ -20,7 +20,7 @@ pub(super) fn agent_words(error: &AgentError) -> String {
             "verify it by the pin that the hub prints at its start, or by --ca"
         }
         AgentError::Refused { code: RefusalCode::Revoked, .. } => {
-            "enrol again with a new token and an empty --state"
+            "enroll again with a new token and an empty --state"
         }
         AgentError::Refused {
             code: RefusalCode::TokenUsed | RefusalCode::UnknownToken, ..

@@ -15,15 +15,15 @@ pub(crate) fn certificate_head() -> String {
 }
 
 /// Returns the row of a check, followed by the reason if it did not pass.
-pub(crate) fn check_line(check: &Check, colour: bool) -> String {
+pub(crate) fn check_line(check: &Check, color: bool) -> String {
     let check = &with_escaped_text(check);
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), |v| check.unit.format(v));
     let interval = check.interval_95.map_or("-".to_owned(), |(low, high)| {
         format!("{} .. {}", check.unit.format(low), check.unit.format(high))
     });
-    let verdict = match (check.verdict, colour) {
-        (CheckVerdict::Pass, colour) => styled(Style::Good, check.outcome(), colour),
-        (CheckVerdict::Fail, colour) => styled(Style::Bad, check.outcome(), colour),
+    let verdict = match (check.verdict, color) {
+        (CheckVerdict::Pass, color) => styled(Style::Good, check.outcome(), color),
+        (CheckVerdict::Fail, color) => styled(Style::Bad, check.outcome(), color),
         _ => check.outcome().to_owned(),
     };
     let name = format!("{}, {}", check.name, if check.family == "ipv6" { "IPv6" } else { "IPv4" });
@@ -156,7 +156,7 @@ mod tests {
              loss 1e-2, IPv6                               1.000e-2    1.010e-2    9.700e-3 .. \
              1.050e-2           -  not done\n    too slow\n"
         );
-        assert!(check_line(&check, true).contains("  not done\n"), "no colour: nothing is known");
+        assert!(check_line(&check, true).contains("  not done\n"), "no color: nothing is known");
     }
 
     #[test]

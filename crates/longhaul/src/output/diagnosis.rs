@@ -11,7 +11,7 @@ use longhaul_engine::diagnose::DiagnoseProgress;
 use super::style::{Style, styled};
 use super::test::words::{command_lines, wrap};
 use super::{
-    command_columns, error_is_terminal, output_is_coloured, print_message, text_columns,
+    command_columns, error_is_terminal, output_is_colored, print_message, text_columns,
     with_escaped_text,
 };
 
@@ -140,7 +140,7 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
 }
 
 fn heading(style: Style, name: &str) -> String {
-    styled(style, name, output_is_coloured())
+    styled(style, name, output_is_colored())
 }
 
 fn steps(text: &mut String, diagnosis: &Diagnosis) {

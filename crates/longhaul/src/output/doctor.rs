@@ -19,14 +19,14 @@ const TITLE: usize = 27;
 const LEAST_SEEN: usize = 24;
 
 /// Returns the text of a report.
-pub(crate) fn doctor_text(report: &DoctorReport, colour: bool) -> String {
+pub(crate) fn doctor_text(report: &DoctorReport, color: bool) -> String {
     let report = &with_escaped_text(report);
     let mut text = head(report);
     for section in &SECTIONS {
-        section.write(&mut text, report, colour);
+        section.write(&mut text, report, color);
     }
     if !report.measurements.is_empty() {
-        let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", colour));
+        let _ = writeln!(text, "{}\n", styled(Style::Measured, "MEASURED", color));
         report.measurements.iter().for_each(|one| measurement(&mut text, one));
         text.push('\n');
     }
@@ -91,11 +91,11 @@ const SECTIONS: [Section; 4] = [
 ];
 
 impl Section {
-    fn write(&self, text: &mut String, report: &DoctorReport, colour: bool) {
+    fn write(&self, text: &mut String, report: &DoctorReport, color: bool) {
         if report.of(self.verdict).next().is_none() {
             return;
         }
-        let _ = writeln!(text, "{}\n", styled(self.style, self.heading, colour));
+        let _ = writeln!(text, "{}\n", styled(self.style, self.heading, color));
         report.of(self.verdict).for_each(|finding| (self.show)(text, finding));
         if self.verdict == FindingVerdict::Ok {
             text.push('\n');

@@ -39,8 +39,8 @@ pub(crate) use path::path_text;
 #[cfg(test)]
 pub(crate) use print::on_columns;
 pub(crate) use print::{
-    after_printing, command_columns, document_is_printed, error_is_coloured, error_is_terminal,
-    error_size, output_error, output_is_coloured, output_is_terminal, print_document,
+    after_printing, command_columns, document_is_printed, error_is_colored, error_is_terminal,
+    error_size, output_error, output_is_colored, output_is_terminal, print_document,
     print_document_line, print_json, print_message, print_note, print_notes, print_result,
     raw_error, raw_output, text_columns, with_escaped_text,
 };

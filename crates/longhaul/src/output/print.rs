@@ -31,20 +31,20 @@ pub(crate) fn print_message(what: impl Display) {
 }
 
 /// Prints one line on standard error. On a terminal it breaks between words, and a warning is
-/// coloured.
+/// colored.
 pub(crate) fn print_note(what: impl Display) {
     let line = line(what);
     let text = match error_size() {
-        Some((columns, _)) => on_terminal(&line, columns, error_is_coloured()),
+        Some((columns, _)) => on_terminal(&line, columns, error_is_colored()),
         None => line,
     };
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Returns an escaped line for a terminal.
-fn on_terminal(line: &str, columns: usize, colour: bool) -> String {
+fn on_terminal(line: &str, columns: usize, color: bool) -> String {
     let wrapped = wrap(line, columns.clamp(LEAST_COLUMNS, MOST_COLUMNS));
-    match wrapped.split_once(WARNING).filter(|_| colour) {
+    match wrapped.split_once(WARNING).filter(|_| color) {
         Some((before, after)) if before.is_empty() || before == "longhaul: " => {
             let word = style::styled(style::Style::Advice, WARNING, true);
             let word = style::apply(&word, |text| text.into());
@@ -128,19 +128,19 @@ pub(crate) fn error_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Returns whether standard output is a terminal that shows colours. NO_COLOR disables them
+/// Returns whether standard output is a terminal that shows colors. NO_COLOR disables them
 /// (no-color.org).
-pub(crate) fn output_is_coloured() -> bool {
-    output_is_terminal() && may_colour()
+pub(crate) fn output_is_colored() -> bool {
+    output_is_terminal() && may_color()
 }
 
-/// Returns whether standard error is a terminal that shows colours, as
-/// [`output_is_coloured`].
-pub(crate) fn error_is_coloured() -> bool {
-    error_is_terminal() && may_colour()
+/// Returns whether standard error is a terminal that shows colors, as
+/// [`output_is_colored`].
+pub(crate) fn error_is_colored() -> bool {
+    error_is_terminal() && may_color()
 }
 
-fn may_colour() -> bool {
+fn may_color() -> bool {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
@@ -383,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn a_note_breaks_between_words_and_only_a_warning_is_coloured() {
+    fn a_note_breaks_between_words_and_only_a_warning_is_colored() {
         let line = format!("longhaul: warning: {}\n", "words ".repeat(30).trim_end());
         let plain = on_terminal(&line, 70, false);
         assert!(plain.lines().count() > 1 && plain.lines().all(|line| line.len() <= 70), "{plain}");
         assert_eq!(plain.replace('\n', " ").trim_end(), line.trim_end());
-        let coloured = on_terminal(&line, 70, true);
-        assert!(coloured.starts_with("longhaul: \x1b[1;33mwarning:\x1b[0m words"), "{coloured:?}");
+        let colored = on_terminal(&line, 70, true);
+        assert!(colored.starts_with("longhaul: \x1b[1;33mwarning:\x1b[0m words"), "{colored:?}");
         let other = "longhaul: no such file: warning: x\n";
         assert_eq!(on_terminal(other, 70, true), other);
     }

@@ -1,4 +1,4 @@
-//! Colours and cursor movements, as marks in the text: noncharacters of Unicode, which are escaped
+//! Colors and cursor movements, as marks in the text: noncharacters of Unicode, which are escaped
 //! in text of peers. Printing replaces the marks with ECMA-48 sequences.
 
 use std::borrow::Cow;
@@ -30,9 +30,9 @@ pub(crate) fn clear() -> String {
     CLEAR.to_string()
 }
 
-/// Returns `text` in `style` if `colour` is set.
-pub(crate) fn styled(style: Style, text: &str, colour: bool) -> String {
-    if colour { format!("{}{text}{END}", style.mark()) } else { text.to_owned() }
+/// Returns `text` in `style` if `color` is set.
+pub(crate) fn styled(style: Style, text: &str, color: bool) -> String {
+    if color { format!("{}{text}{END}", style.mark()) } else { text.to_owned() }
 }
 
 /// Returns `text` with its marks replaced and the parts between them passed through `escape`.

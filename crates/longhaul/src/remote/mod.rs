@@ -36,10 +36,10 @@ struct OwnFiles {
 }
 
 impl Services for OwnFiles {
-    fn refusal(&self, service: Service, _authorised: bool) -> Option<(RefusalKind, String)> {
+    fn refusal(&self, service: Service, _authorized: bool) -> Option<(RefusalKind, String)> {
         (service == Service::ThirdParty).then(|| {
             let reason = "a test between two servers needs 'longhaul serve', not ssh";
-            (RefusalKind::NotAuthorised, reason.to_owned())
+            (RefusalKind::NotAuthorized, reason.to_owned())
         })
     }
 

@@ -19,7 +19,7 @@ use crate::host::{Server, TestHost, text};
 /// The time limit for events that take only a moment on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client without an authorised key.
+/// A client without an authorized key.
 struct Stranger {
     config: ConfigDir,
     identity: Identity,
@@ -172,7 +172,7 @@ fn a_silent_connection_is_dropped_for_a_new_one() {
 }
 
 #[test]
-fn slow_anonymous_tests_do_not_delay_an_authorised_copy() {
+fn slow_anonymous_tests_do_not_delay_an_authorized_copy() {
     let host = TestHost::new();
     let root = host.far("");
     let server = serve(&host, &["--max-clients", "8", "--root", root.to_str().unwrap()]);
@@ -295,7 +295,7 @@ fn a_silent_copy_loses_its_session_before_its_data_connections() {
     let server = serve(&host, &["--exclusive", "--root", root.to_str().unwrap()]);
     let before = descriptors(&server);
     is_served(&host, &server, "-n 10K");
-    // The user of the server has an authorised key.
+    // The user of the server has an authorized key.
     let config = ConfigDir::at(host.home().join(".config/longhaul"));
     let identity = Identity::load_or_create(&config).unwrap();
     let options = ConnectOptions {

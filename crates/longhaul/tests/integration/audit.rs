@@ -46,7 +46,7 @@ fn every_session_and_transfer_is_a_document() {
     let began = wait_for_event(&log, AuditEvent::Session);
     assert_eq!((&began.session, &began.key), (&put.session, &put.key));
     assert!(put.key.is_some_and(|key| key.starts_with("SHA256:")));
-    assert_eq!(put.authorised, Some(true));
+    assert_eq!(put.authorized, Some(true));
 
     assert_code(&host.run(&["cp", &server.url("put\nhere"), "back"]), 0);
     wait_for("the get", || {
@@ -84,7 +84,7 @@ fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
     };
     (0..60).for_each(|_| knock(b""));
     (0..60).for_each(|_| knock(b"\x16"));
-    // The log records the refusal of an unauthorised key.
+    // The log records the refusal of an unauthorized key.
     let url = server.url("a\nforged");
     assert_code(&stranger.run(&["cp", "--accept-new", &url, "b"]), 4);
     let text = || fs::read_to_string(&log).unwrap_or_default();

@@ -86,7 +86,7 @@ fn a_refusal_names_the_limit() {
 }
 
 #[test]
-fn authorised_keys_have_higher_limits_and_keys_only_refuses_others() {
+fn authorized_keys_have_higher_limits_and_keys_only_refuses_others() {
     let [host, stranger] = [(); 2].map(|()| TestHost::new());
     let server = serve(&host, &["--max-time", "1"]);
     let refused = output(&stranger, &server, "-t 3");
@@ -98,6 +98,6 @@ fn authorised_keys_have_higher_limits_and_keys_only_refuses_others() {
     let closed = serve(&host, &["--keys-only"]);
     let refused = output(&stranger, &closed, "-n 10K");
     assert_eq!(refused.status.code(), Some(4));
-    assert!(text(&refused.stderr).contains("this key is not authorised"));
+    assert!(text(&refused.stderr).contains("this key is not authorized"));
     assert!(output(&host, &closed, "-n 10K").status.success());
 }

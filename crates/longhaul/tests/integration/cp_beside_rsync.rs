@@ -112,7 +112,7 @@ fn make_tree(host: &TestHost) {
         fs::set_permissions(at(name), mode).unwrap();
     }
     let none = XattrFlags::empty();
-    setxattr(at("one"), "user.colour", b"blue\0\xff", none).unwrap();
+    setxattr(at("one"), "user.color", b"blue\0\xff", none).unwrap();
     setxattr(at("sub"), "user.of-a-directory", b"", none).unwrap();
     setxattr(at("sub/direct"), "user.long", &[9; 2000], none).unwrap();
     setxattr(at("sub/capable"), "security.capability", &capability(), none).unwrap();

@@ -31,14 +31,14 @@ fn an_unreachable_ssh_host_is_named() {
 }
 
 #[test]
-fn only_authorised_keys_may_copy_files() {
+fn only_authorized_keys_may_copy_files() {
     let (host, stranger) = (TestHost::new(), TestHost::new());
     let server = host.serve();
     stranger.file("data", 10);
     let target = server.url("x");
     expect(&stranger, &["cp", "data", &target], 4, &["is not known", "SHA256:", "--accept-new"]);
     let accept = ["cp", "--accept-new", "data", &target];
-    expect(&stranger, &accept, 4, &["not authorised", "longhaul key"]);
+    expect(&stranger, &accept, 4, &["not authorized", "longhaul key"]);
     let key = stranger.run(&["key"]);
     assert_code(&key, 0);
     drop(server);

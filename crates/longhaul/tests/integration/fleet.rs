@@ -129,8 +129,8 @@ impl Fleet {
         self.command("left", &all).stderr(Stdio::piped()).output().unwrap()
     }
 
-    /// Enrols a site, and starts its agent.
-    pub(crate) fn enrol(&mut self, site: &str) {
+    /// Enrolls a site, and starts its agent.
+    pub(crate) fn enroll(&mut self, site: &str) {
         let token = self.fleet(&["token", site]);
         let (url, state) = (self.hub_url(), self.path(site));
         let token = token["token"].as_str().unwrap();
@@ -204,7 +204,7 @@ pub(crate) fn finished_pairs(runs: &[Value], since_ms: i64) -> usize {
 fn a_mesh_of_three_hosts_measures_itself() {
     let mut fleet = Fleet::start("fleet");
     for site in SITES {
-        fleet.enrol(site);
+        fleet.enroll(site);
     }
     let file = fleet.write(&fleet.mesh());
     let plan = fleet.fleet(&["plan", &file]);

@@ -27,7 +27,7 @@ fn is_open(run: &Value) -> bool {
 fn killed_hubs_and_agents_neither_lose_nor_repeat_a_run() {
     let mut fleet = Fleet::start("faults");
     for site in SITES {
-        fleet.enrol(site);
+        fleet.enroll(site);
     }
     let file = fleet.write(&fleet.mesh());
     fleet.fleet(&["apply", &file]);

@@ -35,7 +35,7 @@ fn paths_copies_and_servers_without_an_agent_are_measured() {
     let _servers =
         [server(&fleet, &["iperf3", "-s"]), server(&fleet, &["nuttcp", "-S", "--nofork"])];
     for site in ["left", "middle"] {
-        fleet.enrol(site);
+        fleet.enroll(site);
     }
     let file = fleet.write(&(fleet.hosts() + &tests()));
     fleet.fleet(&["apply", &file]);

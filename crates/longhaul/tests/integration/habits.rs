@@ -160,7 +160,7 @@ fn help_fits_a_narrow_terminal() {
     }
 }
 
-/// Returns the lines of a command on a terminal of 60 columns, without colours.
+/// Returns the lines of a command on a terminal of 60 columns, without colors.
 fn on_60_columns(host: &TestHost, command: &str) -> Vec<String> {
     let command = format!("stty cols 60; {PROGRAM} {command}");
     let output = host.command("script", &["-qec", &command, "/dev/null"]).output().unwrap();
@@ -284,14 +284,14 @@ fn errors_name_the_cause_once() {
 }
 
 #[test]
-fn diagnose_with_an_unauthorised_key_names_the_key() {
+fn diagnose_with_an_unauthorized_key_names_the_key() {
     let (host, other) = (TestHost::new(), TestHost::new());
     let server = host.serve();
     other.file("data", 100_000);
     let output = other.run(&["diagnose", "--accept-new", "--time", "1s", "data", &server.url("")]);
     assert_code(&output, 4);
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
-    assert!(text(&output.stderr).contains("not authorised"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("not authorized"), "{}", text(&output.stderr));
 }
 
 #[test]

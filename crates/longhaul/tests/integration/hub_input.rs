@@ -102,7 +102,7 @@ fn a_wrong_certificate_and_a_used_token_are_one_sentence_each() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !enrolled.exists() {
         assert!(first.0.try_wait().unwrap().is_none(), "the agent ended");
-        assert!(Instant::now() < deadline, "the agent enrols in time");
+        assert!(Instant::now() < deadline, "the agent enrolls in time");
         std::thread::sleep(Duration::from_millis(50));
     }
     // The other directory has another key.
@@ -127,7 +127,7 @@ fn a_revoked_agent_ends_and_its_key_is_refused() {
     let mut agent = Running(hub.agent("state", &token).stderr(Stdio::piped()).spawn().unwrap());
     let deadline = Instant::now() + Duration::from_secs(60);
     while !text(&fleet(&["hosts"]).stdout).contains("present") {
-        assert!(Instant::now() < deadline, "the agent enrols in time");
+        assert!(Instant::now() < deadline, "the agent enrolls in time");
         std::thread::sleep(Duration::from_millis(100));
     }
     let revoked = fleet(&["revoke", "west", "--json"]);

@@ -75,14 +75,14 @@ fn a_client_makes_two_servers_test() {
     let gone = host.run(&["test", &a, "127.0.0.1:1", "-t", "0.5"]);
     assert_eq!(gone.status.code(), Some(3));
     assert!(text(&gone.stderr).contains("cannot connect to 127.0.0.1:1"), "{}", text(&gone.stderr));
-    // A client with an unauthorised key may run tests, but cannot make the server test against
+    // A client with an unauthorized key may run tests, but cannot make the server test against
     // others.
     let stranger = TestHost::new();
     assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
     let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);
     assert_eq!(refused.status.code(), Some(4));
     assert!(
-        text(&refused.stderr).contains("only authorised keys may test"),
+        text(&refused.stderr).contains("only authorized keys may test"),
         "{}",
         text(&refused.stderr)
     );

@@ -217,11 +217,11 @@ fn wan_exec_keeps_directory_environment_and_streams() {
     let up = Up::row("exec");
     let directory = tempfile::tempdir().unwrap();
     let script =
-        "pwd; echo $COLOUR $LONGHAUL_SITE $LONGHAUL_RIGHT $LONGHAUL_RIGHT_IPV6; cat; exit 7";
+        "pwd; echo $COLOR $LONGHAUL_SITE $LONGHAUL_RIGHT $LONGHAUL_RIGHT_IPV6; cat; exit 7";
     let mut child = Command::new(PROGRAM)
         .args(["wan", "exec", "--name", &up.name, "middle", "--", "sh", "-c", script])
         .current_dir(directory.path())
-        .env("COLOUR", "green")
+        .env("COLOR", "green")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

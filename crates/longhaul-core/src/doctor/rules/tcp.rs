@@ -1,4 +1,4 @@
-//! Rules for TCP's behaviour.
+//! Rules for TCP's behavior.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ pub enum Fate {
     Arrived,
     /// The probe was lost, and not in an outage.
     Lost,
-    /// The probe was lost with its neighbours.
+    /// The probe was lost with its neighbors.
     Outage,
     /// No probe was sent, or its fate is unknown.
     Unknown,

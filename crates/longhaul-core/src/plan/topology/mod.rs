@@ -113,19 +113,19 @@ impl TopologyPlan {
         self.validate_routing()
     }
 
-    /// Checks that each site behind an interface has one neighbour.
+    /// Checks that each site behind an interface has one neighbor.
     fn check_edge(&self, site: usize) -> Result<(), TopologyFault> {
         let name = &self.sites[site];
         if self.attachments.get(name).is_none_or(|to| to.interface().is_none()) {
             return Ok(());
         }
-        let mut neighbours = (0..self.links.len()).filter_map(|link| match self.ends(link) {
+        let mut neighbors = (0..self.links.len()).filter_map(|link| match self.ends(link) {
             [Some(near), far] if near == site => far,
             [near, Some(far)] if far == site => near,
             _ => None,
         });
-        let first = neighbours.next();
-        if neighbours.any(|other| Some(other) != first) {
+        let first = neighbors.next();
+        if neighbors.any(|other| Some(other) != first) {
             return Err(TopologyFault::Edge { site: name.clone() });
         }
         let ends_here = |link: &usize| self.ends(*link).contains(&Some(site));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_behind_an_interface_has_one_neighbour() {
+    fn a_site_behind_an_interface_has_one_neighbor() {
         let links = [("vm", "a"), ("vm", "a"), ("a", "b")];
         let mut plan = plan(&["a", "b", "vm"], &links);
         plan.links[1].name = "second".into();

@@ -17,7 +17,7 @@ pub struct Routing {
     /// The time after which routers notice that a link goes down or comes up.
     #[serde(rename = "failover_seconds", with = "seconds", default = "Routing::default_failover")]
     pub failover: Duration,
-    /// True if packets between neighbours may use a path over other sites that has a shorter round
+    /// True if packets between neighbors may use a path over other sites that has a shorter round
     /// trip than their own link.
     #[serde(default)]
     pub shortest: bool,

@@ -78,7 +78,7 @@ fn the_chain_of_four_states_has_the_losses_of_its_matrix() {
         let expected = matrix.shares();
         let found = measure(&format!("--loss-state {p13}:{p31}:{p32}:{p23}:{p14} --seed 6"));
         if expected.1 == 0.0 {
-            assert_eq!(found.1, 0.0, "single losses have no neighbours");
+            assert_eq!(found.1, 0.0, "single losses have no neighbors");
             assert!((found.0 / expected.0 - 1.0).abs() < 0.05, "{} {}", found.0, expected.0);
         } else {
             assert_near(found, expected);

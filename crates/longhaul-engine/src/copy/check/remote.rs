@@ -184,7 +184,7 @@ fn open(
     dir: Option<&Path>,
 ) -> std::result::Result<(Manifest, Tree), (RefusalKind, String)> {
     if !tree.rights().may_read() {
-        return Err((RefusalKind::NotAuthorised, "the server is write-only".to_owned()));
+        return Err((RefusalKind::NotAuthorized, "the server is write-only".to_owned()));
     }
     let cannot = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
         (RefusalKind::Files, format!("cannot {what} {}: {why}", path.display()))

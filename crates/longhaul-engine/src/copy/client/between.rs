@@ -126,7 +126,7 @@ pub fn between(
     })?;
     let State { sink, source, reports, .. } = outcome;
     let Some(sink) = sink else { return Err(EngineError::Interrupted) };
-    let mut summary = whole.summarise(options, &sink, !reports.failures.is_empty(), &[]);
+    let mut summary = whole.summarize(options, &sink, !reports.failures.is_empty(), &[]);
     let source = source.unwrap_or_default();
     summary.retransmits = Some(source.retransmits);
     summary.streams = source.path.streams;

@@ -1,8 +1,8 @@
 //! Refuses a copy within this host of a file or directory onto or into itself, as cp(1) does.
 //!
 //! Files are compared by device and inode, so that other names and links of a file are found. A
-//! file that is created while the copy runs is not: the walk recognises a target by its journal,
-//! and the sink recognises a file of the source by its identity.
+//! file that is created while the copy runs is not: the walk recognizes a target by its journal,
+//! and the sink recognizes a file of the source by its identity.
 
 use std::fs::{self, Metadata};
 use std::io;

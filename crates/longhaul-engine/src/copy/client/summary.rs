@@ -70,7 +70,7 @@ impl CopySessions {
         self.end = Some(at);
     }
 
-    pub(super) fn summarise(
+    pub(super) fn summarize(
         &self,
         options: &CopyOptions,
         sink: &SinkReport,

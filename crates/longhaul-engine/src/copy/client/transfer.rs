@@ -59,7 +59,7 @@ pub fn push(
         source::run(link, plan, terms, run).inspect_err(|_| whole.lost(progress))
     })?;
     let mut summary =
-        whole.summarise(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
+        whole.summarize(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
     summary.retransmits = Some(outcome.source.retransmits);
     summary.streams = outcome.source.path.streams;
     let path = outcome.source.path;
@@ -133,7 +133,7 @@ pub fn pull(
         sink.run(link, run).inspect_err(|_| whole.lost(progress))
     })?;
     whole.end(outcome.completed);
-    let mut summary = whole.summarise(
+    let mut summary = whole.summarize(
         options,
         &outcome.report,
         !outcome.reports.failures.is_empty(),

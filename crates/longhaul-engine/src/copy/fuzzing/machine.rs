@@ -175,7 +175,7 @@ impl Machine {
                 sender,
                 receiver,
                 streams,
-                authorised: true,
+                authorized: true,
                 grant: Grant::default(),
                 key: None,
                 record: WorkRecord::default(),

@@ -98,7 +98,7 @@ pub(super) struct SinkContext<'a> {
     pub(super) progress: &'a CopyProgress,
     /// True if the source waits for [`SinkMessage::Wanted`].
     pub(super) wanted_first: bool,
-    /// Recognises files of a source on this host.
+    /// Recognizes files of a source on this host.
     pub(super) host_files: Option<HostFiles>,
 }
 

@@ -34,7 +34,7 @@ use crate::error::{EngineError, Result};
 use crate::lock;
 use crate::serve::{ClientLimits, Listener, ServerKeys, Services};
 use crate::session::{
-    AuthorisedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Rights,
+    AuthorizedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity, Rights,
     ServedSession, Session, connect,
 };
 
@@ -83,7 +83,7 @@ impl World {
         let port = listener.address().port();
         let host = Arc::new(ServerKeys {
             identity: Identity::load_or_create(&config).unwrap(),
-            authorised: AuthorisedKeys::load(&config, identity.public()).unwrap(),
+            authorized: AuthorizedKeys::load(&config, identity.public()).unwrap(),
         });
         let root = dir.path().join("far");
         let rights = Mutex::default();

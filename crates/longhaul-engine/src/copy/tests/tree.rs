@@ -53,7 +53,7 @@ fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
     std::os::unix::fs::lchown(at("sub/link"), Some(12_345), None).unwrap();
     fs::set_permissions(at("owned"), fs::Permissions::from_mode(0o4751)).unwrap();
     let flags = rustix::fs::XattrFlags::empty();
-    rustix::fs::setxattr(at("owned"), "user.colour", b"blue\0\xff", flags).unwrap();
+    rustix::fs::setxattr(at("owned"), "user.color", b"blue\0\xff", flags).unwrap();
     // POSIX ACL, version 2: user::rw-, user:12345:r--, group::r--, mask::r--, other::---.
     let acl: Vec<u8> = [
         (1_u16, 6_u16, u32::MAX),
@@ -94,7 +94,7 @@ fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
             let length = rustix::fs::getxattr(copy.join(name), attribute, &mut value).unwrap();
             value[..length].to_vec()
         };
-        assert_eq!(xattr("owned", "user.colour"), b"blue\0\xff");
+        assert_eq!(xattr("owned", "user.color"), b"blue\0\xff");
         assert_eq!(xattr("file", "system.posix_acl_access"), acl);
         assert_eq!(xattr("sub", "system.posix_acl_default"), acl);
         for name in ["sub", "", "sub/link", "pipe"] {

@@ -1,4 +1,4 @@
-//! Logins of programs, enrolment tokens, revocation.
+//! Logins of programs, enrollment tokens, revocation.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use longhaul_fleet::api::{
     LoginRequest, LoginResponse, NewToken, REVOKED_SCHEMA, RevokedDocument, TOKEN_SCHEMA,
     TokenDocument, UserRole,
 };
-use longhaul_fleet::protocol::EnrolToken;
+use longhaul_fleet::protocol::EnrollToken;
 
 use crate::clock::now_ms;
 use crate::hub::Hub;
-use crate::records::agents::{add_enrolment, revoke};
+use crate::records::agents::{add_enrollment, revoke};
 use crate::secret;
 use crate::web::access::{ApiCaller, Login, check_login, new_bearer};
 use crate::web::failure::Failure;
@@ -43,7 +43,7 @@ pub(crate) async fn post_login(
     }
 }
 
-/// Makes a one-time token with which the agent of a host enrols.
+/// Makes a one-time token with which the agent of a host enrolls.
 #[utoipa::path(post, path = "/api/v1/tokens", request_body = NewToken,
     responses((status = 200, body = TokenDocument), (status = 403)))]
 pub(crate) async fn post_token(
@@ -63,8 +63,8 @@ pub(crate) async fn post_token(
     let secret = secret::secret()?;
     let (hash, host) = (secret::hash(&secret), request.host.clone());
     let expires_ms = now_ms() + i64::from(request.valid_seconds) * 1000;
-    hub.store.write(move |sql| add_enrolment(sql, &hash, &host, expires_ms)).await?;
-    let token = EnrolToken { secret, pin: Some(hub.pin.clone()) }.to_string();
+    hub.store.write(move |sql| add_enrollment(sql, &hash, &host, expires_ms)).await?;
+    let token = EnrollToken { secret, pin: Some(hub.pin.clone()) }.to_string();
     let schema = TOKEN_SCHEMA.to_owned();
     Ok(Json(TokenDocument { schema, host: request.host, token, expires_ms }))
 }

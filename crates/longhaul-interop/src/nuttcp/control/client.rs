@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_recognised() {
+    fn another_protocol_is_recognized() {
         let answer = |text: &[u8]| Client::new(Parameters::default()).receive(text).unwrap_err();
         let ssh = "SSH-2.0-OpenSSH_9.2p1 Debian-2";
         assert_eq!(answer(format!("{ssh}\r\n").as_bytes()), ClientError::NotNuttcp(ssh.to_owned()));

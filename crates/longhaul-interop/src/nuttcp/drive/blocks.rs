@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_byte_order_and_no_mark_are_recognised() {
+    fn the_other_byte_order_and_no_mark_are_recognized() {
         let mut block = vec![0; 100];
         block[24..28].copy_from_slice(&5u32.swap_bytes().to_ne_bytes());
         block[28..32].copy_from_slice(&OF_HOST.swap_bytes().to_ne_bytes());

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_features_are_recognised() {
+    fn unsupported_features_are_recognized() {
         for (field, feature) in [
             ("traceroute = 1", Unsupported::Traceroute),
             ("thirdparty = -oProxy ", Unsupported::ThirdParty),

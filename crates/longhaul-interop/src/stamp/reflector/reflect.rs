@@ -4,7 +4,7 @@ use super::super::extensions::Counters;
 use super::super::key::StampKey;
 use super::super::time::Timestamp;
 use super::super::tlv::{
-    ClassOfService, FAILED, HARDWARE, MALFORMED, Place, SOFTWARE, UNRECOGNISED, integrity, kind,
+    ClassOfService, FAILED, HARDWARE, MALFORMED, Place, SOFTWARE, UNRECOGNIZED, integrity, kind,
     places, required_bytes,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn reflect(
     let verified = integrity(area, sequence, key);
     let mut reflected = Reflected { verified, ..Reflected::default() };
     for place in places(area) {
-        let unknown = if required_bytes(place.kind).is_none() { UNRECOGNISED } else { 0 };
+        let unknown = if required_bytes(place.kind).is_none() { UNRECOGNIZED } else { 0 };
         if !verified {
             area[place.at] = unknown | FAILED;
             continue;

@@ -1,9 +1,9 @@
-//! The look of a tool: the same colour in every figure of every report.
+//! The look of a tool: the same color in every figure of every report.
 
-/// The tools with a fixed colour, in the order of the palette. All commands of longhaul share one.
+/// The tools with a fixed color, in the order of the palette. All commands of longhaul share one.
 const KNOWN: [&str; 8] =
     ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "iperf", "globus-url-copy", "curl"];
-/// The tools that share these colours with another marker and dash pattern.
+/// The tools that share these colors with another marker and dash pattern.
 const OTHERS: [&str; 30] = [
     "xrdcp",
     "lftp",
@@ -36,12 +36,12 @@ const OTHERS: [&str; 30] = [
     "webdav",
     "webdav read",
 ];
-/// The difference between the looks of two entries of one tool: a multiple of the number of colours
+/// The difference between the looks of two entries of one tool: a multiple of the number of colors
 /// and dash patterns, so that only the marker differs.
 const VARIANT: usize = 40;
 
 /// Returns the looks of series by their drivers, in the order of the table. Several series of one
-/// tool share its colour and differ in their markers.
+/// tool share its color and differ in their markers.
 pub(super) fn looks<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let mut taken: Vec<usize> = Vec::new();
     for driver in drivers {
@@ -55,7 +55,7 @@ pub(super) fn looks<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
 }
 
 fn slot(driver: &str) -> usize {
-    // A pair of different programs has the colour of its client.
+    // A pair of different programs has the color of its client.
     let client = driver.split_once(" (").map_or(driver, |(client, _)| client);
     let program = if client.starts_with("longhaul ") { "longhaul" } else { client };
     let all = KNOWN.iter().chain(&OTHERS);
@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_has_one_colour_wherever_it_stands() {
+    fn a_tool_has_one_color_wherever_it_stands() {
         let first = looks(["scp", "longhaul cp", "longhaul cp"].into_iter());
         let second = looks(["longhaul test", "scp"].into_iter());
         assert_eq!((first[0], first[1]), (second[1], second[0]));
-        // The palette has eight colours.
+        // The palette has eight colors.
         assert_eq!(first[1] % 8, first[2] % 8);
         assert_ne!(first[1], first[2]);
     }
@@ -82,7 +82,7 @@ mod tests {
     fn every_driver_has_a_place() {
         let last = KNOWN.len() + OTHERS.len();
         for driver in crate::drivers::all(Path::new("longhaul")) {
-            assert!(slot(driver.name()) < last, "{} has no colour", driver.name());
+            assert!(slot(driver.name()) < last, "{} has no color", driver.name());
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) const EXAMPLES: &[(&str, &[Example])] = &[
         "serve",
         &[
             ("Answer tests and path measurements", "longhaul serve"),
-            ("Accept copies below a directory from authorised keys", "longhaul serve --root /data"),
+            ("Accept copies below a directory from authorized keys", "longhaul serve --root /data"),
             (
                 "Also answer iperf3 clients, at most 10 s each",
                 "longhaul serve --iperf3 --max-time 10",

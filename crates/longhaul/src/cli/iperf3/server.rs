@@ -38,7 +38,7 @@ struct Only {
 
 impl Services for Only {
     fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
-        Some((RefusalKind::NotAuthorised, "this server answers iperf3 only".to_owned()))
+        Some((RefusalKind::NotAuthorized, "this server answers iperf3 only".to_owned()))
     }
 
     fn run(&self, _: Service, _: ServedSession) -> EngineResult<()> {

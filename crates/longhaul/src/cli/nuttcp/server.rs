@@ -26,7 +26,7 @@ struct Only;
 
 impl Services for Only {
     fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
-        Some((RefusalKind::NotAuthorised, "this server answers nuttcp only".to_owned()))
+        Some((RefusalKind::NotAuthorized, "this server answers nuttcp only".to_owned()))
     }
 
     fn run(&self, _: Service, _: ServedSession) -> EngineResult<()> {

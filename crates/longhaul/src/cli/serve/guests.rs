@@ -17,7 +17,7 @@ use crate::exit::Coded;
 use crate::output::print_message;
 
 /// The ports for the clients of other programs. Their tests count among those of clients without
-/// an authorised key.
+/// an authorized key.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuestArgs {
     /// Serve iperf3 clients, too [default port: 5201]
@@ -43,7 +43,7 @@ pub(super) struct GuestArgs {
 
 impl GuestArgs {
     /// Opens the listeners, before the server changes its user. `bind` is the only address to
-    /// listen on, and `limits` are those of a client without an authorised key.
+    /// listen on, and `limits` are those of a client without an authorized key.
     ///
     /// # Errors
     /// A port cannot be used.

@@ -37,22 +37,22 @@ pub(super) struct LimitArgs {
     /// Serve at most this many clients at once; the others wait in a queue
     #[arg(long, value_name = "COUNT", default_value = "64", value_parser = at_least_one)]
     max_clients: usize,
-    /// Serve at most this many clients without an authorised key at once, and half of them per
+    /// Serve at most this many clients without an authorized key at once, and half of them per
     /// address [default: a quarter of --max-clients]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_anonymous: Option<usize>,
-    /// Length of the two queues, for clients with and without an authorised key; further clients
+    /// Length of the two queues, for clients with and without an authorized key; further clients
     /// are refused
     #[arg(long, value_name = "COUNT", default_value_t = 512)]
     queue: usize,
     /// Accept at most this many clients per address, including waiting ones [default: no limit for
-    /// authorised keys, 32 for others]
+    /// authorized keys, 32 for others]
     #[arg(long, value_name = "COUNT", value_parser = at_least_one)]
     max_per_address: Option<usize>,
-    /// Memory for the buffers of all clients without an authorised key together
+    /// Memory for the buffers of all clients without an authorized key together
     #[arg(long, value_name = "SIZE", default_value = "512MiB")]
     anonymous_memory: Bytes,
-    /// Use at most this memory for the buffers of all tests of authorised keys
+    /// Use at most this memory for the buffers of all tests of authorized keys
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     key_memory: Bytes,
     /// Limit unauthenticated connections: from START of them, a new connection drops one with a
@@ -65,22 +65,22 @@ pub(super) struct LimitArgs {
     /// Do not refuse addresses after repeated failures
     #[arg(long)]
     no_penalties: bool,
-    /// Longest test of a client without an authorised key
+    /// Longest test of a client without an authorized key
     #[arg(long, value_name = "SECS", value_parser = parse_span, default_value = "3700")]
     max_time: Duration,
-    /// Highest rate per direction of a client without an authorised key [default: no limit]
+    /// Highest rate per direction of a client without an authorized key [default: no limit]
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
-    /// Most streams of a client without an authorised key
+    /// Most streams of a client without an authorized key
     #[arg(long, value_name = "COUNT", default_value = "128", value_parser = at_least_one)]
     max_streams: usize,
-    /// Longest test of a client with an authorised key
+    /// Longest test of a client with an authorized key
     #[arg(long, value_name = "SECS", value_parser = parse_span, default_value = "90000")]
     key_max_time: Duration,
-    /// Highest rate per direction of a client with an authorised key [default: no limit]
+    /// Highest rate per direction of a client with an authorized key [default: no limit]
     #[arg(long, value_name = "RATE")]
     key_max_rate: Option<Rate>,
-    /// Most streams of a client with an authorised key
+    /// Most streams of a client with an authorized key
     #[arg(long, value_name = "COUNT", default_value = "128", value_parser = at_least_one)]
     key_max_streams: usize,
     /// Serve only this user and the keys in ~/.config/longhaul/authorized_keys
@@ -92,13 +92,13 @@ pub(super) struct LimitArgs {
 #[derive(Debug)]
 pub(super) struct Tiers {
     anyone: TestLimits,
-    authorised: TestLimits,
+    authorized: TestLimits,
 }
 
 impl Tiers {
-    /// Returns the limits of a client with or without an authorised key.
-    pub(super) fn of(&self, authorised: bool) -> &TestLimits {
-        if authorised { &self.authorised } else { &self.anyone }
+    /// Returns the limits of a client with or without an authorized key.
+    pub(super) fn of(&self, authorized: bool) -> &TestLimits {
+        if authorized { &self.authorized } else { &self.anyone }
     }
 }
 
@@ -132,7 +132,7 @@ impl LimitArgs {
         self.max_anonymous.unwrap_or(at_once.div_ceil(4)).min(at_once)
     }
 
-    /// Returns the resources that all clients without an authorised key share.
+    /// Returns the resources that all clients without an authorized key share.
     pub(super) fn pool(&self) -> SessionPool {
         SessionPool::new(self.anonymous_memory, self.anonymous())
     }
@@ -147,7 +147,7 @@ impl LimitArgs {
                 pool: Some(pool.clone()),
                 ..TestLimits::default()
             },
-            authorised: TestLimits {
+            authorized: TestLimits {
                 time: self.key_max_time,
                 streams: streams(self.key_max_streams),
                 rate: self.key_max_rate,

@@ -17,7 +17,7 @@ use super::limits::Tiers;
 use super::log::{Log, out_of_reach_words};
 use crate::output::{failure_text, print_message};
 
-/// The services of the server. Anyone may run tests, within limits. Only authorised keys may copy
+/// The services of the server. Anyone may run tests, within limits. Only authorized keys may copy
 /// files.
 pub(super) struct Offer {
     pub(super) files: Option<Tree>,
@@ -32,13 +32,13 @@ pub(super) struct Offer {
     pub(super) host: Arc<ServerKeys>,
     /// The directory with `known_hosts`.
     pub(super) config: ConfigDir,
-    /// Only authorised keys may run tests.
+    /// Only authorized keys may run tests.
     pub(super) keys_only: bool,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) log: Arc<Log>,
 }
 
-const NOT_AUTHORISED: &str = "this key is not authorised; run 'longhaul key' on the client, and \
+const NOT_AUTHORIZED: &str = "this key is not authorized; run 'longhaul key' on the client, and \
                               add the line to ~/.config/longhaul/authorized_keys on the server";
 
 const NO_THIRD_PARTY: &str = "the server does not send to other servers for this key";
@@ -69,47 +69,47 @@ impl Offer {
 }
 
 impl Services for Offer {
-    fn refusal(&self, service: Service, authorised: bool) -> Option<(RefusalKind, String)> {
+    fn refusal(&self, service: Service, authorized: bool) -> Option<(RefusalKind, String)> {
         let reason = match (service, &self.files) {
-            _ if self.keys_only && !authorised => NOT_AUTHORISED.to_owned(),
+            _ if self.keys_only && !authorized => NOT_AUTHORIZED.to_owned(),
             (Service::Test | Service::Path, _) => return None,
             (Service::ThirdParty, _) if self.no_third_party => NO_THIRD_PARTY.to_owned(),
-            (Service::ThirdParty, _) if authorised => return None,
+            (Service::ThirdParty, _) if authorized => return None,
             (Service::ThirdParty, _) => {
-                format!("only authorised keys may test against other servers: {NOT_AUTHORISED}")
+                format!("only authorized keys may test against other servers: {NOT_AUTHORIZED}")
             }
-            (Service::Copy | Service::Diagnose, None) if !self.host.authorised.has_roots() => {
+            (Service::Copy | Service::Diagnose, None) if !self.host.authorized.has_roots() => {
                 "the server offers no files; start it as 'longhaul serve --root DIR'".to_owned()
             }
-            (Service::Copy | Service::Diagnose, _) if !authorised => NOT_AUTHORISED.to_owned(),
+            (Service::Copy | Service::Diagnose, _) if !authorized => NOT_AUTHORIZED.to_owned(),
             (Service::Copy | Service::Diagnose, _) => return None,
         };
-        Some((RefusalKind::NotAuthorised, reason))
+        Some((RefusalKind::NotAuthorized, reason))
     }
 
     fn run(&self, service: Service, session: ServedSession) -> EngineResult<()> {
         match service {
             Service::Copy => match self.files_of(&session.grant) {
                 Ok(files) => copy::serve(session, &files, &self.stop),
-                Err(reason) => copy::refuse(session, RefusalKind::NotAuthorised, reason),
+                Err(reason) => copy::refuse(session, RefusalKind::NotAuthorized, reason),
             },
             Service::Diagnose => match self.files_of(&session.grant) {
                 Ok(files) => diagnose::serve(session, &files, &self.stop),
-                Err(reason) => diagnose::refuse(session, RefusalKind::NotAuthorised, reason),
+                Err(reason) => diagnose::refuse(session, RefusalKind::NotAuthorized, reason),
             },
             Service::ThirdParty if session.grant.no_third_party => {
                 test::refuse_third(session, NO_THIRD_PARTY.to_owned())
             }
             Service::ThirdParty => {
-                let limits = self.tiers.of(session.authorised);
+                let limits = self.tiers.of(session.authorized);
                 test::serve_third(session, (&self.host.identity, &self.config), limits)
             }
             Service::Path => {
-                let limits = self.tiers.of(session.authorised);
+                let limits = self.tiers.of(session.authorized);
                 path::serve(session, limits)
             }
             Service::Test => {
-                let limits = self.tiers.of(session.authorised);
+                let limits = self.tiers.of(session.authorized);
                 test::serve(session, limits)
             }
         }

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::exit::{self, Coded};
 use crate::output::{
-    after_printing, certificate_end, certificate_head, check_line, error_is_coloured,
-    output_is_coloured, print_document, print_notes, print_result, raw_output,
+    after_printing, certificate_end, certificate_head, check_line, error_is_colored,
+    output_is_colored, print_document, print_notes, print_result, raw_output,
 };
 
 /// Check the accuracy of the emulator on this machine
@@ -66,7 +66,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         command.args(["wan", "probe"]).arg(plan.to_json());
         command
     };
-    let colour = if args.json { error_is_coloured() } else { output_is_coloured() };
+    let color = if args.json { error_is_colored() } else { output_is_colored() };
     // Rows are printed at once. If a write fails, the remaining checks still run.
     let mut printed = Ok(());
     let mut show = |text: &str| {
@@ -78,7 +78,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
     };
     show(&certificate_head());
     let certificate =
-        selftest::run(&settings, &probe_command, &mut |check| show(&check_line(check, colour)))
+        selftest::run(&settings, &probe_command, &mut |check| show(&check_line(check, color)))
             .map_err(|error| host(error.into()))?;
     show(&certificate_end(&certificate));
     if args.json {

@@ -24,7 +24,7 @@ struct Styles {
 }
 
 impl Styles {
-    /// Returns the styles with or without colours; without, they differ in weight.
+    /// Returns the styles with or without colors; without, they differ in weight.
     fn new(color: bool) -> Self {
         let colored = |value: Color| if color { Style::new().fg(value) } else { Style::new() };
         Styles {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_only_weights_remain() {
+    fn without_color_only_weights_remain() {
         let colors = |color: bool| {
             let mut terminal = Terminal::new(TestBackend::new(100, 30)).unwrap();
             terminal.draw(|frame| view(color).draw(frame)).unwrap();

@@ -17,7 +17,7 @@ pub(crate) struct WatchView {
     pub(super) host: String,
     /// The interval of the samples in seconds.
     pub(super) interval_seconds: f64,
-    /// True if colours may be used.
+    /// True if colors may be used.
     pub(super) color: bool,
     pub(super) sample: Option<Arc<Sample>>,
     /// The rates of each interface in bit/s, the oldest first; `None` in a gap.

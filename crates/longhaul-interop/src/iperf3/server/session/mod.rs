@@ -93,8 +93,8 @@ impl Session<'_> {
         let (address, start) = (arrival.address, Instant::now());
         let mut record = Record::default();
         let outcome = self.serve(arrival, stream, &mut record);
-        if matches!(&outcome, Err(EngineError::Refused { kind: RefusalKind::NotAuthorised, .. })) {
-            self.gate.unauthorised(address);
+        if matches!(&outcome, Err(EngineError::Refused { kind: RefusalKind::NotAuthorized, .. })) {
+            self.gate.unauthorized(address);
         }
         let Record { version, began, work, reasons } = record;
         self.gate.report(GuestReport {
@@ -200,7 +200,7 @@ impl Session<'_> {
             None => {
                 let reason =
                     "the user name or the password is wrong, or the clocks differ".to_owned();
-                let (peer, kind) = (peer.address.clone(), RefusalKind::NotAuthorised);
+                let (peer, kind) = (peer.address.clone(), RefusalKind::NotAuthorized);
                 let error = EngineError::Refused { peer, kind, reason };
                 Err(Failure::Reported(code::AUTHENTICATION, error))
             }

@@ -1,4 +1,4 @@
-//! Rate limits for log lines that clients without an authorised key cause.
+//! Rate limits for log lines that clients without an authorized key cause.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ pub(super) enum Kind {
     Unknown,
     /// A client that was refused.
     Refused,
-    /// A session of a client without an authorised key.
+    /// A session of a client without an authorized key.
     Anonymous,
     /// Everything else; not limited.
-    Authorised,
+    Authorized,
 }
 
 /// The rate limits of all kinds.
@@ -42,12 +42,12 @@ impl Kind {
             ServeEvent::Dropped { .. }
             | ServeEvent::NoHandshake { .. }
             | ServeEvent::KeyDenied { .. } => Kind::Unknown,
-            ServeEvent::Ended(report) if report.client.authorised => Kind::Authorised,
+            ServeEvent::Ended(report) if report.client.authorized => Kind::Authorized,
             ServeEvent::Ended(report) if !report.began => Kind::Refused,
-            ServeEvent::Began(start) if start.client.authorised => Kind::Authorised,
+            ServeEvent::Began(start) if start.client.authorized => Kind::Authorized,
             ServeEvent::Guest(report) if !report.began => Kind::Refused,
             ServeEvent::Began(_) | ServeEvent::Ended(_) | ServeEvent::Guest(_) => Kind::Anonymous,
-            ServeEvent::KeysRead { .. } | ServeEvent::KeysKept { .. } => Kind::Authorised,
+            ServeEvent::KeysRead { .. } | ServeEvent::KeysKept { .. } => Kind::Authorized,
         }
     }
 
@@ -57,7 +57,7 @@ impl Kind {
         match self {
             Kind::Unknown | Kind::Refused => Some((50.0, 1.0)),
             Kind::Anonymous => Some((1000.0, 10.0)),
-            Kind::Authorised => None,
+            Kind::Authorized => None,
         }
     }
 
@@ -65,8 +65,8 @@ impl Kind {
         match self {
             Kind::Unknown => "connections of unknown clients",
             Kind::Refused => "refused clients",
-            Kind::Anonymous => "sessions without an authorised key",
-            Kind::Authorised => "sessions",
+            Kind::Anonymous => "sessions without an authorized key",
+            Kind::Authorized => "sessions",
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         let (flood, start) = (Flood::default(), Instant::now());
         let admitted = (0..10_000).filter(|_| flood.admit(Kind::Unknown, start)).count();
         assert_eq!(admitted, 50);
-        assert!(flood.admit(Kind::Authorised, start) && flood.admit(Kind::Refused, start));
+        assert!(flood.admit(Kind::Authorized, start) && flood.admit(Kind::Refused, start));
         assert_eq!(flood.suppressed(start, false), []);
         let later = start + SUMMARY;
         assert_eq!(flood.suppressed(later, false), [("connections of unknown clients", 9950)]);

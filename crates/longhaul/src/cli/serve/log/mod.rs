@@ -1,7 +1,7 @@
 //! The log of a server: a line per session, transfer, refusal and reload.
 //!
 //! Events become records, and a thread writes them, so that a full disk or a blocked standard error
-//! delays no session. Events of clients without an authorised key are rate limited; suppressed
+//! delays no session. Events of clients without an authorized key are rate limited; suppressed
 //! events are counted.
 
 mod flood;

@@ -98,7 +98,7 @@ fn by(client: &SessionClient, record: AuditRecord) -> AuditRecord {
         address: client.address.map(|address| address.to_string()),
         key: client.key.map(|key| key.fingerprint()),
         comment: client.comment.as_deref().map(text),
-        authorised: Some(client.authorised),
+        authorized: Some(client.authorized),
         ..record
     }
 }
@@ -131,7 +131,7 @@ fn guest(report: GuestReport) -> AuditRecord {
     let reasons: Vec<String> = report.reasons.iter().map(reason_sentence).collect();
     let common = AuditRecord {
         address: Some(report.address.to_string()),
-        authorised: Some(false),
+        authorized: Some(false),
         service: Some(service(Service::Test).to_owned()),
         program: Some(text(format!("{} {version}", report.program).trim_end())),
         session_seconds: Some(seconds(report.duration)),

@@ -1,4 +1,4 @@
-//! Tests of the list of authorised keys.
+//! Tests of the list of authorized keys.
 
 use super::*;
 use crate::session::{Identity, Rights};
@@ -25,8 +25,8 @@ impl Place {
         fs::write(self.config.file(FILE), list).unwrap();
     }
 
-    fn load(&self) -> AuthorisedKeys {
-        AuthorisedKeys::load(&self.config, self.own).unwrap()
+    fn load(&self) -> AuthorizedKeys {
+        AuthorizedKeys::load(&self.config, self.own).unwrap()
     }
 }
 
@@ -35,7 +35,7 @@ fn key() -> PublicKey {
 }
 
 #[test]
-fn the_own_key_is_authorised_and_a_stranger_is_not() {
+fn the_own_key_is_authorized_and_a_stranger_is_not() {
     let friend = key();
     let place = Place::new(&format!("# people\n{friend} bob\n"));
     let keys = place.load();
@@ -60,7 +60,7 @@ fn options_stand_before_a_key_and_slips_are_named() {
     assert_eq!(keys.find(&own, HERE).unwrap().rights, Rights::WriteOnly);
     for slip in ["readonly", "read-only, owners", "root=\"/a longhaul-ed25519 b", "quota=1G"] {
         place.write(&format!("{lines}{slip} {bob}\n"));
-        let slip = AuthorisedKeys::load(&place.config, own).unwrap_err();
+        let slip = AuthorizedKeys::load(&place.config, own).unwrap_err();
         assert!(matches!(&slip, EngineError::KeyOption { line: 4, .. }), "{slip}");
     }
     place.write(&format!("root=\"/a longhaul-ed25519 b\" {bob}\n"));

@@ -1,6 +1,6 @@
 //! The keys that may reach files here: `authorized_keys`, read again when it changes.
 //!
-//! A change applies to the next session. A [watch](AuthorisedKeys::watch) checks the list every
+//! A change applies to the next session. A [watch](AuthorizedKeys::watch) checks the list every
 //! second and ends the sessions of keys that are no longer valid. A list that cannot be read, has
 //! an unknown option or is exposed to other users is ignored, and the previous list stays in force.
 
@@ -35,7 +35,7 @@ const EVENTS_LIMIT: usize = 64;
 /// `authorized_keys`, one `[OPTIONS] longhaul-ed25519 BASE64 comment` per line; lines that begin
 /// with `#` are comments. `docs/guide/serve.md` describes the options. Clones share one list.
 #[derive(Debug, Clone)]
-pub struct AuthorisedKeys(Arc<Shared>);
+pub struct AuthorizedKeys(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -102,7 +102,7 @@ impl fmt::Debug for Live {
     }
 }
 
-impl AuthorisedKeys {
+impl AuthorizedKeys {
     /// Reads the list; it always contains `own`, so that everything works on one machine.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl AuthorisedKeys {
         let seen = state.read(config, own, None)?;
         state.seen = Some(seen);
         let shared = Shared { config: config.clone(), own, state: Mutex::new(state) };
-        Ok(AuthorisedKeys(Arc::new(shared)))
+        Ok(AuthorizedKeys(Arc::new(shared)))
     }
 
     /// Returns the rights of `key` from `address` now; `None` if it may not reach files. A changed
@@ -316,7 +316,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 /// A running session of a key; it counts until this is dropped.
 #[derive(Debug)]
 pub(crate) struct KeySession {
-    keys: AuthorisedKeys,
+    keys: AuthorizedKeys,
     number: u64,
     lapse: Arc<Mutex<Option<Lapse>>>,
     rate: Option<Arc<KeyRate>>,
@@ -361,5 +361,5 @@ impl Drop for KeysWatch {
 }
 
 #[cfg(test)]
-#[path = "authorised_tests.rs"]
+#[path = "authorized_tests.rs"]
 mod tests;
