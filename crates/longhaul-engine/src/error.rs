@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::{FrameError, RefusalKind};
 
-use crate::session::{Exposure, Lapse};
+use crate::session::{Exposure, KeyLapse};
 
 /// An error of the engine.
 ///
@@ -166,7 +166,7 @@ pub enum EngineError {
         /// The client.
         peer: String,
         /// The reason.
-        lapse: Lapse,
+        lapse: KeyLapse,
     },
     /// The peer refused.
     #[error("{peer} refused: {reason}")]

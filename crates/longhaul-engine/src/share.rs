@@ -21,7 +21,7 @@ struct Inner {
 
 /// The part of one session, which is returned when dropped.
 #[derive(Debug)]
-pub(crate) struct Portion {
+pub(crate) struct SessionPart {
     share: Share,
     from_common: u64,
     granted: u64,
@@ -37,24 +37,24 @@ impl Share {
     }
 
     /// Takes up to `wanted` for one session, or as much as is left.
-    pub(crate) fn take(&self, wanted: u64) -> Portion {
+    pub(crate) fn take(&self, wanted: u64) -> SessionPart {
         let mut common = lock(&self.0.common);
         let from_common = wanted.saturating_sub(self.0.each).min(*common / 2);
         *common -= from_common;
         let granted = wanted.min(self.0.each + from_common);
         drop(common);
-        Portion { share: self.clone(), from_common, granted }
+        SessionPart { share: self.clone(), from_common, granted }
     }
 }
 
-impl Portion {
+impl SessionPart {
     /// Returns the size of the portion.
     pub(crate) fn granted(&self) -> u64 {
         self.granted
     }
 }
 
-impl Drop for Portion {
+impl Drop for SessionPart {
     fn drop(&mut self) {
         *lock(&self.share.0.common) += self.from_common;
     }
@@ -82,7 +82,7 @@ impl SessionPool {
     }
 
     /// Takes up to `wanted` bytes for the buffers of one session.
-    pub(crate) fn memory(&self, wanted: u64) -> Portion {
+    pub(crate) fn memory(&self, wanted: u64) -> SessionPart {
         self.memory.take(wanted)
     }
 
@@ -117,7 +117,7 @@ pub(crate) struct Quota(Arc<Mutex<u64>>);
 
 /// A part of a quota, which is returned when dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct QuotaPart {
     quota: Quota,
     count: u64,
 }
@@ -129,15 +129,15 @@ impl Quota {
     }
 
     /// Takes `count`; `None` if fewer are left.
-    pub(crate) fn take(&self, count: u64) -> Option<Taken> {
+    pub(crate) fn take(&self, count: u64) -> Option<QuotaPart> {
         let mut left = lock(&self.0);
         *left = left.checked_sub(count)?;
         drop(left);
-        Some(Taken { quota: self.clone(), count })
+        Some(QuotaPart { quota: self.clone(), count })
     }
 }
 
-impl Drop for Taken {
+impl Drop for QuotaPart {
     fn drop(&mut self) {
         *lock(&self.quota.0) += self.count;
     }
@@ -151,7 +151,7 @@ mod tests {
     fn greedy_sessions_never_exceed_the_total_and_leave_a_minimum() {
         let share = Share::new(1600, 16);
         let greedy: Vec<_> = (0..16).map(|_| share.take(u64::MAX)).collect();
-        let granted: Vec<u64> = greedy.iter().map(Portion::granted).collect();
+        let granted: Vec<u64> = greedy.iter().map(SessionPart::granted).collect();
         assert_eq!(granted[..3], [50 + 400, 50 + 200, 50 + 100]);
         assert!(granted.iter().all(|granted| *granted >= 50), "{granted:?}");
         assert!(granted.iter().sum::<u64>() <= 1600, "{granted:?}");

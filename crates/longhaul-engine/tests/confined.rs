@@ -14,7 +14,9 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::wire::{RefusalKind, Service};
 use longhaul_engine::Result;
-use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServeEvent, ServerKeys, Services};
+use longhaul_engine::serve::{
+    ClientLimits, FileAccess, Listener, ServeEvent, ServerKeys, Services,
+};
 use longhaul_engine::session::{
     AuthorizedKeys, ConfigDir, ConnectOptions, Family, HostPolicy, HostPort, Identity,
     ServedSession, connect,
@@ -63,11 +65,11 @@ fn serve(dir: &Path, confined: bool) {
     let authorized = AuthorizedKeys::load(&config, identity.public()).unwrap();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     if confined {
-        let reach = Reach {
+        let reach = FileAccess {
             roots: vec![dir.join("root")],
             config: dir.join("config"),
             root_user: true,
-            ..Reach::default()
+            ..FileAccess::default()
         };
         confine_files(&reach.rules()).expect("this test needs a kernel with Landlock");
     }

@@ -34,7 +34,7 @@ const DIRECTORY: Duration = Duration::from_secs(2);
 
 /// A message to open pages.
 #[derive(Debug, Clone)]
-pub(crate) enum Live {
+pub(crate) enum PageMessage {
     /// A new event.
     Event(Arc<Event>),
     /// Runs or cells changed.
@@ -54,7 +54,7 @@ pub(crate) struct Hub {
     pub(crate) uploads: Semaphore,
     pub(crate) upload_shares: Shares,
     pub(crate) unproven_uploads: Semaphore,
-    pub(crate) live: broadcast::Sender<Live>,
+    pub(crate) live: broadcast::Sender<PageMessage>,
     pub(crate) channels: Vec<Channel>,
     /// The host and the directory of this hub: its name among several hubs over a database.
     pub(crate) instance: String,

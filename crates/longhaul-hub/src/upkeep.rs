@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::{DAY, MINUTE, SECOND, now_ms};
 use crate::fleet;
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::outgoing;
 use crate::records::agents::{agents, mark_away};
 use crate::records::buckets::consolidate;
@@ -74,7 +74,7 @@ async fn plan(hub: Arc<Hub>) -> Result<(), StoreError> {
     let due = hub.store.read(move |sql| hosts_due(sql, now)).await?;
     hub.wake(&due);
     if round.planned > 0 || !round.missed.is_empty() {
-        let _ = hub.live.send(Live::Changed);
+        let _ = hub.live.send(PageMessage::Changed);
     }
     hub.touch(round.missed);
     hub.record(round.events).await
@@ -102,7 +102,7 @@ async fn grid(
         fleet::update_grid(sql, &applied, pairs.as_ref(), now)
     };
     let events = hub.store.write(update).await?;
-    let _ = hub.live.send(Live::Changed);
+    let _ = hub.live.send(PageMessage::Changed);
     hub.record(events).await
 }
 
@@ -163,7 +163,7 @@ async fn watch_events(hub: Arc<Hub>) {
                 continue;
             }
             seen.push_back(event.id.clone());
-            let _ = hub.live.send(Live::Event(Arc::new(event)));
+            let _ = hub.live.send(PageMessage::Event(Arc::new(event)));
         }
         while seen.len() > 1000 {
             seen.pop_front();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use longhaul_core::plan::Direction;
 use longhaul_interop::iperf3::{
-    COOKIE_BYTES, ClientEvent, ClientMachine, Machine, Parameters, Results, ServerEvent,
-    ServerMachine, State, stream_id,
+    COOKIE_BYTES, ClientEvent, ClientMachine, Parameters, Results, ServerEvent, ServerMachine,
+    State, StateMachine, stream_id,
 };
 
 /// A recorded control connection.
@@ -42,7 +42,7 @@ fn unhex(line: &str) -> Vec<u8> {
 }
 
 /// Feeds `bytes` in pieces of `size` and returns the events.
-fn events<M: Machine>(machine: &mut M, bytes: &[u8], size: usize) -> Vec<M::Event> {
+fn events<M: StateMachine>(machine: &mut M, bytes: &[u8], size: usize) -> Vec<M::Event> {
     let mut events = Vec::new();
     for piece in bytes.chunks(size) {
         machine.push(piece);

@@ -18,7 +18,7 @@ use crate::output::print_message;
 /// The state of the signals that stop the program.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt {
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
@@ -28,21 +28,21 @@ impl Interrupt {
     /// # Errors
     /// The kernel refuses a handler.
     pub(crate) fn install() -> io::Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let requested = Arc::new(AtomicBool::new(false));
         let signal = Arc::new(AtomicUsize::new(0));
         for number in [SIGINT, SIGTERM] {
             let code = i32::from(exit::SIGNAL_BASE) + number;
             // Registered first, so that it sees the flag of an earlier signal.
-            flag::register_conditional_shutdown(number, code, asked.clone())?;
+            flag::register_conditional_shutdown(number, code, requested.clone())?;
             flag::register_usize(number, signal.clone(), number as usize)?;
-            flag::register(number, asked.clone())?;
+            flag::register(number, requested.clone())?;
         }
-        Ok(Interrupt { asked, signal })
+        Ok(Interrupt { requested, signal })
     }
 
     /// Returns the flag that the first signal sets. The program may set it, too.
     pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
-        &self.asked
+        &self.requested
     }
 
     /// Returns the exit code if a signal was received.

@@ -132,7 +132,7 @@ impl TrafficGraph {
             divisor,
             window: self.window,
         };
-        self.voids(&mut svg, &frame);
+        self.mark_gaps(&mut svg, &frame);
         self.axes(&mut svg, &axis, &frame, width);
         self.areas(&mut svg, inbound, &frame);
         self.lines(&mut svg, outbound, &frame);
@@ -154,7 +154,7 @@ impl TrafficGraph {
     }
 
     /// Marks the times without data.
-    fn voids(&self, svg: &mut Svg, frame: &Frame) {
+    fn mark_gaps(&self, svg: &mut Svg, frame: &Frame) {
         for (from, to) in self.gaps() {
             let (left, right) = (frame.x(from), frame.x(to));
             svg.rect("void", (left, frame.top), right - left, frame.base - frame.top);

@@ -11,7 +11,7 @@ pub(super) fn of(diagnosis: &Diagnosis, cause: &Cause) -> Vec<Cure> {
     let end = cause.end.unwrap_or(End::Sender);
     let (at, rules) = rules(cause.resource, end);
     let mut cures = findings(diagnosis, at, rules);
-    cures.extend(others(diagnosis, cause, end));
+    cures.extend(general_remedies(diagnosis, cause, end));
     cures
 }
 
@@ -58,7 +58,7 @@ fn findings(diagnosis: &Diagnosis, end: End, rules: &[&str]) -> Vec<Cure> {
 }
 
 /// Returns the remedies that need no finding.
-fn others(diagnosis: &Diagnosis, cause: &Cause, end: End) -> Vec<Cure> {
+fn general_remedies(diagnosis: &Diagnosis, cause: &Cause, end: End) -> Vec<Cure> {
     let streams = || safe(End::Sender, Remedy::MoreStreams);
     match cause.resource {
         Resource::ReceiverWindow

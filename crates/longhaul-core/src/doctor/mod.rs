@@ -23,10 +23,10 @@ use crate::result::{Finding, HostSummary, Measurement};
 
 pub use bus::{Capability, PCIE_OVERHEAD_BYTES, express_capability, theoretical_maximum};
 pub use facts::{
-    Cause, Chain, ClockFacts, Coalescing, DirectIoSupport, DiskFacts, FirewallFacts, HostFacts,
-    IdleState, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic, Interrupt,
-    MountFacts, PathFacts, Pause, PciFacts, PcieLink, ProcessorFacts, Queueing, ResourceLimit,
-    Rings, Seen, TcpMemoryFacts, Unseen,
+    Cause, Chain, ClockFacts, Coalescing, DirectIoSupport, DiskFacts, FactResult, FirewallFacts,
+    HostFacts, IdleState, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic,
+    Interrupt, MountFacts, PathFacts, Pause, PciFacts, PcieLink, ProcessorFacts, Queueing,
+    ResourceLimit, Rings, TcpMemoryFacts, UnknownFact,
 };
 pub use recording::{HostRecording, RecordedAnswer, RecordingError};
 pub use rule::{Judge, Rule, RuleAnswer, RuleJudgement, Target, UNSEEN_CASES};
@@ -75,7 +75,7 @@ pub fn examine(facts: &HostFacts, measured: &[Measurement], target: &Target) -> 
 }
 
 /// Returns the devices on the bus: interfaces by name, disks by device name.
-fn devices(facts: &HostFacts) -> impl Iterator<Item = (String, &Seen<Option<PciFacts>>)> {
+fn devices(facts: &HostFacts) -> impl Iterator<Item = (String, &FactResult<Option<PciFacts>>)> {
     let interfaces =
         facts.interfaces.iter().map(|interface| (interface.name.clone(), &interface.pci));
     let disks = facts.disks.iter().map(|disk| {
@@ -88,7 +88,7 @@ fn devices(facts: &HostFacts) -> impl Iterator<Item = (String, &Seen<Option<PciF
 #[derive(Default)]
 struct Findings {
     list: Vec<Finding>,
-    unseen: Vec<(String, Unseen)>,
+    unseen: Vec<(String, UnknownFact)>,
 }
 
 impl Findings {
@@ -110,7 +110,7 @@ impl Findings {
 }
 
 /// Returns the case of a rule whose fact is unseen, by the privilege that makes the fact readable.
-fn unseen_case(unseen: &Unseen) -> &'static str {
+fn unseen_case(unseen: &UnknownFact) -> &'static str {
     match (&unseen.cause, unseen.what.as_str()) {
         (Cause::Absent, _) => "absent",
         (Cause::Failed(_), _) => "unreadable",

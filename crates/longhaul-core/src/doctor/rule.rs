@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{DiskFacts, HostFacts, InterfaceFacts, PathFacts, PciFacts, Seen};
+use super::{DiskFacts, FactResult, HostFacts, InterfaceFacts, PathFacts, PciFacts};
 use crate::result::{
     Area, DoctorTarget, Finding, FindingValue, FindingVerdict, Measurement, TargetSource,
 };
@@ -40,7 +40,7 @@ pub enum Judge {
 }
 
 /// The result of a rule: `None` if it does not apply, an error if a fact is unseen.
-pub type RuleAnswer = Seen<Option<RuleJudgement>>;
+pub type RuleAnswer = FactResult<Option<RuleJudgement>>;
 
 /// The judgement of a subject by a rule: a case of the rule with its values.
 #[derive(Debug, Clone, PartialEq)]

@@ -28,7 +28,7 @@ pub use matrix::{
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use stamp::StampPlan;
 pub use test::{
-    Amount, CpuList, Direction, LinkAddress, Opener, Pacing, Placement, Protocol, TestLink,
+    CpuList, Direction, LinkAddress, Opener, Pacing, Placement, Protocol, TestLength, TestLink,
     TestPlan, parse_addresses,
 };
 pub use topology::{

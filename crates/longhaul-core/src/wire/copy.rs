@@ -335,7 +335,7 @@ pub enum SinkMessage {
         /// The sink has decided on all entries with smaller ids.
         before: u64,
         /// The entries that the sink wants only in part or not at all.
-        held: Vec<Held>,
+        held: Vec<KeptFile>,
     },
     /// A limit for the rate of all connections together; `None` removes the limit.
     Limit {
@@ -378,7 +378,7 @@ pub enum SinkMessage {
 
 /// The part of a file that the sink already has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct KeptFile {
     /// The id of the file's entry.
     pub id: u64,
     /// The blocks at the sink as pairs of first block and count; `None` if no block of the file is

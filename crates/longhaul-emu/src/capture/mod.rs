@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 
 use longhaul_core::plan::{Side, TopologyPlan};
 
-pub(crate) use self::tap::{Cause, Seen, Tap};
+pub(crate) use self::tap::{Cause, PacketAtPoint, Tap};
 use self::tap::{Record, Way};
 use self::writer::Layout;
 use crate::packet::Framing;

@@ -96,7 +96,7 @@ impl Tap {
     }
 
     /// Captures a packet that enters the link.
-    pub(crate) fn arrived(&mut self, seen: &Seen<'_>) {
+    pub(crate) fn arrived(&mut self, seen: &PacketAtPoint<'_>) {
         let packet = seen.frame.get(VNET_HEADER..).unwrap_or_default();
         let bytes = packet[..packet.len().min(SNAPLEN)].to_vec();
         let length = packet.len() as u32;
@@ -104,7 +104,7 @@ impl Tap {
     }
 
     /// Captures a piece of a packet that left the link.
-    pub(crate) fn left(&mut self, seen: &Seen<'_>, piece: &Piece) {
+    pub(crate) fn left(&mut self, seen: &PacketAtPoint<'_>, piece: &Piece) {
         let (bytes, length) = self.cut(seen.frame, piece);
         let record = self.record(Event::Left, seen);
         let (segments, treatment) = (self.segments(seen.frame, piece), piece.treatment);
@@ -112,7 +112,12 @@ impl Tap {
     }
 
     /// Captures segments of a packet that the link dropped.
-    pub(crate) fn dropped(&mut self, seen: &Seen<'_>, segments: &Range<u32>, cause: Cause) {
+    pub(crate) fn dropped(
+        &mut self,
+        seen: &PacketAtPoint<'_>,
+        segments: &Range<u32>,
+        cause: Cause,
+    ) {
         let piece = Piece::of(segments.clone(), seen.at);
         let (bytes, length) = self.cut(seen.frame, &piece);
         let record = self.record(Event::Dropped(cause), seen);
@@ -120,7 +125,7 @@ impl Tap {
     }
 
     /// Returns a record without the packet.
-    fn record(&self, event: Event, seen: &Seen<'_>) -> Record {
+    fn record(&self, event: Event, seen: &PacketAtPoint<'_>) -> Record {
         Record {
             way: self.way,
             event,
@@ -164,7 +169,7 @@ impl Tap {
 
 /// A packet at a point of the link.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct PacketAtPoint<'a> {
     /// The number that all records of the packet share.
     pub(crate) number: u64,
     pub(crate) at: LinkTime,

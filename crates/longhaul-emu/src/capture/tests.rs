@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 
 use super::Capture;
-use super::tap::{Cause, Event, Seen, Tap, Way};
+use super::tap::{Cause, Event, PacketAtPoint, Tap, Way};
 use super::writer::{Layout, Writer};
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
 use crate::packet::{Framing, samples};
@@ -50,7 +50,7 @@ fn every_arrival_departure_and_fate_is_a_block() {
         .beginning(LinkTime::default(), Framing::Ip);
     let frame = frame(4000);
     let at = LinkTime::from_nanos(5_000_000);
-    let seen = Seen { number: 7, at, frame: &frame };
+    let seen = PacketAtPoint { number: 7, at, frame: &frame };
     tap.arrived(&seen);
     tap.dropped(&seen, &(1..2), Cause::Link(DropReason::QueueFull));
     let treatment = Treatment {
@@ -88,9 +88,9 @@ fn a_full_queue_is_counted_and_the_lane_continues() {
     let (sender, records) = sync_channel(2);
     let mut tap = Tap::new(Way { link: 0, from: Side::Near }, sender, missed.clone());
     let frame = frame(100);
-    let seen = Seen { number: 0, at: LinkTime::default(), frame: &frame };
+    let seen = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
     for number in 0..5 {
-        tap.arrived(&Seen { number, ..seen });
+        tap.arrived(&PacketAtPoint { number, ..seen });
     }
     assert_eq!(missed.load(Ordering::Relaxed), 3);
     drop(records);
@@ -111,7 +111,7 @@ fn a_full_disk_ends_the_capture_with_an_error() {
     let (mut tap, frame) = (capture.tap(0, Side::Near), frame(100));
     let deadline = Instant::now() + Duration::from_secs(30);
     while capture.is_running() {
-        tap.arrived(&Seen { number: 0, at: LinkTime::default(), frame: &frame });
+        tap.arrived(&PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame });
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
@@ -137,7 +137,7 @@ fn links_and_frames_are_told_apart() {
         let mut tap =
             Tap::new(way, sender.clone(), Arc::default()).beginning(LinkTime::default(), framing);
         let at = LinkTime::from_nanos(7);
-        tap.left(&Seen { number: 5, at, frame }, &Piece::of(0..1, at));
+        tap.left(&PacketAtPoint { number: 5, at, frame }, &Piece::of(0..1, at));
         let record = records.try_recv().unwrap();
         let mut file = Vec::new();
         let mut writer = Writer::to(&mut file, Layout::of(&plan, framing)).unwrap();

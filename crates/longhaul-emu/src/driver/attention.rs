@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sleeper::Woken;
+use super::sleeper::WaitEnd;
 
 /// The longest sleep between packets that follow each other closely.
 const DENSE: Duration = Duration::from_micros(200);
@@ -13,16 +13,16 @@ const DENSE: Duration = Duration::from_micros(200);
 /// reads it again without asking while packets follow each other closely. Other threads read every
 /// intake in every round: a packet that arrives while the thread spins is then read at once.
 #[derive(Debug)]
-pub(super) struct Attention {
+pub(super) struct ReadyIntakes {
     saves: bool,
     /// A bit per intake.
     expected: u64,
     dense: bool,
 }
 
-impl Attention {
+impl ReadyIntakes {
     pub(super) fn new(saves: bool) -> Self {
-        Attention { saves, expected: 0, dense: false }
+        ReadyIntakes { saves, expected: 0, dense: false }
     }
 
     /// Returns whether any intake may have a packet.
@@ -43,7 +43,7 @@ impl Attention {
     }
 
     /// Records the end of a wait, for which the sleeper watched the intakes `watched` in this order.
-    pub(super) fn woke(&mut self, woken: &Woken, watched: impl Iterator<Item = usize>) {
+    pub(super) fn woke(&mut self, woken: &WaitEnd, watched: impl Iterator<Item = usize>) {
         let Some(readable) = woken.readable else { return };
         self.dense = woken.slept < DENSE;
         for (place, intake) in watched.enumerate() {
@@ -62,14 +62,14 @@ fn bit(index: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn woken(readable: u64, slept_us: u64) -> Woken {
+    fn woken(readable: u64, slept_us: u64) -> WaitEnd {
         let slept = Duration::from_micros(slept_us);
-        Woken { waited: Duration::ZERO, readable: Some(readable), slept }
+        WaitEnd { waited: Duration::ZERO, readable: Some(readable), slept }
     }
 
     #[test]
     fn a_saving_thread_reads_what_was_found_readable() {
-        let mut attention = Attention::new(true);
+        let mut attention = ReadyIntakes::new(true);
         // Only the second intake is watched, because the device of the first is gone.
         attention.woke(&woken(1, 5000), [1].into_iter());
         assert!(!attention.expects(0) && attention.expects(1));
@@ -80,14 +80,14 @@ mod tests {
         assert!(attention.expects(0), "packets follow each other closely");
         attention.was_read(0, false);
         assert!(!attention.expects(0));
-        let spun = Woken { readable: None, ..woken(0, 0) };
+        let spun = WaitEnd { readable: None, ..woken(0, 0) };
         attention.woke(&spun, [0, 1].into_iter());
         assert!(!attention.expects(0), "the sleeper did not ask");
     }
 
     #[test]
     fn other_threads_always_read() {
-        let mut attention = Attention::new(false);
+        let mut attention = ReadyIntakes::new(false);
         attention.was_read(0, false);
         attention.woke(&woken(0, 5000), [0].into_iter());
         assert!(attention.expects(0) && attention.expects_any());

@@ -13,11 +13,11 @@ use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
 use super::schedule::{Departure, Schedule};
-use super::store::{Parking, Store};
+use super::store::{Store, WaitingSegments};
 use super::timeline::{Step, Timeline};
-use crate::capture::{Cause, Seen, Tap};
+use crate::capture::{Cause, PacketAtPoint, Tap};
 use crate::device::PacketDevice;
-use crate::link::{Dropped, LinkModel, LinkTime, PacketShape, Piece, Served};
+use crate::link::{Dropped, LinkModel, LinkTime, PacketShape, Piece, QueueOutcome};
 use crate::packet::{self, Framing};
 
 /// One direction of a link, from one device to the other.
@@ -30,8 +30,8 @@ pub(crate) struct Lane {
     model: LinkModel,
     store: Store,
     schedule: Schedule,
-    parking: Parking,
-    served: Vec<Served>,
+    parking: WaitingSegments,
+    served: Vec<QueueOutcome>,
     tap: Option<Tap>,
     /// The pieces of the packet read last, as the model returned them.
     pieces: Vec<Piece>,
@@ -76,7 +76,7 @@ impl Lane {
             model,
             store: Store::new(budget, memory.clone())?,
             schedule: Schedule::default(),
-            parking: Parking::default(),
+            parking: WaitingSegments::default(),
             served: Vec::new(),
             tap: None,
             pieces: Vec::new(),
@@ -151,7 +151,7 @@ impl Lane {
         let ticket = self.entered.segments;
         self.entered += traffic(&shape);
         if let Some(tap) = &mut self.tap {
-            tap.arrived(&Seen { number: ticket, at: self.entered_at, frame });
+            tap.arrived(&PacketAtPoint { number: ticket, at: self.entered_at, frame });
         }
         let headers =
             self.model.needs_headers().then(|| packet::headers(frame, self.framing)).flatten();
@@ -188,7 +188,7 @@ impl Lane {
                 self.dropped.memory_full += part(&shape, piece);
                 if let Some(tap) = &mut self.tap {
                     let frame = self.store.landed(length);
-                    let seen = Seen { number: ticket, at: self.entered_at, frame };
+                    let seen = PacketAtPoint { number: ticket, at: self.entered_at, frame };
                     tap.dropped(&seen, &piece.segments, Cause::Memory);
                 }
             }
@@ -204,7 +204,7 @@ impl Lane {
         let mut served = std::mem::take(&mut self.served);
         self.model.serve(now, &mut served);
         self.report_dropped(None);
-        for Served { ticket, pieces } in served.drain(..) {
+        for QueueOutcome { ticket, pieces } in served.drain(..) {
             let place = self.parking.take(ticket);
             for mut piece in pieces {
                 if piece.is_release() {
@@ -232,14 +232,18 @@ impl Lane {
                 (Some((first, length)), _) if ticket >= first => {
                     let start = (ticket - first) as u32;
                     let frame = self.store.landed(length);
-                    let seen = Seen { number: first, at: self.entered_at, frame };
+                    let seen = PacketAtPoint { number: first, at: self.entered_at, frame };
                     tap.dropped(&seen, &(start..start + segments), cause);
                 }
                 (_, Some((parcel, segment))) => {
                     let (frame, _) = self.store.packet(parcel);
                     let number = self.store.number(parcel);
                     let segments = segment..segment + segments;
-                    tap.dropped(&Seen { number, at: self.entered_at, frame }, &segments, cause);
+                    tap.dropped(
+                        &PacketAtPoint { number, at: self.entered_at, frame },
+                        &segments,
+                        cause,
+                    );
                 }
                 _ => {}
             }
@@ -280,9 +284,9 @@ impl Lane {
             let number = self.store.number(parcel);
             let at = begun + ended.since(begun) / 2;
             if written.is_ok() {
-                tap.left(&Seen { number, at, frame }, &piece);
+                tap.left(&PacketAtPoint { number, at, frame }, &piece);
             } else {
-                tap.dropped(&Seen { number, at, frame }, &piece.segments, Cause::Refused);
+                tap.dropped(&PacketAtPoint { number, at, frame }, &piece.segments, Cause::Refused);
             }
         }
         self.store.leave(parcel);

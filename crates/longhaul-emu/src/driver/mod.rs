@@ -5,7 +5,7 @@
 //! queries the model, keeps the packet in its `Store` until the last piece is due, and writes the
 //! pieces to the receiver's device. [`Driver`] runs any number of lanes, usually the two of a link,
 //! on one thread. The thread takes requests from a mailbox: report the counters, or change a lane's
-//! model. [`PacketMemory`] is the memory of all links of a topology, which a `Warmer` touches ahead
+//! model. [`PacketMemory`] is the memory of all links of a topology, which a `PageToucher` touches ahead
 //! of the threads. A `Timeline` records the thread's recent long steps, so that lateness can be
 //! attributed to its causes.
 //!

@@ -12,7 +12,7 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
-use super::attention::Attention;
+use super::attention::ReadyIntakes;
 use super::carrier::Carrier;
 use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
@@ -71,7 +71,7 @@ impl Driver {
             // during a fast transfer, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::schedule::run_first(PRIORITY).is_ok();
             let sleeper = Sleeper::new(spins);
-            Moves { lanes, intakes, sleeper }.run(&inbox, realtime);
+            PacketMover { lanes, intakes, sleeper }.run(&inbox, realtime);
         })?;
         Ok(Driver { requests, thread: Some(thread) })
     }
@@ -124,20 +124,20 @@ impl Drop for Driver {
 }
 
 /// The packets that a driver's thread moves.
-struct Moves {
+struct PacketMover {
     lanes: Vec<Lane>,
     intakes: Vec<Intake>,
     sleeper: Sleeper,
 }
 
-impl Moves {
+impl PacketMover {
     fn run(mut self, inbox: &Inbox<Request>, realtime: bool) {
         let origin = Instant::now();
         let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
-        let strain = Strain::begin();
+        let strain = ThreadLoad::begin();
         let saves = self.sleeper.saves();
         let mut timeline = Timeline::begin(clock(), saves);
-        let mut attention = Attention::new(saves);
+        let mut attention = ReadyIntakes::new(saves);
         // The time at which the next packet may enter. Each entry costs the thread a departure
         // later. If packets entered at full speed while none is due, they would form a burst that
         // cannot leave at the same speed. On a link without a rate, packets therefore enter and
@@ -196,7 +196,12 @@ impl Moves {
     }
 
     /// Answers a request. Returns `false` if the thread has to stop.
-    fn answer(&mut self, request: Request, clock: impl Fn() -> LinkTime, strain: &Strain) -> bool {
+    fn answer(
+        &mut self,
+        request: Request,
+        clock: impl Fn() -> LinkTime,
+        strain: &ThreadLoad,
+    ) -> bool {
         match request {
             Request::Tell(reply) => {
                 let now = clock();
@@ -231,18 +236,18 @@ impl Moves {
 /// A figure that the kernel does not provide is zero. The warning based on it is then missing, but
 /// lateness still shows the effects of a starved thread.
 #[derive(Debug)]
-pub(super) struct Strain {
+pub(super) struct ThreadLoad {
     since: Instant,
     gauge: Option<ScheduleGauge>,
     schedule: ThreadSchedule,
     stolen: Duration,
 }
 
-impl Strain {
+impl ThreadLoad {
     /// Starts to measure.
     pub(super) fn begin() -> Self {
         let gauge = ScheduleGauge::current().ok();
-        Strain {
+        ThreadLoad {
             since: Instant::now(),
             schedule: counts(gauge.as_ref()),
             gauge,

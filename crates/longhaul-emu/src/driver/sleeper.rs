@@ -31,7 +31,7 @@ pub(super) struct Sleeper {
 
 /// The end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Woken {
+pub(super) struct WaitEnd {
     /// The estimated time for which the source that ended the wait had been readable.
     pub(super) waited: Duration,
     /// The sources that are readable, as bits in their order; `None` if the sleeper did not ask.
@@ -126,7 +126,7 @@ impl Sleeper {
         sources: impl Iterator<Item = BorrowedFd<'a>>,
         clock: impl Fn() -> LinkTime,
         timeline: &mut Timeline,
-    ) -> Woken {
+    ) -> WaitEnd {
         let now = clock();
         timeline.begin_step(now);
         let sleep = match due {
@@ -135,7 +135,11 @@ impl Sleeper {
                 Some(sleep) if due > self.slept_for => Some(sleep),
                 _ => {
                     std::hint::spin_loop();
-                    return Woken { waited: Duration::ZERO, readable: None, slept: Duration::ZERO };
+                    return WaitEnd {
+                        waited: Duration::ZERO,
+                        readable: None,
+                        slept: Duration::ZERO,
+                    };
                 }
             },
         };
@@ -166,7 +170,7 @@ impl Sleeper {
         let bits = events.iter().enumerate().filter(|(_, event)| !event.revents().is_empty());
         let bits =
             bits.fold(0, |bits, (index, _)| bits | 1u64.checked_shl(index as u32).unwrap_or(0));
-        Woken { waited, readable: woken_by.is_ok().then_some(bits), slept }
+        WaitEnd { waited, readable: woken_by.is_ok().then_some(bits), slept }
     }
 
     /// Rests if a real-time thread has not rested for [`STINT`].

@@ -145,11 +145,11 @@ impl Store {
 /// The places of the waiting segments, by ticket: the number of a segment among all segments that
 /// entered the lane.
 #[derive(Debug, Default)]
-pub(super) struct Parking {
+pub(super) struct WaitingSegments {
     places: HashMap<u64, (ParcelId, u32)>,
 }
 
-impl Parking {
+impl WaitingSegments {
     /// Adds segments of a packet, of which segment 0 has ticket `first`.
     pub(super) fn add(&mut self, first: u64, parcel: ParcelId, segments: Range<u32>) {
         self.places.extend(segments.map(|segment| (first + u64::from(segment), (parcel, segment))));

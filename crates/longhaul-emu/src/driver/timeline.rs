@@ -132,9 +132,10 @@ impl Timeline {
 
     fn is_stale(&self, at: LinkTime) -> bool {
         let passed = at.since(self.since);
-        match self.saves {
-            true => self.sleeps >= STALE_SLEEPS || passed.saturating_sub(self.slept) > STALE,
-            false => passed > STALE,
+        if self.saves {
+            self.sleeps >= STALE_SLEEPS || passed.saturating_sub(self.slept) > STALE
+        } else {
+            passed > STALE
         }
     }
 

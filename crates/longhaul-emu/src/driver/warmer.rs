@@ -69,12 +69,12 @@ impl Reserve {
 
 /// The thread that touches memory.
 #[derive(Debug)]
-pub(super) struct Warmer {
+pub(super) struct PageToucher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Warmer {
+impl PageToucher {
     /// Starts a thread that serves `reserve`.
     pub(super) fn start(reserve: Arc<Reserve>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -87,11 +87,11 @@ impl Warmer {
                 }
             }
         })?;
-        Ok(Warmer { stop, thread: Some(thread) })
+        Ok(PageToucher { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Warmer {
+impl Drop for PageToucher {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -113,7 +113,7 @@ mod tests {
     fn what_is_wanted_is_touched_and_no_more() {
         let memory = Mapping::reserve(64 << 20).unwrap();
         let reserve = Reserve::new(memory.prefault(), 0);
-        let warmer = Warmer::start(reserve.clone()).unwrap();
+        let warmer = PageToucher::start(reserve.clone()).unwrap();
         for wanted in [1, 5 << 20, 3 << 20] {
             reserve.want(wanted);
             let deadline = Instant::now() + Duration::from_secs(20);

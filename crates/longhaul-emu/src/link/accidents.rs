@@ -10,7 +10,7 @@ use super::{Corruption, DropReason, Piece, Treatment};
 
 /// The impairments of delivered segments: marks, damage and duplicates.
 #[derive(Debug, Clone)]
-pub(super) struct Accidents {
+pub(super) struct DamageStage {
     mark: Chance,
     corrupt: Chance,
     corrupt_silent: Chance,
@@ -19,7 +19,7 @@ pub(super) struct Accidents {
     bits: Stream,
 }
 
-impl Accidents {
+impl DamageStage {
     /// Creates the impairments of `plan` for the direction from `from`, from segment `number` on;
     /// `None` if the plan has none.
     pub(super) fn new(plan: &LinkPlan, from: Side, number: u64) -> Option<Self> {
@@ -29,7 +29,7 @@ impl Accidents {
         let probabilities =
             [direction.mark_ce, direction.corrupt, direction.corrupt_silent, direction.duplicate];
         let [mark_ce, corrupt, corrupt_silent, duplicate] = probabilities;
-        probabilities.iter().any(|p| !p.is_zero()).then(|| Accidents {
+        probabilities.iter().any(|p| !p.is_zero()).then(|| DamageStage {
             mark: chance(Purpose::Mark, mark_ce),
             corrupt: chance(Purpose::Corrupt, corrupt),
             corrupt_silent: chance(Purpose::CorruptSilent, corrupt_silent),

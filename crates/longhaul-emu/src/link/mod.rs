@@ -240,7 +240,7 @@ pub struct Dropped {
 
 /// The outcome for a segment that [`Treatment::parked`] marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct QueueOutcome {
     /// The number of the segment among all segments offered to the link, from 0.
     pub ticket: u64,
     /// The pieces that leave, each with segment 0, and markers of [`Piece::release`]; empty if the

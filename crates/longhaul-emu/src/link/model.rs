@@ -9,8 +9,8 @@ use longhaul_core::units::Bytes;
 
 use super::batch::{Batch, Carrier, Origin};
 use super::pipe::Pipe;
-use super::scheduler::{Gone, Outcome};
-use super::{Dropped, LinkTime, PacketShape, Piece, Served, Treatment};
+use super::scheduler::{DequeuedSegment, Outcome};
+use super::{Dropped, LinkTime, PacketShape, Piece, QueueOutcome, Treatment};
 
 /// The model of one direction of a link.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct LinkModel {
     /// reported.
     dropped: Option<Vec<Dropped>>,
     /// The outcomes that [`LinkModel::serve`] has not returned.
-    served: Vec<Served>,
+    served: Vec<QueueOutcome>,
     /// Empty buffers for the pieces of the packet in progress.
     buffers: [Vec<Piece>; 2],
 }
@@ -178,7 +178,7 @@ impl LinkModel {
 
     /// Appends the outcomes of the parked segments that are due at `now` to `served`, in the
     /// order of their service.
-    pub fn serve(&mut self, now: LinkTime, served: &mut Vec<Served>) {
+    pub fn serve(&mut self, now: LinkTime, served: &mut Vec<QueueOutcome>) {
         self.advance(now);
         self.settle(now);
         served.append(&mut self.served);
@@ -190,7 +190,7 @@ impl LinkModel {
         for class in &mut self.classes {
             gone.append(&mut class.pipe.take_gone());
         }
-        for Gone { segment, outcome } in gone {
+        for DequeuedSegment { segment, outcome } in gone {
             let ticket = segment.origin.ticket;
             let [own, spare] = &mut self.buffers;
             let mut batch = Batch {
@@ -213,7 +213,7 @@ impl LinkModel {
                 (Outcome::Dropped(reason), _) => batch.lose(reason, 0..1),
                 (Outcome::Sent { .. }, None) => {}
             }
-            self.served.push(Served { ticket, pieces: std::mem::take(own) });
+            self.served.push(QueueOutcome { ticket, pieces: std::mem::take(own) });
         }
     }
 

@@ -9,7 +9,7 @@ use longhaul_core::units::Bytes;
 use super::backlog::Backlog;
 use super::batch::Batch;
 use super::delay::Delay;
-use super::scheduler::Gone;
+use super::scheduler::DequeuedSegment;
 use super::stages::Stages;
 use super::{LinkTime, Piece, Treatment};
 
@@ -148,7 +148,7 @@ impl Pipe {
     }
 
     /// Returns and removes the segments that wait no more.
-    pub(super) fn take_gone(&mut self) -> Vec<Gone> {
+    pub(super) fn take_gone(&mut self) -> Vec<DequeuedSegment> {
         self.stages.as_mut().map_or_else(Vec::new, |stages| stages.take_gone())
     }
 

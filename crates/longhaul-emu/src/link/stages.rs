@@ -7,7 +7,7 @@ use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
 use super::LinkTime;
-use super::accidents::{Accidents, BitErrors};
+use super::accidents::{BitErrors, DamageStage};
 use super::backlog::Backlog;
 use super::batch::{Batch, Carrier};
 use super::delay::Delay;
@@ -16,7 +16,7 @@ use super::policer::TokenBucket;
 use super::queue::Queue;
 use super::random::{Purpose, Stream};
 use super::reorder::Reordering;
-use super::scheduler::{Gone, Scheduler};
+use super::scheduler::{DequeuedSegment, Scheduler};
 use super::slots::{Outages, SlotGate};
 
 /// The stages of a direction except the delay. Segments pass them in this order: outage, loss,
@@ -32,7 +32,7 @@ pub(super) struct Stages {
     queue: Option<Queue>,
     scheduler: Option<Scheduler>,
     bit_errors: Option<BitErrors>,
-    accidents: Option<Accidents>,
+    accidents: Option<DamageStage>,
     slots: Option<SlotGate>,
     reordering: Option<Reordering>,
     /// The state of the interface when the plan ended.
@@ -60,7 +60,7 @@ impl Stages {
             queue: Queue::new(plan, from, now),
             scheduler: Scheduler::new(plan, from, now),
             bit_errors: BitErrors::new(plan, from, left),
-            accidents: Accidents::new(plan, from, left),
+            accidents: DamageStage::new(plan, from, left),
             slots: SlotGate::new(plan, from, now),
             reordering: reorder
                 .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), left)),
@@ -253,7 +253,7 @@ impl Stages {
     }
 
     /// Returns and removes the segments that wait no more.
-    pub(super) fn take_gone(&mut self) -> Vec<Gone> {
+    pub(super) fn take_gone(&mut self) -> Vec<DequeuedSegment> {
         self.scheduler.as_mut().map_or_else(Vec::new, Scheduler::take_gone)
     }
 

@@ -10,7 +10,7 @@ use longhaul_sys::datagram::MergedDatagrams;
 
 use super::lab::{Outcome, PORT, Stream};
 use super::probe::{Header, ProbeReport, Sent, Tally, seal};
-use crate::link::{Corruption, LinkModel, LinkTime, PacketShape, Piece, Served};
+use crate::link::{Corruption, LinkModel, LinkTime, PacketShape, Piece, QueueOutcome};
 
 /// A datagram that has left the link.
 struct Arrival {
@@ -82,7 +82,7 @@ impl<'a> VirtualLink<'a> {
         }
         let mut served = Vec::new();
         self.model.serve(now, &mut served);
-        for Served { ticket, pieces } in served {
+        for QueueOutcome { ticket, pieces } in served {
             let Some((stream, number, sent)) = self.parked.remove(&ticket) else { continue };
             for piece in pieces {
                 self.keep(stream, sent, number, &piece);
@@ -133,9 +133,12 @@ impl<'a> VirtualLink<'a> {
 
 /// Returns the headers of the datagrams of a stream, as the lab of sites sends them.
 fn headers(stream: usize, ipv6: bool) -> Headers {
-    let host = |last: u16| match ipv6 {
-        true => IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, last]),
-        false => IpAddr::from([198, 18, 0, last as u8]),
+    let host = |last: u16| {
+        if ipv6 {
+            IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, last])
+        } else {
+            IpAddr::from([198, 18, 0, last as u8])
+        }
     };
     let port = PORT + stream as u16;
     Headers {

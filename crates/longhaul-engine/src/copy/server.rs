@@ -25,7 +25,7 @@ use super::sink::{Destination, Sink};
 use super::source::{self, SourcePlan, SourceRoot, SourceTerms};
 use super::stored_bytes::stored_bytes;
 use super::streams::{
-    Channels, More, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
+    Channels, ConnectionSource, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
 };
 use super::tree::Tree;
 use super::verdict::slowest_stage;
@@ -123,10 +123,13 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     };
     sender.send(&CopyReply::Ready { asks: wanted_first, rereads: true })?;
     let streams = match dialled {
-        Some((first, dialer)) => Streams::new(first, More::Dial(dialer), socket_options(options)),
+        Some((first, dialer)) => {
+            Streams::new(first, ConnectionSource::Dial(dialer), socket_options(options))
+        }
         None => {
             let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
-            let streams = Streams::new(first, More::Accept(streams), socket_options(options));
+            let streams =
+                Streams::new(first, ConnectionSource::Accept(streams), socket_options(options));
             match &task {
                 // The client passes on data that is sealed for the sink.
                 Task::Forward(_, _, _, to) => {

@@ -58,7 +58,7 @@ const REASON_GRACE: Duration = Duration::from_millis(2_000 / FUZZ_HASTE);
 /// All data connections of a copy, from either end.
 pub(super) struct Streams {
     first: Mutex<Vec<(u32, TcpStream)>>,
-    more: More,
+    more: ConnectionSource,
     secret: SessionSecret,
     /// The options that a client sets on a socket before it connects.
     prepare: SocketOptions,
@@ -67,7 +67,7 @@ pub(super) struct Streams {
 }
 
 /// The origin of further connections.
-pub(super) enum More {
+pub(super) enum ConnectionSource {
     /// The client opens them.
     Dial(DataDialer),
     /// The server takes them.
@@ -88,10 +88,14 @@ pub(super) struct Growth<'a, O, W> {
 
 impl Streams {
     /// Creates the connections, numbered from 0 in `first`, and the source of further ones.
-    pub(super) fn new(first: Vec<TcpStream>, more: More, prepare: SocketOptions) -> Self {
+    pub(super) fn new(
+        first: Vec<TcpStream>,
+        more: ConnectionSource,
+        prepare: SocketOptions,
+    ) -> Self {
         let secret = match &more {
-            More::Dial(dialer) => dialer.secret().clone(),
-            More::Accept(acceptor) => acceptor.secret().clone(),
+            ConnectionSource::Dial(dialer) => dialer.secret().clone(),
+            ConnectionSource::Accept(acceptor) => acceptor.secret().clone(),
         };
         let first = Mutex::new((0..).zip(first).collect());
         Streams { first, more, secret, prepare, rate: None }
@@ -110,8 +114,8 @@ impl Streams {
     /// Returns whether the sockets are on the path itself, so that their TCP state describes it.
     pub(super) fn are_direct(&self) -> bool {
         match &self.more {
-            More::Dial(dialer) => dialer.is_direct(),
-            More::Accept(_) => true,
+            ConnectionSource::Dial(dialer) => dialer.is_direct(),
+            ConnectionSource::Accept(_) => true,
         }
     }
 
@@ -126,7 +130,7 @@ impl Streams {
 
     /// Returns whether this end opens the connections.
     pub(super) fn opens_connections(&self) -> bool {
-        matches!(self.more, More::Dial(_))
+        matches!(self.more, ConnectionSource::Dial(_))
     }
 
     /// Lets `cancel` end all waits on the present connections.
@@ -180,8 +184,10 @@ impl Streams {
         let mut refused = false;
         while !over() {
             let arrived = match &self.more {
-                More::Accept(acceptor) => acceptor.accept(ACCEPT_CHECK).into_iter().collect(),
-                More::Dial(dialer) => {
+                ConnectionSource::Accept(acceptor) => {
+                    acceptor.accept(ACCEPT_CHECK).into_iter().collect()
+                }
+                ConnectionSource::Dial(dialer) => {
                     let wanted = wanted().min(STREAM_LIMIT);
                     let opened = self.dial(dialer, next..wanted);
                     refused = opened.len() < wanted.saturating_sub(next) as usize;
@@ -200,7 +206,7 @@ impl Streams {
             if refused {
                 return;
             }
-            if matches!(self.more, More::Dial(_)) {
+            if matches!(self.more, ConnectionSource::Dial(_)) {
                 thread::park_timeout(TICK);
             }
         }

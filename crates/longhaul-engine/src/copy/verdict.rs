@@ -118,7 +118,7 @@ fn least_loss(path: &CopyPathReport) -> f64 {
 
 /// The facts about a copy that neither end reports.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Circumstances {
+pub(super) struct CopyFacts {
     /// The cores of the host that both ends are on.
     pub(super) cores: Option<f64>,
     /// The requested rate.
@@ -129,7 +129,7 @@ pub(super) struct Circumstances {
     pub(super) outage: Duration,
 }
 
-impl Circumstances {
+impl CopyFacts {
     /// Returns the seconds in which a session was open and answered.
     fn active(&self, summary: &CopySummary) -> f64 {
         let idle = self.connecting + self.outage;
@@ -152,7 +152,7 @@ impl Circumstances {
 pub(super) fn limit(
     summary: &CopySummary,
     reports: &TransferReports,
-    circumstances: &Circumstances,
+    circumstances: &CopyFacts,
 ) -> Option<CopyLimit> {
     let TransferReports { source, sink, path } = reports;
     let moved = summary.bytes.get().saturating_sub(summary.resumed_bytes.get());

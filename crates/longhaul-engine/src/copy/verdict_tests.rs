@@ -64,7 +64,7 @@ fn the_stage_that_never_waits_is_the_limit() {
         (source(0.2, 0.1, 0.2), sink(0.2, 0.2), None),
     ] {
         let reports = TransferReports { source, sink, path: path.clone() };
-        assert_eq!(limit(&summary(1), &reports, &Circumstances::default()), expected);
+        assert_eq!(limit(&summary(1), &reports, &CopyFacts::default()), expected);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_slow_path_has_a_reason() {
     let found = |path: CopyPathReport| {
         let (source, sink) = (source(0.1, 0.1, 0.99), sink(0.99, 0.1));
         let reports = TransferReports { source, sink, path };
-        limit(&summary(1), &reports, &Circumstances::default())
+        limit(&summary(1), &reports, &CopyFacts::default())
     };
     let lossy = CopyPathReport { loss: 1e-4, ..CopyPathReport::default() };
     assert_eq!(found(lossy.clone()), Some(CopyLimit::Loss));
@@ -88,7 +88,7 @@ fn a_slow_path_has_a_reason() {
     let mut busy = sink(0.99, 0.1);
     busy.stages.verify = Some(0.8);
     let reports = reports(&source(0.1, 0.1, 0.99), &busy, &window);
-    let named = limit(&summary(1), &reports, &Circumstances::default());
+    let named = limit(&summary(1), &reports, &CopyFacts::default());
     assert_eq!(named, Some(CopyLimit::SinkCpu), "the sink does not keep up");
     let buffer = CopyPathReport { send_buffer_limited: 0.7, ..CopyPathReport::default() };
     assert_eq!(found(buffer), Some(CopyLimit::SendWindow));
@@ -104,7 +104,7 @@ fn processors_and_the_limit_asked_for_are_named() {
     let limit = |near: &EndReport, far: &EndReport, cores, rate_limit| {
         let (source, sink) = (near.clone(), far.clone());
         let reports = TransferReports { source, sink, path: CopyPathReport::default() };
-        let found = Circumstances { cores, rate_limit, ..Circumstances::default() };
+        let found = CopyFacts { cores, rate_limit, ..CopyFacts::default() };
         super::limit(&summary(1), &reports, &found)
     };
     assert_eq!(limit(&busy(near.clone()), &far, None, None), Some(CopyLimit::SourceCpu));
@@ -126,7 +126,7 @@ fn a_busy_host_is_no_limit_for_a_copy_that_sleeps() {
     for (percent, expected) in [(2.0, CopyLimit::Path), (95.0, CopyLimit::SourceCpu)] {
         near.end.busiest = busiest(percent);
         let reports = reports(&near, &sink(0.99, 0.1), &CopyPathReport::default());
-        let found = limit(&summary(1), &reports, &Circumstances::default());
+        let found = limit(&summary(1), &reports, &CopyFacts::default());
         assert_eq!(found, Some(expected), "{percent} %");
     }
 }
@@ -146,7 +146,7 @@ fn the_end_that_a_quota_throttles_is_the_limit() {
     ] {
         let (near, far) = (throttled(near.clone(), at_source), throttled(far.clone(), at_sink));
         let reports = reports(&near, &far, &CopyPathReport::default());
-        let facts = Circumstances { cores, ..Circumstances::default() };
+        let facts = CopyFacts { cores, ..CopyFacts::default() };
         assert_eq!(limit(&summary(1), &reports, &facts), Some(expected));
     }
 }
@@ -165,7 +165,7 @@ fn of_two_full_hosts_the_one_with_the_busier_thread_is_the_limit() {
         let near = loaded(source(0.1, 0.1, 0.99), at_source);
         let far = loaded(sink(0.99, 0.1), at_sink);
         let reports = reports(&near, &far, &CopyPathReport::default());
-        let found = limit(&summary(1), &reports, &Circumstances::default());
+        let found = limit(&summary(1), &reports, &CopyFacts::default());
         assert_eq!(found, Some(expected));
     }
 }
@@ -181,7 +181,7 @@ fn short_and_interrupted_copies_have_their_own_limits() {
     let long = CopyPathReport { before, ..CopyPathReport::default() };
     let found = |summary: CopySummary, path: &CopyPathReport, outage: u64| {
         let outage = Duration::from_secs(outage);
-        let facts = Circumstances { outage, ..Circumstances::default() };
+        let facts = CopyFacts { outage, ..CopyFacts::default() };
         limit(&summary, &reports(&near, &far, path), &facts)
     };
     let lasting = |seconds| CopySummary { seconds, ..summary(1) };
@@ -194,10 +194,10 @@ fn short_and_interrupted_copies_have_their_own_limits() {
     let little = CopySummary { bytes: Bytes::new(3), ..lasting(1.0) };
     let mut idle = reports(&source(0.0, 0.0, 0.0), &sink(0.2, 0.0), &short);
     idle.source.end.host_busy = Some(1.0);
-    let over_ssh = limit(&little, &idle, &Circumstances::default());
+    let over_ssh = limit(&little, &idle, &CopyFacts::default());
     assert_eq!(over_ssh, Some(CopyLimit::TooShort), "a busy host and idle threads");
     let connecting = Duration::from_millis(900);
-    let facts = Circumstances { connecting, ..Circumstances::default() };
+    let facts = CopyFacts { connecting, ..CopyFacts::default() };
     let over_ssh = limit(&lasting(1.0), &reports(&near, &far, &short), &facts);
     assert_eq!(over_ssh, Some(CopyLimit::TooShort), "the session took the time");
     let nothing = CopySummary { bytes: Bytes::new(0), ..lasting(9.0) };
@@ -212,14 +212,14 @@ fn the_requested_rate_is_compared_with_the_time_of_the_session() {
     let rate_limit = Some(Rate::from_bps(1_050_000_000));
     let found = |connecting| {
         let connecting = Duration::from_millis(connecting);
-        let facts = Circumstances { rate_limit, connecting, ..Circumstances::default() };
+        let facts = CopyFacts { rate_limit, connecting, ..CopyFacts::default() };
         let summary = CopySummary { seconds: 1.5, ..summary(1) };
         limit(&summary, &reports(&near, &far, &CopyPathReport::default()), &facts)
     };
     let idle = limit(
         &CopySummary { seconds: 1.5, ..summary(1) },
         &reports(&source(0.1, 0.1, 0.2), &sink(0.7, 0.1), &CopyPathReport::default()),
-        &Circumstances { rate_limit, ..Circumstances::default() },
+        &CopyFacts { rate_limit, ..CopyFacts::default() },
     );
     assert_eq!(idle, Some(CopyLimit::Rate), "nothing else is busy");
     assert_eq!(found(500), Some(CopyLimit::Rate));

@@ -42,7 +42,7 @@ pub(super) struct Watchdog {
     steps: AtomicU64,
     /// Messages that say that the peer's disk is at work.
     claims: AtomicU64,
-    seen: Mutex<Seen>,
+    seen: Mutex<LastProgress>,
     /// The counters in the sink's last report.
     reported: Mutex<[u64; 3]>,
     /// The virtual time that has passed besides the real time.
@@ -50,7 +50,7 @@ pub(super) struct Watchdog {
     passed: Mutex<Duration>,
 }
 
-struct Seen {
+struct LastProgress {
     steps: u64,
     claims: u64,
     moved: Instant,
@@ -63,7 +63,8 @@ impl Watchdog {
     /// Waits for `patience` while nothing moves.
     pub(super) fn new(patience: Duration) -> Self {
         let now = Instant::now();
-        let seen = Seen { steps: 0, claims: 0, moved: now, claimed: now, idle: Duration::ZERO };
+        let seen =
+            LastProgress { steps: 0, claims: 0, moved: now, claimed: now, idle: Duration::ZERO };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
         Watchdog {
             patience,

@@ -100,7 +100,7 @@ impl LocalEnd {
     }
 
     pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {
-        let scratch = self.scratch.as_mut().ok_or_else(nowhere)?;
+        let scratch = self.scratch.as_mut().ok_or_else(no_directory)?;
         scratch.fresh()?;
         let (dir, path) = scratch.directory()?;
         let written = write((&dir, &path), writing, self.plan.tree.min_free(), stop);
@@ -113,7 +113,7 @@ impl LocalEnd {
     }
 
     pub(super) fn fresh(&mut self) -> Result<PathBuf> {
-        self.scratch.as_mut().ok_or_else(nowhere)?.fresh()
+        self.scratch.as_mut().ok_or_else(no_directory)?.fresh()
     }
 
     pub(super) fn sample(&mut self) -> HostUse {
@@ -140,7 +140,7 @@ impl LocalEnd {
     }
 }
 
-fn nowhere() -> EngineError {
+fn no_directory() -> EngineError {
     let source = std::io::ErrorKind::NotFound.into();
     EngineError::File { operation: "write at", path: Path::new("the sink").to_owned(), source }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::diagnosis::{bounded_plan, goal};
+use longhaul_core::diagnosis::{bounded_plan, rate_for_settings};
 use longhaul_core::plan::{CopyOptions, SampleContent};
 use longhaul_core::result::{
     BoundedTest, DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
@@ -401,7 +401,7 @@ impl Runner<'_> {
         let Runner { mut outcome, steps, source, sink, .. } = self;
         outcome.interrupted = steps.stop.load(Ordering::Relaxed);
         let rtt = steps.rtt.unwrap_or_default();
-        let rate = goal(&outcome.steps);
+        let rate = rate_for_settings(&outcome.steps);
         for (end, worker) in [(End::Sender, source), (End::Receiver, sink)] {
             let Some(mut worker) = worker else { continue };
             if outcome.interrupted {

@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use longhaul_core::diagnosis::BoundedPlan;
-use longhaul_core::plan::{Amount, CopyOptions, CopySample, Direction, SampleContent, TestPlan};
+use longhaul_core::plan::{
+    CopyOptions, CopySample, Direction, SampleContent, TestLength, TestPlan,
+};
 use longhaul_core::result::{
     AloneReport, BoundedTest, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
 };
@@ -124,7 +126,7 @@ impl StepRunner<'_> {
         on: &(dyn Fn(Rate) + Sync),
     ) -> Result<TestResult> {
         let plan = TestPlan {
-            amount: Amount::Time(self.time),
+            amount: TestLength::Time(self.time),
             streams,
             rate_bps,
             interval: Duration::from_millis(250).max(self.time / 12),

@@ -17,12 +17,12 @@ use crate::session::{ServedSession, Session};
 use crate::test::{self, TestLimits};
 
 /// The server of one session.
-struct Far {
+struct FarServer {
     /// True if copies are refused.
     broken: bool,
 }
 
-impl Services for Far {
+impl Services for FarServer {
     fn refusal(&self, service: Service, _: bool) -> Option<(RefusalKind, String)> {
         let broken = self.broken && service == Service::Copy;
         broken.then(|| (RefusalKind::NotAuthorized, "no copies today".to_owned()))
@@ -40,14 +40,14 @@ impl Services for Far {
 
 /// Opens sessions with servers in this process.
 #[derive(Default)]
-struct Fars {
+struct FarServers {
     broken: bool,
     started: Vec<InProcess>,
 }
 
-impl Openers for Fars {
+impl Openers for FarServers {
     fn open(&mut self, _: End, service: Service) -> Result<Session> {
-        let (far, session) = InProcess::start(Far { broken: self.broken }, service)?;
+        let (far, session) = InProcess::start(FarServer { broken: self.broken }, service)?;
         self.started.push(far);
         Ok(session)
     }
@@ -55,7 +55,7 @@ impl Openers for Fars {
     fn done(&mut self) {}
 }
 
-impl Drop for Fars {
+impl Drop for FarServers {
     fn drop(&mut self) {
         self.started.drain(..).for_each(InProcess::finish);
     }
@@ -85,7 +85,7 @@ fn every_step_is_measured_and_nothing_remains() {
         fs::create_dir(&target).unwrap();
         let plan = plan(way, source, &target);
         let once = || {
-            let mut openers = Fars::default();
+            let mut openers = FarServers::default();
             let seen = std::sync::Mutex::new(Vec::new());
             let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|step| {
                 if let DiagnoseProgress::Ended(report) = step {
@@ -128,7 +128,7 @@ fn a_refused_step_is_a_gap_and_the_others_run() {
     let source = dir.path().join("source");
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(CopyDirection::Push, &source, dir.path());
-    let mut openers = Fars { broken: true, started: Vec::new() };
+    let mut openers = FarServers { broken: true, started: Vec::new() };
     let outcome = run(&plan, &mut openers, &AtomicBool::new(false), &|_| {});
     // The server removes its directory when it notices that the client has left.
     drop(openers);
@@ -163,7 +163,7 @@ fn a_stopped_diagnosis_has_its_measurements() {
     fs::write(&source, vec![7; 1 << 20]).unwrap();
     let plan = plan(CopyDirection::Push, &source, dir.path());
     let stop = AtomicBool::new(false);
-    let outcome = run(&plan, &mut Fars::default(), &stop, &|step| {
+    let outcome = run(&plan, &mut FarServers::default(), &stop, &|step| {
         if let DiagnoseProgress::Ended(report) = step
             && report.step == DiagnosisStep::MemoryOne
         {

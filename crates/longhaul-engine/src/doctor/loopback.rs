@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::plan::{TestLength, TestPlan};
 use longhaul_core::result::{Measurement, TestResult};
 use longhaul_core::wire::{RefusalKind, Service};
 
@@ -51,7 +51,7 @@ impl Services for Tests {
 
 fn run(time: Duration, stop: &AtomicBool) -> Result<TestResult> {
     let (far, session) = InProcess::start(Tests, Service::Test)?;
-    let plan = TestPlan { amount: Amount::Time(time), ..TestPlan::new() };
+    let plan = TestPlan { amount: TestLength::Time(time), ..TestPlan::new() };
     let result = test::run(session, &plan, stop, |_| {});
     far.finish();
     result

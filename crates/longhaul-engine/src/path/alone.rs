@@ -61,7 +61,7 @@ pub fn run_without_server(
     result.local = closed.local();
     result.alone_because = Some(why.to_owned());
     let patience = FIRST_PATIENCE;
-    let mut client = Alone { address, local, plan, stop, note, result, patience };
+    let mut client = ServerlessRun { address, local, plan, stop, note, result, patience };
     client.run(closed);
     let mut result = client.result;
     for (part, what) in [
@@ -82,7 +82,7 @@ pub fn run_without_server(
     Ok(result)
 }
 
-struct Alone<'a, N> {
+struct ServerlessRun<'a, N> {
     address: SocketAddr,
     local: Option<&'a LocalAddress>,
     plan: &'a PathPlan,
@@ -92,7 +92,7 @@ struct Alone<'a, N> {
     patience: Duration,
 }
 
-impl<N: FnMut(&str)> Alone<'_, N> {
+impl<N: FnMut(&str)> ServerlessRun<'_, N> {
     fn run(&mut self, mut closed: ClosedPort) {
         (self.note)("checking that the host answers");
         let mut echo = self.answering_echo();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::PathPlan;
 use longhaul_sys::probe::now_nanos;
 
-use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What};
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, ReplyKind};
 
 /// The round trips of one packet size.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Trips {
 
 impl Trips {
     fn take(&mut self, sent_ns: u64, reply: &ProbeReply) {
-        let What::Answer(far) = reply.what else { return };
+        let ReplyKind::Answer(far) = reply.what else { return };
         let whole = reply.at_ns.saturating_sub(sent_ns);
         // The peer's time cannot exceed the whole.
         let there = far.map_or(0, |far| far.answered_ns.saturating_sub(far.arrived_ns));
@@ -139,7 +139,7 @@ fn receive_one(
     trips: &mut [Trips],
 ) {
     if let Some(reply) = prober.receive_reply(until)
-        && matches!(reply.what, What::Answer(_))
+        && matches!(reply.what, ReplyKind::Answer(_))
         && let Some((size, sent_ns)) = reply.number.and_then(|number| open.remove(&number))
     {
         trips[size].take(sent_ns, &reply);

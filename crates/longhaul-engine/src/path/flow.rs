@@ -18,7 +18,7 @@ use longhaul_sys::{poll, udp};
 use socket2::SockRef;
 
 use super::probe_socket::{
-    PeerTimes, ProbeReply, ProbeSocket, ProbeSpec, What, is_too_big, past_reports, reported,
+    PeerTimes, ProbeReply, ProbeSocket, ProbeSpec, ReplyKind, is_too_big, past_reports, reported,
 };
 use super::tally::ProbeTally;
 use crate::lock;
@@ -161,7 +161,7 @@ impl Shared {
             while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut buffer) {
                 let number = self.header(&buffer[..report.bytes]).map(|header| header.number);
                 // A port of the peer that is closed now is not an answer.
-                relay.forward(reported(number, &report, What::Unreachable));
+                relay.forward(reported(number, &report, ReplyKind::Unreachable));
             }
             // The error repeats a report that was read.
             while let Ok(Some(packet)) = probe::receive(&self.socket, &mut buffer) {
@@ -189,7 +189,7 @@ impl Shared {
             ProbeKind::Answer => relay.forward(ProbeReply {
                 number: Some(header.number),
                 by: self.socket.peer_addr().ok().map(|peer| peer.ip()),
-                what: What::Answer(Some(PeerTimes {
+                what: ReplyKind::Answer(Some(PeerTimes {
                     arrived_ns: header.arrived_ns,
                     answered_ns: header.last,
                     requests: header.train,

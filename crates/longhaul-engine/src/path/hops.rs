@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::result::{Hop, Hops};
 use longhaul_sys::probe::now_nanos;
 
-use super::probe_socket::{ProbeSocket, ProbeSpec, What};
+use super::probe_socket::{ProbeSocket, ProbeSpec, ReplyKind};
 
 /// The probes per hop.
 const TRIES: u32 = 3;
@@ -135,10 +135,10 @@ impl Search<'_> {
                 hop.addresses.push(by);
             }
             match reply.what {
-                What::HopLimit => {}
-                What::TooBig(bytes) => hop.says_mtu_bytes = Some(bytes),
-                What::Answer(_) => self.ends(distance, true),
-                What::Unreachable => self.ends(distance, false),
+                ReplyKind::HopLimit => {}
+                ReplyKind::TooBig(bytes) => hop.says_mtu_bytes = Some(bytes),
+                ReplyKind::Answer(_) => self.ends(distance, true),
+                ReplyKind::Unreachable => self.ends(distance, false),
             }
         }
     }
@@ -223,8 +223,8 @@ mod tests {
             let limit = probe.hop_limit.unwrap();
             let (by, what) = match limit {
                 near if near <= self.routers && self.silent.contains(&near) => return Ok(()),
-                near if near <= self.routers => ([10, 0, 0, near].into(), What::HopLimit),
-                _ if self.there && self.deaf == 0 => (self.far(), What::Answer(None)),
+                near if near <= self.routers => ([10, 0, 0, near].into(), ReplyKind::HopLimit),
+                _ if self.there && self.deaf == 0 => (self.far(), ReplyKind::Answer(None)),
                 _ => {
                     self.deaf = self.deaf.saturating_sub(1);
                     return Ok(());

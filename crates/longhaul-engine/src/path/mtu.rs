@@ -10,7 +10,7 @@ use longhaul_core::path::MtuSearch;
 use longhaul_core::plan::PathPlan;
 use longhaul_core::result::{MtuLimit, MtuProof};
 
-use super::probe_socket::{ProbeSocket, ProbeSpec, What, is_too_big};
+use super::probe_socket::{ProbeSocket, ProbeSpec, ReplyKind, is_too_big};
 
 /// The packets of one size that must be lost before the size counts as too large: with a loss of 10
 /// % in both directions a false result has a probability of one in thirty thousand.
@@ -110,11 +110,11 @@ impl<P: ProbeSocket> Proof<'_, P> {
                 continue;
             };
             match (reply.what, reply.by) {
-                (What::Answer(_), _) if of >= size => {
+                (ReplyKind::Answer(_), _) if of >= size => {
                     self.search.passed(of);
                     return Some(Outcome::Passed);
                 }
-                (What::TooBig(bytes), Some(address)) if of == size => {
+                (ReplyKind::TooBig(bytes), Some(address)) if of == size => {
                     let hint = Some(bytes).filter(|bytes| *bytes > 0);
                     return Some(Outcome::Stopped(MtuLimit::Router { address }, hint));
                 }
@@ -135,7 +135,7 @@ impl<P: ProbeSocket> Proof<'_, P> {
     fn kernels_word(&mut self) -> Option<u32> {
         let until = Instant::now() + KERNEL;
         while let Some(reply) = self.prober.receive_reply(until) {
-            if let (What::TooBig(bytes @ 1..), None) = (reply.what, reply.by) {
+            if let (ReplyKind::TooBig(bytes @ 1..), None) = (reply.what, reply.by) {
                 return Some(bytes);
             }
         }
@@ -179,13 +179,13 @@ mod tests {
         fn send_probe(&mut self, probe: &ProbeSpec) -> io::Result<()> {
             let (number, at_ns) = (Some(probe.number), 0);
             if probe.packet_bytes > self.interface {
-                let what = What::TooBig(self.interface);
+                let what = ReplyKind::TooBig(self.interface);
                 self.waiting.push_front(ProbeReply { number: None, by: None, what, at_ns });
                 return Err(rustix::io::Errno::MSGSIZE.into());
             }
             let too_big = probe.packet_bytes > self.mtu;
-            let what = if too_big { What::TooBig(self.mtu) } else { What::Answer(None) };
-            let by = if what == What::Answer(None) { Some(self.far()) } else { self.router };
+            let what = if too_big { ReplyKind::TooBig(self.mtu) } else { ReplyKind::Answer(None) };
+            let by = if what == ReplyKind::Answer(None) { Some(self.far()) } else { self.router };
             if by.is_some() && !(self.lose)(probe.number) {
                 self.waiting.push_back(ProbeReply { number, by, what, at_ns });
             }

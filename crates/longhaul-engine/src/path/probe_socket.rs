@@ -25,14 +25,14 @@ pub(super) struct ProbeReply {
     pub(super) number: Option<u32>,
     /// The sender of the answer; `None` for this host.
     pub(super) by: Option<IpAddr>,
-    pub(super) what: What,
+    pub(super) what: ReplyKind,
     /// The time of arrival in ns of the wall clock.
     pub(super) at_ns: u64,
 }
 
 /// The kinds of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ReplyKind {
     /// The packet arrived; with the peer's times of its arrival and of the answer.
     Answer(Option<PeerTimes>),
     /// A router reported that the hop limit was used up.
@@ -115,12 +115,16 @@ pub(super) fn past_reports(mut attempt: impl FnMut() -> io::Result<()>) -> io::R
 }
 
 /// Converts a report about probe `number`; `closed` is the meaning of a closed port.
-pub(super) fn reported(number: Option<u32>, report: &ReceivedReport, closed: What) -> ProbeReply {
+pub(super) fn reported(
+    number: Option<u32>,
+    report: &ReceivedReport,
+    closed: ReplyKind,
+) -> ProbeReply {
     let what = match report.what {
-        Report::HopLimit => What::HopLimit,
-        Report::TooBig(bytes) => What::TooBig(bytes),
+        Report::HopLimit => ReplyKind::HopLimit,
+        Report::TooBig(bytes) => ReplyKind::TooBig(bytes),
         Report::PortClosed => closed,
-        Report::Prohibited | Report::Unreachable | Report::Other => What::Unreachable,
+        Report::Prohibited | Report::Unreachable | Report::Other => ReplyKind::Unreachable,
     };
     ProbeReply { number, by: report.by, what, at_ns: report.at_nanos }
 }

@@ -10,7 +10,7 @@ use longhaul_core::wire::{PROBE_BYTES, ProbeHeader, ProbeKind};
 use longhaul_sys::poll;
 use longhaul_sys::probe::{self, ECHO_HEADER_BYTES, EchoSocket, now_nanos};
 
-use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What, past_reports, reported};
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, ReplyKind, past_reports, reported};
 use crate::session::LocalAddress;
 
 /// The largest packet.
@@ -58,7 +58,7 @@ impl Echo {
     fn take(&mut self) -> Option<ProbeReply> {
         while let Ok(Some((number, report))) = self.socket.receive_report(&mut self.buffer) {
             if number.is_some() || report.by.is_none() {
-                return Some(reported(number.map(u32::from), &report, What::Unreachable));
+                return Some(reported(number.map(u32::from), &report, ReplyKind::Unreachable));
             }
         }
         loop {
@@ -67,7 +67,7 @@ impl Echo {
                     return Some(ProbeReply {
                         number: Some(number.into()),
                         by: Some(self.far),
-                        what: What::Answer(None),
+                        what: ReplyKind::Answer(None),
                         at_ns: packet.at_nanos,
                     });
                 }
@@ -149,7 +149,7 @@ impl ClosedPort {
             let header = ProbeHeader::decode(&self.buffer[..report.bytes]);
             let number = header.filter(|header| header.tag == self.tag).map(|h| h.number);
             if number.is_some() || report.by.is_none() {
-                return Some(reported(number, &report, What::Answer(None)));
+                return Some(reported(number, &report, ReplyKind::Answer(None)));
             }
         }
         // Nothing is expected from an open port; a pending error repeats a report that was read.

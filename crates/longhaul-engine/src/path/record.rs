@@ -12,7 +12,7 @@ use longhaul_core::wire::PathOrder;
 use longhaul_sys::probe::now_nanos;
 
 use super::client::PathClient;
-use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, What};
+use super::probe_socket::{ProbeReply, ProbeSocket, ProbeSpec, ReplyKind};
 use super::series::Series;
 use crate::error::{EngineError, Result};
 use crate::session::Session;
@@ -128,7 +128,10 @@ impl Recorder {
     fn listen(&mut self, flow: &mut impl ProbeSocket, until: Instant) {
         while let Some(reply) = flow.receive_reply(until) {
             if let ProbeReply {
-                number: Some(number), what: What::Answer(Some(peer)), at_ns, ..
+                number: Some(number),
+                what: ReplyKind::Answer(Some(peer)),
+                at_ns,
+                ..
             } = reply
             {
                 self.series.answered(number, peer, at_ns);

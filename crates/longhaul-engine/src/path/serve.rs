@@ -20,7 +20,7 @@ use crate::session::{
     Announced, ControlReceiver, ControlSender, DataAcceptor, KeyRate, Operation, Reserved,
     ServedSession,
 };
-use crate::share::{Portion, SessionPool};
+use crate::share::{SessionPart, SessionPool};
 use crate::test::{PLAN_LIMIT, STEP_LIMIT, TestLimits};
 
 /// The longest time of the parts besides loss: 30 silent hops, a binary search of the MTU, and
@@ -96,12 +96,12 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
 }
 
 /// The memory of a measurement.
-struct Memory(Option<Portion>);
+struct Memory(Option<SessionPart>);
 
 impl Memory {
     /// Returns the largest buffer of the socket.
     fn socket_bytes(&self) -> usize {
-        let granted = self.0.as_ref().map_or(u64::MAX, Portion::granted);
+        let granted = self.0.as_ref().map_or(u64::MAX, SessionPart::granted);
         usize::try_from(granted.saturating_sub(FIXED_BYTES)).unwrap_or(usize::MAX)
     }
 }
@@ -158,7 +158,7 @@ fn serve_orders(
         scope.spawn(move || listen(&mut receiver, stop, &give));
         let mut service = Service { flow, streams, limits, stop, until, patience: None };
         let mut sent = Ok(());
-        let mut silence = Silence::new(limits);
+        let mut silence = IdleClient::new(limits);
         loop {
             let order = match orders.recv_timeout(SILENCE_LOOK) {
                 Ok(order) => order,
@@ -193,17 +193,17 @@ fn serve_orders(
 }
 
 /// Detects a client that holds its place without using it.
-struct Silence<'a> {
+struct IdleClient<'a> {
     limits: &'a TestLimits,
     begun: Instant,
     since: Instant,
     received: u64,
 }
 
-impl<'a> Silence<'a> {
+impl<'a> IdleClient<'a> {
     fn new(limits: &'a TestLimits) -> Self {
         let now = Instant::now();
-        Silence { limits, begun: now, since: now, received: 0 }
+        IdleClient { limits, begun: now, since: now, received: 0 }
     }
 
     /// Returns the reason to end the measurement; `received` is the number of bytes of probes so
@@ -361,7 +361,7 @@ mod tests {
     fn an_idle_client_is_detected() {
         let pool = SessionPool::default();
         let limits = TestLimits { pool: Some(pool.clone()), ..TestLimits::default() };
-        let mut silence = Silence::new(&limits);
+        let mut silence = IdleClient::new(&limits);
         let begun = silence.begun;
         let after = |seconds| begun + Duration::from_secs(seconds);
         assert_eq!(silence.ended(0, after(119)), None);

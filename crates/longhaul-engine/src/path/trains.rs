@@ -210,14 +210,14 @@ mod tests {
 
     #[test]
     fn no_arrivals_are_too_few() {
-        struct Nothing;
-        impl TrainDirection for Nothing {
+        struct NoReplies;
+        impl TrainDirection for NoReplies {
             fn trains(&mut self, spec: &TrainSpec) -> Result<Trains> {
                 let sent = vec![(spec.packets, 1e-5); 3];
                 Ok(Trains { sent, arrived: vec![Vec::new(); 3] })
             }
         }
-        let found = estimate(&mut Nothing, 1500, |_| 200).unwrap();
+        let found = estimate(&mut NoReplies, 1500, |_| 200).unwrap();
         assert_eq!((found.estimate_bps, found.trains, found.trains_used), (None, 3, 0));
     }
 }

@@ -20,7 +20,7 @@ use super::{ServerKeys, Services};
 use crate::error::{EngineError, Result};
 use crate::lock;
 use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
-use crate::share::{Portion, Taken};
+use crate::share::{QuotaPart, SessionPart};
 
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -100,13 +100,13 @@ impl Server {
     }
 
     /// Takes the descriptor of a control connection of another program's client.
-    pub(super) fn guest_descriptor(&self) -> Option<Taken> {
+    pub(super) fn guest_descriptor(&self) -> Option<QuotaPart> {
         self.descriptors.session(Kind::Anonymous)
     }
 
     /// Takes the descriptors of the data connections of another program's client; `None` if too
     /// few are left.
-    pub(super) fn guest_streams(&self, count: u32) -> Option<Portion> {
+    pub(super) fn guest_streams(&self, count: u32) -> Option<SessionPart> {
         let portion = self.descriptors.guest_streams(count.into());
         (portion.granted() >= u64::from(count)).then_some(portion)
     }
@@ -146,7 +146,7 @@ impl Server {
                     Some(&fresh.place),
                     CloseReason::Silent,
                 );
-                self.blame(fresh.source, Some(&fresh.place), failure_of(&error));
+                self.penalize(fresh.source, Some(&fresh.place), failure_of(&error));
             }
         }
     }
@@ -164,7 +164,7 @@ impl Server {
         };
         self.drop_silent(address, place.as_ref(), CloseReason::NoSession);
         if let Some(failure) = failure {
-            self.blame(source, place.as_ref(), failure);
+            self.penalize(source, place.as_ref(), failure);
         }
     }
 
@@ -276,7 +276,7 @@ impl Server {
 
     /// Adds a failure to the penalty of an address, unless the connection was dropped for another
     /// one.
-    fn blame(&self, source: IpAddr, place: Option<&Place>, failure: Failure) {
+    fn penalize(&self, source: IpAddr, place: Option<&Place>, failure: Failure) {
         if !place.is_some_and(Place::was_dropped) {
             self.limiter.failed(source, failure);
         }
@@ -284,7 +284,7 @@ impl Server {
 
     fn blame_client(&self, fresh: &Fresh, error: &EngineError) {
         if let Some(failure) = self.failure_of(error) {
-            self.blame(fresh.source, Some(&fresh.place), failure);
+            self.penalize(fresh.source, Some(&fresh.place), failure);
         }
     }
 

@@ -7,7 +7,7 @@
 use super::admission::Kind;
 use super::limits::ClientLimits;
 use crate::session::DescriptorSource;
-use crate::share::{Portion, Quota, Share, Taken};
+use crate::share::{Quota, QuotaPart, SessionPart, Share};
 
 /// The most descriptors that are ever needed.
 const MOST: u64 = 1 << 20;
@@ -42,7 +42,7 @@ impl Descriptors {
     }
 
     /// Takes the descriptor of a session's control connection.
-    pub(super) fn session(&self, kind: Kind) -> Option<Taken> {
+    pub(super) fn session(&self, kind: Kind) -> Option<QuotaPart> {
         match kind {
             Kind::Anonymous => self.anonymous.take(1),
             Kind::Authorized => self.authorized.take(1),
@@ -50,7 +50,7 @@ impl Descriptors {
     }
 
     /// Takes up to `count` descriptors for the data connections of another program's client.
-    pub(super) fn guest_streams(&self, count: u64) -> Portion {
+    pub(super) fn guest_streams(&self, count: u64) -> SessionPart {
         self.anonymous_streams.take(count)
     }
 

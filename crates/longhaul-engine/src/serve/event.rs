@@ -9,7 +9,7 @@ use longhaul_core::wire::{Service, SessionId};
 
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
-use crate::session::{KeysEvent, Lapse, PublicKey, ServedSession, SessionWork};
+use crate::session::{KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork};
 
 /// An event of a server.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub enum ServeEvent {
         /// The client's address.
         address: IpAddr,
         /// The reason.
-        lapse: Lapse,
+        lapse: KeyLapse,
     },
     /// The list of authorized keys has changed and is invalid; the old one stays in force.
     KeysKept {

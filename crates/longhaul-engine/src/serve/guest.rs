@@ -12,7 +12,7 @@ use super::event::{GuestReport, ServeEvent};
 use super::limiter::{Fresh, Place};
 use super::limits::network;
 use super::penalties::Failure;
-use crate::share::{Portion, Taken};
+use crate::share::{QuotaPart, SessionPart};
 
 /// A listener for the clients of another program.
 pub trait Guest: Send + Sync {
@@ -48,14 +48,14 @@ pub struct GuestArrival {
 #[derive(Debug)]
 pub struct Visit {
     _pass: Pass,
-    _descriptor: Taken,
-    _streams: Portion,
+    _descriptor: QuotaPart,
+    _streams: SessionPart,
 }
 
 /// The descriptors of data connections, which are returned when dropped.
 #[derive(Debug)]
 pub struct StreamPlaces {
-    _portion: Portion,
+    _portion: SessionPart,
 }
 
 /// The reason why a client gets no place.

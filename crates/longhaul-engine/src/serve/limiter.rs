@@ -11,7 +11,7 @@ use super::limits::network;
 use super::penalties::{Failure, Penalties};
 use super::startups::{Crowded, Startup, StartupLimits, Startups};
 use crate::session::OPENING_TIMEOUT;
-use crate::share::{Quota, Taken};
+use crate::share::{Quota, QuotaPart};
 
 /// The reason of a refusal, as the number of its TLS alert (RFC 8446, section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Fresh {
 #[derive(Debug)]
 pub(super) struct Place {
     startup: Startup,
-    _descriptor: Taken,
+    _descriptor: QuotaPart,
 }
 
 impl Place {

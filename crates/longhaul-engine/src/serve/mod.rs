@@ -23,7 +23,7 @@ pub use event::{CloseReason, GuestReport, ServeEvent, SessionClient, SessionRepo
 pub use guest::{Gate, Guest, GuestArrival, NoPlace, StreamPlaces, Visit};
 pub use limits::{ClientLimits, network};
 pub use listener::{Listener, Serving, serve_guests};
-pub use reach::{Reach, is_out_of_reach};
+pub use reach::{FileAccess, is_out_of_reach};
 pub use single::{DataPort, InProcess};
 pub use startups::StartupLimits;
 

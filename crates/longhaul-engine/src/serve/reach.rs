@@ -28,7 +28,7 @@ const PUBLIC: [&str; 10] = [
 
 /// The purposes of a server that need files.
 #[derive(Debug, Clone, Default)]
-pub struct Reach {
+pub struct FileAccess {
     /// The directories that it offers.
     pub roots: Vec<PathBuf>,
     /// True if it only reads them.
@@ -43,7 +43,7 @@ pub struct Reach {
     pub owners: bool,
 }
 
-impl Reach {
+impl FileAccess {
     /// Returns the rules for Landlock.
     ///
     /// An ordinary user may read all of `/etc`, because the permissions protect the secrets. Root
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_root_is_written_only_where_the_server_writes() {
-        let reach = Reach { roots: vec!["/data".into()], ..Reach::default() };
+        let reach = FileAccess { roots: vec!["/data".into()], ..FileAccess::default() };
         assert_eq!(reach.rules().write, [PathBuf::from("/data")]);
-        let reach = Reach { read_only: true, ..reach };
+        let reach = FileAccess { read_only: true, ..reach };
         let rules = reach.rules();
         assert!(rules.write.is_empty() && rules.read.contains(&"/data".into()));
     }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn root_reads_no_secrets_of_the_system_unless_a_key_is_as_good_as_root() {
         let etc = |root_user, owners| {
-            let rules = Reach { root_user, owners, ..Reach::default() }.rules();
+            let rules = FileAccess { root_user, owners, ..FileAccess::default() }.rules();
             assert_eq!(rules.devices, owners);
             rules.read.contains(&"/etc".into())
         };

@@ -103,7 +103,7 @@ impl std::fmt::Debug for Opening {
 
 /// The reason why a new connection is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Crowded {
+pub(super) enum DropCause {
     /// Too many connections of its address.
     Address,
     /// Too many connections.
@@ -130,14 +130,14 @@ impl Startups {
         now: Instant,
         roll: u8,
         close: impl Fn() + Send + 'static,
-    ) -> Result<Startup, Crowded> {
+    ) -> Result<Startup, DropCause> {
         let mut state = lock(&self.state);
         let here = state.sources.get(&source).copied().unwrap_or(0);
         if !source.is_loopback() && here >= self.limits.each_address {
-            state.drop_oldest(source, now).ok_or(Crowded::Address)?;
+            state.drop_oldest(source, now).ok_or(DropCause::Address)?;
         } else if roll < self.limits.drop_percent(state.open.len()) {
             let dropped = state.largest_source().and_then(|most| state.drop_oldest(most, now));
-            dropped.ok_or(Crowded::All)?;
+            dropped.ok_or(DropCause::All)?;
         }
         state.arrivals += 1;
         let number = state.arrivals;

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::share::{Portion, Quota, Share, Taken};
+use crate::share::{Quota, QuotaPart, SessionPart, Share};
 
 /// The descriptors of a data connection: its socket, and a copy by which another thread ends it.
 const DESCRIPTORS: u64 = 2;
@@ -55,8 +55,8 @@ pub(crate) struct Allowance {
     flows: Numbers,
     /// The connections for which descriptors are reserved.
     reserved: u32,
-    portion: Option<Portion>,
-    taken: Vec<Taken>,
+    portion: Option<SessionPart>,
+    taken: Vec<QuotaPart>,
 }
 
 /// The numbers of one kind of connection.

@@ -17,8 +17,8 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use longhaul_core::units::Rate;
 
 use super::config_dir::ConfigDir;
-use super::grant::{Grant, Lapse};
-use super::key_list::{FILE, Seen, is_fresh, parse, stamp};
+use super::grant::{Grant, KeyLapse};
+use super::key_list::{FILE, LastRead, is_fresh, parse, stamp};
 use super::key_quota::{KeyQuota, Quotas};
 use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
@@ -48,7 +48,7 @@ struct Shared {
 struct State {
     keys: HashMap<PublicKey, Grant>,
     /// The state of the file when it was last read.
-    seen: Option<Seen>,
+    seen: Option<LastRead>,
     sessions: HashMap<u64, Live>,
     sessions_begun: u64,
     /// The rate that the running sessions of a key share.
@@ -79,7 +79,7 @@ pub enum KeysEvent {
         /// The client's address.
         address: IpAddr,
         /// The reason.
-        lapse: Lapse,
+        lapse: KeyLapse,
     },
 }
 
@@ -89,7 +89,7 @@ struct Live {
     address: IpAddr,
     /// True if the key was missing at the last check. Editors remove a file for a moment.
     missed: bool,
-    lapse: Arc<Mutex<Option<Lapse>>>,
+    lapse: Arc<Mutex<Option<KeyLapse>>>,
     end: EndSession,
 }
 
@@ -237,9 +237,10 @@ impl State {
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
-                let reported = |before: Seen| before.stamp == stamp && before.outcome == outcome;
+                let reported =
+                    |before: LastRead| before.stamp == stamp && before.outcome == outcome;
                 let event = (!before.is_some_and(reported)).then_some(KeysEvent::Kept(error));
-                (Seen { stamp, fresh: is_fresh(stamp), outcome }, event)
+                (LastRead { stamp, fresh: is_fresh(stamp), outcome }, event)
             }
         };
         self.seen = Some(seen);
@@ -252,7 +253,7 @@ impl State {
         config: &ConfigDir,
         own: PublicKey,
         before: Option<&std::result::Result<String, String>>,
-    ) -> Result<Seen> {
+    ) -> Result<LastRead> {
         // The stamp is read before the text, so that a change in between is seen the next time.
         let stamp = stamp(config);
         let text = private_file::read(config, FILE, Secrecy::Open)?.unwrap_or_default();
@@ -261,7 +262,7 @@ impl State {
             let text = outcome.as_deref().unwrap_or_default();
             self.keys = parse(config, text, own)?;
         }
-        Ok(Seen { stamp, fresh: is_fresh(stamp), outcome })
+        Ok(LastRead { stamp, fresh: is_fresh(stamp), outcome })
     }
 
     fn roots(&self) -> Vec<PathBuf> {
@@ -285,7 +286,7 @@ impl State {
         for live in self.sessions.values_mut() {
             let lapse = match self.keys.get(&live.key) {
                 Some(grant) => grant.lapse(live.address, now),
-                None if live.missed => Some(Lapse::Removed),
+                None if live.missed => Some(KeyLapse::Removed),
                 None => {
                     live.missed = true;
                     continue;
@@ -318,7 +319,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 pub(crate) struct KeySession {
     keys: AuthorizedKeys,
     number: u64,
-    lapse: Arc<Mutex<Option<Lapse>>>,
+    lapse: Arc<Mutex<Option<KeyLapse>>>,
     rate: Option<Arc<KeyRate>>,
     quota: Option<KeyQuota>,
 }
@@ -335,7 +336,7 @@ impl KeySession {
     }
 
     /// Returns the reason if the session was ended because of its key.
-    pub(crate) fn lapse(&self) -> Option<Lapse> {
+    pub(crate) fn lapse(&self) -> Option<KeyLapse> {
         *lock(&self.lapse)
     }
 }

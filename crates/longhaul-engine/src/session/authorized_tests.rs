@@ -134,13 +134,13 @@ fn a_removed_key_ends_its_sessions_and_no_others() {
     );
     assert_eq!(first.lapse(), None, "an editor may be about to write it");
     assert!(keys.poll_events(false).is_empty());
-    let removed = Lapse::Removed;
+    let removed = KeyLapse::Removed;
     assert!(first_ended.load(Ordering::Relaxed) && !second_ended.load(Ordering::Relaxed));
     assert_eq!((first.lapse(), second.lapse()), (Some(removed), None));
     assert!(keys.poll_events(false).is_empty());
     place.write(&format!("expiry-time=20200101Z {bob}\n"));
     keys.poll_events(false);
-    assert_eq!(second.lapse(), Some(Lapse::Expired));
+    assert_eq!(second.lapse(), Some(KeyLapse::Expired));
     drop((first, second));
     assert!(lock(&keys.0.state).sessions.is_empty());
 }
@@ -184,7 +184,7 @@ fn a_key_that_comes_from_elsewhere_is_denied_and_reported() {
     assert!(keys.find(&alice, "192.0.2.9".parse().unwrap()).is_some());
     assert!(keys.find(&alice, HERE).is_none());
     let reported = keys.poll_events(false);
-    let address = Lapse::Address;
+    let address = KeyLapse::Address;
     assert!(
         matches!(reported[..], [KeysEvent::Denied { lapse, .. }] if lapse == address),
         "{reported:?}"

@@ -14,7 +14,7 @@ use super::address::HostPort;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::config_dir::ConfigDir;
 use super::data_dialer::DataDialer;
-use super::deadline::{CONNECT_TIMEOUT, Until};
+use super::deadline::{CONNECT_TIMEOUT, DeadlineSocket};
 use super::identity::Identity;
 use super::known_hosts::KnownHosts;
 use super::local_address::{Family, LocalAddress, bind_to};
@@ -262,7 +262,7 @@ fn connect_once(
     let connection = ClientConnection::new(tls::client_config(options.identity), name)
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Client(connection);
-    let mut opening = Until::opened(&socket);
+    let mut opening = DeadlineSocket::opened(&socket);
     while connection.is_handshaking() {
         let step = connection.complete_io(&mut opening);
         step.map_err(|error| match turned_away(&error) {

@@ -17,20 +17,20 @@ pub(super) fn set_timeouts(socket: &TcpStream, timeout: Option<Duration>) -> std
 
 /// A socket with a deadline for all its reads and writes; the socket's timeout would start again
 /// with every byte.
-pub(crate) struct Until<'a> {
+pub(crate) struct DeadlineSocket<'a> {
     socket: &'a TcpStream,
     deadline: Instant,
 }
 
-impl<'a> Until<'a> {
+impl<'a> DeadlineSocket<'a> {
     /// Limits `socket` to [`OPENING_TIMEOUT`] from now.
     pub(crate) fn opened(socket: &'a TcpStream) -> Self {
-        Until::at(socket, Instant::now() + OPENING_TIMEOUT)
+        DeadlineSocket::at(socket, Instant::now() + OPENING_TIMEOUT)
     }
 
     /// Limits `socket` to `deadline`.
     pub(crate) fn at(socket: &'a TcpStream, deadline: Instant) -> Self {
-        Until { socket, deadline }
+        DeadlineSocket { socket, deadline }
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {
@@ -41,14 +41,14 @@ impl<'a> Until<'a> {
     }
 }
 
-impl Read for Until<'_> {
+impl Read for DeadlineSocket<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(self.left()?)?;
         self.socket.read(buffer)
     }
 }
 
-impl Write for Until<'_> {
+impl Write for DeadlineSocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(self.left()?)?;
         self.socket.write(bytes)
@@ -77,7 +77,8 @@ mod tests {
             }
         });
         let begun = Instant::now();
-        let mut until = Until { socket: &far, deadline: begun + Duration::from_millis(200) };
+        let mut until =
+            DeadlineSocket { socket: &far, deadline: begun + Duration::from_millis(200) };
         let slow = until.read_exact(&mut [0; 1 << 20]).unwrap_err();
         assert!(matches!(slow.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock));
         assert!(begun.elapsed() < Duration::from_secs(30));

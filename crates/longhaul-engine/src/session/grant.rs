@@ -76,7 +76,7 @@ pub struct Grant {
 
 /// The reason why a listed key is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lapse {
+pub enum KeyLapse {
     /// Its line was removed.
     Removed,
     /// Its `expiry-time` is over.
@@ -85,24 +85,24 @@ pub enum Lapse {
     Address,
 }
 
-impl fmt::Display for Lapse {
+impl fmt::Display for KeyLapse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Lapse::Removed => "its key was removed from the list of authorized keys",
-            Lapse::Expired => "its key has expired",
-            Lapse::Address => "its key may not be used from its address",
+            KeyLapse::Removed => "its key was removed from the list of authorized keys",
+            KeyLapse::Expired => "its key has expired",
+            KeyLapse::Address => "its key may not be used from its address",
         })
     }
 }
 
 impl Grant {
     /// Returns the reason to refuse a client at `address` now; `None` to admit it.
-    pub(super) fn lapse(&self, address: IpAddr, now: SystemTime) -> Option<Lapse> {
+    pub(super) fn lapse(&self, address: IpAddr, now: SystemTime) -> Option<KeyLapse> {
         if self.expires.is_some_and(|end| now >= end) {
-            return Some(Lapse::Expired);
+            return Some(KeyLapse::Expired);
         }
         let elsewhere = self.sources.as_ref().is_some_and(|sources| !sources.take(address));
-        elsewhere.then_some(Lapse::Address)
+        elsewhere.then_some(KeyLapse::Address)
     }
 
     /// Parses the options before a key, which may be empty.
@@ -289,8 +289,8 @@ mod tests {
         let at = |text| parse_expiry(text).unwrap();
         let lapse = |address: &str, now| grant.lapse(address.parse().unwrap(), now);
         assert_eq!(lapse("10.1.1.1", at("20291231Z")), None);
-        assert_eq!(lapse("10.9.1.1", at("20291231Z")), Some(Lapse::Address));
-        assert_eq!(lapse("10.1.1.1", at("20300101Z")), Some(Lapse::Expired));
+        assert_eq!(lapse("10.9.1.1", at("20291231Z")), Some(KeyLapse::Address));
+        assert_eq!(lapse("10.1.1.1", at("20300101Z")), Some(KeyLapse::Expired));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) type Stamp = (u64, u64, u64, u32, u32, (i64, i64), (i64, i64));
 
 /// A file at the time of reading it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct LastRead {
     pub(super) stamp: Option<Stamp>,
     /// True if it was changed so recently that the same stamp does not prove the same contents.
     pub(super) fresh: bool,

@@ -56,7 +56,7 @@ pub use data_dialer::{DataDialer, Tunnel};
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use exposure::Exposure;
 pub use flow_port::FlowPort;
-pub use grant::{Grant, Lapse, Rights};
+pub use grant::{Grant, KeyLapse, Rights};
 pub use identity::{AskPassphrase, Identity};
 pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
 pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};

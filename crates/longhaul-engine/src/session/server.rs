@@ -19,7 +19,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use super::allowance::{Allowance, Announced, DescriptorSource, Shortage};
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
-use super::deadline::{Until, set_timeouts};
+use super::deadline::{DeadlineSocket, set_timeouts};
 use super::grant::Grant;
 use super::identity::Identity;
 use super::key_quota::KeyQuota;
@@ -138,7 +138,7 @@ impl SessionRegistry {
         proved: impl FnOnce(),
     ) -> Admitted {
         let mut bytes = [0; HELLO_BYTES];
-        if let Err(error) = Until::at(&socket, deadline).read_exact(&mut bytes) {
+        if let Err(error) = DeadlineSocket::at(&socket, deadline).read_exact(&mut bytes) {
             return Admitted::Incomplete(error);
         }
         let Ok((hello, mac)) = DataHello::decode(&bytes) else { return Admitted::Wrong };
@@ -483,7 +483,7 @@ pub(crate) fn serve_tls(
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut connection = Connection::Server(connection);
     notice_vanished(&socket);
-    let mut until = Until::at(&socket, deadline);
+    let mut until = DeadlineSocket::at(&socket, deadline);
     while connection.is_handshaking() {
         connection.complete_io(&mut until).map_err(failed)?;
     }

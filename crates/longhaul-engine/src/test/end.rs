@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use longhaul_core::plan::{Amount, Pacing, TestPlan};
+use longhaul_core::plan::{Pacing, TestLength, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample};
 
 use super::block_format::BlockFormat;
@@ -127,8 +127,8 @@ fn share(plan: &TestPlan, ending: Ending, number: u32) -> Option<u64> {
 /// Returns the number of whole blocks of the amount of `plan`; `None` if it has a time.
 fn total_blocks(plan: &TestPlan) -> Option<u64> {
     match plan.amount {
-        Amount::Bytes(bytes) => Some(bytes.get().div_ceil(plan.write_bytes.get().max(1))),
-        Amount::Time(_) => None,
+        TestLength::Bytes(bytes) => Some(bytes.get().div_ceil(plan.write_bytes.get().max(1))),
+        TestLength::Time(_) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::plan::{TestLength, TestPlan};
 use longhaul_core::units::{Bytes, Rate, format_span};
 
 use crate::session::{KeyRate, Reserved};
@@ -83,8 +83,8 @@ impl TestLimits {
                 self.streams, plan.streams
             ));
         }
-        let time =
-            plan.omit + if let Amount::Time(time) = plan.amount { time } else { Duration::ZERO };
+        let time = plan.omit
+            + if let TestLength::Time(time) = plan.amount { time } else { Duration::ZERO };
         if time > self.time {
             return Some(format!(
                 "this server allows tests of {}, not {}",
@@ -122,10 +122,10 @@ mod tests {
         assert_eq!(limits.refusal(&plan), None);
         let streams = TestPlan { streams: 9, ..plan.clone() };
         assert_eq!(limits.refusal(&streams).unwrap(), "this server allows 8 streams, not 9");
-        let day = Amount::Time(Duration::from_secs(86400));
+        let day = TestLength::Time(Duration::from_secs(86400));
         let long = TestPlan { amount: day, ..plan.clone() };
         assert!(limits.refusal(&long).unwrap().contains("not 86400s"));
-        let hour = Amount::Time(Duration::from_secs(3600));
+        let hour = TestLength::Time(Duration::from_secs(3600));
         let omit = Duration::from_secs(600);
         assert!(limits.refusal(&TestPlan { amount: hour, omit, ..plan.clone() }).is_some());
         let slow = TestLimits { rate: Some(Rate::from_bps(1_000_000)), ..limits.clone() };

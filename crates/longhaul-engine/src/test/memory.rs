@@ -11,7 +11,7 @@ use longhaul_core::units::Bytes;
 
 use super::context::Part;
 use super::udp;
-use crate::share::{Portion, SessionPool};
+use crate::share::{SessionPart, SessionPool};
 
 /// The memory of a stream's thread: its stack and the kernel's data.
 const THREAD_BYTES: u64 = 32 << 10;
@@ -27,7 +27,7 @@ pub(super) struct Memory {
     pub(super) read_bytes: usize,
     /// The largest buffer of a UDP socket, unless the client sets it.
     pub(super) socket_bytes: usize,
-    _portion: Option<Portion>,
+    _portion: Option<SessionPart>,
 }
 
 /// The memory that a test needs at the server.
@@ -104,7 +104,7 @@ impl Memory {
         Ok(Memory::of(usize::try_from(each).unwrap_or(usize::MAX), Some(portion)))
     }
 
-    fn of(each: usize, portion: Option<Portion>) -> Self {
+    fn of(each: usize, portion: Option<SessionPart>) -> Self {
         Memory { read_bytes: each, socket_bytes: each, _portion: portion }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::plan::{TestLength, TestPlan};
 use longhaul_core::result::{End, SideResult, SideSample, SideStream};
 use longhaul_core::units::Bytes;
 use longhaul_sys::tcp::Granted;
@@ -17,7 +17,7 @@ use super::mover::Slot;
 use super::observe::{LOOK, Observer};
 use super::snapshot::Snapshot;
 use super::ticks::millis;
-use super::ticks::{Idle, Slow, Ticks, end_of_time};
+use super::ticks::{IdleTimer, Slow, Ticks, end_of_time};
 
 /// The factor by which a sender may exceed the agreed rate: the kernel paces packets with their
 /// headers, and timers are late and catch up.
@@ -99,7 +99,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     fn await_first(
         &mut self,
         first: &OnceLock<Instant>,
-        idle: &mut Idle,
+        idle: &mut IdleTimer,
     ) -> Result<Instant, String> {
         let started = Instant::now();
         loop {
@@ -122,7 +122,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         first: &OnceLock<Instant>,
         closing: &AtomicBool,
     ) -> Option<String> {
-        let mut idle = Idle::new(self.bounds.idle);
+        let mut idle = IdleTimer::new(self.bounds.idle);
         let epoch = match self.await_first(first, &mut idle) {
             Ok(epoch) => epoch,
             Err(reason) => return Some(reason),
@@ -175,7 +175,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     /// Returns whether this end waits until its data have arrived. An end that stops by time and
     /// leaves its connections open does not wait, because its peer's clock runs on.
     fn drains(&self) -> bool {
-        let by_bytes = matches!(self.plan.amount, Amount::Bytes(_));
+        let by_bytes = matches!(self.plan.amount, TestLength::Bytes(_));
         self.role == End::Sender
             && match self.ending {
                 Ending::HalfClose => true,
@@ -191,7 +191,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     /// Returns whether the bytes of the plan have moved since the end of the omitted time, if no
     /// sending thread counts its share.
     fn amount_reached(&self) -> bool {
-        let (Amount::Bytes(total), Ending::Amount) = (self.plan.amount, self.ending) else {
+        let (TestLength::Bytes(total), Ending::Amount) = (self.plan.amount, self.ending) else {
             return false;
         };
         let Some(base) = &self.base else { return false };
@@ -216,7 +216,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
     }
 
     /// Waits until the peer has acknowledged all data, so that the last retransmissions count, too.
-    fn drain(&mut self, epoch: Instant, idle: &mut Idle) -> Option<String> {
+    fn drain(&mut self, epoch: Instant, idle: &mut IdleTimer) -> Option<String> {
         loop {
             if self.slots.iter().all(|slot| slot.carrier.drained()) {
                 return None;
@@ -228,7 +228,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         }
     }
 
-    fn must_cut(&mut self, since: Instant, idle: &mut Idle) -> Option<String> {
+    fn must_cut(&mut self, since: Instant, idle: &mut IdleTimer) -> Option<String> {
         if self.signals.abort.load(Ordering::Acquire) {
             return Some("the peer is gone".to_owned());
         }

@@ -82,11 +82,11 @@ pub fn serve(session: ServedSession, limits: &TestLimits) -> Result<()> {
         let read_bytes = memory.read_bytes;
         let bounds = Bounds { read_bytes, ..Bounds::new(&plan, limits) };
         let task = Task { plan: &plan, places: &places, bounds, record: &record };
-        let told = record.time(|| run(sender, receiver, parts, answers, task));
+        let reported = record.time(|| run(sender, receiver, parts, answers, task));
         if let Some(probe) = &probe {
             let _ = probe.shutdown(Shutdown::Both);
         }
-        told
+        reported
     })
 }
 
@@ -173,14 +173,15 @@ fn run(
         };
         let halves: Vec<_> =
             parts.into_iter().map(|part| scope.spawn(move || half(part))).collect();
-        let told: Vec<_> = halves.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        let told =
-            told.into_iter().try_for_each(|told| told.unwrap_or(Err(EngineError::Interrupted)));
-        if told.is_ok() {
+        let reported: Vec<_> = halves.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let reported = reported
+            .into_iter()
+            .try_for_each(|reported| reported.unwrap_or(Err(EngineError::Interrupted)));
+        if reported.is_ok() {
             let _ = wait.recv_timeout(STEP_LIMIT);
         }
         closer();
-        told
+        reported
     })
 }
 

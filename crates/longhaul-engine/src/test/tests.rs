@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, Direction, Protocol, TestPlan};
+use longhaul_core::plan::{Direction, Protocol, TestLength, TestPlan};
 use longhaul_core::result::{TestEnd, TestResult, WarningKind};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service, TestEvent, TestOrder};
@@ -42,12 +42,12 @@ impl Server {
 }
 
 fn by_bytes(bytes: u64) -> TestPlan {
-    TestPlan { amount: Amount::Bytes(Bytes::new(bytes)), ..TestPlan::new() }
+    TestPlan { amount: TestLength::Bytes(Bytes::new(bytes)), ..TestPlan::new() }
 }
 
 fn by_time(millis: u64) -> TestPlan {
     TestPlan {
-        amount: Amount::Time(Duration::from_millis(millis)),
+        amount: TestLength::Time(Duration::from_millis(millis)),
         interval: Duration::from_millis(100),
         ..TestPlan::new()
     }

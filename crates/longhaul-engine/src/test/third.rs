@@ -159,15 +159,15 @@ pub fn serve_third(
         if let Ok(result) = &outcome {
             record.note(|work| work.bytes = moved(result));
         }
-        let told = match &outcome {
+        let reported = match &outcome {
             Ok(result) => sender.send(&ThirdEvent::Done(Box::new(result.clone()))),
             Err(error) => sender.send(&ThirdEvent::Failed { reason: sentence(error) }),
         };
-        if told.is_ok() {
+        if reported.is_ok() {
             let _ = wait.recv_timeout(STEP_LIMIT);
         }
         closer();
-        outcome.map(drop).and(told)
+        outcome.map(drop).and(reported)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, TestPlan};
+use longhaul_core::plan::{TestLength, TestPlan};
 use longhaul_core::units::Rate;
 
 use crate::share::SessionPool;
@@ -15,8 +15,8 @@ pub(super) fn millis(duration: Duration) -> f64 {
 /// Returns the time from the first byte to the end of a test by time.
 pub(super) fn end_of_time(plan: &TestPlan) -> Option<Duration> {
     match plan.amount {
-        Amount::Time(time) => Some(plan.omit + time),
-        Amount::Bytes(_) => None,
+        TestLength::Time(time) => Some(plan.omit + time),
+        TestLength::Bytes(_) => None,
     }
 }
 
@@ -74,17 +74,17 @@ impl Ticks {
 
 /// Detects that nothing moves.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(super) struct IdleTimer {
     limit: Duration,
     progress: u64,
     since: Instant,
     looked: Instant,
 }
 
-impl Idle {
+impl IdleTimer {
     pub(super) fn new(limit: Duration) -> Self {
         let now = Instant::now();
-        Idle { limit, progress: 0, since: now, looked: now }
+        IdleTimer { limit, progress: 0, since: now, looked: now }
     }
 
     /// Checks `progress` from time to time. Returns the reason to cut the test if it has not
@@ -163,17 +163,17 @@ mod tests {
 
     #[test]
     fn the_last_interval_waits_for_the_end_of_data() {
-        let plan = TestPlan { amount: Amount::Time(Duration::from_secs(3)), ..TestPlan::new() };
+        let plan = TestPlan { amount: TestLength::Time(Duration::from_secs(3)), ..TestPlan::new() };
         let expected = [(Some(1000), false), (Some(2000), false), (None, false), (None, false)];
         assert_eq!(dues(&plan, 4), expected);
-        let bytes = TestPlan { amount: Amount::Bytes(Bytes::mib(1)), ..plan };
+        let bytes = TestPlan { amount: TestLength::Bytes(Bytes::mib(1)), ..plan };
         assert_eq!(dues(&bytes, 4)[3], (Some(4000), false));
     }
 
     #[test]
     fn counting_starts_where_omitting_ends() {
         let plan = TestPlan {
-            amount: Amount::Time(Duration::from_secs(2)),
+            amount: TestLength::Time(Duration::from_secs(2)),
             omit: Duration::from_millis(1500),
             ..TestPlan::new()
         };
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn standing_still_is_noticed_and_moving_is_not() {
-        let mut idle = Idle::new(Duration::from_millis(40));
+        let mut idle = IdleTimer::new(Duration::from_millis(40));
         let begun = Instant::now();
         let mut moving = 0;
         while begun.elapsed() < Duration::from_millis(120) {

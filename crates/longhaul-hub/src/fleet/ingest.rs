@@ -200,12 +200,12 @@ fn note_rows(host: &str, added: AddedRows, now: i64, done: &mut Ingested) {
 
 /// The events of an agent that the hub still takes.
 #[derive(Default)]
-struct Room {
+struct EventAllowance {
     left: usize,
     is_exceeded: bool,
 }
 
-impl Room {
+impl EventAllowance {
     fn push(&mut self, event: NewEvent, events: &mut Vec<NewEvent>) {
         match self.left.checked_sub(1) {
             Some(left) => {
@@ -218,14 +218,18 @@ impl Room {
 }
 
 /// Returns the room for the events of an upload, beside those of the last hour.
-fn room_for_events(sql: &mut dyn Sql, upload: &Upload, now: i64) -> Result<Room, StoreError> {
+fn room_for_events(
+    sql: &mut dyn Sql,
+    upload: &Upload,
+    now: i64,
+) -> Result<EventAllowance, StoreError> {
     let request = &upload.request;
     if request.events.is_empty() && request.results.is_empty() {
-        return Ok(Room::default());
+        return Ok(EventAllowance::default());
     }
     let present = events_since(sql, &upload.host, now - HOUR, MOST_EVENTS as i64)?;
     let left = MOST_EVENTS.saturating_sub(usize::try_from(present).unwrap_or(0));
-    Ok(Room { left, is_exceeded: false })
+    Ok(EventAllowance { left, is_exceeded: false })
 }
 
 /// Stores a result. One that is not the agent's becomes an event, which the function returns.

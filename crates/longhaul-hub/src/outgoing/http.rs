@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 
-use super::Undelivered;
+use super::DeliveryError;
 use crate::trust::{Wire, secured};
 
 /// The most bytes of an answer that are read, for the message of a failure.
@@ -31,8 +31,8 @@ pub(crate) async fn post(
     url: &str,
     headers: &[(HeaderName, &'static str)],
     body: Vec<u8>,
-) -> Result<(), Undelivered> {
-    let url: Uri = url.parse().map_err(Undelivered::forever)?;
+) -> Result<(), DeliveryError> {
+    let url: Uri = url.parse().map_err(DeliveryError::forever)?;
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let authority = url.authority().map(|name| name.as_str()).unwrap_or_default();
     let mut request = Request::post(url.path_and_query().map_or("/", |path| path.as_str()))
@@ -41,29 +41,30 @@ pub(crate) async fn post(
     for (name, value) in headers {
         request = request.header(name, *value);
     }
-    let request = request.body(Body::from(body)).map_err(Undelivered::forever)?;
+    let request = request.body(Body::from(body)).map_err(DeliveryError::forever)?;
     let is_plain = url.scheme_str() == Some("http");
     let port = url.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
-    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(Undelivered::for_now)?;
-    let stream: Box<dyn Wire> = match is_plain {
-        true => Box::new(stream),
-        false => secured(stream, &host, tls).await.map_err(Undelivered::for_now)?,
+    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(DeliveryError::for_now)?;
+    let stream: Box<dyn Wire> = if is_plain {
+        Box::new(stream)
+    } else {
+        secured(stream, &host, tls).await.map_err(DeliveryError::for_now)?
     };
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(Undelivered::for_now)?;
+        .map_err(DeliveryError::for_now)?;
     // The connection ends when the sender is dropped.
     let driver = tokio::spawn(connection);
     let answer = sender.send_request(request).await;
     let outcome = match answer {
         Ok(answer) => outcome(answer.map(Body::new)).await,
-        Err(error) => Err(Undelivered::for_now(error)),
+        Err(error) => Err(DeliveryError::for_now(error)),
     };
     driver.abort();
     outcome
 }
 
-async fn outcome(answer: axum::http::Response<Body>) -> Result<(), Undelivered> {
+async fn outcome(answer: axum::http::Response<Body>) -> Result<(), DeliveryError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -73,7 +74,7 @@ async fn outcome(answer: axum::http::Response<Body>) -> Result<(), Undelivered> 
     let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
     let reason = format!("the server answered {status} {}", line.trim());
     let repeatable = [408, 429].contains(&status.as_u16());
-    Err(Undelivered { permanent: status.is_client_error() && !repeatable, reason })
+    Err(DeliveryError { permanent: status.is_client_error() && !repeatable, reason })
 }
 
 #[cfg(test)]

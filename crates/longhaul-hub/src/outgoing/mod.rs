@@ -15,21 +15,21 @@ pub use smtp::{MailSecurity, MailServer};
 
 /// The reason of a message that its receiver did not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Undelivered {
+pub(crate) struct DeliveryError {
     /// True if the same message will be refused again.
     pub(crate) permanent: bool,
     /// The reason as a part of a sentence.
     pub(crate) reason: String,
 }
 
-impl Undelivered {
+impl DeliveryError {
     /// Returns a failure after which the message is sent again.
     pub(crate) fn for_now(reason: impl ToString) -> Self {
-        Undelivered { permanent: false, reason: reason.to_string() }
+        DeliveryError { permanent: false, reason: reason.to_string() }
     }
 
     /// Returns a failure that would repeat.
     pub(crate) fn forever(reason: impl ToString) -> Self {
-        Undelivered { permanent: true, reason: reason.to_string() }
+        DeliveryError { permanent: true, reason: reason.to_string() }
     }
 }

@@ -9,7 +9,7 @@ use longhaul_fleet::protocol::Severity;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use super::{Undelivered, http, mail};
+use super::{DeliveryError, http, mail};
 use crate::clock::{HOUR, SECOND, now_ms};
 use crate::config::Channel;
 use crate::hub::Hub;
@@ -38,7 +38,8 @@ pub(crate) async fn send_waiting(hub: &Hub, channel: &Channel) -> Result<(), Sto
         };
         let Some(one) = hub.store.write(take).await? else { return Ok(()) };
         let attempt = tokio::time::timeout(LIMIT, deliver(hub, channel, &one.event)).await;
-        let late = || Err(Undelivered::for_now(format!("no answer within {} s", LIMIT.as_secs())));
+        let late =
+            || Err(DeliveryError::for_now(format!("no answer within {} s", LIMIT.as_secs())));
         settle(hub, channel, one, attempt.unwrap_or_else(|_| late())).await?;
     }
 }
@@ -48,7 +49,7 @@ async fn settle(
     hub: &Hub,
     channel: &Channel,
     one: Outgoing,
-    outcome: Result<(), Undelivered>,
+    outcome: Result<(), DeliveryError>,
 ) -> Result<(), StoreError> {
     let (event, name) = (one.event.id.clone(), channel.name());
     match outcome {
@@ -68,7 +69,7 @@ async fn settle(
 }
 
 /// Returns the event of a notification that was not delivered. It is not notified itself.
-fn dropped(channel: &Channel, one: &Outgoing, failure: &Undelivered) -> NewEvent {
+fn dropped(channel: &Channel, one: &Outgoing, failure: &DeliveryError) -> NewEvent {
     let name = channel.name();
     NewEvent {
         at_ms: now_ms(),
@@ -85,11 +86,11 @@ fn dropped(channel: &Channel, one: &Outgoing, failure: &Undelivered) -> NewEvent
     }
 }
 
-async fn deliver(hub: &Hub, channel: &Channel, event: &Event) -> Result<(), Undelivered> {
+async fn deliver(hub: &Hub, channel: &Channel, event: &Event) -> Result<(), DeliveryError> {
     match channel {
         Channel::Exec { program } => exec(program, event).await,
         Channel::Webhook { url } => {
-            let body = serde_json::to_vec(event).map_err(Undelivered::forever)?;
+            let body = serde_json::to_vec(event).map_err(DeliveryError::forever)?;
             let kind = [(header::CONTENT_TYPE, "application/json")];
             http::post(&hub.outgoing_tls, url, &kind, body).await
         }
@@ -101,22 +102,23 @@ async fn deliver(hub: &Hub, channel: &Channel, event: &Event) -> Result<(), Unde
 }
 
 /// Runs a program with the event as JSON on its standard input.
-async fn exec(program: &Path, event: &Event) -> Result<(), Undelivered> {
-    let text = serde_json::to_vec(event).map_err(Undelivered::forever)?;
+async fn exec(program: &Path, event: &Event) -> Result<(), DeliveryError> {
+    let text = serde_json::to_vec(event).map_err(DeliveryError::forever)?;
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .map_err(Undelivered::for_now)?;
+        .map_err(DeliveryError::for_now)?;
     if let Some(mut input) = child.stdin.take() {
         // A program may ignore its input.
         let _ = input.write_all(&text).await;
     }
-    let status = child.wait().await.map_err(Undelivered::for_now)?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Undelivered::for_now(format!("the program ended with {status}"))),
+    let status = child.wait().await.map_err(DeliveryError::for_now)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(DeliveryError::for_now(format!("the program ended with {status}")))
     }
 }

@@ -10,7 +10,7 @@ use axum::http::{HeaderName, header};
 use longhaul_fleet::protocol::Severity;
 
 use super::protobuf::{TimeSeries, write_request};
-use super::{Undelivered, http};
+use super::{DeliveryError, http};
 use crate::clock::{HOUR, SECOND, now_ms};
 use crate::hub::Hub;
 use crate::records::events::NewEvent;
@@ -45,7 +45,7 @@ const PROTOBUF: [(HeaderName, &str); 3] = [
 /// The reason of a pause of the stream.
 enum Pause {
     Store(StoreError),
-    Receiver(Undelivered),
+    Receiver(DeliveryError),
 }
 
 impl From<StoreError> for Pause {
@@ -112,16 +112,16 @@ async fn deliver(
     hub: &Hub,
     url: &str,
     series: &[TimeSeries],
-) -> Result<Option<String>, Undelivered> {
+) -> Result<Option<String>, DeliveryError> {
     let headers = PROTOBUF;
     let mut refused = None;
     let mut waiting = vec![series];
     while let Some(part) = waiting.pop().filter(|part| !part.is_empty()) {
         let body = snap::raw::Encoder::new().compress_vec(&write_request(part));
-        let body = body.map_err(Undelivered::forever)?;
+        let body = body.map_err(DeliveryError::forever)?;
         let sent = tokio::time::timeout(LIMIT, http::post(&hub.outgoing_tls, url, &headers, body));
         match sent.await {
-            Err(_) => return Err(Undelivered::for_now("no answer in time")),
+            Err(_) => return Err(DeliveryError::for_now("no answer in time")),
             Ok(Ok(())) => {}
             Ok(Err(failure)) if !failure.permanent => return Err(failure),
             Ok(Err(failure)) if part.len() == 1 => refused = Some(failure.reason),

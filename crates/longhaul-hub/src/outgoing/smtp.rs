@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::Undelivered;
+use super::DeliveryError;
 use crate::trust::{Wire, secured};
 
 /// The most bytes of a line of a reply; RFC 5321 permits 512.
@@ -97,7 +97,7 @@ impl MailServer {
         tls: &Arc<ClientConfig>,
         (from, to): (&str, &str),
         message: &str,
-    ) -> Result<(), Undelivered> {
+    ) -> Result<(), DeliveryError> {
         let mut session = self.open(tls).await?;
         session.command(&format!("MAIL FROM:<{from}>"), 250).await?;
         session.command(&format!("RCPT TO:<{to}>"), 250).await?;
@@ -111,13 +111,13 @@ impl MailServer {
     }
 
     /// Connects, encrypts and authenticates.
-    async fn open(&self, tls: &Arc<ClientConfig>) -> Result<MailSession, Undelivered> {
+    async fn open(&self, tls: &Arc<ClientConfig>) -> Result<MailSession, DeliveryError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port))
             .await
-            .map_err(Undelivered::for_now)?;
+            .map_err(DeliveryError::for_now)?;
         let stream: Box<dyn Wire> = match self.security {
             MailSecurity::Tls => {
-                secured(stream, &self.host, tls).await.map_err(Undelivered::for_now)?
+                secured(stream, &self.host, tls).await.map_err(DeliveryError::for_now)?
             }
             _ => Box::new(stream),
         };
@@ -128,10 +128,10 @@ impl MailServer {
             session.command("STARTTLS", 220).await?;
             if !session.stream.buffer().is_empty() {
                 // An attacker on the path could have added commands before the encryption.
-                return Err(Undelivered::for_now("the server sent data before TLS"));
+                return Err(DeliveryError::for_now("the server sent data before TLS"));
             }
             let plain = session.stream.into_inner();
-            let stream = secured(plain, &self.host, tls).await.map_err(Undelivered::for_now)?;
+            let stream = secured(plain, &self.host, tls).await.map_err(DeliveryError::for_now)?;
             session = MailSession { stream: BufReader::new(stream) };
             offers = session.hello().await?;
         }
@@ -149,7 +149,7 @@ struct MailSession {
 
 impl MailSession {
     /// Greets the server, and returns its extensions.
-    async fn hello(&mut self) -> Result<Vec<String>, Undelivered> {
+    async fn hello(&mut self) -> Result<Vec<String>, DeliveryError> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         let host = if !host.is_empty() && host.chars().all(plain) { &host } else { "localhost" };
@@ -161,7 +161,7 @@ impl MailSession {
         offers: &[String],
         user: &str,
         password: &str,
-    ) -> Result<(), Undelivered> {
+    ) -> Result<(), DeliveryError> {
         let offered = |mechanism: &str| {
             offers.iter().any(|line| {
                 let mut words = line.split([' ', '=']);
@@ -177,26 +177,26 @@ impl MailSession {
             self.command(&STANDARD.encode(user), 334).await?;
             self.command(&STANDARD.encode(password), 235).await?;
         } else {
-            return Err(Undelivered::for_now("the mail server offers no login by password"));
+            return Err(DeliveryError::for_now("the mail server offers no login by password"));
         }
         Ok(())
     }
 
     /// Sends a command, and returns the lines of the reply, which must have the code `expected`.
-    async fn command(&mut self, text: &str, expected: u16) -> Result<Vec<String>, Undelivered> {
+    async fn command(&mut self, text: &str, expected: u16) -> Result<Vec<String>, DeliveryError> {
         let line = format!("{text}\r\n");
-        self.stream.write_all(line.as_bytes()).await.map_err(Undelivered::for_now)?;
-        self.stream.flush().await.map_err(Undelivered::for_now)?;
+        self.stream.write_all(line.as_bytes()).await.map_err(DeliveryError::for_now)?;
+        self.stream.flush().await.map_err(DeliveryError::for_now)?;
         self.reply(expected).await
     }
 
-    async fn reply(&mut self, expected: u16) -> Result<Vec<String>, Undelivered> {
-        let malformed = || Undelivered::for_now("the mail server sent a malformed reply");
+    async fn reply(&mut self, expected: u16) -> Result<Vec<String>, DeliveryError> {
+        let malformed = || DeliveryError::for_now("the mail server sent a malformed reply");
         let mut lines = Vec::new();
         loop {
             let mut line = Vec::new();
             let mut part = (&mut self.stream).take(LINE_BYTES);
-            part.read_until(b'\n', &mut line).await.map_err(Undelivered::for_now)?;
+            part.read_until(b'\n', &mut line).await.map_err(DeliveryError::for_now)?;
             let line = String::from_utf8_lossy(&line);
             let Some(line) = line.strip_suffix('\n') else { return Err(malformed()) };
             let line = line.trim_end_matches('\r');
@@ -214,7 +214,7 @@ impl MailSession {
             }
             let text: String = lines.join(" ").chars().take(200).collect();
             let reason = format!("the mail server answered {code} {text}");
-            return Err(Undelivered { permanent: (500..600).contains(&code), reason });
+            return Err(DeliveryError { permanent: (500..600).contains(&code), reason });
         }
     }
 }

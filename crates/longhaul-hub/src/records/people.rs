@@ -155,7 +155,7 @@ pub fn close_session(sql: &mut dyn Sql, hash: &str) -> Result<(), StoreError> {
 
 /// An API token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bearer {
+pub struct ApiToken {
     /// The user, who gives the token its rights.
     pub person: String,
     /// The name of the token for people.
@@ -171,7 +171,7 @@ pub struct Bearer {
 pub fn add_bearer(
     sql: &mut dyn Sql,
     hash: &str,
-    bearer: &Bearer,
+    bearer: &ApiToken,
     now: i64,
 ) -> Result<(), StoreError> {
     sql.execute(

@@ -10,7 +10,7 @@ use longhaul_fleet::api::UserRole;
 use super::failure::Failure;
 use crate::clock::{DAY, HOUR, now_ms};
 use crate::hub::Hub;
-use crate::records::people::{self, Bearer, BrowserSession};
+use crate::records::people::{self, ApiToken, BrowserSession};
 use crate::secret;
 use crate::secret::{MOST_BYTES, has_hash, hash_password};
 
@@ -220,7 +220,7 @@ pub(crate) async fn new_bearer(
     let token = secret::secret()?;
     let (hash, now) = (secret::hash(&token), now_ms());
     let label = label.chars().take(64).collect();
-    let bearer = Bearer { person: user.to_owned(), label, expires_ms: now + BEARER_MS };
+    let bearer = ApiToken { person: user.to_owned(), label, expires_ms: now + BEARER_MS };
     hub.store.write(move |sql| people::add_bearer(sql, &hash, &bearer, now)).await?;
     Ok((token, now + BEARER_MS))
 }

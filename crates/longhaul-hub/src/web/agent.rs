@@ -21,7 +21,7 @@ use super::failure::Cause;
 use super::server::Client;
 use crate::clock::now_ms;
 use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
 use crate::secret;
 use crate::store::StoreError;
@@ -212,12 +212,12 @@ async fn identify(hub: &Hub, headers: &HeaderMap) -> Result<Identity, Refused> {
 struct Stored {
     acknowledged: Vec<u64>,
     facts: bool,
-    news: News,
+    news: AgentOrders,
     held: Vec<String>,
 }
 
 /// The leases of an agent, and the runs that it must stop.
-type News = (Vec<Lease>, Vec<String>);
+type AgentOrders = (Vec<Lease>, Vec<String>);
 
 async fn store(
     hub: &Hub,
@@ -255,7 +255,7 @@ async fn store(
         Accepted::Revoked => return Err(RefusalCode::Revoked.into()),
     }
     if !done.pairs.is_empty() {
-        let _ = hub.live.send(Live::Changed);
+        let _ = hub.live.send(PageMessage::Changed);
     }
     hub.touch(std::mem::take(&mut done.pairs));
     Ok(Stored { acknowledged: done.acknowledged, facts, news: (done.leases, done.cancel), held })
@@ -265,13 +265,13 @@ async fn store(
 async fn wait(
     hub: &Hub,
     agent: &Agent,
-    mut news: News,
+    mut news: AgentOrders,
     held: &[String],
     limit: Duration,
-) -> Result<News, Refused> {
+) -> Result<AgentOrders, Refused> {
     let wake = hub.wake_of(&agent.host);
     let deadline = Instant::now() + limit;
-    let is_new = |(leases, cancelled): &News| {
+    let is_new = |(leases, cancelled): &AgentOrders| {
         !cancelled.is_empty() || leases.iter().any(|lease| !held.contains(&lease.run))
     };
     while !is_new(&news) {
@@ -295,7 +295,7 @@ async fn answer(
     hub: &Hub,
     agent: &Agent,
     (acknowledged, facts_stored): (Vec<u64>, bool),
-    (leases, cancel): News,
+    (leases, cancel): AgentOrders,
 ) -> Result<SyncResponse, Refused> {
     let all = hub.directory().await?;
     let applied = hub.applied();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_sys::poll;
 
-use super::machine::Machine;
+use super::machine::StateMachine;
 use super::state::State;
 use crate::error::{Fault, InteropError, PeerName, Result, Step};
 
@@ -25,7 +25,7 @@ pub(super) struct Control<M> {
     machine: M,
 }
 
-impl<M: Machine> Control<M> {
+impl<M: StateMachine> Control<M> {
     /// Creates the control connection of `machine` to `peer`.
     ///
     /// # Errors

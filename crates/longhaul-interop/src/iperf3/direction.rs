@@ -19,23 +19,23 @@ const DISCARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// One direction of a test at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Half {
+pub(super) struct TestDirection {
     /// The role of this end.
     pub(super) role: End,
     /// True for the direction from server to client of a bidirectional test.
     pub(super) reverse: bool,
 }
 
-impl Half {
+impl TestDirection {
     /// Returns the directions of a test in the order of its streams.
-    pub(super) fn all(direction: Direction, at_client: bool) -> Vec<Half> {
+    pub(super) fn all(direction: Direction, at_client: bool) -> Vec<TestDirection> {
         let role =
             |client_sends| if client_sends == at_client { End::Sender } else { End::Receiver };
-        let forward = Half { role: role(true), reverse: false };
+        let forward = TestDirection { role: role(true), reverse: false };
         match direction {
             Direction::Forward => vec![forward],
-            Direction::Reverse => vec![Half { role: role(false), reverse: false }],
-            Direction::Both => vec![forward, Half { role: role(false), reverse: true }],
+            Direction::Reverse => vec![TestDirection { role: role(false), reverse: false }],
+            Direction::Both => vec![forward, TestDirection { role: role(false), reverse: true }],
         }
     }
 }
@@ -84,7 +84,7 @@ pub(super) enum Note {
 
 impl Runs<'_> {
     /// Runs one direction over its sockets and sends its samples and its result to `notes`.
-    pub(super) fn run(&self, half: Half, sockets: Sockets, notes: &mpsc::Sender<Note>) {
+    pub(super) fn run(&self, half: TestDirection, sockets: Sockets, notes: &mpsc::Sender<Note>) {
         let end = EndRun {
             plan: self.plan,
             at_client: self.at_client,
@@ -110,7 +110,7 @@ impl Runs<'_> {
 }
 
 /// Returns the sample of an interval of which only this end is known.
-pub(super) fn sample_of(half: Half, sample: &SideSample) -> TestSample {
+pub(super) fn sample_of(half: TestDirection, sample: &SideSample) -> TestSample {
     match half.role {
         End::Sender => TestSample::of_sender(sample),
         End::Receiver => TestSample::join(sample, None),
@@ -119,13 +119,13 @@ pub(super) fn sample_of(half: Half, sample: &SideSample) -> TestSample {
 
 /// The duplicates of the sockets of an end, which stay open after its run.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptSockets {
     streams: Vec<(End, TcpStream)>,
     /// Without them, a sender whose datagrams still arrive would see errors of the network.
     flows: Vec<UdpSocket>,
 }
 
-impl Kept {
+impl KeptSockets {
     /// Duplicates the sockets of `sockets`, which this end uses as `role`.
     ///
     /// # Errors

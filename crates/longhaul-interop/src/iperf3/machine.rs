@@ -7,7 +7,7 @@ use super::state::State;
 use crate::error::Fault;
 
 /// A state machine of one end of a control connection.
-pub trait Machine {
+pub trait StateMachine {
     /// The events of this end.
     type Event;
 
@@ -106,7 +106,7 @@ impl ClientMachine {
     }
 }
 
-impl Machine for ClientMachine {
+impl StateMachine for ClientMachine {
     type Event = ClientEvent;
 
     fn push(&mut self, bytes: &[u8]) {
@@ -194,7 +194,7 @@ impl Default for ServerMachine {
     }
 }
 
-impl Machine for ServerMachine {
+impl StateMachine for ServerMachine {
     type Event = ServerEvent;
 
     fn push(&mut self, bytes: &[u8]) {

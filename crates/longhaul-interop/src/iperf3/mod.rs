@@ -23,7 +23,7 @@ mod users;
 pub use auth::{Credentials, Padding};
 pub use client::{ClientOptions, ClientResult, Progress, run};
 pub use datagram::DatagramHeader;
-pub use machine::{ClientEvent, ClientMachine, Machine, ServerEvent, ServerMachine};
+pub use machine::{ClientEvent, ClientMachine, ServerEvent, ServerMachine, StateMachine};
 pub use parameters::{MOST_PARAMETERS, Parameters};
 pub use results::{MOST_RESULTS, Results, StreamResults};
 pub use server::{Observer, Server};

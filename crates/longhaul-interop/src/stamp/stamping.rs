@@ -28,7 +28,7 @@ pub(super) struct Stamping {
 
 impl Stamping {
     /// Uses the interface through which `socket` sends to `target`.
-    pub(super) fn towards(socket: impl AsFd, target: IpAddr) -> Self {
+    pub(super) fn for_target(socket: impl AsFd, target: IpAddr) -> Self {
         let route = route_to(target).map_err(|_| NoHardware::Unsupported);
         let used = route.and_then(|route| hardware_clock(&route.interface));
         Self::prepare(socket, used.map(|_| HardwareClocks::default()))
@@ -99,7 +99,7 @@ mod tests {
     fn loopback_has_the_times_of_the_kernel() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         prepare_stamped(&socket, false).unwrap();
-        let mut stamping = Stamping::towards(&socket, [127, 0, 0, 1].into());
+        let mut stamping = Stamping::for_target(&socket, [127, 0, 0, 1].into());
         assert_eq!(stamping.no_hardware(), Some(NoHardware::Unsupported));
         let unknown = Some(HardwareTime { interface: 1, nanos: 7 });
         let kernel = PacketTime { at_nanos: 5, by_hardware: false };

@@ -20,7 +20,7 @@ pub use source::{CacheEntry, CopyData, cache_entries, sources};
 
 /// The space that a matrix needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Room {
+pub struct SpaceNeeds {
     /// The disk space in use at one time: created data and the largest copy.
     pub disk: Bytes,
     /// The memory in use at one time: created data and the largest copy.
@@ -29,7 +29,7 @@ pub struct Room {
     pub far: Bytes,
 }
 
-impl Room {
+impl SpaceNeeds {
     /// Computes the space for `sources`, each with its number of simultaneous clients. With `real`
     /// the copies go to the far end of a real path, otherwise to this host.
     pub fn of<'a>(sources: impl IntoIterator<Item = (&'a CopyData, u32)>, real: bool) -> Self {
@@ -46,7 +46,7 @@ impl Room {
             Bytes::new(with_margin(made + copies))
         };
         let (here, far) = if real { ([0, 0], largest) } else { (largest, [0, 0]) };
-        Room {
+        SpaceNeeds {
             disk: of(DataStore::Disk, here[0]),
             memory: of(DataStore::Memory, here[1]),
             far: Bytes::new(with_margin(far.iter().sum())),
@@ -166,7 +166,7 @@ mod tests {
         let error = check_room([(&large, 1)], None).unwrap_err();
         let LabError::NoRoom { needed, .. } = &error else { panic!("{error}") };
         assert_eq!(needed.get(), (1 << 60) + (1 << 60) / 20, "the copies are elsewhere");
-        assert!(Room::available_memory().unwrap() > Bytes::mib(1));
+        assert!(SpaceNeeds::available_memory().unwrap() > Bytes::mib(1));
     }
 
     #[test]
@@ -175,11 +175,11 @@ mod tests {
         let memory = r#"{"name": "a", "size": 2000, "from": "memory"}"#;
         let both = r#"{"name": "b", "size": 4000, "from": "memory", "to": "memory"}"#;
         let (one, two) = (source(memory, dir.path()), source(both, dir.path()));
-        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)], false);
+        let room = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], false);
         assert_eq!(room.disk, Bytes::new(6000 + 300));
         assert_eq!(room.memory, Bytes::new(10_000 + 500));
         assert_eq!(room.far, Bytes::new(0));
-        let room = Room::of([(&one, 3), (&one, 1), (&two, 1)], true);
+        let room = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], true);
         assert_eq!((room.disk, room.memory), (Bytes::new(0), Bytes::new(6000 + 300)));
         assert_eq!(room.far, Bytes::new(10_000 + 500));
     }

@@ -13,7 +13,7 @@ use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect
 use crate::LabError;
 
 /// `longhaul test` against the server of another tool.
-pub(super) struct OurClient {
+pub(super) struct LonghaulClient {
     pub(super) name: &'static str,
     /// The scheme of the server's address, such as `iperf3`.
     pub(super) scheme: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct OurClient {
     pub(super) peer: Box<dyn Driver>,
 }
 
-impl Driver for OurClient {
+impl Driver for LonghaulClient {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -114,7 +114,7 @@ fn read_intervals(output: &ToolOutput, omit_seconds: u32) -> Result<ToolFigures,
 }
 
 /// The client of another tool against `longhaul serve`.
-pub(super) struct OurServer {
+pub(super) struct LonghaulServer {
     pub(super) name: &'static str,
     /// The option of `longhaul serve` for the protocol, and the port without its default.
     pub(super) listen: (&'static str, u16),
@@ -123,7 +123,7 @@ pub(super) struct OurServer {
     pub(super) peer: Box<dyn Driver>,
 }
 
-impl Driver for OurServer {
+impl Driver for LonghaulServer {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -176,27 +176,27 @@ impl Driver for OurServer {
 pub(super) fn pairs(program: &Path) -> Vec<Box<dyn Driver>> {
     let ours = || LonghaulTest { program: program.to_owned() };
     vec![
-        Box::new(OurClient {
+        Box::new(LonghaulClient {
             name: "longhaul test (iperf3 server)",
             scheme: "iperf3",
             omits: true,
             ours: ours(),
             peer: Box::new(super::iperf3::Iperf3),
         }),
-        Box::new(OurServer {
+        Box::new(LonghaulServer {
             name: "iperf3 (longhaul server)",
             listen: ("iperf3", super::iperf3::PORT),
             program: program.to_owned(),
             peer: Box::new(super::iperf3::Iperf3),
         }),
-        Box::new(OurClient {
+        Box::new(LonghaulClient {
             name: "longhaul test (nuttcp server)",
             scheme: "nuttcp",
             omits: false,
             ours: ours(),
             peer: Box::new(super::nuttcp::Nuttcp),
         }),
-        Box::new(OurServer {
+        Box::new(LonghaulServer {
             name: "nuttcp (longhaul server)",
             listen: ("nuttcp", super::nuttcp::PORT),
             program: program.to_owned(),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::Side;
 
 use super::process::{Finished, Process};
-use super::ready::{self, Awaited, Readiness};
-use super::work::{Run, Trouble};
+use super::ready::{self, Readiness, ReadySigns};
+use super::work::{Run, RunProblem};
 use crate::network::NetPath;
 
 /// The port of the flows' server; no driver uses it.
@@ -20,32 +20,32 @@ const SETTLE: Duration = Duration::from_secs(3);
 const SPARE: u64 = 60;
 
 /// The flows beside a run, with their server.
-pub(super) struct Beside {
+pub(super) struct SideFlows {
     server: Process,
     flows: Process,
 }
 
-impl Beside {
+impl SideFlows {
     /// Starts the flows that the entry of a run requires, and waits until they fill the path;
     /// `None` for an entry without flows.
-    pub(super) fn start(run: &Run<'_>, path: &mut dyn NetPath) -> Result<Option<Self>, Trouble> {
+    pub(super) fn start(run: &Run<'_>, path: &mut dyn NetPath) -> Result<Option<Self>, RunProblem> {
         if run.entry.beside == 0 {
             return Ok(None);
         }
         let Some(program) = run.program else {
-            return Err(Trouble::Failed(
+            return Err(RunProblem::Failed(
                 "longhaul, which makes the flows beside, is missing".into(),
             ));
         };
         let port = PORT.to_string();
         let mut serve = Command::new(program);
         serve.args(["serve", "--port", &port]);
-        let server = Process::spawn(path, Side::Far, serve).map_err(|e| Trouble::of(&*e))?;
-        match ready::wait(&server, &Awaited::port(PORT), path, run.stop) {
+        let server = Process::spawn(path, Side::Far, serve).map_err(|e| RunProblem::of(&*e))?;
+        match ready::wait(&server, &ReadySigns::port(PORT), path, run.stop) {
             Readiness::Listening => {}
             Readiness::Stopped => {
                 server.finish();
-                return Err(Trouble::Stopped);
+                return Err(RunProblem::Stopped);
             }
             Readiness::Ended | Readiness::Late => {
                 return Err(broken("the server of the flows beside does not listen", server));
@@ -59,14 +59,14 @@ impl Beside {
             Ok(flows) => flows,
             Err(error) => {
                 server.finish();
-                return Err(Trouble::of(&*error));
+                return Err(RunProblem::of(&*error));
             }
         };
-        let beside = Beside { server, flows };
+        let beside = SideFlows { server, flows };
         let begun = Instant::now();
         while begun.elapsed() < SETTLE && !beside.flows.has_ended() {
             if run.stop.load(Ordering::Relaxed) {
-                return beside.finish().and(Err(Trouble::Stopped));
+                return beside.finish().and(Err(RunProblem::Stopped));
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -74,7 +74,7 @@ impl Beside {
     }
 
     /// Stops the flows. A run whose flows ended before the tool did not meet its conditions.
-    pub(super) fn finish(self) -> Result<(), Trouble> {
+    pub(super) fn finish(self) -> Result<(), RunProblem> {
         let is_early = self.flows.has_ended();
         let Finished { output, .. } = self.flows.finish();
         self.server.finish();
@@ -82,12 +82,12 @@ impl Beside {
             return Ok(());
         }
         let said = output.last_line().unwrap_or("no output").to_owned();
-        Err(Trouble::Disturbed(format!("the flows beside ended before the tool: {said}")))
+        Err(RunProblem::Disturbed(format!("the flows beside ended before the tool: {said}")))
     }
 }
 
 /// Returns the failure of a process that is then stopped, with its last line.
-fn broken(what: &str, process: Process) -> Trouble {
+fn broken(what: &str, process: Process) -> RunProblem {
     let Finished { output, .. } = process.finish();
-    Trouble::Failed(format!("{what}: {}", output.last_line().unwrap_or("no output")))
+    RunProblem::Failed(format!("{what}: {}", output.last_line().unwrap_or("no output")))
 }

@@ -12,7 +12,7 @@ use crate::LabError;
 
 /// Empties the page cache: writes the dirty pages of earlier runs and drops the pages of the
 /// source.
-pub(super) fn cool(source: &Path, tree: bool) -> Caches {
+pub(super) fn empty_page_cache(source: &Path, tree: bool) -> Caches {
     sync();
     // The kernel drops only clean pages, so a sync comes first. 1 drops the page cache, 3 also
     // directory entries and inodes (Documentation/admin-guide/sysctl/vm.rst).

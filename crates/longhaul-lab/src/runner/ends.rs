@@ -9,12 +9,12 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::beside::Beside;
+use super::beside::SideFlows;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
 use super::script;
-use super::work::{Landing, Run, Trouble, Work};
+use super::work::{CopyTarget, Run, RunProblem, Work};
 use crate::drivers::{DiskTask, Job, ServerCommand, ToolTask};
 use crate::network::NetPath;
 
@@ -26,10 +26,10 @@ const SAMPLE: Duration = Duration::from_millis(200);
 pub(super) fn run(
     run: &Run<'_>,
     path: &mut dyn NetPath,
-    landing: Option<Landing<'_>>,
+    landing: Option<CopyTarget<'_>>,
     private: &Path,
     record: &mut RunRecord,
-) -> Result<(), Trouble> {
+) -> Result<(), RunProblem> {
     let (near, far) = (path.host(Side::Near).to_owned(), path.host(Side::Far).to_owned());
     let ssh = path.far_host().map(|far| far.ssh_name().to_owned());
     let options = run.options();
@@ -51,15 +51,15 @@ pub(super) fn run(
     };
     let jobs: Vec<Job<'_>> = destinations.iter().map(|path| job(path.as_path())).collect();
     // A row has at least one client, so this branch is never taken.
-    let Some(first) = jobs.first() else { return Err(Trouble::Stopped) };
+    let Some(first) = jobs.first() else { return Err(RunProblem::Stopped) };
     let server = run.driver.server(first)?;
-    let beside = Beside::start(run, path)?;
+    let beside = SideFlows::start(run, path)?;
     let mut ends = Ends { run, path, landing, record };
     let done = match server {
         None => ends.clients(&jobs),
         Some(server) => ends.server(server, &jobs),
     };
-    let flowed = beside.map_or(Ok(()), Beside::finish);
+    let flowed = beside.map_or(Ok(()), SideFlows::finish);
     let (outputs, took) = done?;
     flowed?;
     run.read(&jobs, &outputs, took, record)
@@ -69,7 +69,7 @@ pub(super) fn run(
 struct Ends<'a> {
     run: &'a Run<'a>,
     path: &'a mut dyn NetPath,
-    landing: Option<Landing<'a>>,
+    landing: Option<CopyTarget<'a>>,
     record: &'a mut RunRecord,
 }
 
@@ -77,17 +77,17 @@ struct Ends<'a> {
 type Done = (Vec<ToolOutput>, Duration);
 
 impl Ends<'_> {
-    fn server(&mut self, server: ServerCommand, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
-        let awaited = ready::Awaited::of(&server);
+    fn server(&mut self, server: ServerCommand, jobs: &[Job<'_>]) -> Result<Done, RunProblem> {
+        let awaited = ready::ReadySigns::of(&server);
         let ServerCommand { command, port, made, .. } = server;
         self.record.far_command = Some(script::words(&command));
         let done = self.start(Side::Far, command).and_then(|server| {
             let done = match ready::wait(&server, &awaited, self.path, self.run.stop) {
                 Readiness::Listening => self.clients(jobs),
-                Readiness::Stopped => Err(Trouble::Stopped),
-                Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),
+                Readiness::Stopped => Err(RunProblem::Stopped),
+                Readiness::Ended => Err(RunProblem::Failed("the server ended at once".into())),
                 Readiness::Late => {
-                    Err(Trouble::Failed(format!("the server does not listen on port {port}")))
+                    Err(RunProblem::Failed(format!("the server does not listen on port {port}")))
                 }
             };
             let Finished { output, cpu_seconds, left } = server.finish();
@@ -110,7 +110,7 @@ impl Ends<'_> {
     }
 
     /// Runs the clients until they end.
-    fn clients(&mut self, jobs: &[Job<'_>]) -> Result<Done, Trouble> {
+    fn clients(&mut self, jobs: &[Job<'_>]) -> Result<Done, RunProblem> {
         let mut commands = Vec::new();
         for job in jobs {
             commands.push(self.run.driver.client(job)?);
@@ -142,14 +142,14 @@ impl Ends<'_> {
             _ => None,
         };
         let outputs = self.finish(clients, emulator);
-        match waited.map_err(|error| Trouble::of(&error))? {
-            Waited::Stopped => Err(Trouble::Stopped),
-            Waited::GivenUp => Err(Trouble::Failed("the path broke".into())),
+        match waited.map_err(|error| RunProblem::of(&error))? {
+            Waited::Stopped => Err(RunProblem::Stopped),
+            Waited::GivenUp => Err(RunProblem::Failed("the path broke".into())),
             Waited::TimedOut => {
                 let limit = self.run.limit.as_secs();
                 let said = self.record.near_output.last_line();
                 let said = said.map_or_else(String::new, |line| format!("; last output: {line}"));
-                Err(Trouble::Failed(format!("timed out after {limit} s{said}")))
+                Err(RunProblem::Failed(format!("timed out after {limit} s{said}")))
             }
             Waited::Ended(_) => {
                 self.record.seconds = Some(took.as_secs_f64());
@@ -178,8 +178,8 @@ impl Ends<'_> {
         outputs
     }
 
-    fn start(&mut self, side: Side, command: Command) -> Result<Process, Trouble> {
-        Process::spawn(self.path, side, command).map_err(|error| Trouble::of(&*error))
+    fn start(&mut self, side: Side, command: Command) -> Result<Process, RunProblem> {
+        Process::spawn(self.path, side, command).map_err(|error| RunProblem::of(&*error))
     }
 
     fn note_left(&mut self, who: &str, left: &[String]) {
@@ -229,11 +229,11 @@ impl<'a> Watch<'a> {
 
 /// Adds the server's last line to a failure, because a client often reports only that its
 /// connection ended.
-fn with_server_words(trouble: Trouble, server: Option<&ToolOutput>) -> Trouble {
+fn with_server_words(trouble: RunProblem, server: Option<&ToolOutput>) -> RunProblem {
     let words = server.and_then(|output| output.stderr.lines().rfind(|l| !l.trim().is_empty()));
     match (trouble, words) {
-        (Trouble::Failed(reason), Some(words)) => {
-            Trouble::Failed(format!("{reason} (server: {})", words.trim()))
+        (RunProblem::Failed(reason), Some(words)) => {
+            RunProblem::Failed(format!("{reason} (server: {})", words.trim()))
         }
         (trouble, _) => trouble,
     }

@@ -7,7 +7,7 @@ use longhaul_core::plan::{Condition, Content, MatrixPlan, MatrixRow};
 use longhaul_core::units::Rate;
 
 use super::{PlannedRun, cells};
-use crate::data::{CopyData, Room};
+use crate::data::{CopyData, SpaceNeeds};
 use crate::drivers::{Driver, Pace};
 
 /// The time to open and close a path, start a server, drop caches and compare the copy, as measured
@@ -27,7 +27,7 @@ pub struct Cost {
     /// The time for these runs.
     pub time: Duration,
     /// The disk space and memory.
-    pub room: Room,
+    pub room: SpaceNeeds,
 }
 
 impl Cost {
@@ -45,7 +45,7 @@ impl Cost {
         let all: Vec<PlannedRun> = own.filter(|cell| installed(tool(cell))).collect();
         let copied = rows.iter().zip(sources);
         let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
-        let room = Room::of(copied, plan.real.is_some());
+        let room = SpaceNeeds::of(copied, plan.real.is_some());
         Cost { runs: all.len(), time: estimate.of(&all), room }
     }
 }

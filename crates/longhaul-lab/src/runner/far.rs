@@ -218,12 +218,12 @@ mod tests {
     use super::*;
 
     /// A far end that is a directory of this host.
-    struct Near {
+    struct LocalFarHost {
         login: PathBuf,
         directory: String,
     }
 
-    impl FarHost for Near {
+    impl FarHost for LocalFarHost {
         fn ssh_name(&self) -> &str {
             "me@dtn"
         }
@@ -239,8 +239,8 @@ mod tests {
         }
     }
 
-    fn host(login: &Path, directory: &str) -> Near {
-        Near { login: login.to_owned(), directory: directory.to_owned() }
+    fn host(login: &Path, directory: &str) -> LocalFarHost {
+        LocalFarHost { login: login.to_owned(), directory: directory.to_owned() }
     }
 
     static GO: AtomicBool = AtomicBool::new(false);

@@ -9,8 +9,8 @@ use longhaul_core::plan::{Condition, Side};
 use longhaul_core::result::PathResult;
 
 use super::process::{Process, Waited};
-use super::ready::{self, Awaited, Readiness};
-use super::work::{Trouble, chain};
+use super::ready::{self, Readiness, ReadySigns};
+use super::work::{RunProblem, chain};
 use crate::archive::PathRecord;
 use crate::network::{NetPath, Network};
 
@@ -39,12 +39,12 @@ pub(super) fn measure(
             path.close();
             found
         }
-        Err(error) => Err(Trouble::Failed(format!("no path: {}", chain(&*error)))),
+        Err(error) => Err(RunProblem::Failed(format!("no path: {}", chain(&*error)))),
     };
     let (found, failure) = match found {
         Ok(found) => (Some(Box::new(found)), None),
-        Err(Trouble::Failed(reason) | Trouble::Disturbed(reason)) => (None, Some(reason)),
-        Err(Trouble::Stopped) => return None,
+        Err(RunProblem::Failed(reason) | RunProblem::Disturbed(reason)) => (None, Some(reason)),
+        Err(RunProblem::Stopped) => return None,
     };
     let measured_at = now.round(jiff::Unit::Second).unwrap_or(now).to_string();
     Some(PathRecord { path: condition.label(), measured_at, found, failure })
@@ -54,15 +54,15 @@ fn with_server(
     program: &Path,
     path: &mut dyn NetPath,
     stop: &AtomicBool,
-) -> Result<PathResult, Trouble> {
+) -> Result<PathResult, RunProblem> {
     let mut serve = Command::new(program);
     serve.args(["serve", "--port", &PORT.to_string()]);
     let server = start(path, Side::Far, serve)?;
-    let found = match ready::wait(&server, &Awaited::port(PORT), path, stop) {
+    let found = match ready::wait(&server, &ReadySigns::port(PORT), path, stop) {
         Readiness::Listening => client(program, path, stop),
-        Readiness::Stopped => Err(Trouble::Stopped),
-        Readiness::Ended => Err(Trouble::Failed("the server ended at once".into())),
-        Readiness::Late => Err(Trouble::Failed(format!("no server listens on port {PORT}"))),
+        Readiness::Stopped => Err(RunProblem::Stopped),
+        Readiness::Ended => Err(RunProblem::Failed("the server ended at once".into())),
+        Readiness::Late => Err(RunProblem::Failed(format!("no server listens on port {PORT}"))),
     };
     server.finish();
     found
@@ -72,26 +72,26 @@ fn client(
     program: &Path,
     path: &mut dyn NetPath,
     stop: &AtomicBool,
-) -> Result<PathResult, Trouble> {
+) -> Result<PathResult, RunProblem> {
     let mut command = Command::new(program);
     command.arg("path").arg(path.host(Side::Far)).args(ARGUMENTS).arg(PORT.to_string());
     let client = start(path, Side::Near, command)?;
     let waited = client.wait(LIMIT, stop, &mut || path.check().is_ok());
     let output = client.finish().output;
-    match waited.map_err(|error| Trouble::of(&error))? {
-        Waited::Stopped => return Err(Trouble::Stopped),
-        Waited::GivenUp => path.check().map_err(|error| Trouble::of(&*error))?,
+    match waited.map_err(|error| RunProblem::of(&error))? {
+        Waited::Stopped => return Err(RunProblem::Stopped),
+        Waited::GivenUp => path.check().map_err(|error| RunProblem::of(&*error))?,
         Waited::TimedOut => {
-            return Err(Trouble::Failed(format!("timed out after {} s", LIMIT.as_secs())));
+            return Err(RunProblem::Failed(format!("timed out after {} s", LIMIT.as_secs())));
         }
         Waited::Ended(_) => {}
     }
     serde_json::from_str(&output.stdout).map_err(|_| {
         let said = output.last_line().unwrap_or("nothing").to_owned();
-        Trouble::Failed(format!("longhaul path printed no document; last output: {said}"))
+        RunProblem::Failed(format!("longhaul path printed no document; last output: {said}"))
     })
 }
 
-fn start(path: &mut dyn NetPath, side: Side, command: Command) -> Result<Process, Trouble> {
-    Process::spawn(path, side, command).map_err(|error| Trouble::of(&*error))
+fn start(path: &mut dyn NetPath, side: Side, command: Command) -> Result<Process, RunProblem> {
+    Process::spawn(path, side, command).map_err(|error| RunProblem::of(&*error))
 }

@@ -222,9 +222,9 @@ mod tests {
     use super::*;
     use crate::network::PathReport;
 
-    struct Here;
+    struct LocalPath;
 
-    impl NetPath for Here {
+    impl NetPath for LocalPath {
         fn spawn(&mut self, _side: Side, mut command: Command) -> Result<Child, NetworkError> {
             Ok(command.spawn()?)
         }
@@ -241,7 +241,7 @@ mod tests {
     fn sh(script: &str) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Process::spawn(&mut Here, Side::Near, command).unwrap()
+        Process::spawn(&mut LocalPath, Side::Near, command).unwrap()
     }
 
     #[test]

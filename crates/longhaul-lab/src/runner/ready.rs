@@ -28,20 +28,20 @@ pub(super) enum Readiness {
 
 /// The signs of a ready server.
 #[derive(Debug)]
-pub(super) struct Awaited {
+pub(super) struct ReadySigns {
     port: u16,
     udp: bool,
     file: Option<PathBuf>,
 }
 
-impl Awaited {
+impl ReadySigns {
     pub(super) fn of(server: &ServerCommand) -> Self {
-        Awaited { port: server.port, udp: server.udp, file: server.ready.clone() }
+        ReadySigns { port: server.port, udp: server.udp, file: server.ready.clone() }
     }
 
     /// Returns the sign of a server that only has to listen on a TCP port.
     pub(super) fn port(port: u16) -> Self {
-        Awaited { port, udp: false, file: None }
+        ReadySigns { port, udp: false, file: None }
     }
 
     fn is_met(&self, server: &Process, path: &mut dyn NetPath) -> bool {
@@ -68,7 +68,7 @@ impl Awaited {
 /// connection attempt as a client.
 pub(super) fn wait(
     server: &Process,
-    awaited: &Awaited,
+    awaited: &ReadySigns,
     path: &mut dyn NetPath,
     stop: &AtomicBool,
 ) -> Readiness {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::compare::compare;
 use super::far::FarDir;
 use super::load;
-use super::work::{Landing, Run, Trouble, Work, chain, copy_name};
+use super::work::{CopyTarget, Run, RunProblem, Work, chain, copy_name};
 use super::{disk, ends};
 use crate::data::CopyData;
 use crate::drivers::{Job, RunOutput, ToolFigures};
@@ -29,12 +29,12 @@ impl Run<'_> {
         }
         match measured {
             Ok(()) => {}
-            Err(Trouble::Stopped) => return None,
-            Err(Trouble::Failed(reason)) => {
+            Err(RunProblem::Stopped) => return None,
+            Err(RunProblem::Failed(reason)) => {
                 record.outcome = Outcome::Failed { reason };
                 record.throughput_bps = None;
             }
-            Err(Trouble::Disturbed(reason)) => {
+            Err(RunProblem::Disturbed(reason)) => {
                 record.outcome = Outcome::Invalid { reason };
                 record.throughput_bps = None;
             }
@@ -42,28 +42,28 @@ impl Run<'_> {
         Some(record)
     }
 
-    fn measure(&self, network: &mut dyn Network, record: &mut RunRecord) -> Result<(), Trouble> {
+    fn measure(&self, network: &mut dyn Network, record: &mut RunRecord) -> Result<(), RunProblem> {
         if let Work::Copy { source, scratch } = self.work {
             scratch.map_or(Ok(()), disk::empty)?;
-            record.caches = Some(disk::cool(&source.path, source.tree));
+            record.caches = Some(disk::empty_page_cache(&source.path, source.tree));
             record.far_caches_kept = scratch.is_none();
         }
         let private = tempfile::Builder::new()
             .prefix("longhaul-run-")
             .tempdir()
-            .map_err(|error| Trouble::Failed(format!("no private directory: {error}")))?;
+            .map_err(|error| RunProblem::Failed(format!("no private directory: {error}")))?;
         let mut path = network
             .open(self.condition, self.seed)
-            .map_err(|error| Trouble::Failed(format!("no path: {}", chain(&*error))))?;
+            .map_err(|error| RunProblem::Failed(format!("no path: {}", chain(&*error))))?;
         let measured = self.over(&mut *path, private.path(), record);
         let broken = path.check().err();
         let report = path.close();
         record.notes.extend(report.notes);
         record.path = report.counters;
         match (measured, broken) {
-            (Err(Trouble::Stopped), _) => return Err(Trouble::Stopped),
+            (Err(RunProblem::Stopped), _) => return Err(RunProblem::Stopped),
             // A broken path explains every other failure.
-            (_, Some(error)) => return Err(Trouble::Disturbed(chain(&*error))),
+            (_, Some(error)) => return Err(RunProblem::Disturbed(chain(&*error))),
             (measured, None) => measured?,
         }
         if let Work::Copy { source, scratch: Some(scratch) } = self.work {
@@ -86,17 +86,17 @@ impl Run<'_> {
         path: &mut dyn NetPath,
         private: &Path,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RunProblem> {
         let source = match self.work {
             Work::Timed(_) => return ends::run(self, path, None, private, record),
             Work::Copy { scratch: Some(scratch), .. } => {
-                return ends::run(self, path, Some(Landing::Here(scratch)), private, record);
+                return ends::run(self, path, Some(CopyTarget::Here(scratch)), private, record);
             }
             Work::Copy { source, scratch: None } => source,
         };
         let far = far_host(path)?;
-        let dir = FarDir::make(far, self.row.work.to).map_err(|error| Trouble::of(&*error))?;
-        let measured = ends::run(self, path, Some(Landing::There(&dir)), private, record)
+        let dir = FarDir::make(far, self.row.work.to).map_err(|error| RunProblem::of(&*error))?;
+        let measured = ends::run(self, path, Some(CopyTarget::There(&dir)), private, record)
             .and_then(|()| self.verify_there(source, &dir, far_host(path)?));
         match dir.remove(far_host(path)?, self.stop) {
             Ok(left) if left.is_empty() => {}
@@ -119,7 +119,7 @@ impl Run<'_> {
         clients: &[ToolOutput],
         took: Duration,
         record: &mut RunRecord,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RunProblem> {
         let mut readings = Vec::new();
         for (job, output) in jobs.iter().zip(clients) {
             let said = RunOutput { client: output, server: record.far_output.as_ref() };
@@ -144,34 +144,34 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn read_one(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, Trouble> {
+    fn read_one(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, RunProblem> {
         match output.client.exit_code {
             Some(0) => {}
             code => {
                 let how = code.map_or("by a signal".into(), |code| format!("with code {code}"));
                 let said = self.driver.failure(output.client).unwrap_or("no output".into());
-                return Err(Trouble::Failed(format!("ended {how}: {said}")));
+                return Err(RunProblem::Failed(format!("ended {how}: {said}")));
             }
         }
         let reading = self.driver.read(job, output).map_err(|reason| {
             let tail = tail(output.client);
-            Trouble::Failed(format!("{reason}{tail}"))
+            RunProblem::Failed(format!("{reason}{tail}"))
         })?;
         if matches!(self.work, Work::Timed(_)) && reading.throughput.is_none() {
             let tail = tail(output.client);
-            return Err(Trouble::Failed(format!("the output has no rate{tail}")));
+            return Err(RunProblem::Failed(format!("the output has no rate{tail}")));
         }
         Ok(reading)
     }
 
     /// Compares each copy with its source, outside the measured time.
-    fn verify(&self, source: &CopyData, scratch: &Path) -> Result<(), Trouble> {
+    fn verify(&self, source: &CopyData, scratch: &Path) -> Result<(), RunProblem> {
         for client in 0..self.row.clients {
-            match compare(&source.path, &Landing::Here(scratch).destination(client)) {
+            match compare(&source.path, &CopyTarget::Here(scratch).destination(client)) {
                 Ok(None) => {}
-                Ok(Some(reason)) => return Err(Trouble::Failed(reason)),
+                Ok(Some(reason)) => return Err(RunProblem::Failed(reason)),
                 Err(error) => {
-                    return Err(Trouble::Failed(format!("cannot compare the copy: {error}")));
+                    return Err(RunProblem::Failed(format!("cannot compare the copy: {error}")));
                 }
             }
         }
@@ -184,15 +184,15 @@ impl Run<'_> {
         source: &CopyData,
         dir: &FarDir,
         far: &dyn FarHost,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RunProblem> {
         let copies: Vec<String> = (0..self.row.clients).map(copy_name).collect();
         match dir.compare(far, &source.path, &copies, self.stop) {
             Ok(None) => Ok(()),
-            Ok(Some(reason)) => Err(Trouble::Failed(reason)),
-            Err(_) if self.stop.load(Ordering::Relaxed) => Err(Trouble::Stopped),
+            Ok(Some(reason)) => Err(RunProblem::Failed(reason)),
+            Err(_) if self.stop.load(Ordering::Relaxed) => Err(RunProblem::Stopped),
             Err(error) => {
                 let reason = chain(&*error);
-                Err(Trouble::Failed(format!("cannot compare the copy: {reason}")))
+                Err(RunProblem::Failed(format!("cannot compare the copy: {reason}")))
             }
         }
     }
@@ -256,9 +256,9 @@ impl Run<'_> {
 }
 
 /// Returns the far end of a real path.
-fn far_host(path: &dyn NetPath) -> Result<&dyn FarHost, Trouble> {
+fn far_host(path: &dyn NetPath) -> Result<&dyn FarHost, RunProblem> {
     path.far_host()
-        .ok_or_else(|| Trouble::Failed("the far end of this path cannot receive copies".into()))
+        .ok_or_else(|| RunProblem::Failed("the far end of this path cannot receive copies".into()))
 }
 
 /// Returns the last line of a tool's output, as a suffix for an error text.

@@ -33,11 +33,11 @@ struct Place {
     attempts: u32,
     /// The number of attempts since this matrix was started or resumed.
     here: u32,
-    last: Last,
+    last: LastOutcome,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Last {
+enum LastOutcome {
     #[default]
     None,
     Ok,
@@ -67,9 +67,9 @@ impl<'a> Tally<'a> {
         place.attempts = place.attempts.max(run.attempt);
         place.here += 1;
         place.last = match run.outcome {
-            Outcome::Ok => Last::Ok,
-            Outcome::Failed { .. } => Last::Failed,
-            Outcome::Invalid { .. } => Last::Invalid,
+            Outcome::Ok => LastOutcome::Ok,
+            Outcome::Failed { .. } => LastOutcome::Failed,
+            Outcome::Invalid { .. } => LastOutcome::Invalid,
         };
         if let (Outcome::Ok, Some(rate)) = (&run.outcome, run.throughput_bps) {
             let figures = self.figures.entry(run.label.clone()).or_default();
@@ -81,10 +81,10 @@ impl<'a> Tally<'a> {
     pub(super) fn next_attempt(&self, sequence: u32) -> Option<u32> {
         let place = self.places.get(&sequence).copied().unwrap_or_default();
         let again = match place.last {
-            Last::None => true,
-            Last::Ok => false,
-            Last::Failed => self.retry_failed && place.here == 0,
-            Last::Invalid => place.here < ATTEMPTS,
+            LastOutcome::None => true,
+            LastOutcome::Ok => false,
+            LastOutcome::Failed => self.retry_failed && place.here == 0,
+            LastOutcome::Invalid => place.here < ATTEMPTS,
         };
         again.then_some(place.attempts + 1)
     }

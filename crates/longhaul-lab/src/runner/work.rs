@@ -45,7 +45,7 @@ pub(super) enum Work<'a> {
 }
 
 /// The reason for a run without a figure.
-pub(super) enum Trouble {
+pub(super) enum RunProblem {
     /// The stop flag was set; the run does not count.
     Stopped,
     /// The run failed, with the reason in one line.
@@ -54,33 +54,33 @@ pub(super) enum Trouble {
     Disturbed(String),
 }
 
-impl Trouble {
+impl RunProblem {
     pub(super) fn of(error: &dyn Error) -> Self {
-        Trouble::Failed(chain(error))
+        RunProblem::Failed(chain(error))
     }
 }
 
-impl From<LabError> for Trouble {
+impl From<LabError> for RunProblem {
     fn from(error: LabError) -> Self {
-        Trouble::of(&error)
+        RunProblem::of(&error)
     }
 }
 
 /// The destination of a run's copies.
 #[derive(Clone, Copy)]
-pub(super) enum Landing<'a> {
+pub(super) enum CopyTarget<'a> {
     /// A directory of this host, which both ends can access.
     Here(&'a Path),
     /// A directory of the far end.
     There(&'a FarDir),
 }
 
-impl Landing<'_> {
+impl CopyTarget<'_> {
     /// Returns the path of the copy of a client (from 0).
     pub(super) fn destination(self, client: u32) -> PathBuf {
         let dir = match self {
-            Landing::Here(dir) => dir,
-            Landing::There(dir) => dir.path(),
+            CopyTarget::Here(dir) => dir,
+            CopyTarget::There(dir) => dir.path(),
         };
         dir.join(copy_name(client))
     }
@@ -88,8 +88,8 @@ impl Landing<'_> {
     /// Returns the time until the copies were on stable storage; `None` if it is unknown.
     pub(super) fn settle(self, path: &dyn NetPath, stop: &AtomicBool) -> Option<Duration> {
         match self {
-            Landing::Here(dir) => disk::settle(dir).ok(),
-            Landing::There(dir) => dir.settle(path.far_host()?, stop).ok(),
+            CopyTarget::Here(dir) => disk::settle(dir).ok(),
+            CopyTarget::There(dir) => dir.settle(path.far_host()?, stop).ok(),
         }
     }
 }

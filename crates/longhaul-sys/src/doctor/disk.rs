@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use longhaul_core::doctor::{DirectIoSupport, DiskFacts, MountFacts, Seen, Unseen};
+use longhaul_core::doctor::{DirectIoSupport, DiskFacts, FactResult, MountFacts, UnknownFact};
 use longhaul_core::units::Bytes;
 
 use super::FactSource;
@@ -34,9 +34,9 @@ pub(super) fn read(source: &FactSource, path: &str) -> DiskFacts {
     let sharers = bottom.as_ref().ok().and_then(Option::as_ref).map_or(1, |(_, sharers)| *sharers);
     let bottom = bottom.map(|bottom| bottom.map(|(name, _)| name));
     let queue = |name: &str, what: &str| source.text(&format!("sys/block/{name}/queue/{what}"));
-    let of = |name: &Seen<Option<String>>| match name {
+    let of = |name: &FactResult<Option<String>>| match name {
         Ok(Some(name)) => Ok(name.clone()),
-        Ok(None) => Err(Unseen::absent(format!("block device of {path}"))),
+        Ok(None) => Err(UnknownFact::absent(format!("block device of {path}"))),
         Err(unseen) => Err(unseen.clone()),
     };
     let place = of(&bottom)
@@ -53,7 +53,8 @@ pub(super) fn read(source: &FactSource, path: &str) -> DiskFacts {
             .map(|text| in_force(&text)),
         read_ahead: of(&device).and_then(|name| {
             let text = queue(&name, "read_ahead_kb")?;
-            let kib = text.parse().map_err(|_| Unseen::odd("read_ahead_kb", &text))?;
+            let kib =
+                text.parse().map_err(|_| UnknownFact::not_understood("read_ahead_kb", &text))?;
             Ok(Bytes::kib(kib))
         }),
         rotational: of(&bottom).and_then(|name| turns(source, &name)),
@@ -64,7 +65,7 @@ pub(super) fn read(source: &FactSource, path: &str) -> DiskFacts {
 }
 
 /// Returns facts for a directory that does not exist or is unreachable: all unseen.
-fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
+fn nothing(path: &str, unseen: UnknownFact) -> DiskFacts {
     DiskFacts {
         path: path.to_owned(),
         mount: Err(unseen.clone()),
@@ -81,7 +82,7 @@ fn nothing(path: &str, unseen: Unseen) -> DiskFacts {
 
 /// Returns whether a disk is rotational. Virtual disks (`vd`, `xvd`) always report that they are,
 /// which is ignored.
-fn turns(source: &FactSource, name: &str) -> Seen<bool> {
+fn turns(source: &FactSource, name: &str) -> FactResult<bool> {
     let says = source.text(&format!("sys/block/{name}/queue/rotational"))? == "1";
     Ok(says && !name.starts_with("vd") && !name.starts_with("xvd"))
 }
@@ -94,9 +95,10 @@ fn in_force(text: &str) -> String {
 
 /// Returns the mount that contains `real`, with its device's number and name, from
 /// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-fn mount(source: &FactSource, real: &str) -> Seen<(MountFacts, String, String)> {
+fn mount(source: &FactSource, real: &str) -> FactResult<(MountFacts, String, String)> {
     let table = source.text("proc/self/mountinfo")?;
-    nearest_mount(&table, Path::new(real)).ok_or_else(|| Unseen::absent("/proc/self/mountinfo"))
+    nearest_mount(&table, Path::new(real))
+        .ok_or_else(|| UnknownFact::absent("/proc/self/mountinfo"))
 }
 
 fn nearest_mount(table: &str, path: &Path) -> Option<(MountFacts, String, String)> {
@@ -118,7 +120,7 @@ fn nearest_mount(table: &str, path: &Path) -> Option<(MountFacts, String, String
 }
 
 /// Returns the device, or the disk of which it is a partition.
-fn whole_device(source: &FactSource, number: &str, device: &str) -> Seen<Option<String>> {
+fn whole_device(source: &FactSource, number: &str, device: &str) -> FactResult<Option<String>> {
     // The device number of Btrfs belongs to no block device, so the device is found by name.
     let named = device.strip_prefix("/dev/").map(|name| format!("sys/class/block/{name}"));
     let real = match (number.split_once(':'), named) {
@@ -151,7 +153,7 @@ fn lowest(source: &FactSource, mut name: String) -> (String, u32) {
     (name, sharers)
 }
 
-fn free_space(source: &FactSource, path: &str) -> Seen<(Bytes, Bytes)> {
+fn free_space(source: &FactSource, path: &str) -> FactResult<(Bytes, Bytes)> {
     let [free, all] = source.numbers(&format!("room {path}"), ["free", "all"], || {
         let disk = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
@@ -160,7 +162,7 @@ fn free_space(source: &FactSource, path: &str) -> Seen<(Bytes, Bytes)> {
     Ok((Bytes::new(free), Bytes::new(all)))
 }
 
-fn direct_io(source: &FactSource, path: &str) -> Seen<DirectIoSupport> {
+fn direct_io(source: &FactSource, path: &str) -> FactResult<DirectIoSupport> {
     let [works] = source.numbers(&format!("direct {path}"), ["works"], || {
         Ok([u64::from(opens_directly(Path::new(path))?)])
     })?;

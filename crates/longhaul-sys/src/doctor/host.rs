@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_core::doctor::{
-    Chain, ClockFacts, FirewallFacts, HostFacts, ResourceLimit, SETTINGS, Seen, TcpMemoryFacts,
-    Unseen,
+    Chain, ClockFacts, FactResult, FirewallFacts, HostFacts, ResourceLimit, SETTINGS,
+    TcpMemoryFacts, UnknownFact,
 };
 use longhaul_core::units::Bytes;
 
@@ -68,15 +68,15 @@ pub fn read_facts(source: &FactSource, query: &Query) -> HostFacts {
     }
 }
 
-fn setting(source: &FactSource, name: &str) -> Seen<String> {
+fn setting(source: &FactSource, name: &str) -> FactResult<String> {
     source.text(&format!("proc/sys/{}", name.replace('.', "/")))
 }
 
-fn memory(source: &FactSource) -> Seen<Bytes> {
+fn memory(source: &FactSource) -> FactResult<Bytes> {
     let text = source.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map(Bytes::kib).ok_or_else(|| Unseen::odd("/proc/meminfo", &text))
+    kib.map(Bytes::kib).ok_or_else(|| UnknownFact::not_understood("/proc/meminfo", &text))
 }
 
 fn page_bytes(source: &FactSource) -> u64 {
@@ -90,7 +90,7 @@ fn nodes(source: &FactSource) -> BTreeMap<u32, Vec<u32>> {
     online.into_iter().map(|node| (node, cpus(node).unwrap_or_default())).collect()
 }
 
-fn tcp_memory(source: &FactSource) -> Seen<TcpMemoryFacts> {
+fn tcp_memory(source: &FactSource) -> FactResult<TcpMemoryFacts> {
     let text = source.text("proc/net/protocols")?;
     let memory = parse_tcp_memory(&text, "", page_bytes(source) as usize);
     Ok(TcpMemoryFacts { used: Bytes::new(memory.used_bytes), pressure: memory.pressure })
@@ -98,7 +98,7 @@ fn tcp_memory(source: &FactSource) -> Seen<TcpMemoryFacts> {
 
 /// Sums columns 1 and 2 of `/proc/net/softnet_stat`, in hexadecimal (net/core/net-procfs.c):
 /// packets processed and packets dropped.
-fn core_drops(source: &FactSource) -> Seen<(u64, u64)> {
+fn core_drops(source: &FactSource) -> FactResult<(u64, u64)> {
     let text = source.text("proc/net/softnet_stat")?;
     let column = |line: &str, at| {
         line.split_ascii_whitespace().nth(at).and_then(|word| u64::from_str_radix(word, 16).ok())
@@ -108,7 +108,7 @@ fn core_drops(source: &FactSource) -> Seen<(u64, u64)> {
 }
 
 /// Returns whether a program with this name is running.
-fn runs(source: &FactSource, name: &str) -> Seen<bool> {
+fn runs(source: &FactSource, name: &str) -> FactResult<bool> {
     let live = || {
         let found = std::fs::read_dir("/proc")?.filter_map(Result::ok).any(|entry| {
             let comm = std::fs::read_to_string(entry.path().join("comm"));
@@ -120,7 +120,7 @@ fn runs(source: &FactSource, name: &str) -> Seen<bool> {
     Ok(found == 1)
 }
 
-fn clock(source: &FactSource) -> Seen<ClockFacts> {
+fn clock(source: &FactSource) -> FactResult<ClockFacts> {
     let [synchronised, micros] =
         source.numbers("clock", ["synchronised", "max_error_us"], || {
             let clock = crate::host::clock_state()?;
@@ -131,7 +131,7 @@ fn clock(source: &FactSource) -> Seen<ClockFacts> {
 }
 
 /// Parses a line of `/proc/self/limits`: name, soft limit, hard limit, unit.
-fn limit(source: &FactSource, name: &str) -> Seen<ResourceLimit> {
+fn limit(source: &FactSource, name: &str) -> FactResult<ResourceLimit> {
     let text = source.text("proc/self/limits")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let mut words = line.into_iter().flat_map(str::split_whitespace);
@@ -140,11 +140,12 @@ fn limit(source: &FactSource, name: &str) -> Seen<ResourceLimit> {
         word => word.parse().ok().map(Some),
     };
     let both = next().zip(next());
-    let (soft, hard) = both.ok_or_else(|| Unseen::odd("/proc/self/limits", &text))?;
+    let (soft, hard) =
+        both.ok_or_else(|| UnknownFact::not_understood("/proc/self/limits", &text))?;
     Ok(ResourceLimit { soft, hard })
 }
 
-fn tracked(source: &FactSource) -> Seen<(u64, u64)> {
+fn tracked(source: &FactSource) -> FactResult<(u64, u64)> {
     let number = |name| source.number(&format!("proc/sys/net/netfilter/nf_conntrack_{name}"));
     Ok((number("count")?, number("max")?))
 }
@@ -158,7 +159,7 @@ pub(super) fn read_firewall(source: &FactSource) -> FirewallFacts {
     }
 }
 
-fn chains(source: &FactSource) -> Seen<Vec<Chain>> {
+fn chains(source: &FactSource) -> FactResult<Vec<Chain>> {
     let text = source.call("nftables input chains", || {
         let chains = match netfilter::input_chains() {
             Ok(chains) => chains,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use longhaul_core::doctor::{
-    Cause, Coalescing, InterfaceFacts, InterfaceKind, InterfaceOffloads, InterfaceTraffic,
-    Interrupt, Pause, PciFacts, Queueing, Rings, Seen, Unseen,
+    Cause, Coalescing, FactResult, InterfaceFacts, InterfaceKind, InterfaceOffloads,
+    InterfaceTraffic, Interrupt, Pause, PciFacts, Queueing, Rings, UnknownFact,
 };
 use longhaul_core::units::Rate;
 
@@ -99,8 +99,8 @@ pub(super) fn read(source: &FactSource, name: &str, sharers: u32) -> InterfaceFa
 fn kind(
     source: &FactSource,
     name: &str,
-    device: &Seen<String>,
-    driver: &Seen<String>,
+    device: &FactResult<String>,
+    driver: &FactResult<String>,
 ) -> InterfaceKind {
     if source.real(&format!("sys/class/net/{name}/phy80211")).is_ok() {
         InterfaceKind::Wireless
@@ -115,29 +115,29 @@ fn kind(
 
 /// Reads the speed; the file has -1 or returns an error if the driver reports none
 /// (Documentation/ABI/testing/sysfs-class-net).
-fn speed(source: &FactSource, name: &str) -> Seen<Option<Rate>> {
+fn speed(source: &FactSource, name: &str) -> FactResult<Option<Rate>> {
     match source.number::<i64>(&format!("sys/class/net/{name}/speed")) {
         Ok(megabits) => {
             let megabits = u64::try_from(megabits).ok().filter(|rate| *rate > 0);
             Ok(megabits.map(|rate| Rate::from_bps(rate * 1_000_000)))
         }
-        Err(Unseen { cause: Cause::Absent, .. }) => Ok(None),
+        Err(UnknownFact { cause: Cause::Absent, .. }) => Ok(None),
         Err(unseen) => Err(unseen),
     }
 }
 
-fn queueing(source: &FactSource, name: &str) -> Seen<Queueing> {
+fn queueing(source: &FactSource, name: &str) -> FactResult<Queueing> {
     let call = format!("queueing {name}");
     let text = source.call(&call, || {
         let found = route::queueing(name)?;
         Ok([&[found.root][..], &found.leaves].concat().join("\n"))
     })?;
     let mut lines = text.lines().map(str::to_owned);
-    let root = lines.next().ok_or_else(|| Unseen::odd(call, &text))?;
+    let root = lines.next().ok_or_else(|| UnknownFact::not_understood(call, &text))?;
     Ok(Queueing { root, leaves: lines.collect() })
 }
 
-fn offloads(source: &FactSource, name: &str) -> Seen<InterfaceOffloads> {
+fn offloads(source: &FactSource, name: &str) -> FactResult<InterfaceOffloads> {
     let keys = ["tso", "gso", "gro", "lro", "rx", "tx", "sg"];
     let found = source.numbers(&format!("offloads {name}"), keys, || ethtool::offloads(name))?;
     let [tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather] =
@@ -145,27 +145,27 @@ fn offloads(source: &FactSource, name: &str) -> Seen<InterfaceOffloads> {
     Ok(InterfaceOffloads { tso, gso, gro, lro, receive_checksum, send_checksum, scatter_gather })
 }
 
-fn rings(source: &FactSource, name: &str) -> Seen<Rings> {
+fn rings(source: &FactSource, name: &str) -> FactResult<Rings> {
     let keys = ["rx", "rx_max", "tx", "tx_max"];
     let found = source.numbers(&format!("rings {name}"), keys, || ethtool::rings(name))?;
     let [receive, receive_max, send, send_max] = found.map(|packets| packets as u32);
     Ok(Rings { receive, receive_max, send, send_max })
 }
 
-fn coalescing(source: &FactSource, name: &str) -> Seen<Coalescing> {
+fn coalescing(source: &FactSource, name: &str) -> FactResult<Coalescing> {
     let keys = ["adaptive_rx", "rx_us"];
     let call = format!("coalescing {name}");
     let [adaptive, micros] = source.numbers(&call, keys, || ethtool::coalescing(name))?;
     Ok(Coalescing { adaptive_receive: adaptive != 0, receive_us: micros as u32 })
 }
 
-fn pause(source: &FactSource, name: &str) -> Seen<Pause> {
+fn pause(source: &FactSource, name: &str) -> FactResult<Pause> {
     let [receive, send] =
         source.numbers(&format!("pause {name}"), ["rx", "tx"], || ethtool::pause(name))?;
     Ok(Pause { receive: receive != 0, send: send != 0 })
 }
 
-fn traffic(source: &FactSource, name: &str) -> Seen<InterfaceTraffic> {
+fn traffic(source: &FactSource, name: &str) -> FactResult<InterfaceTraffic> {
     let count = |what| source.number(&format!("sys/class/net/{name}/statistics/{what}"));
     Ok(InterfaceTraffic {
         received: count("rx_packets")?,
@@ -175,13 +175,13 @@ fn traffic(source: &FactSource, name: &str) -> Seen<InterfaceTraffic> {
 }
 
 /// Returns the NUMA node of a device; -1 means none (drivers/base/node.c).
-pub(super) fn node(source: &FactSource, place: Option<&Place>) -> Seen<Option<u32>> {
+pub(super) fn node(source: &FactSource, place: Option<&Place>) -> FactResult<Option<u32>> {
     let Some(place) = place else { return Ok(None) };
     let node: i64 = source.number(&format!("{}/numa_node", place.path))?;
     Ok(u32::try_from(node).ok())
 }
 
-fn interrupts(source: &FactSource, place: Option<&Place>) -> Seen<Vec<Interrupt>> {
+fn interrupts(source: &FactSource, place: Option<&Place>) -> FactResult<Vec<Interrupt>> {
     let Some(place) = place else { return Ok(Vec::new()) };
     let numbers = source.names(&format!("{}/msi_irqs", place.path))?;
     let interrupt = |number: u32| {
@@ -198,6 +198,6 @@ pub(super) fn bus(
     source: &FactSource,
     place: Option<&Place>,
     sharers: u32,
-) -> Seen<Option<PciFacts>> {
+) -> FactResult<Option<PciFacts>> {
     Ok(place.map(|place| pci::read(source, place, sharers)))
 }

@@ -17,7 +17,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use longhaul_core::doctor::{Cause, HostRecording, RecordedAnswer, Seen, Unseen};
+use longhaul_core::doctor::{Cause, FactResult, HostRecording, RecordedAnswer, UnknownFact};
 
 pub use host::{Query, read_facts};
 
@@ -54,32 +54,32 @@ impl FactSource {
     }
 
     /// Returns a file's trimmed text; `path` has no leading slash.
-    fn text(&self, path: &str) -> Seen<String> {
+    fn text(&self, path: &str) -> FactResult<String> {
         self.ask("file", path, || Ok(read(path)?.trim().to_owned()))
     }
 
     /// Returns the first paragraph of a file.
-    fn head(&self, path: &str) -> Seen<String> {
+    fn head(&self, path: &str) -> FactResult<String> {
         self.ask("head", path, || {
             Ok(read(path)?.split("\n\n").next().unwrap_or_default().trim().to_owned())
         })
     }
 
     /// Returns the integer in a file.
-    fn number<T: std::str::FromStr>(&self, path: &str) -> Seen<T> {
+    fn number<T: std::str::FromStr>(&self, path: &str) -> FactResult<T> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| Unseen::odd(format!("/{path}"), &text))
+        text.parse().map_err(|_| UnknownFact::not_understood(format!("/{path}"), &text))
     }
 
     /// Returns a file's list of numbers in the kernel's format: `0-3,8`
     /// (Documentation/admin-guide/cputopology.rst).
-    fn list(&self, path: &str) -> Seen<Vec<u32>> {
+    fn list(&self, path: &str) -> FactResult<Vec<u32>> {
         let text = self.text(path)?;
-        parse_list(&text).ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
+        parse_list(&text).ok_or_else(|| UnknownFact::not_understood(format!("/{path}"), &text))
     }
 
     /// Returns the names in a directory, sorted.
-    fn names(&self, path: &str) -> Seen<Vec<String>> {
+    fn names(&self, path: &str) -> FactResult<Vec<String>> {
         let text = self.ask("list", path, || {
             let names = fs::read_dir(Path::new("/").join(path))?
                 .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -91,7 +91,7 @@ impl FactSource {
     }
 
     /// Returns the resolved path of a link, without the leading slash.
-    fn real(&self, path: &str) -> Seen<String> {
+    fn real(&self, path: &str) -> FactResult<String> {
         self.ask("link", path, || {
             let real = fs::canonicalize(Path::new("/").join(path))?;
             Ok(real.to_string_lossy().trim_start_matches('/').to_owned())
@@ -99,24 +99,24 @@ impl FactSource {
     }
 
     /// Returns the last component of a link's target.
-    fn target(&self, path: &str) -> Seen<String> {
+    fn target(&self, path: &str) -> FactResult<String> {
         let real = self.real(path)?;
         Ok(real.rsplit('/').next().unwrap_or(&real).to_owned())
     }
 
     /// Returns a file's bytes.
-    fn bytes(&self, path: &str) -> Seen<Vec<u8>> {
+    fn bytes(&self, path: &str) -> FactResult<Vec<u8>> {
         let text = self.ask("file", path, || {
             let bytes = fs::read(Path::new("/").join(path))?;
             Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
         })?;
         let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-        bytes.ok_or_else(|| Unseen::odd(format!("/{path}"), &text))
+        bytes.ok_or_else(|| UnknownFact::not_understood(format!("/{path}"), &text))
     }
 
     /// Returns the result of a system call as text; `name` identifies the call in recordings.
-    fn call(&self, name: &str, live: impl FnOnce() -> io::Result<String>) -> Seen<String> {
+    fn call(&self, name: &str, live: impl FnOnce() -> io::Result<String>) -> FactResult<String> {
         self.ask("call", name, live)
     }
 
@@ -126,7 +126,7 @@ impl FactSource {
         name: &str,
         keys: [&str; N],
         live: impl FnOnce() -> io::Result<[u64; N]>,
-    ) -> Seen<[u64; N]> {
+    ) -> FactResult<[u64; N]> {
         let text = self.call(name, || {
             let lines = keys.iter().zip(live()?).map(|(key, number)| format!("{key} {number}"));
             Ok(lines.collect::<Vec<_>>().join("\n"))
@@ -137,7 +137,7 @@ impl FactSource {
                 let (name, value) = line.split_once(' ')?;
                 (name == key).then(|| value.parse().ok())?
             });
-            *number = found.ok_or_else(|| Unseen::odd(name, &text))?;
+            *number = found.ok_or_else(|| UnknownFact::not_understood(name, &text))?;
         }
         Ok(numbers)
     }
@@ -147,7 +147,7 @@ impl FactSource {
         kind: &str,
         name: &str,
         live: impl FnOnce() -> io::Result<String>,
-    ) -> Seen<String> {
+    ) -> FactResult<String> {
         let answer = match &self.from {
             From::Host => live().map_err(|error| cause(&error)),
             From::Recording(recording) => match recording.get(kind, name) {
@@ -159,7 +159,7 @@ impl FactSource {
         };
         self.notes.borrow_mut().note(kind, name, answer.as_deref());
         let slash = if kind == "call" { "" } else { "/" };
-        answer.map_err(|cause| Unseen { what: format!("{slash}{name}"), cause })
+        answer.map_err(|cause| UnknownFact { what: format!("{slash}{name}"), cause })
     }
 }
 

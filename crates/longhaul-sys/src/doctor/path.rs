@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use longhaul_core::doctor::{Cause, PathFacts, Seen, Unseen};
+use longhaul_core::doctor::{Cause, FactResult, PathFacts, UnknownFact};
 
 use super::FactSource;
 use crate::route::route_to;
@@ -22,10 +22,10 @@ pub(super) fn read(source: &FactSource, host: &str, port: u16, patience: Duratio
     PathFacts { host: host.to_owned(), address, interface, route_mtu, answer }
 }
 
-fn address(source: &FactSource, host: &str, patience: Duration) -> Seen<IpAddr> {
+fn address(source: &FactSource, host: &str, patience: Duration) -> FactResult<IpAddr> {
     let name = format!("resolve {host}");
     let text = source.call(&name, || Ok(resolve(host, patience)?.to_string()))?;
-    text.parse().map_err(|_| Unseen::odd(name, &text))
+    text.parse().map_err(|_| UnknownFact::not_understood(name, &text))
 }
 
 /// Returns the first address of `host`. If the name servers do not answer within `patience`, the
@@ -43,19 +43,20 @@ fn resolve(host: &str, patience: Duration) -> io::Result<IpAddr> {
 }
 
 /// Returns the interface of the route and the route's MTU.
-fn route(source: &FactSource, to: IpAddr) -> Seen<(String, Option<u32>)> {
+fn route(source: &FactSource, to: IpAddr) -> FactResult<(String, Option<u32>)> {
     let name = format!("route {to}");
     let text = source.call(&name, || {
         let route = route_to(to)?;
         let mtu = route.mtu.map_or("-".to_owned(), |mtu| mtu.to_string());
         Ok(format!("{} {mtu}", route.interface))
     })?;
-    let (interface, mtu) = text.split_once(' ').ok_or_else(|| Unseen::odd(name, &text))?;
+    let (interface, mtu) =
+        text.split_once(' ').ok_or_else(|| UnknownFact::not_understood(name, &text))?;
     Ok((interface.to_owned(), mtu.parse().ok()))
 }
 
 /// Measures the time until a connection opens or is refused; both take one round trip.
-fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Duration, bool)> {
+fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> FactResult<(Duration, bool)> {
     let answer = source.numbers(&format!("connect {to}"), ["micros", "open"], || {
         let begun = Instant::now();
         let open = match TcpStream::connect_timeout(&to, patience) {
@@ -68,7 +69,7 @@ fn answer(source: &FactSource, to: SocketAddr, patience: Duration) -> Seen<(Dura
     let [micros, open] = answer.map_err(|unseen| match unseen.cause {
         // A firewall on this host or on the path rejects with ICMP, which the socket reports like a
         // missing privilege.
-        Cause::Denied | Cause::Absent => Unseen {
+        Cause::Denied | Cause::Absent => UnknownFact {
             cause: Cause::Failed("no answer to measure the time with".to_owned()),
             ..unseen
         },

@@ -1,6 +1,8 @@
 //! Reads facts about PCI devices.
 
-use longhaul_core::doctor::{Capability, PciFacts, PcieLink, Seen, Unseen, express_capability};
+use longhaul_core::doctor::{
+    Capability, FactResult, PciFacts, PcieLink, UnknownFact, express_capability,
+};
 
 use super::FactSource;
 
@@ -59,18 +61,20 @@ pub(super) fn read(source: &FactSource, place: &Place, sharers: u32) -> PciFacts
 
 /// Reads the PCI Express capability. Without `CAP_SYS_ADMIN` the kernel provides only the first 64
 /// bytes, which contain no capability (pci_read_config in drivers/pci/pci-sysfs.c).
-fn capability(source: &FactSource, path: &str) -> Seen<Capability> {
+fn capability(source: &FactSource, path: &str) -> FactResult<Capability> {
     let file = format!("{path}/config");
     let config = source.bytes(&file)?;
     express_capability(&config).ok_or_else(|| match config.len() {
-        0..=64 => Unseen { what: format!("/{file}"), cause: longhaul_core::doctor::Cause::Denied },
-        _ => Unseen::absent(format!("/{file}: PCI Express")),
+        0..=64 => {
+            UnknownFact { what: format!("/{file}"), cause: longhaul_core::doctor::Cause::Denied }
+        }
+        _ => UnknownFact::absent(format!("/{file}: PCI Express")),
     })
 }
 
 /// Reads a link from texts such as `8.0 GT/s PCIe` and `16`; `Unknown` or a missing file means no
 /// link.
-fn link(source: &FactSource, path: &str, which: &str) -> Seen<Option<PcieLink>> {
+fn link(source: &FactSource, path: &str, which: &str) -> FactResult<Option<PcieLink>> {
     let text = |name: &str| source.text(&format!("{path}/{which}_link_{name}"));
     let (Ok(speed), Ok(width)) = (text("speed"), text("width")) else { return Ok(None) };
     let rate = speed.split(' ').next().and_then(|word| word.parse().ok());
@@ -80,7 +84,7 @@ fn link(source: &FactSource, path: &str, which: &str) -> Seen<Option<PcieLink>> 
     Ok(link.filter(|link| link.lanes > 0))
 }
 
-fn translation(source: &FactSource, path: &str) -> Seen<Option<String>> {
+fn translation(source: &FactSource, path: &str) -> FactResult<Option<String>> {
     use longhaul_core::doctor::Cause;
     match source.text(&format!("{path}/iommu_group/type")) {
         Ok(kind) => Ok(Some(kind)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::doctor::{IdleState, ProcessorFacts, Seen, Unseen};
+use longhaul_core::doctor::{FactResult, IdleState, ProcessorFacts, UnknownFact};
 
 use super::FactSource;
 use crate::cpu::HostTimes;
@@ -26,16 +26,16 @@ pub(super) fn read(source: &FactSource) -> ProcessorFacts {
     }
 }
 
-fn model(info: &Seen<String>) -> Seen<String> {
+fn model(info: &FactResult<String>) -> FactResult<String> {
     let info = info.as_ref().map_err(Clone::clone)?;
     // On Arm, /proc/cpuinfo has part numbers instead of names.
     let name = field(info, "model name").or_else(|| field(info, "CPU part"));
-    name.ok_or_else(|| Unseen::absent("/proc/cpuinfo: model name"))
+    name.ok_or_else(|| UnknownFact::absent("/proc/cpuinfo: model name"))
 }
 
 /// Returns whether the host is a virtual machine, from the flag that x86 processors have under a
 /// hypervisor, or from the firmware's product name.
-fn virtual_machine(info: &Seen<String>, source: &FactSource) -> Seen<bool> {
+fn virtual_machine(info: &FactResult<String>, source: &FactSource) -> FactResult<bool> {
     let info = info.as_ref().map_err(Clone::clone)?;
     if let Some(flags) = field(info, "flags") {
         return Ok(flags.split(' ').any(|flag| flag == "hypervisor"));
@@ -52,7 +52,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-fn governors(source: &FactSource) -> Seen<BTreeMap<String, u32>> {
+fn governors(source: &FactSource) -> FactResult<BTreeMap<String, u32>> {
     let mut found = BTreeMap::new();
     for cpu in source.list(&format!("{CPU}/online"))? {
         match source.text(&format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor")) {
@@ -66,7 +66,7 @@ fn governors(source: &FactSource) -> Seen<BTreeMap<String, u32>> {
     Ok(found)
 }
 
-fn idle_states(source: &FactSource) -> Seen<Vec<IdleState>> {
+fn idle_states(source: &FactSource) -> FactResult<Vec<IdleState>> {
     let directory = format!("{CPU}/cpu0/cpuidle");
     let state = |name: &String| {
         Ok(IdleState {
@@ -78,8 +78,9 @@ fn idle_states(source: &FactSource) -> Seen<Vec<IdleState>> {
     source.names(&directory)?.iter().filter(|name| name.starts_with("state")).map(state).collect()
 }
 
-fn stolen(source: &FactSource) -> Seen<f64> {
+fn stolen(source: &FactSource) -> FactResult<f64> {
     let text = source.head("proc/stat")?;
-    let times = HostTimes::parse(&text).ok_or_else(|| Unseen::odd("/proc/stat", &text))?;
+    let times =
+        HostTimes::parse(&text).ok_or_else(|| UnknownFact::not_understood("/proc/stat", &text))?;
     Ok(times.stolen_share())
 }

@@ -196,9 +196,12 @@ pub fn receive_note(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<N
             _ => unsafe { stamps.read_interface(level, kind, data) },
         }
     })?;
-    Ok(got.map(|bytes| match departed {
-        true => Note::Departed { bytes, at_nanos: stamps.kernel, hardware: stamps.hardware() },
-        false => Note::Failed(failed),
+    Ok(got.map(|bytes| {
+        if departed {
+            Note::Departed { bytes, at_nanos: stamps.kernel, hardware: stamps.hardware() }
+        } else {
+            Note::Failed(failed)
+        }
     }))
 }
 

@@ -13,7 +13,7 @@ use longhaul_engine::session::{ConfigDir, HostPort, Identity};
 
 use crate::dice::Dice;
 use crate::server::Server;
-use crate::session::{self, Who};
+use crate::session::{self, ClientIdentity};
 use crate::watch::{Guard, Honest, Taken, settle};
 
 /// The limits of an attack.
@@ -185,7 +185,7 @@ impl Attack<'_> {
                         while Instant::now() < until {
                             let known = dice.chance(80);
                             let identity = if known { authorized } else { stranger };
-                            let who = Who { server, config: user, identity };
+                            let who = ClientIdentity { server, config: user, identity };
                             messages += session::run(&mut dice, &who);
                             sessions += 1;
                         }

@@ -3,8 +3,8 @@
 use longhaul_core::plan::{CopyOptions, Protection, StreamSpec, TestPlan, TrainSpec};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::copy::{
-    CopyKey, CopyRequest, Entry, EntryKind, Held, Introduction, Names, SinkMessage, SourceMessage,
-    Top,
+    CopyKey, CopyRequest, Entry, EntryKind, Introduction, KeptFile, Names, SinkMessage,
+    SourceMessage, Top,
 };
 use longhaul_core::wire::{DiagnoseOrder, FilePath, PathOrder, Service, TestOrder, ThirdOrder};
 use serde::Serialize;
@@ -188,8 +188,8 @@ fn source(dice: &mut Dice) -> (Vec<Value>, Vec<u64>) {
 fn sink(dice: &mut Dice) -> Vec<Value> {
     let (here, reason) = (path("here"), "printed so".to_owned());
     let held = vec![
-        Held { id: dice.next() % 3, blocks: None },
-        Held { id: dice.next() % 3, blocks: Some(vec![(0, dice.next() >> dice.below(64))]) },
+        KeptFile { id: dice.next() % 3, blocks: None },
+        KeptFile { id: dice.next() % 3, blocks: Some(vec![(0, dice.next() >> dice.below(64))]) },
     ];
     let progress = SinkMessage::Progress {
         written_bytes: Bytes::new(dice.next()),

@@ -25,14 +25,14 @@ const PATIENCE: Duration = Duration::from_millis(80);
 const FLOOD: usize = 400;
 
 /// The identity of a hostile client.
-pub(crate) struct Who<'a> {
+pub(crate) struct ClientIdentity<'a> {
     pub(crate) server: &'a HostPort,
     pub(crate) config: &'a ConfigDir,
     pub(crate) identity: &'a Identity,
 }
 
 /// Runs a session and returns the number of sent messages.
-pub(crate) fn run(dice: &mut Dice, who: &Who<'_>) -> u64 {
+pub(crate) fn run(dice: &mut Dice, who: &ClientIdentity<'_>) -> u64 {
     if dice.chance(4) {
         return without_tls(dice, who.server);
     }
@@ -45,7 +45,7 @@ pub(crate) fn run(dice: &mut Dice, who: &Who<'_>) -> u64 {
     };
     let Ok(session) = connect_unasked(who.server, &options) else { return 1 };
     let (sender, receiver, dialer) = session.split();
-    let mut foe = Foe { dice, sender, receiver, dialer, sent: 0, spoil: 0 };
+    let mut foe = HostileClient { dice, sender, receiver, dialer, sent: 0, spoil: 0 };
     foe.spoil = *foe.dice.choose(&[0, 10, 30, 60, 100]);
     foe.speak();
     foe.sent
@@ -71,7 +71,7 @@ fn without_tls(dice: &mut Dice, server: &HostPort) -> u64 {
 }
 
 /// A hostile client on an open control channel.
-struct Foe<'a> {
+struct HostileClient<'a> {
     dice: &'a mut Dice,
     sender: ControlSender,
     receiver: ControlReceiver,
@@ -81,7 +81,7 @@ struct Foe<'a> {
     spoil: u64,
 }
 
-impl Foe<'_> {
+impl HostileClient<'_> {
     fn speak(&mut self) {
         let among = if self.dice.chance(60) { 1 } else { SERVICES.len() };
         let service = *self.dice.choose(&SERVICES[..among]);

@@ -23,7 +23,7 @@ use longhaul_lab::runner::{Cost, Ended, Matrix, Setup};
 use longhaul_lab::table::Table;
 
 pub(super) use self::args::MatrixArgs;
-use self::progress::Show;
+use self::progress::ProgressPrinter;
 use self::setup::plan_of;
 pub(super) use self::setup::{certificate, coded};
 use super::cache;
@@ -61,7 +61,7 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         archive.keep_certificate(given).map_err(coded)?;
     }
 
-    let mut progress = Show::new(&checked.plan, &archive.runs().map_err(coded)?);
+    let mut progress = ProgressPrinter::new(&checked.plan, &archive.runs().map_err(coded)?);
     let mut show = |event: longhaul_lab::runner::MatrixEvent<'_>| progress.event(&event);
     let setup = Setup {
         plan: &checked.plan,

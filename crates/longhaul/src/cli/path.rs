@@ -114,7 +114,7 @@ enum Peer {
 
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
-        if self.stamp.asked() {
+        if self.stamp.is_requested() {
             return stamp::run(&self);
         }
         if let Some(file) = &self.record {

@@ -88,10 +88,10 @@ pub(super) struct Args {
 
 /// Returns a flag that SIGHUP sets, to reload the keys.
 fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
-    let asked = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, asked.clone())
+    let requested = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, requested.clone())
         .map_err(|error| Coded::new(exit::HOST, error))?;
-    Ok(asked)
+    Ok(requested)
 }
 
 impl Args {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use longhaul_core::plan::{
-    Amount, Direction, Opener, Pacing, Placement, Protocol, TestLink, TestPlan,
+    Direction, Opener, Pacing, Placement, Protocol, TestLength, TestLink, TestPlan,
 };
 use longhaul_core::result::{TEST_SCHEMA, TestEnd, TestResult, TestSample};
 use longhaul_core::units::{Bytes, Rate, parse_span};
@@ -188,7 +188,7 @@ struct Run<'a> {
 }
 
 /// The test that is printed: the address of the server as text, the plan, and the start.
-struct Printed<'a> {
+struct PrintedTest<'a> {
     shown: &'a str,
     plan: &'a TestPlan,
     begun: Instant,
@@ -227,7 +227,7 @@ impl Args {
                     local,
                     stop: interrupt.flag(),
                 };
-                let printed = Printed { shown: &shown, plan: &plan, begun };
+                let printed = PrintedTest { shown: &shown, plan: &plan, begun };
                 self.print(printed, &interrupt, |show| {
                     target::run_with_peer(&test, credentials, show)
                 })
@@ -262,7 +262,7 @@ impl Args {
             plan = self.plan(bytes)?;
         }
         let shown = self.other.as_ref().unwrap_or(target).to_string();
-        let printed = Printed { shown: &shown, plan: &plan, begun };
+        let printed = PrintedTest { shown: &shown, plan: &plan, begun };
         self.print(printed, interrupt, |show| {
             let result = match &self.other {
                 None => test::run(session, &plan, interrupt.flag(), show),
@@ -288,7 +288,7 @@ impl Args {
         if let Some(bytes) = session.datagram_bytes() {
             plan = self.plan(bytes)?;
         }
-        let printed = Printed { shown: destination, plan: &plan, begun };
+        let printed = PrintedTest { shown: destination, plan: &plan, begun };
         let done = self.print(printed, interrupt, |show| {
             Ok(test::run(session, &plan, interrupt.flag(), show)?)
         });
@@ -315,7 +315,7 @@ impl Args {
     /// Prints the heading, the intervals and the result of the test that `measure` runs.
     fn print(
         &self,
-        Printed { shown, plan, begun }: Printed<'_>,
+        PrintedTest { shown, plan, begun }: PrintedTest<'_>,
         interrupt: &Interrupt,
         measure: impl FnOnce(&mut dyn FnMut(&TestSample)) -> Result<TestResult, Coded>,
     ) -> Result<u8, Coded> {
@@ -387,11 +387,11 @@ impl Args {
                 (false, false) => Direction::Forward,
             },
             amount: match (self.bytes, self.blocks, self.time) {
-                (Some(bytes), _, _) => Amount::Bytes(bytes),
+                (Some(bytes), _, _) => TestLength::Bytes(bytes),
                 (None, Some(blocks), _) => {
-                    Amount::Bytes(Bytes::new(blocks.saturating_mul(write_bytes.get())))
+                    TestLength::Bytes(Bytes::new(blocks.saturating_mul(write_bytes.get())))
                 }
-                (None, None, Some(time)) => Amount::Time(time),
+                (None, None, Some(time)) => TestLength::Time(time),
                 (None, None, None) => defaults.amount,
             },
             omit: self.omit,
@@ -472,7 +472,7 @@ mod tests {
             plan("far -R -P 4 -n 4G -b 10G -l 1M -w 64M -C bbr -M 1400 -O 2 -i 0.5").unwrap();
         let expected = TestPlan {
             direction: Direction::Reverse,
-            amount: Amount::Bytes(Bytes::gib(4)),
+            amount: TestLength::Bytes(Bytes::gib(4)),
             omit: Duration::from_secs(2),
             interval: Duration::from_millis(500),
             streams: 4,
@@ -522,7 +522,7 @@ mod tests {
             nodelay: true,
             dscp: Some(34),
             write_bytes: Bytes::new(65536),
-            amount: Amount::Bytes(Bytes::new(3 * 65536)),
+            amount: TestLength::Bytes(Bytes::new(3 * 65536)),
             placement: Placement::Free,
             ..TestPlan::new()
         };

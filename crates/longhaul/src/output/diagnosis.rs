@@ -148,10 +148,7 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
     let most = most.map_or(1, Rate::bps).max(1);
     let limit = diagnosis.limits.first().map(|limit| limit.step);
     // A narrow terminal has no bars.
-    let (gap, width) = match text_columns() < FIGURES + BAR + 1 {
-        true => ("", 0),
-        false => (" ", BAR),
-    };
+    let (gap, width) = if text_columns() < FIGURES + BAR + 1 { ("", 0) } else { (" ", BAR) };
     let _ = writeln!(text, "{:NAME$} {:width$}{gap}   steady   overall  ramp-up", "", "");
     for report in &diagnosis.steps {
         let Some(rate) = report.throughput_bps else {

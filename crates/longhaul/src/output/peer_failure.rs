@@ -33,9 +33,10 @@ pub(super) fn peer_words(error: &InteropError) -> String {
             format!("{peer} is busy with another client; try again when its test has ended")
         }
         InteropError::Denied { peer, stated } => {
-            let what = match stated {
-                true => "refused the user name or the password",
-                false => "ended the connection when it read the user name and the password",
+            let what = if stated {
+                "refused the user name or the password"
+            } else {
+                "ended the connection when it read the user name and the password"
             };
             format!(
                 "{peer} {what}; check --username, IPERF3_PASSWORD, --rsa-public-key-path and the \

@@ -139,7 +139,7 @@ fn sentences(result: &StampResult) -> Vec<String> {
     }
     all.push(stamps(result));
     all.push(clocks(&result.clocks));
-    all.extend(doubts(result));
+    all.extend(packet_sentences(result));
     all.push(loss(result));
     all
 }
@@ -198,7 +198,7 @@ fn clocks(clocks: &StampClocks) -> String {
 }
 
 /// Returns the sentences about packets that the tables do not show.
-fn doubts(result: &StampResult) -> Vec<String> {
+fn packet_sentences(result: &StampResult) -> Vec<String> {
     let figures = &result.figures;
     let all = [
         (figures.invalid, "packet", "arrived and did not belong to this measurement"),

@@ -20,18 +20,18 @@ use crate::host::{Server, TestHost, text};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client without an authorized key.
-struct Stranger {
+struct UnauthorizedClient {
     config: ConfigDir,
     identity: Identity,
     _dir: tempfile::TempDir,
 }
 
-impl Stranger {
+impl UnauthorizedClient {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path());
         let identity = Identity::load_or_create(&config).unwrap();
-        Stranger { config, identity, _dir: dir }
+        UnauthorizedClient { config, identity, _dir: dir }
     }
 
     fn options(&self) -> ConnectOptions<'_> {
@@ -104,7 +104,7 @@ fn valid_data_hellos_do_not_exhaust_the_descriptors() {
     let server = Server::start(host.command("sh", &["-c", limited, crate::host::PROGRAM]));
     let before = descriptors(&server);
     is_served(&host, &server, "-n 100K");
-    let stranger = Stranger::new();
+    let stranger = UnauthorizedClient::new();
     let mut attack = Vec::new();
     for _ in 0..5 {
         let session = stranger.session(&server);
@@ -236,7 +236,7 @@ enum Step {
 }
 
 /// Occupies the only session of a server and becomes silent at `step`.
-fn silent_at(step: Step, stranger: &Stranger, server: &Server) -> Box<dyn Send> {
+fn silent_at(step: Step, stranger: &UnauthorizedClient, server: &Server) -> Box<dyn Send> {
     let (sender, mut receiver, dialer) = stranger.welcome(server).split();
     if step == Step::Welcome {
         return Box::new((sender, receiver));
@@ -271,7 +271,7 @@ fn a_silent_client_loses_its_session_at_every_step() {
                 let server = serve(&host, &["--exclusive"]);
                 let before = descriptors(&server);
                 is_served(&host, &server, "-n 10K");
-                let stranger = Stranger::new();
+                let stranger = UnauthorizedClient::new();
                 let silent = silent_at(step, &stranger, &server);
                 let waited = is_served(&host, &server, "-n 10K");
                 let limit = Duration::from_secs(seconds);
@@ -332,7 +332,7 @@ fn a_silent_copy_loses_its_session_before_its_data_connections() {
 fn a_client_that_leaves_the_queue_does_not_block_others() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
-    let stranger = Stranger::new();
+    let stranger = UnauthorizedClient::new();
     let before = descriptors(&server);
     is_served(&host, &server, "-n 10K");
     let first = stranger.welcome(&server);

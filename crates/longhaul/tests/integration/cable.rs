@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A proxy that forwards every connection to a server. Its threads end with the process.
-pub(crate) struct Cable {
+pub(crate) struct TcpProxy {
     pub(crate) port: u16,
     state: Arc<State>,
 }
@@ -18,11 +18,11 @@ struct State {
     frozen: AtomicBool,
     /// The distance in bytes between flipped bits; 0 flips none.
     spoil_every: AtomicU64,
-    spoilt: AtomicU64,
+    corrupted_bits: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
-impl Cable {
+impl TcpProxy {
     pub(crate) fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -45,7 +45,7 @@ impl Cable {
                 }
             }
         });
-        Cable { port, state }
+        TcpProxy { port, state }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -67,13 +67,13 @@ impl Cable {
     }
 
     /// Flips one bit in every `bytes` bytes of a connection.
-    pub(crate) fn spoil(&self, bytes: u64) {
+    pub(crate) fn corrupt_every(&self, bytes: u64) {
         self.state.spoil_every.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the number of flipped bits.
-    pub(crate) fn spoilt(&self) -> u64 {
-        self.state.spoilt.load(Ordering::Relaxed)
+    pub(crate) fn corrupted_bits(&self) -> u64 {
+        self.state.corrupted_bits.load(Ordering::Relaxed)
     }
 }
 
@@ -87,7 +87,7 @@ fn forward(state: &State, mut from: TcpStream, mut to: TcpStream) {
         let every = state.spoil_every.load(Ordering::Relaxed);
         if every > 0 && passed / every != (passed + got as u64) / every {
             buffer[got / 2] ^= 4;
-            state.spoilt.fetch_add(1, Ordering::Relaxed);
+            state.corrupted_bits.fetch_add(1, Ordering::Relaxed);
         }
         passed += got as u64;
         if to.write_all(&buffer[..got]).is_err() {

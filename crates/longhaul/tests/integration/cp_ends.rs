@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cable::Cable;
+use crate::cable::TcpProxy;
 use crate::host::{TestHost, assert_code, names, text, wait_for};
 use crate::ssh::Sshd;
 
@@ -116,11 +116,11 @@ fn standard_input_survives_lost_and_corrupted_connections() {
     let server = host.serve();
     let bytes = fs::read(host.file("data", 24 << 20)).unwrap();
     for spoiling in [false, true] {
-        let cable = Cable::to(server.port);
+        let cable = TcpProxy::to(server.port);
         let (into, out) = (cable.url("x"), cable.url("x"));
         let cut = |copying: thread::ScopedJoinHandle<'_, Output>| {
             if spoiling {
-                cable.spoil(5 << 20);
+                cable.corrupt_every(5 << 20);
             } else {
                 for _ in 0..2 {
                     thread::sleep(Duration::from_millis(1200));
@@ -142,7 +142,7 @@ fn standard_input_survives_lost_and_corrupted_connections() {
         assert!(fs::read(host.far("x")).unwrap() == bytes);
         assert_eq!(names(&host.far("")), ["x"]);
 
-        cable.spoil(0);
+        cable.corrupt_every(0);
         let output = thread::scope(|scope| {
             let limit = if spoiling { "1G" } else { "60M" };
             let arguments = ["cp", "--bwlimit", limit, &out, "-"];
@@ -153,7 +153,7 @@ fn standard_input_survives_lost_and_corrupted_connections() {
         assert!(output.stdout == bytes, "{} came", output.stdout.len());
         let printed = text(&output.stderr);
         assert!(printed.contains("; reconnecting"), "{printed}");
-        assert!(!spoiling || cable.spoilt() > 0);
+        assert!(!spoiling || cable.corrupted_bits() > 0);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::cable::Cable;
+use crate::cable::TcpProxy;
 use crate::host::{TestHost, assert_code, names, text, wait_for};
 
 fn start(host: &TestHost, arguments: &[&str]) -> Child {
@@ -26,7 +26,7 @@ fn result(output: &std::process::Output) -> Value {
 fn a_frozen_path_delays_a_copy() {
     let host = TestHost::new();
     let server = host.serve();
-    let cable = Cable::to(server.port);
+    let cable = TcpProxy::to(server.port);
     let data = host.file("data", 24 << 20);
     let target = cable.url("x");
     let copy = start(&host, &["cp", "--json", "--bwlimit", "100M", "data", &target]);
@@ -43,7 +43,7 @@ fn a_copy_continues_over_new_connections() {
     let host = TestHost::new();
     let server = host.serve();
     for way in ["push", "pull"] {
-        let cable = Cable::to(server.port);
+        let cable = TcpProxy::to(server.port);
         let (source, target) = match way {
             "push" => (host.file("data", 24 << 20), cable.url("x")),
             _ => (host.far("x"), host.near("y").to_str().unwrap().to_owned()),
@@ -87,8 +87,8 @@ fn corrupted_blocks_are_detected_and_resent() {
     let server = host.serve();
     let data = host.file("data", 48 << 20);
     for protection in ["--cleartext", ""] {
-        let cable = Cable::to(server.port);
-        cable.spoil(3 << 20);
+        let cable = TcpProxy::to(server.port);
+        cable.corrupt_every(3 << 20);
         let target = cable.url("x");
         // A block is shorter than the distance between two damaged bytes, so that some blocks
         // arrive intact.
@@ -97,7 +97,7 @@ fn corrupted_blocks_are_detected_and_resent() {
         arguments.extend((!protection.is_empty()).then_some(protection));
         let output = host.run(&arguments);
         assert_code(&output, 0);
-        assert!(cable.spoilt() >= 12, "{}", cable.spoilt());
+        assert!(cable.corrupted_bits() >= 12, "{}", cable.corrupted_bits());
         let summary = result(&output)["summary"].clone();
         assert!(summary["resent_blocks"].as_u64().unwrap() >= 5, "{summary}");
         assert!(fs::read(host.far("x")).unwrap() == fs::read(&data).unwrap());

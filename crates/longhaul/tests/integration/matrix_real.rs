@@ -128,8 +128,8 @@ fn copies_over_a_real_path_use_ssh_and_are_compared() {
         let to = if run.label.ends_with("few") { "/dev/shm" } else { "/copies" };
         let place = format!("{to}/longhaul-run-");
         // sftp reads its commands from a file.
-        let told = run.near_command.contains(&place) || run.tool == "sftp";
-        assert!(told, "{}", run.near_command);
+        let named = run.near_command.contains(&place) || run.tool == "sftp";
+        assert!(named, "{}", run.near_command);
         seen.insert(run.label);
     }
     let expected = tools.iter().flat_map(|t| [format!("{t}, disk"), format!("{t}, few")]);

@@ -196,13 +196,13 @@ fn authenticated_packets_need_the_key_of_the_reflector() {
 }
 
 /// A service that is no valid reflector.
-struct Impostor {
+struct InvalidReflector {
     port: u16,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Impostor {
+impl InvalidReflector {
     /// Answers every packet with the result of `answer`.
     fn start(answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -220,11 +220,11 @@ impl Impostor {
                 }
             }
         });
-        Impostor { port, stop, thread: Some(thread) }
+        InvalidReflector { port, stop, thread: Some(thread) }
     }
 }
 
-impl Drop for Impostor {
+impl Drop for InvalidReflector {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().unwrap().join();
@@ -261,12 +261,12 @@ fn services_that_are_no_reflectors_end_in_one_sentence_and_in_time() {
         Some(bytes)
     };
     let key_option = ["--stamp-key", secret.as_str()];
-    let cases: [(Impostor, &[&str], i32, &str); 5] = [
-        (Impostor::start(|_| None), &[], 3, "no reply from"),
-        (Impostor::start(|_| Some(vec![1; 20])), &[], 3, "answers with 20 bytes"),
-        (Impostor::start(|packet| Some(packet.to_vec())), &[], 3, "no replies to STAMP"),
-        (Impostor::start(spoofed), &[], 3, "no replies to STAMP"),
-        (Impostor::start(unsigned), &key_option, 4, "invalid HMAC"),
+    let cases: [(InvalidReflector, &[&str], i32, &str); 5] = [
+        (InvalidReflector::start(|_| None), &[], 3, "no reply from"),
+        (InvalidReflector::start(|_| Some(vec![1; 20])), &[], 3, "answers with 20 bytes"),
+        (InvalidReflector::start(|packet| Some(packet.to_vec())), &[], 3, "no replies to STAMP"),
+        (InvalidReflector::start(spoofed), &[], 3, "no replies to STAMP"),
+        (InvalidReflector::start(unsigned), &key_option, 4, "invalid HMAC"),
     ];
     let host = &host;
     thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn services_that_are_no_reflectors_end_in_one_sentence_and_in_time() {
 #[test]
 fn a_reflector_of_twamp_light_with_41_bytes_is_enough() {
     let host = TestHost::new();
-    let impostor = Impostor::start(|packet| {
+    let impostor = InvalidReflector::start(|packet| {
         let mut bytes = vec![0; 41];
         reply_to(packet, Mode::Open).encode(&mut bytes, Mode::Open);
         Some(bytes)

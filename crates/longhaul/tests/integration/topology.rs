@@ -13,7 +13,7 @@ use longhaul_core::result::TopologyReport;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::host::PROGRAM;
-use crate::wan::{assert_code, inhabitants, least_ping, least_until, stderr, stdout};
+use crate::wan::{assert_code, least_ping, least_until, stderr, stdout, threads_in};
 use crate::wan_abuse::{output_in_time, site_processes};
 
 /// Three sites in a row: the outer sites reach each other through the middle one.
@@ -150,7 +150,7 @@ fn parent(process: &Path) -> Option<PathBuf> {
 fn assert_deserted(namespaces: &BTreeSet<String>) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let left = inhabitants(namespaces);
+        let left = threads_in(namespaces);
         if left.is_empty() {
             return;
         }

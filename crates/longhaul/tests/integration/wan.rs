@@ -63,7 +63,7 @@ impl Waiting {
         let namespaces = BTreeSet::from([near, far]);
         assert!(namespaces.iter().all(|name| name.starts_with("net:[")), "{namespaces:?}");
         assert_eq!(namespaces.len(), 2, "each site has a namespace of its own");
-        assert!(!inhabitants(&namespaces).is_empty());
+        assert!(!threads_in(&namespaces).is_empty());
         Waiting { program, namespaces }
     }
 
@@ -77,7 +77,7 @@ impl Waiting {
     fn assert_nothing_left(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            let left = inhabitants(&self.namespaces);
+            let left = threads_in(&self.namespaces);
             if left.is_empty() {
                 break;
             }
@@ -96,7 +96,7 @@ fn first_line(from: impl Read) -> String {
 }
 
 /// Returns the threads that are in any of the namespaces or have descriptors of them.
-pub(crate) fn inhabitants(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
+pub(crate) fn threads_in(namespaces: &BTreeSet<String>) -> Vec<PathBuf> {
     let is_inside = |task: &PathBuf| {
         fs::read_link(task.join("ns/net"))
             .is_ok_and(|name| namespaces.contains(&*name.to_string_lossy()))

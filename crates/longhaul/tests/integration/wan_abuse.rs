@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::LinkNameSpaceType;
 
 use super::host::PROGRAM;
-use super::wan::{assert_code, inhabitants, stderr, stdout};
+use super::wan::{assert_code, stderr, stdout, threads_in};
 
 /// A link with TCP at full speed in both directions.
 struct Loaded {
@@ -84,7 +84,7 @@ impl Loaded {
         assert!(matches!(signal, None | Some(9)), "after {killed:?} was killed: {output:?}");
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            let left: Vec<PathBuf> = inhabitants(&self.namespaces);
+            let left: Vec<PathBuf> = threads_in(&self.namespaces);
             if left.is_empty() {
                 break;
             }
@@ -185,8 +185,8 @@ fn assert_killed_site_is_reported(site: &str, far: &[&str], near: &str) {
     assert_eq!(printed.matches(&sentence).count(), 1, "{far:?} {near}: {printed}");
     assert!(!printed.contains("panicked"), "{printed}");
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !inhabitants(&namespaces).is_empty() {
-        assert!(Instant::now() < deadline, "{far:?} {near}: left {:?}", inhabitants(&namespaces));
+    while !threads_in(&namespaces).is_empty() {
+        assert!(Instant::now() < deadline, "{far:?} {near}: left {:?}", threads_in(&namespaces));
         std::thread::sleep(Duration::from_millis(20));
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

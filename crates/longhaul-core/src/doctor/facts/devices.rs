@@ -1,6 +1,6 @@
 //! Facts about network interfaces and disks, and about their bus.
 
-use super::Seen;
+use super::FactResult;
 use crate::units::{Bytes, Rate};
 
 /// A network interface.
@@ -14,33 +14,33 @@ pub struct InterfaceFacts {
     /// The kind of interface.
     pub kind: InterfaceKind,
     /// The name of the driver.
-    pub driver: Seen<String>,
+    pub driver: FactResult<String>,
     /// The operational state: `up`, `down`, `unknown` (Documentation/ABI/testing/sysfs-class-net).
-    pub state: Seen<String>,
+    pub state: FactResult<String>,
     /// The MTU in bytes, including the IP header.
-    pub mtu: Seen<u32>,
+    pub mtu: FactResult<u32>,
     /// The rate; `None` if the driver reports none.
-    pub speed: Seen<Option<Rate>>,
+    pub speed: FactResult<Option<Rate>>,
     /// The queueing disciplines.
-    pub queueing: Seen<Queueing>,
+    pub queueing: FactResult<Queueing>,
     /// The active offloads.
-    pub offloads: Seen<InterfaceOffloads>,
+    pub offloads: FactResult<InterfaceOffloads>,
     /// The ring sizes.
-    pub rings: Seen<Rings>,
+    pub rings: FactResult<Rings>,
     /// The interrupt coalescing.
-    pub coalescing: Seen<Coalescing>,
+    pub coalescing: FactResult<Coalescing>,
     /// The Ethernet flow control.
-    pub pause: Seen<Pause>,
+    pub pause: FactResult<Pause>,
     /// The number of receive queues.
-    pub queues: Seen<u32>,
+    pub queues: FactResult<u32>,
     /// The packet counters.
-    pub traffic: Seen<InterfaceTraffic>,
+    pub traffic: FactResult<InterfaceTraffic>,
     /// The NUMA node of the device; `None` if it has none.
-    pub node: Seen<Option<u32>>,
+    pub node: FactResult<Option<u32>>,
     /// The interrupts, one per queue.
-    pub interrupts: Seen<Vec<Interrupt>>,
+    pub interrupts: FactResult<Vec<Interrupt>>,
     /// The PCI device; `None` if the interface is not on PCI.
-    pub pci: Seen<Option<PciFacts>>,
+    pub pci: FactResult<Option<PciFacts>>,
 }
 
 /// The kind of a network interface.
@@ -143,17 +143,17 @@ pub struct PciFacts {
     /// Domain, bus, device and function.
     pub address: String,
     /// The current link; `None` without one, as in a virtual machine.
-    pub link: Seen<Option<PcieLink>>,
+    pub link: FactResult<Option<PcieLink>>,
     /// The fastest link that the device supports.
-    pub link_max: Seen<Option<PcieLink>>,
+    pub link_max: FactResult<Option<PcieLink>>,
     /// The configured maximum payload of a packet on the bus (`MaxPayload`).
-    pub payload: Seen<Bytes>,
+    pub payload: FactResult<Bytes>,
     /// The largest payload that the device and all bridges above it support.
-    pub payload_supported: Seen<Bytes>,
+    pub payload_supported: FactResult<Bytes>,
     /// The size of the device's read requests.
-    pub read_request: Seen<Bytes>,
+    pub read_request: FactResult<Bytes>,
     /// The kind of IOMMU translation (`iommu_group/type`); `None` without translation.
-    pub translation: Seen<Option<String>>,
+    pub translation: FactResult<Option<String>>,
 }
 
 /// A PCI Express link.
@@ -177,23 +177,23 @@ pub struct DiskFacts {
     /// The directory as the user named it.
     pub path: String,
     /// The mount that contains it.
-    pub mount: Seen<MountFacts>,
+    pub mount: FactResult<MountFacts>,
     /// The support of direct I/O.
-    pub direct_io: Seen<DirectIoSupport>,
+    pub direct_io: FactResult<DirectIoSupport>,
     /// The space available to ordinary users, and the total space.
-    pub room: Seen<(Bytes, Bytes)>,
+    pub room: FactResult<(Bytes, Bytes)>,
     /// The name of the block device; `None` if the file system has none.
-    pub device: Seen<Option<String>>,
+    pub device: FactResult<Option<String>>,
     /// The active I/O scheduler of `device`, or of the first device below a RAID or volume.
-    pub scheduler: Seen<String>,
+    pub scheduler: FactResult<String>,
     /// The read-ahead of the kernel.
-    pub read_ahead: Seen<Bytes>,
+    pub read_ahead: FactResult<Bytes>,
     /// True if the disk is rotational.
-    pub rotational: Seen<bool>,
+    pub rotational: FactResult<bool>,
     /// The NUMA node of that device; `None` if it has none.
-    pub node: Seen<Option<u32>>,
+    pub node: FactResult<Option<u32>>,
     /// The PCI device; `None` if the disk is not on PCI.
-    pub pci: Seen<Option<PciFacts>>,
+    pub pci: FactResult<Option<PciFacts>>,
 }
 
 /// A mount.

@@ -4,30 +4,30 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{DiskFacts, InterfaceFacts, Seen, Unseen};
+use super::{DiskFacts, FactResult, InterfaceFacts, UnknownFact};
 use crate::units::Bytes;
 
 /// The facts of a host.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
     /// The release of the kernel.
-    pub kernel: Seen<String>,
+    pub kernel: FactResult<String>,
     /// The size of main memory.
-    pub memory: Seen<Bytes>,
+    pub memory: FactResult<Bytes>,
     /// The size of a memory page in bytes.
     pub page_bytes: u64,
     /// The online NUMA nodes with their CPUs; one if the kernel reports none.
     pub nodes: BTreeMap<u32, Vec<u32>>,
     /// Kernel settings by their sysctl(8) names.
-    pub settings: BTreeMap<&'static str, Seen<String>>,
+    pub settings: BTreeMap<&'static str, FactResult<String>>,
     /// The memory of TCP, host-wide.
-    pub tcp_memory: Seen<TcpMemoryFacts>,
+    pub tcp_memory: FactResult<TcpMemoryFacts>,
     /// The processors.
     pub processors: ProcessorFacts,
     /// The number of packets that the cores' receive queues dropped since boot, and of all packets.
-    pub core_drops: Seen<(u64, u64)>,
+    pub core_drops: FactResult<(u64, u64)>,
     /// True if irqbalance, which moves interrupts, is running.
-    pub irqbalance: Seen<bool>,
+    pub irqbalance: FactResult<bool>,
     /// The path to the host that the user named.
     pub path: Option<PathFacts>,
     /// The examined interfaces: those on the path or those requested.
@@ -37,17 +37,17 @@ pub struct HostFacts {
     /// The examined directories.
     pub disks: Vec<DiskFacts>,
     /// The clock.
-    pub clock: Seen<ClockFacts>,
+    pub clock: FactResult<ClockFacts>,
     /// The kernel's clock source.
-    pub clock_source: Seen<String>,
+    pub clock_source: FactResult<String>,
     /// The limit of open files per process.
-    pub open_files: Seen<ResourceLimit>,
+    pub open_files: FactResult<ResourceLimit>,
     /// The limit of locked memory per process, in bytes.
-    pub locked_memory: Seen<ResourceLimit>,
+    pub locked_memory: FactResult<ResourceLimit>,
     /// The packet filters for incoming packets.
     pub firewall: FirewallFacts,
     /// The number of tracked connections and its maximum.
-    pub tracked_connections: Seen<(u64, u64)>,
+    pub tracked_connections: FactResult<(u64, u64)>,
 }
 
 impl HostFacts {
@@ -55,11 +55,11 @@ impl HostFacts {
     ///
     /// # Errors
     /// The setting could not be read.
-    pub fn setting(&self, name: &str) -> Seen<&str> {
+    pub fn setting(&self, name: &str) -> FactResult<&str> {
         match self.settings.get(name) {
             Some(Ok(text)) => Ok(text),
             Some(Err(unseen)) => Err(unseen.clone()),
-            None => Err(Unseen::absent(name)),
+            None => Err(UnknownFact::absent(name)),
         }
     }
 
@@ -67,10 +67,10 @@ impl HostFacts {
     ///
     /// # Errors
     /// The setting could not be read or is not a number.
-    pub fn number(&self, name: &str, at: usize) -> Seen<u64> {
+    pub fn number(&self, name: &str, at: usize) -> FactResult<u64> {
         let text = self.setting(name)?;
         let number = text.split_whitespace().nth(at).and_then(|word| word.parse().ok());
-        number.ok_or_else(|| Unseen::odd(name, text))
+        number.ok_or_else(|| UnknownFact::not_understood(name, text))
     }
 }
 
@@ -87,25 +87,25 @@ pub struct TcpMemoryFacts {
 #[derive(Debug, Clone)]
 pub struct ProcessorFacts {
     /// The name of the model.
-    pub model: Seen<String>,
+    pub model: FactResult<String>,
     /// The number of online processors.
-    pub online: Seen<u32>,
+    pub online: FactResult<u32>,
     /// True if the host is a virtual machine.
-    pub virtual_machine: Seen<bool>,
+    pub virtual_machine: FactResult<bool>,
     /// The number of processors per frequency governor.
-    pub governors: Seen<BTreeMap<String, u32>>,
+    pub governors: FactResult<BTreeMap<String, u32>>,
     /// The frequency driver.
-    pub frequency_driver: Seen<String>,
+    pub frequency_driver: FactResult<String>,
     /// The highest frequency in kHz.
-    pub highest_khz: Seen<u64>,
+    pub highest_khz: FactResult<u64>,
     /// True if frequencies above the nominal one are disabled.
-    pub turbo_off: Seen<bool>,
+    pub turbo_off: FactResult<bool>,
     /// The idle states of the first processor.
-    pub idle_states: Seen<Vec<IdleState>>,
+    pub idle_states: FactResult<Vec<IdleState>>,
     /// True if two threads share each core.
-    pub simultaneous_threads: Seen<bool>,
+    pub simultaneous_threads: FactResult<bool>,
     /// The share of time since boot that the hypervisor took, 0 to 1.
-    pub stolen: Seen<f64>,
+    pub stolen: FactResult<f64>,
 }
 
 /// A state in which an idle processor saves energy.
@@ -125,14 +125,14 @@ pub struct PathFacts {
     /// The host as the user named it.
     pub host: String,
     /// The first address of the host.
-    pub address: Seen<IpAddr>,
+    pub address: FactResult<IpAddr>,
     /// The outgoing interface.
-    pub interface: Seen<String>,
+    pub interface: FactResult<String>,
     /// The MTU of the route, if the route has one.
-    pub route_mtu: Seen<Option<u32>>,
+    pub route_mtu: FactResult<Option<u32>>,
     /// The time until a connection opened or was refused, and whether the port of `longhaul serve`
     /// was open.
-    pub answer: Seen<(Duration, bool)>,
+    pub answer: FactResult<(Duration, bool)>,
 }
 
 /// The state of the kernel's clock (adjtimex(2)).
@@ -157,9 +157,9 @@ pub struct ResourceLimit {
 #[derive(Debug, Clone)]
 pub struct FirewallFacts {
     /// The nftables chains for incoming packets; they usually include those of iptables.
-    pub chains: Seen<Vec<Chain>>,
+    pub chains: FactResult<Vec<Chain>>,
     /// The tables of legacy iptables in use.
-    pub old_tables: Seen<Vec<String>>,
+    pub old_tables: FactResult<Vec<String>>,
 }
 
 /// A chain of firewall rules.

@@ -15,11 +15,11 @@ pub use host::{
 };
 
 /// A fact, or the reason why it is unknown.
-pub type Seen<T> = Result<T, Unseen>;
+pub type FactResult<T> = Result<T, UnknownFact>;
 
 /// A fact that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unseen {
+pub struct UnknownFact {
     /// The file or call that provides it.
     pub what: String,
     /// The cause.
@@ -37,20 +37,23 @@ pub enum Cause {
     Failed(String),
 }
 
-impl Unseen {
+impl UnknownFact {
     /// Reports `what` as missing.
     pub fn absent(what: impl Into<String>) -> Self {
-        Unseen { what: what.into(), cause: Cause::Absent }
+        UnknownFact { what: what.into(), cause: Cause::Absent }
     }
 
     /// Reports that the content of `what` is not understood.
-    pub fn odd(what: impl Into<String>, text: &str) -> Self {
+    pub fn not_understood(what: impl Into<String>, text: &str) -> Self {
         let shown: String = text.trim().chars().take(40).collect();
-        Unseen { what: what.into(), cause: Cause::Failed(format!("unexpected content '{shown}'")) }
+        UnknownFact {
+            what: what.into(),
+            cause: Cause::Failed(format!("unexpected content '{shown}'")),
+        }
     }
 }
 
-impl fmt::Display for Unseen {
+impl fmt::Display for UnknownFact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Denied => write!(f, "{}: permission denied", self.what),

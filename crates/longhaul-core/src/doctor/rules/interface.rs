@@ -50,7 +50,7 @@ const JUMBO: u32 = 9000;
 /// The rate in Gb/s above which the cost per packet dominates.
 const FAST: u64 = 10;
 
-pub(super) fn there(host: &HostFacts, _: &Target) -> RuleAnswer {
+pub(super) fn exists(host: &HostFacts, _: &Target) -> RuleAnswer {
     if host.missing_interfaces.is_empty() {
         return NOTHING;
     }

@@ -26,7 +26,7 @@ fn list(cpus: &BTreeSet<u32>) -> String {
 }
 
 /// Returns the number of queues and the CPUs that handle the interrupts of `one`.
-fn cpus(one: &InterfaceFacts) -> crate::doctor::Seen<(usize, BTreeSet<u32>)> {
+fn cpus(one: &InterfaceFacts) -> crate::doctor::FactResult<(usize, BTreeSet<u32>)> {
     let interrupts = one.interrupts.clone()?;
     let cpus = interrupts.iter().flat_map(|interrupt| interrupt.cpus.iter().copied()).collect();
     Ok((interrupts.len(), cpus))

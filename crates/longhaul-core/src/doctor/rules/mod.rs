@@ -11,7 +11,7 @@ mod tcp;
 mod windows;
 
 use super::rule::{RuleJudgement, fine, problem};
-use super::{HostFacts, Rule, Seen};
+use super::{FactResult, HostFacts, Rule};
 use crate::result::Area;
 
 use super::Judge::{Bus, Disk, Host, Interface, Measured, Path};
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(Area::Tcp, "tcp_no_metrics_save", &["harmless", "kept"], Host(tcp::metrics)),
     rule(Area::Tcp, "default_qdisc", &["fq", "fq_codel", "other"], Host(tcp::default_queueing)),
-    rule(Area::Interface, "interface_there", &["missing"], Host(interface::there)),
+    rule(Area::Interface, "interface_there", &["missing"], Host(interface::exists)),
     rule(
         Area::Interface,
         "state",
@@ -177,6 +177,6 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// Judges a kernel setting that should be on.
-fn switch(host: &HostFacts, name: &str) -> Seen<RuleJudgement> {
+fn switch(host: &HostFacts, name: &str) -> FactResult<RuleJudgement> {
     Ok(if host.number(name, 0)? == 0 { problem("off") } else { fine("on") })
 }

@@ -73,16 +73,16 @@ fn by_size(seen: u64, wanted: u64) -> FindingVerdict {
 }
 
 pub(super) fn asked_receive(host: &HostFacts, target: &Target) -> RuleAnswer {
-    asked(host, target, "net.core.rmem_max")
+    largest_request(host, target, "net.core.rmem_max")
 }
 
 pub(super) fn asked_send(host: &HostFacts, target: &Target) -> RuleAnswer {
-    asked(host, target, "net.core.wmem_max")
+    largest_request(host, target, "net.core.wmem_max")
 }
 
 /// Judges the largest buffer that a program can request. The kernel doubles the requested size
 /// (socket(7)) and does not autotune this buffer. UDP buffers are never autotuned.
-fn asked(host: &HostFacts, target: &Target, name: &str) -> RuleAnswer {
+fn largest_request(host: &HostFacts, target: &Target, name: &str) -> RuleAnswer {
     let seen = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
     let judgement = if seen >= wanted { fine("size") } else { advice("size") };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Amount, Opener, Pacing, Protocol, TestLink, TestPlan};
+use super::{Opener, Pacing, Protocol, TestLength, TestLink, TestPlan};
 use crate::plan::{PlanError, TestOption};
 use crate::units::format_span;
 use crate::wire::DATAGRAM_HEADER_BYTES;
@@ -18,10 +18,10 @@ impl TestPlan {
         };
         let span = |from: f64, to: f64, d: Duration| (from..=to).contains(&d.as_secs_f64());
         match self.amount {
-            Amount::Time(t) => {
+            TestLength::Time(t) => {
                 check(span(0.1, 86400.0, t), "time", format_span(t), "0.1s to 24h")?;
             }
-            Amount::Bytes(b) => check(b.get() > 0, "bytes", b.to_string(), "at least 1")?,
+            TestLength::Bytes(b) => check(b.get() > 0, "bytes", b.to_string(), "at least 1")?,
         }
         let (omit, interval) = (self.omit, self.interval);
         check(span(0.0, 600.0, omit), "omitted time", format_span(omit), "0 to 600s")?;
@@ -126,8 +126,8 @@ mod tests {
         let wrong = [
             (TestPlan { streams: 0, ..good.clone() }, "number of streams is 0"),
             (TestPlan { streams: 129, ..good.clone() }, "1 to 128"),
-            (TestPlan { amount: Amount::Time(Duration::ZERO), ..good.clone() }, "time is 0ms"),
-            (TestPlan { amount: Amount::Bytes(Bytes::new(0)), ..good.clone() }, "bytes is 0 B"),
+            (TestPlan { amount: TestLength::Time(Duration::ZERO), ..good.clone() }, "time is 0ms"),
+            (TestPlan { amount: TestLength::Bytes(Bytes::new(0)), ..good.clone() }, "bytes is 0 B"),
             (TestPlan { interval: Duration::from_millis(1), ..good.clone() }, "interval is 1ms"),
             (TestPlan { write_bytes: Bytes::gib(1), ..good.clone() }, "length of a write"),
             (TestPlan { window_bytes: Some(Bytes::gib(2)), ..good.clone() }, "window is 2.00 GiB"),

@@ -20,7 +20,7 @@ pub struct TestPlan {
     /// The direction of the bytes.
     pub direction: Direction,
     /// The duration or amount of data that ends the test.
-    pub amount: Amount,
+    pub amount: TestLength,
     /// The first seconds, which do not count (`-O`).
     #[serde(rename = "omit_seconds", with = "seconds")]
     pub omit: Duration,
@@ -94,7 +94,7 @@ impl TestPlan {
     pub fn new() -> Self {
         TestPlan {
             direction: Direction::Forward,
-            amount: Amount::Time(Duration::from_secs(10)),
+            amount: TestLength::Time(Duration::from_secs(10)),
             omit: Duration::ZERO,
             interval: Duration::from_secs(1),
             streams: 1,
@@ -162,8 +162,8 @@ impl TestPlan {
     /// take the remainder.
     pub fn share(&self, stream: u32) -> Option<u64> {
         match self.amount {
-            Amount::Time(_) => None,
-            Amount::Bytes(total) => {
+            TestLength::Time(_) => None,
+            TestLength::Bytes(total) => {
                 let streams = u64::from(self.streams);
                 Some(total.get() / streams + u64::from(u64::from(stream) < total.get() % streams))
             }
@@ -192,7 +192,7 @@ pub enum Direction {
 /// The extent of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Amount {
+pub enum TestLength {
     /// The test ends after this time.
     #[serde(rename = "seconds", with = "seconds")]
     Time(Duration),
@@ -279,8 +279,11 @@ mod tests {
     #[test]
     fn shares_add_up_to_the_byte() {
         for (total, streams) in [(10, 3), (1, 4), (1 << 33, 7), (128, 128)] {
-            let plan =
-                TestPlan { amount: Amount::Bytes(Bytes::new(total)), streams, ..TestPlan::new() };
+            let plan = TestPlan {
+                amount: TestLength::Bytes(Bytes::new(total)),
+                streams,
+                ..TestPlan::new()
+            };
             assert_eq!((0..streams).map(|s| plan.share(s).unwrap()).sum::<u64>(), total);
         }
         assert_eq!(TestPlan::new().share(0), None);

@@ -141,14 +141,14 @@ fn asked_for(facts: &TestFacts) -> Option<Attribution> {
 }
 
 /// Returns the end with the larger value of `of`, and the value.
-fn worse(facts: &TestFacts, of: impl Fn(&super::EndFacts) -> f64) -> (End, f64) {
+fn larger_end(facts: &TestFacts, of: impl Fn(&super::EndFacts) -> f64) -> (End, f64) {
     let (sender, receiver) = (of(&facts.sender), of(&facts.receiver));
     if receiver > sender { (End::Receiver, receiver) } else { (End::Sender, sender) }
 }
 
 fn memory(facts: &TestFacts) -> Option<Attribution> {
-    let (end, share) = worse(facts, |end| end.tcp_memory_pressure_percent);
-    let busy = worse(facts, super::EndFacts::load_percent).1 >= CPU_BOUND_PERCENT;
+    let (end, share) = larger_end(facts, |end| end.tcp_memory_pressure_percent);
+    let busy = larger_end(facts, super::EndFacts::load_percent).1 >= CPU_BOUND_PERCENT;
     (share >= PRESSURE_PERCENT && !busy).then_some(Attribution {
         limit: TestLimit::TcpMemory,
         end: Some(end),
@@ -186,7 +186,7 @@ fn cpu(facts: &TestFacts) -> Option<Attribution> {
         (true, _) => Some(of_sender),
         (false, true) => Some(of_receiver),
         (false, false) => {
-            let (end, share) = worse(facts, |end| end.interrupts_percent);
+            let (end, share) = larger_end(facts, |end| end.interrupts_percent);
             let limit = match end {
                 End::Sender => TestLimit::SenderCpu,
                 End::Receiver => TestLimit::ReceiverCpu,
@@ -242,7 +242,7 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
     }
     let found = |limit, end| Some(Attribution { limit, end, share_percent: Some(share) });
     let lossy = facts.retransmits > 0;
-    let (end, drops) = worse(facts, |end| end.drops as f64);
+    let (end, drops) = larger_end(facts, |end| end.drops as f64);
     if lossy && drops >= facts.retransmits as f64 / 2.0 {
         return found(TestLimit::HostDrops, Some(end));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::LinkTime;
 use super::super::random::Stream;
-use super::{Turn, Waiting};
+use super::{QueuedSegment, ServiceTurn};
 
 /// The parameters of RFC 9332, appendix A.1.
 const COUPLING: f64 = 2.0;
@@ -21,8 +21,8 @@ const LONGEST_RTT: Duration = Duration::from_millis(100);
 /// The two queues and their controller.
 #[derive(Debug, Clone)]
 pub(super) struct DualPi2 {
-    l4s: VecDeque<Waiting>,
-    classic: VecDeque<Waiting>,
+    l4s: VecDeque<QueuedSegment>,
+    classic: VecDeque<QueuedSegment>,
     target: Duration,
     /// The interval between updates of the probability.
     update: Duration,
@@ -57,16 +57,16 @@ impl DualPi2 {
         }
     }
 
-    pub(super) fn push(&mut self, segment: Waiting) {
+    pub(super) fn push(&mut self, segment: QueuedSegment) {
         if segment.origin.l4s { &mut self.l4s } else { &mut self.classic }.push_back(segment);
     }
 
     /// Takes the next segment, and whether to mark it.
     pub(super) fn pop(
         &mut self,
-        turn: Turn,
-        dropped: &mut Vec<Waiting>,
-    ) -> Option<(Waiting, bool)> {
+        turn: ServiceTurn,
+        dropped: &mut Vec<QueuedSegment>,
+    ) -> Option<(QueuedSegment, bool)> {
         self.control(turn.now);
         loop {
             let is_l4s = self.l4s_is_next();
@@ -118,7 +118,7 @@ impl DualPi2 {
     fn control(&mut self, now: LinkTime) {
         while now.since(self.updated_at) >= self.update {
             self.updated_at = self.updated_at + self.update;
-            let wait = |queue: &VecDeque<Waiting>| {
+            let wait = |queue: &VecDeque<QueuedSegment>| {
                 queue.front().map_or(Duration::ZERO, |first| self.updated_at.since(first.arrived))
             };
             let delay = wait(&self.classic).max(wait(&self.l4s));
@@ -134,14 +134,14 @@ impl DualPi2 {
     }
 
     /// Removes the newest segment of the longer queue.
-    pub(super) fn shed(&mut self) -> Option<Waiting> {
-        let bytes = |queue: &VecDeque<Waiting>| queue.iter().map(|s| s.bytes).sum::<u64>();
+    pub(super) fn shed(&mut self) -> Option<QueuedSegment> {
+        let bytes = |queue: &VecDeque<QueuedSegment>| queue.iter().map(|s| s.bytes).sum::<u64>();
         let classic = bytes(&self.classic) >= bytes(&self.l4s);
         if classic { &mut self.classic } else { &mut self.l4s }.pop_back()
     }
 
     /// Takes the next segment without marks and drops.
-    pub(super) fn shed_first(&mut self) -> Option<Waiting> {
+    pub(super) fn shed_first(&mut self) -> Option<QueuedSegment> {
         self.l4s.pop_front().or_else(|| self.classic.pop_front())
     }
 }

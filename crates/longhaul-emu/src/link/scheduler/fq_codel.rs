@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::aqm::Management;
 use super::super::aqm::codel::Codel;
-use super::{Turn, Waiting};
+use super::{QueuedSegment, ServiceTurn};
 
 /// The number of queues, to which flows are hashed (RFC 8290, section 5.2.3).
 const QUEUES: u32 = 1024;
@@ -26,7 +26,7 @@ pub(super) struct FqCodel {
 #[derive(Debug, Clone)]
 struct Flow {
     codel: Codel,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedSegment>,
     bytes: u64,
     /// The bytes that the queue may still send in its turn.
     deficit: i64,
@@ -40,7 +40,7 @@ impl FqCodel {
         FqCodel { target, interval, quantum: packet_bytes as i64, queues, fresh, old }
     }
 
-    pub(super) fn push(&mut self, segment: Waiting) {
+    pub(super) fn push(&mut self, segment: QueuedSegment) {
         let index = segment.origin.flow % QUEUES;
         let (target, interval) = (self.target, self.interval);
         let flow = self.queues.entry(index).or_insert_with(|| Flow {
@@ -61,9 +61,9 @@ impl FqCodel {
     /// Takes the next segment by the turns of the queues and the decisions of their CoDel.
     pub(super) fn pop(
         &mut self,
-        turn: Turn,
-        dropped: &mut Vec<Waiting>,
-    ) -> Option<(Waiting, bool)> {
+        turn: ServiceTurn,
+        dropped: &mut Vec<QueuedSegment>,
+    ) -> Option<(QueuedSegment, bool)> {
         loop {
             let is_fresh = !self.fresh.is_empty();
             let list = if is_fresh { &mut self.fresh } else { &mut self.old };
@@ -91,12 +91,12 @@ impl FqCodel {
     }
 
     /// Removes the first segment of the queue with the most bytes.
-    pub(super) fn shed(&mut self) -> Option<Waiting> {
+    pub(super) fn shed(&mut self) -> Option<QueuedSegment> {
         self.queues.values_mut().max_by_key(|flow| flow.bytes)?.remove_first()
     }
 
     /// Takes the next segment in the order of arrival.
-    pub(super) fn shed_first(&mut self) -> Option<Waiting> {
+    pub(super) fn shed_first(&mut self) -> Option<QueuedSegment> {
         let first = |flow: &Flow| flow.waiting.front().map(|segment| segment.origin.ticket);
         let waiting = self.queues.values_mut().filter(|flow| !flow.waiting.is_empty());
         waiting.min_by_key(|flow| first(flow))?.remove_first()
@@ -104,7 +104,7 @@ impl FqCodel {
 }
 
 impl Flow {
-    fn remove_first(&mut self) -> Option<Waiting> {
+    fn remove_first(&mut self) -> Option<QueuedSegment> {
         let segment = self.waiting.pop_front()?;
         self.bytes -= segment.bytes;
         Some(segment)
@@ -113,10 +113,10 @@ impl Flow {
     /// Takes the first segment that CoDel passes, and whether to mark it.
     fn take(
         &mut self,
-        turn: Turn,
+        turn: ServiceTurn,
         target: Duration,
-        dropped: &mut Vec<Waiting>,
-    ) -> Option<(Waiting, bool)> {
+        dropped: &mut Vec<QueuedSegment>,
+    ) -> Option<(QueuedSegment, bool)> {
         loop {
             let segment = self.remove_first()?;
             // A queue of less than a packet is never too long (RFC 8289, section 5.4).

@@ -24,7 +24,7 @@ use super::{DropReason, LinkTime, PacketShape, Piece, Treatment};
 
 /// A segment that waits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct QueuedSegment {
     /// The properties of the segment; the ticket is its own.
     pub(super) origin: Origin,
     pub(super) shape: PacketShape,
@@ -35,8 +35,8 @@ pub(super) struct Waiting {
 
 /// A segment that waits no more.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Gone {
-    pub(super) segment: Waiting,
+pub(super) struct DequeuedSegment {
+    pub(super) segment: QueuedSegment,
     pub(super) outcome: Outcome,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Outcome {
 
 /// The moment at which the bottleneck takes a segment.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
+struct ServiceTurn {
     now: LinkTime,
     /// The transmission time of a packet of the MTU.
     packet_time: Duration,
@@ -80,7 +80,7 @@ pub(super) struct Scheduler {
     bytes: u64,
     /// The time at which a segment arrived while no other waited.
     ready_at: LinkTime,
-    gone: Vec<Gone>,
+    gone: Vec<DequeuedSegment>,
     /// The end of the last outage. The classes that share the queues report it in turn.
     emptied_at: LinkTime,
 }
@@ -151,7 +151,7 @@ impl Scheduler {
             for segment in piece.segments.clone() {
                 let ticket = batch.origin.ticket + u64::from(segment);
                 let shape = batch.packet.single_of(segment);
-                self.push(Waiting {
+                self.push(QueuedSegment {
                     origin: Origin { ticket, ..batch.origin },
                     bytes: shape.bytes() + u64::from(self.overhead),
                     shape,
@@ -165,7 +165,7 @@ impl Scheduler {
         });
     }
 
-    fn push(&mut self, segment: Waiting) {
+    fn push(&mut self, segment: QueuedSegment) {
         let now = segment.arrived;
         if self.segments == 0 {
             self.ready_at = now;
@@ -202,10 +202,10 @@ impl Scheduler {
         capacity.after(from, self.bytes).free_at
     }
 
-    fn leave(&mut self, segment: Waiting, outcome: Outcome) {
+    fn leave(&mut self, segment: QueuedSegment, outcome: Outcome) {
         self.segments -= 1;
         self.bytes -= segment.bytes;
-        self.gone.push(Gone { segment, outcome });
+        self.gone.push(DequeuedSegment { segment, outcome });
     }
 
     /// Returns the time at which the bottleneck takes the next segment, or at which an outage that
@@ -222,7 +222,7 @@ impl Scheduler {
                 self.discard();
                 return;
             }
-            let turn = Turn {
+            let turn = ServiceTurn {
                 now: turn,
                 packet_bytes: u64::from(self.mtu + self.overhead),
                 packet_time: self
@@ -240,7 +240,13 @@ impl Scheduler {
         }
     }
 
-    fn send(&mut self, now: LinkTime, segment: Waiting, mark: bool, cut_at: Option<LinkTime>) {
+    fn send(
+        &mut self,
+        now: LinkTime,
+        segment: QueuedSegment,
+        mark: bool,
+        cut_at: Option<LinkTime>,
+    ) {
         let Phase { capacity, progress, .. } = &self.phase;
         let from = if progress.free_at < now { capacity.begin(now) } else { *progress };
         let sent = capacity.after(from, segment.bytes);
@@ -286,13 +292,13 @@ impl Scheduler {
     }
 
     /// Returns and removes the segments that wait no more, in the order of their ends.
-    pub(super) fn take_gone(&mut self) -> Vec<Gone> {
+    pub(super) fn take_gone(&mut self) -> Vec<DequeuedSegment> {
         std::mem::take(&mut self.gone)
     }
 }
 
 impl Discipline {
-    fn push(&mut self, segment: Waiting) {
+    fn push(&mut self, segment: QueuedSegment) {
         match self {
             Discipline::FqCodel(queues) => queues.push(segment),
             Discipline::DualPi2(queues) => queues.push(segment),
@@ -302,7 +308,11 @@ impl Discipline {
 
     /// Takes the next segment, and whether to mark it. Adds the segments that the queue management
     /// drops to `dropped`.
-    fn pop(&mut self, turn: Turn, dropped: &mut Vec<Waiting>) -> Option<(Waiting, bool)> {
+    fn pop(
+        &mut self,
+        turn: ServiceTurn,
+        dropped: &mut Vec<QueuedSegment>,
+    ) -> Option<(QueuedSegment, bool)> {
         match self {
             Discipline::FqCodel(queues) => queues.pop(turn, dropped),
             Discipline::DualPi2(queues) => queues.pop(turn, dropped),
@@ -311,7 +321,7 @@ impl Discipline {
     }
 
     /// Removes the segment that a full queue drops.
-    fn shed(&mut self) -> Option<Waiting> {
+    fn shed(&mut self) -> Option<QueuedSegment> {
         match self {
             Discipline::FqCodel(queues) => queues.shed(),
             Discipline::DualPi2(queues) => queues.shed(),
@@ -320,7 +330,7 @@ impl Discipline {
     }
 
     /// Takes the next segment without queue management.
-    fn shed_first(&mut self) -> Option<Waiting> {
+    fn shed_first(&mut self) -> Option<QueuedSegment> {
         match self {
             Discipline::FqCodel(queues) => queues.shed_first(),
             Discipline::DualPi2(queues) => queues.shed_first(),
@@ -332,22 +342,22 @@ impl Discipline {
 /// A queue per priority, 0 to 7.
 #[derive(Debug, Clone, Default)]
 struct Bands {
-    bands: [VecDeque<Waiting>; 8],
+    bands: [VecDeque<QueuedSegment>; 8],
 }
 
 impl Bands {
-    fn push(&mut self, segment: Waiting) {
+    fn push(&mut self, segment: QueuedSegment) {
         self.bands[usize::from(segment.origin.priority.min(7))].push_back(segment);
     }
 
     /// Removes the first segment of the highest priority.
-    fn shed_first(&mut self) -> Option<Waiting> {
+    fn shed_first(&mut self) -> Option<QueuedSegment> {
         self.bands.iter_mut().rev().find_map(VecDeque::pop_front)
     }
 
     /// Removes the last segment of the lowest priority, so that a full queue of low priority does
     /// not block a higher one.
-    fn shed(&mut self) -> Option<Waiting> {
+    fn shed(&mut self) -> Option<QueuedSegment> {
         self.bands.iter_mut().find_map(VecDeque::pop_back)
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use longhaul_core::plan::link::{Headers, LINK_OPTIONS, LinkOptions};
 use longhaul_core::plan::{LinkPlan, Side};
 
-use super::{LinkModel, LinkTime, PacketShape, Piece, Served, Treatment};
+use super::{LinkModel, LinkTime, PacketShape, Piece, QueueOutcome, Treatment};
 
 /// Returns the plan of command-line options; every file that they name has the same text.
 fn plan_with_file(options: &str, file: &str) -> LinkPlan {
@@ -97,7 +97,7 @@ impl Run {
     fn serve(&mut self, now: LinkTime) {
         let mut served = Vec::new();
         self.model.serve(now, &mut served);
-        for Served { ticket, pieces } in served {
+        for QueueOutcome { ticket, pieces } in served {
             self.schedule(ticket, &pieces);
         }
     }

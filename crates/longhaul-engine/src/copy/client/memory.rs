@@ -40,9 +40,10 @@ impl<'a> RateMemory<'a> {
         let earlier = self.past.and_then(|past| past.find(path, SystemTime::now()));
         *lock(&self.path) = Some((session.peer().to_owned(), rtt));
         let chosen = options_for(options, Some(rtt), earlier);
-        match self.few.load(Ordering::Relaxed) {
-            true => CopyOptions { earlier_bps: chosen.earlier_bps, ..options.clone() },
-            false => chosen,
+        if self.few.load(Ordering::Relaxed) {
+            CopyOptions { earlier_bps: chosen.earlier_bps, ..options.clone() }
+        } else {
+            chosen
         }
     }
 

@@ -11,7 +11,7 @@ use longhaul_sys::tcp::TcpInfo;
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::Channels;
-use crate::copy::verdict::{Circumstances, TransferReports, limit};
+use crate::copy::verdict::{CopyFacts, TransferReports, limit};
 
 /// The sessions of one copy.
 pub(super) struct CopySessions {
@@ -57,8 +57,8 @@ impl CopySessions {
     }
 
     /// Returns the circumstances of the copy when it ended.
-    pub(super) fn circumstances(&self, progress: &CopyProgress) -> Circumstances {
-        Circumstances {
+    pub(super) fn circumstances(&self, progress: &CopyProgress) -> CopyFacts {
+        CopyFacts {
             cores: self.same_host,
             rate_limit: progress.limit(),
             connecting: self.connecting.unwrap_or_default(),
@@ -110,7 +110,7 @@ impl CopySessions {
 pub(super) fn result(
     mut summary: CopySummary,
     transfer: TransferReports,
-    circumstances: &Circumstances,
+    circumstances: &CopyFacts,
     reports: FileReports,
 ) -> CopyResult {
     summary.outage_seconds = circumstances.outage.as_secs_f64();

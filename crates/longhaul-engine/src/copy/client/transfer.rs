@@ -23,7 +23,7 @@ use crate::copy::progress::CopyRun;
 use crate::copy::sink::{Destination, Outlet, Sink};
 use crate::copy::source::{self, SourcePlan, SourceTerms};
 use crate::copy::streams::{
-    Channels, More, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
+    Channels, ConnectionSource, STREAM_LIMIT, Streams, first_streams, receive_bytes, socket_options,
 };
 use crate::copy::tree::Tree;
 use crate::copy::verdict::TransferReports;
@@ -206,7 +206,7 @@ fn open(
             return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
         }
     };
-    let streams = Streams::new(sockets?, More::Dial(dialer), before_connect);
+    let streams = Streams::new(sockets?, ConnectionSource::Dial(dialer), before_connect);
     Ok((Channels { sender, receiver, streams }, wanted_first))
 }
 

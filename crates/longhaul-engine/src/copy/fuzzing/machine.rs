@@ -45,7 +45,7 @@ const BLOCKS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 
 /// Runs the copy that `bytes` describe.
 pub(super) fn run(bytes: &[u8]) {
     let mut script = Script::new(bytes);
-    let mut machine = Machine::new(&mut script);
+    let mut machine = FuzzedCopy::new(&mut script);
     for _ in 0..script.below(4) {
         let attempt = Attempt::read(&mut script, machine.options.protection);
         // It may end in any way; what it leaves is what counts.
@@ -77,7 +77,7 @@ impl Attempt {
 }
 
 /// A source, a target, and the copy from the one to the other.
-struct Machine {
+struct FuzzedCopy {
     dir: tempfile::TempDir,
     /// The client is the source.
     pushes: bool,
@@ -89,7 +89,7 @@ struct Machine {
     changes: u8,
 }
 
-impl Machine {
+impl FuzzedCopy {
     fn new(script: &mut Script<'_>) -> Self {
         let dir = tempfile::tempdir().expect("a directory is made");
         for name in ["source", "target"] {
@@ -111,7 +111,7 @@ impl Machine {
         let pushes = script.flag();
         let secret = Arc::new(CopySecret::random());
         let mut machine =
-            Machine { dir, pushes, options, secret, files: BTreeMap::new(), changes: 0 };
+            FuzzedCopy { dir, pushes, options, secret, files: BTreeMap::new(), changes: 0 };
         for number in 0..1 + script.below(6) {
             machine.change(&format!("f{number}"), script.choose(&SIZES));
         }

@@ -17,7 +17,9 @@ use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, statat, unlinkat};
 
 use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
-use super::{LockedJournal, PREFIX, Taken, boot, find, is_journal, open_own, random_names, take};
+use super::{
+    LockOutcome, LockedJournal, PREFIX, boot, find, is_journal, open_own, random_names, take,
+};
 use crate::copy::names::journal_name;
 use crate::copy::temporary::{is_held, is_temporary_of};
 use crate::copy::tree::list;
@@ -174,7 +176,7 @@ impl Journal {
             if !stale {
                 continue;
             }
-            let Ok(Taken::Locked(file)) = take(&dir, &name) else { continue };
+            let Ok(LockOutcome::Locked(file)) = take(&dir, &name) else { continue };
             let past = Past::read(&mut BufReader::new(&file));
             for (path, past) in &past.files {
                 if let PastFile::Partial { temporary, id, .. } = past {

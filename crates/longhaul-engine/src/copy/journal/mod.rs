@@ -35,7 +35,7 @@ const PREFIX: &str = ".longhaul-";
 const SUFFIX: &str = ".journal";
 
 /// The outcome of an attempt to take a journal under one name.
-enum Taken {
+enum LockOutcome {
     Locked(File),
     /// Another process of this user holds the lock.
     Busy,
@@ -64,15 +64,15 @@ fn is_journal(name: &OsStr, prefix: &str) -> bool {
 fn find(dir: &OwnedFd, key: &CopyKey) -> Result<Option<LockedJournal>, Errno> {
     let plain = journal_name(key);
     let taken = take(dir, &plain)?;
-    let found = !matches!(taken, Taken::Absent);
+    let found = !matches!(taken, LockOutcome::Absent);
     match taken {
-        Taken::Locked(file) => return Ok(Some(LockedJournal { name: plain, file, found })),
-        Taken::Busy => return Ok(None),
-        Taken::Absent | Taken::Discarded => match create(dir, &plain) {
+        LockOutcome::Locked(file) => return Ok(Some(LockedJournal { name: plain, file, found })),
+        LockOutcome::Busy => return Ok(None),
+        LockOutcome::Absent | LockOutcome::Discarded => match create(dir, &plain) {
             Err(Errno::EXIST) => return Ok(None),
             created => return Ok(created?.map(|file| LockedJournal { name: plain, file, found })),
         },
-        Taken::Foreign => {}
+        LockOutcome::Foreign => {}
     }
     // Another user has taken the name. An earlier attempt may have met the same.
     if let Some(taken) = find_random(dir, key)? {
@@ -96,11 +96,11 @@ fn find_random(dir: &OwnedFd, key: &CopyKey) -> Result<Option<Option<LockedJourn
     for name in random_names(dir, key) {
         let Some(name) = name.to_str().map(str::to_owned) else { continue };
         match take(dir, &name)? {
-            Taken::Locked(file) => {
+            LockOutcome::Locked(file) => {
                 return Ok(Some(Some(LockedJournal { name, file, found: true })));
             }
-            Taken::Busy => return Ok(Some(None)),
-            Taken::Absent | Taken::Discarded | Taken::Foreign => {}
+            LockOutcome::Busy => return Ok(Some(None)),
+            LockOutcome::Absent | LockOutcome::Discarded | LockOutcome::Foreign => {}
         }
     }
     Ok(None)
@@ -122,34 +122,34 @@ fn random_names(dir: &OwnedFd, key: &CopyKey) -> Vec<PathBuf> {
 
 /// Opens the file `name` if it is this user's only, and locks it. A file of this user that others
 /// could have written to is removed.
-fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<Taken, Errno> {
+fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<LockOutcome, Errno> {
     let name = name.as_ref();
     // Looked at before it is opened, which can have effects where it is a device.
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if is_of_user(&stat) => {}
-        Ok(_) => return Ok(Taken::Foreign),
-        Err(Errno::NOENT) => return Ok(Taken::Absent),
+        Ok(_) => return Ok(LockOutcome::Foreign),
+        Err(Errno::NOENT) => return Ok(LockOutcome::Absent),
         Err(error) => return Err(error),
     }
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match openat(dir, name, flags, Mode::empty()) {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(Taken::Absent),
+        Err(Errno::NOENT) => return Ok(LockOutcome::Absent),
         Err(Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::ISDIR | Errno::NXIO) => {
-            return Ok(Taken::Foreign);
+            return Ok(LockOutcome::Foreign);
         }
         Err(error) => return Err(error),
     };
     let stat = fstat(&fd)?;
     if !is_of_user(&stat) {
-        return Ok(Taken::Foreign);
+        return Ok(LockOutcome::Foreign);
     }
-    let Some(file) = lock(dir, name, fd)? else { return Ok(Taken::Busy) };
+    let Some(file) = lock(dir, name, fd)? else { return Ok(LockOutcome::Busy) };
     if is_own(&stat) {
-        return Ok(Taken::Locked(file));
+        return Ok(LockOutcome::Locked(file));
     }
     unlinkat(dir, name, AtFlags::empty())?;
-    Ok(Taken::Discarded)
+    Ok(LockOutcome::Discarded)
 }
 
 /// Makes the file `name` and locks it; `None` if another process was faster.

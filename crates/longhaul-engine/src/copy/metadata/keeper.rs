@@ -26,12 +26,12 @@ pub(in crate::copy) struct Attributes {
     pub(in crate::copy) mode: u32,
     pub(in crate::copy) mtime_seconds: i64,
     pub(in crate::copy) mtime_ns: u32,
-    more: Option<Arc<More>>,
+    more: Option<Arc<ExtraAttributes>>,
 }
 
 /// Attributes that few entries have.
 #[derive(Debug)]
-struct More {
+struct ExtraAttributes {
     owner: Option<Owner>,
     xattrs: Vec<Xattr>,
 }
@@ -40,8 +40,8 @@ impl Attributes {
     /// Takes the attributes of `entry`.
     pub(in crate::copy) fn of(entry: &mut Entry) -> Self {
         let (owner, xattrs) = (entry.owner.take(), std::mem::take(&mut entry.xattrs));
-        let more =
-            (owner.is_some() || !xattrs.is_empty()).then(|| Arc::new(More { owner, xattrs }));
+        let more = (owner.is_some() || !xattrs.is_empty())
+            .then(|| Arc::new(ExtraAttributes { owner, xattrs }));
         Attributes {
             mode: entry.mode,
             mtime_seconds: entry.mtime_seconds,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use longhaul_core::result::{Action, ActionKind};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
-use longhaul_core::wire::copy::{Entry, EntryKind, Held, SinkMessage, TOP_DIRECTORY};
+use longhaul_core::wire::copy::{Entry, EntryKind, KeptFile, SinkMessage, TOP_DIRECTORY};
 use twox_hash::XxHash3_64;
 
 use super::entry_file::{Intake, new_file};
@@ -117,7 +117,7 @@ impl Intake<'_, '_> {
         }
         let stays = is_file && options.asks_first() && (options.dry_run || action.is_none());
         if stays {
-            self.decided.held.push(Held { id: entry.id, blocks: None });
+            self.decided.held.push(KeptFile { id: entry.id, blocks: None });
         }
         options.dry_run || stays
     }
@@ -184,7 +184,7 @@ impl Intake<'_, '_> {
     /// Records that an entry is refused, and reports the reason.
     fn refuse(&mut self, id: u64, path: &Path, reason: &str) -> Result<()> {
         self.shared.records.ledger.note_failed(id);
-        self.decided.held.push(Held { id, blocks: None });
+        self.decided.held.push(KeptFile { id, blocks: None });
         self.shared.report_failure(Some(id), path, "create", &io::Error::other(reason))?;
         self.announce_without_data(id)
     }

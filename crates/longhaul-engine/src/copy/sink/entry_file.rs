@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::Sender;
 use longhaul_core::plan::Verify;
 use longhaul_core::result::Action;
-use longhaul_core::wire::copy::{Entry, EntryKind, Held};
+use longhaul_core::wire::copy::{Entry, EntryKind, KeptFile};
 use rustix::fs::fstat;
 
 use super::finish::{CompleteFile, Form};
@@ -27,7 +27,7 @@ use crate::copy::metadata::Attributes;
 use crate::error::{EngineError, EntryViolation, Result};
 
 /// The stages after the announcement of a file whose blocks are all present.
-pub(super) struct Onward {
+pub(super) struct NextStages {
     /// To be synced and renamed.
     pub(super) complete: Sender<Vec<CompleteFile>>,
     /// Parts of files that an earlier attempt has written.
@@ -37,23 +37,23 @@ pub(super) struct Onward {
 /// The intake of announced entries.
 pub(super) struct Intake<'s, 'a> {
     pub(super) shared: &'s SinkShared<'a>,
-    pub(super) onward: &'s Onward,
+    pub(super) onward: &'s NextStages,
     pub(super) peer: &'s str,
-    pub(super) decided: Decided,
+    pub(super) decided: EntryAnswers,
 }
 
 /// The answers to a batch of entries.
 #[derive(Default)]
-pub(super) struct Decided {
-    pub(super) held: Vec<Held>,
+pub(super) struct EntryAnswers {
+    pub(super) held: Vec<KeptFile>,
     pub(super) actions: Vec<Action>,
     /// The extents to read again once the source knows which blocks it omits.
     pub(super) rereads: Vec<Reread>,
 }
 
 impl<'s, 'a> Intake<'s, 'a> {
-    pub(super) fn new(shared: &'s SinkShared<'a>, onward: &'s Onward, peer: &'s str) -> Self {
-        Intake { shared, onward, peer, decided: Decided::default() }
+    pub(super) fn new(shared: &'s SinkShared<'a>, onward: &'s NextStages, peer: &'s str) -> Self {
+        Intake { shared, onward, peer, decided: EntryAnswers::default() }
     }
 
     pub(super) fn check_sequence(&self, id: u64, in_sequence: bool) -> Result<()> {
@@ -163,7 +163,7 @@ impl Intake<'_, '_> {
         shared.recorder.reused(&file, size);
         shared.settle(&file);
         let blocks = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
-        self.decided.held.push(Held { id, blocks: Some(blocks) });
+        self.decided.held.push(KeptFile { id, blocks: Some(blocks) });
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl Intake<'_, '_> {
         if let Err(error) = partial.reserve() {
             shared.fail(&file, "write", &error);
         }
-        self.decided.held.push(Held { id: file.id, blocks: Some(held.spans()) });
+        self.decided.held.push(KeptFile { id: file.id, blocks: Some(held.spans()) });
         let past_cache = shared.context.options.verify == Verify::Reread;
         self.decided.rereads.extend(Reread::all(&file, &partial, claims, blocks, past_cache));
         Ok(())
@@ -204,7 +204,7 @@ impl Intake<'_, '_> {
             self.check_sequence(id, shared.records.ledger.announce(id, Some(file.clone())))?;
             let changed = io::Error::other("the file changed after a part of it was passed on");
             shared.fail(&file, "resume", &changed);
-            self.decided.held.push(Held { id, blocks: None });
+            self.decided.held.push(KeptFile { id, blocks: None });
             return Ok(());
         };
         let blocks = passed.div_ceil(shared.context.options.block_bytes.get());
@@ -214,7 +214,7 @@ impl Intake<'_, '_> {
         }
         let held = if blocks > 0 { vec![(0, blocks)] } else { Vec::new() };
         self.announce(file)?;
-        self.decided.held.push(Held { id, blocks: Some(held) });
+        self.decided.held.push(KeptFile { id, blocks: Some(held) });
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::wire::copy::SourceMessage;
 
-use super::entry_file::{Intake, Onward};
+use super::entry_file::{Intake, NextStages};
 use super::shared::{SinkShared, broken};
 use crate::error::{EngineError, Result};
 use crate::lock;
@@ -14,7 +14,7 @@ use crate::session::ControlReceiver;
 pub(super) fn follow_source(
     shared: &SinkShared<'_>,
     control: &mut ControlReceiver,
-    onward: &Onward,
+    onward: &NextStages,
 ) -> Result<std::convert::Infallible> {
     let peer = control.peer().to_owned();
     let mut announced = 0;

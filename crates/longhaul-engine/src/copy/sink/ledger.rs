@@ -242,7 +242,7 @@ pub(super) enum NoEntry {
 }
 
 /// The progress of a copy.
-pub(super) struct Standing {
+pub(super) struct LedgerProgress {
     /// Entries put in place since the last call.
     pub(super) done: Vec<u64>,
     /// Files in place.
@@ -254,9 +254,9 @@ pub(super) struct Standing {
 }
 
 impl State {
-    fn standing(&mut self, batch: usize) -> Standing {
+    fn standing(&mut self, batch: usize) -> LedgerProgress {
         let count = self.done.len().min(batch);
-        Standing {
+        LedgerProgress {
             done: self.done.drain(..count).collect(),
             files: self.files,
             bytes: self.bytes,
@@ -395,12 +395,12 @@ impl Ledger {
 
     /// Returns the progress of the copy, with up to `batch` entries that were placed since the
     /// previous call.
-    pub(super) fn standing(&self, batch: usize) -> Standing {
+    pub(super) fn standing(&self, batch: usize) -> LedgerProgress {
         self.lock().standing(batch)
     }
 
     /// Waits until every entry is settled and all are announced; `None` if the copy ends before.
-    pub(super) fn wait_complete(&self) -> Option<Standing> {
+    pub(super) fn wait_complete(&self) -> Option<LedgerProgress> {
         let incomplete = |state: &mut State| !state.closed && state.total != Some(state.settled);
         let mut state = self
             .settled

@@ -147,9 +147,9 @@ mod tests {
 
     /// A writer whose bytes can be looked at.
     #[derive(Clone, Default)]
-    struct Out(Arc<Mutex<Vec<u8>>>);
+    struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Out {
+    impl Write for SharedOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             lock(&self.0).extend(bytes);
             Ok(bytes.len())
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn blocks_in_any_order_are_passed_on_in_theirs() {
-        let out = Out::default();
+        let out = SharedOutput::default();
         let outlet = Outlet::new(out.clone());
         let pool = Pool::new(4, 4096);
         let block = |byte: u8| {

@@ -9,7 +9,7 @@ use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::{DONE_BATCH, SinkMessage, SinkReport};
 
-use super::ledger::Standing;
+use super::ledger::LedgerProgress;
 use super::shared::SinkShared;
 use crate::copy::clock::{Gauge, StageClock};
 use crate::copy::watchdog::{SILENCE_LIMIT, TICK};
@@ -149,7 +149,7 @@ impl SinkShared<'_> {
 impl SinkShared<'_> {
     /// Makes hard links, deletes extra files, applies the attributes of directories, makes names
     /// durable, and returns the report.
-    fn complete(&self, standing: &Standing) -> Result<SinkReport> {
+    fn complete(&self, standing: &LedgerProgress) -> Result<SinkReport> {
         let mut durable = self.context.options.durable && self.store.stores_bytes();
         let (mut deleted, mut manifest) = (0, None);
         self.meters.syncing.time(|| -> Result<()> {

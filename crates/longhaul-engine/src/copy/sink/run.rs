@@ -13,7 +13,7 @@ use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
-use super::entry_file::Onward;
+use super::entry_file::NextStages;
 use super::finish::Finisher;
 use super::follow::follow_source;
 use super::ledger::Ledger;
@@ -257,7 +257,7 @@ impl SinkShared<'_> {
             });
             drop((received, to_write, to_read));
 
-            let onward = Onward { complete, reread };
+            let onward = NextStages { complete, reread };
             let followed =
                 self.meters.cpu.run(ThreadRole::Control, || follow_source(self, control, &onward));
             drop(onward);

@@ -14,7 +14,7 @@ use longhaul_sys::tcp::{TcpInfo, tcp_info};
 
 use super::feed::{Next, ReadError};
 use super::file::{PieceSource, SourceFile};
-use super::shared::{Filled, Job, SourceShared};
+use super::shared::{Job, ReadContent, SourceShared};
 use crate::copy::data_connection::BlockSender;
 use crate::copy::disk::IoMode;
 use crate::copy::pool::PACK_BYTES;
@@ -24,7 +24,7 @@ use crate::copy::streams::data_failed;
 pub(super) fn read_blocks(
     shared: &SourceShared<'_>,
     jobs: &Receiver<Job>,
-    filled: &Sender<Filled>,
+    filled: &Sender<ReadContent>,
 ) {
     // Before the first read: the connections can read everything.
     let joined = OnceCell::new();
@@ -43,7 +43,7 @@ pub(super) fn read_blocks(
                 join();
                 let (files, length) =
                     shared.meters.reading.time(|| read_pack(shared, files, &mut buffer));
-                Ok((!files.is_empty()).then_some(Filled::Pack { files, length, buffer }))
+                Ok((!files.is_empty()).then_some(ReadContent::Pack { files, length, buffer }))
             }
         };
         match ready {
@@ -53,13 +53,13 @@ pub(super) fn read_blocks(
                     return;
                 }
             }
-            Err(Over) => return,
+            Err(CopyEnded) => return,
         }
     }
 }
 
 /// The copy is over.
-struct Over;
+struct CopyEnded;
 
 /// Reads a block after a call of `join`, or leaves that to a connection; `None` if the file has
 /// failed.
@@ -67,22 +67,22 @@ fn read_block(
     shared: &SourceShared<'_>,
     (file, offset): (Arc<SourceFile>, u64),
     join: impl Fn(),
-) -> Result<Option<Filled>, Over> {
+) -> Result<Option<ReadContent>, CopyEnded> {
     let context = &shared.context;
     let reading = &shared.meters.reading;
     let pieces = || reading.time(|| file.pieces(offset, &context.disk));
     match if context.in_pieces { pieces() } else { Ok(None) } {
-        Ok(Some(from)) => return Ok(Some(Filled::Pieces { file, offset, from })),
+        Ok(Some(from)) => return Ok(Some(ReadContent::Pieces { file, offset, from })),
         Ok(None) => {}
         Err(error) => {
             shared.fail(&file, &error);
             return Ok(None);
         }
     }
-    let mut buffer = context.pools.take(context.block_bytes as usize).ok_or(Over)?;
+    let mut buffer = context.pools.take(context.block_bytes as usize).ok_or(CopyEnded)?;
     join();
     match reading.time(|| file.read(offset, &mut buffer, &context.disk)) {
-        Ok(length) => Ok(Some(Filled::Block { file, offset, length, buffer })),
+        Ok(length) => Ok(Some(ReadContent::Block { file, offset, length, buffer })),
         Err(error) => {
             shared.fail(&file, &error);
             Ok(None)
@@ -91,14 +91,14 @@ fn read_block(
 }
 
 /// Reads a stream to its end, and reports its length.
-fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sender<Filled>) {
+fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sender<ReadContent>) {
     let Some(feed) = file.fed_by() else { return };
     let send = |block: u64| {
         let block_bytes = shared.context.block_bytes as usize;
         let Some(mut buffer) = shared.context.pools.take(block_bytes) else { return Ok(false) };
         let length = feed.copy(block, &mut buffer)?;
         let (file, offset) = (file.clone(), block * shared.context.block_bytes);
-        Ok(filled.send(Filled::Block { file, offset, length, buffer }).is_ok())
+        Ok(filled.send(ReadContent::Block { file, offset, length, buffer }).is_ok())
     };
     let over = || shared.context.cancel.is_set() || file.has_failed();
     let poured = || -> Result<Option<u64>, ReadError> {
@@ -111,7 +111,7 @@ fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sende
             let next = shared.meters.reading.time(|| feed.next(shared.context.block_bytes, over));
             match next.map_err(ReadError::Read)? {
                 Next::Block(block) if send(block)? => {}
-                Next::Block(_) | Next::Over => return Ok(None),
+                Next::Block(_) | Next::CopyEnded => return Ok(None),
                 Next::End(size) => return Ok(Some(size)),
             }
         }
@@ -171,7 +171,7 @@ pub(super) fn send_blocks(
     shared: &SourceShared<'_>,
     stream: u32,
     mut sender: BlockSender,
-    blocks: &Receiver<Filled>,
+    blocks: &Receiver<ReadContent>,
 ) -> Option<TcpInfo> {
     shared.meters.sending.join();
     shared.meters.sealing.join();
@@ -179,17 +179,21 @@ pub(super) fn send_blocks(
     for filled in blocks {
         let sending = &shared.meters.sending;
         let sent = match filled {
-            Filled::Block { file, .. } | Filled::Pieces { file, .. } if file.has_failed() => Ok(()),
-            Filled::Block { file, offset, length, mut buffer } => {
+            ReadContent::Block { file, .. } | ReadContent::Pieces { file, .. }
+                if file.has_failed() =>
+            {
+                Ok(())
+            }
+            ReadContent::Block { file, offset, length, mut buffer } => {
                 sending.time(|| sender.send(file.id, offset, &mut buffer[..length]))
             }
-            Filled::Pack { files, length, mut buffer } => {
+            ReadContent::Pack { files, length, mut buffer } => {
                 let entry =
                     |file: &Arc<SourceFile>| PackEntry { file: file.id, length: file.size as u32 };
                 let table: Vec<_> = files.iter().map(entry).collect();
                 sending.time(|| sender.send_pack(&table, &mut buffer[..length]))
             }
-            Filled::Pieces { file, offset, from } => {
+            ReadContent::Pieces { file, offset, from } => {
                 if !std::mem::replace(&mut reads, true) {
                     shared.meters.reading.join();
                 }

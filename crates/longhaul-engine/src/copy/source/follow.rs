@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use longhaul_core::result::StageTimes;
-use longhaul_core::wire::copy::{Held, SinkMessage, SinkReport, SourceMessage};
+use longhaul_core::wire::copy::{KeptFile, SinkMessage, SinkReport, SourceMessage};
 
 use super::shared::{Job, SourceShared};
 use super::steer::StreamController;
@@ -92,7 +92,7 @@ pub(super) fn follow_sink(
                 lock(&shared.records.reports).fail(path.to_string(), reason);
             }
             SinkMessage::Wanted { before, held } => {
-                for Held { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
+                for KeptFile { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
                     if let Some(file) = shared.records.outstanding.remove(*id) {
                         shared.context.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
                         shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);

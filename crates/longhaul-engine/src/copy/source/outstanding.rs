@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::file::SourceFile;
 use crate::copy::blocks::BlockSet;
 use crate::lock;
-use longhaul_core::wire::copy::Held;
+use longhaul_core::wire::copy::KeptFile;
 
 /// The most files that are announced and do not have their final names. It limits the memory of
 /// both ends in a tree of many small files: about 500 bytes per file.
@@ -63,13 +63,13 @@ impl Outstanding {
 
 /// The decisions of the sink on the announced files.
 #[derive(Default)]
-pub(super) struct Wanted {
-    state: Mutex<Decided>,
+pub(super) struct SinkDecisions {
+    state: Mutex<DecisionState>,
     decided: Condvar,
 }
 
 #[derive(Default)]
-struct Decided {
+struct DecisionState {
     /// All entries with smaller numbers are announced.
     announced: u64,
     /// All entries with smaller numbers are decided.
@@ -82,7 +82,7 @@ struct Decided {
     closed: bool,
 }
 
-impl Wanted {
+impl SinkDecisions {
     /// Notes that the entries with numbers below `end` are announced.
     pub(super) fn announced(&self, end: u64) {
         let mut state = lock(&self.state);
@@ -96,10 +96,10 @@ impl Wanted {
 
     /// Notes the sink's decisions on the entries below `before`; false if one of them is on an entry
     /// that is not announced or was decided before, or if they are too many.
-    pub(super) fn note_decisions(&self, before: u64, held: Vec<Held>) -> bool {
+    pub(super) fn note_decisions(&self, before: u64, held: Vec<KeptFile>) -> bool {
         let mut state = lock(&self.state);
         let decided = state.before..before;
-        let spans = |held: &Held| held.blocks.as_ref().map_or(0, Vec::len);
+        let spans = |held: &KeptFile| held.blocks.as_ref().map_or(0, Vec::len);
         state.spans += held.iter().map(spans).sum::<usize>();
         let valid = (state.before..=state.announced).contains(&before)
             && held.iter().all(|held| decided.contains(&held.id));
@@ -124,7 +124,7 @@ impl Wanted {
         files: Vec<Arc<SourceFile>>,
     ) -> Option<Vec<Arc<SourceFile>>> {
         let last = files.last().map_or(0, |file| file.id);
-        let open = |state: &mut Decided| !state.closed && last >= state.before;
+        let open = |state: &mut DecisionState| !state.closed && last >= state.before;
         let mut state = lock(&self.state);
         state.awaited = true;
         let mut state =
@@ -162,13 +162,13 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn held(id: u64, spans: usize) -> Held {
-        Held { id, blocks: Some(vec![(0, 1); spans]) }
+    fn held(id: u64, spans: usize) -> KeptFile {
+        KeptFile { id, blocks: Some(vec![(0, 1); spans]) }
     }
 
     #[test]
     fn decisions_are_on_announced_entries_once_and_bounded() {
-        let wanted = Wanted::default();
+        let wanted = SinkDecisions::default();
         wanted.announced(5);
         assert!(wanted.is_announced(4) && !wanted.is_announced(5));
         assert!(wanted.note_decisions(2, vec![held(0, 1), held(1, 1)]));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn decisions_that_are_used_make_room() {
-        let wanted = Wanted::default();
+        let wanted = SinkDecisions::default();
         wanted.announced(16);
         // The spans of entries without data exceed the limit, and those of entries with data, too.
         for id in 0..8 {

@@ -68,14 +68,14 @@ impl SourcePlace {
 
 /// The directories from a root down to the present one.
 #[derive(Default)]
-pub(super) struct Above(Vec<Level>);
+pub(super) struct ParentDirs(Vec<Level>);
 
 struct Level {
     identity: (u64, u64),
     handle: Option<OwnedFd>,
 }
 
-impl Above {
+impl ParentDirs {
     /// Returns whether the directory of this identity is one of them.
     pub(super) fn contains(&self, identity: (u64, u64)) -> bool {
         self.0.iter().any(|level| level.identity == identity)

@@ -15,8 +15,10 @@ use longhaul_sys::tcp::TcpInfo;
 use super::announce::{announce, queue_announced};
 use super::carry::{read_blocks, send_blocks};
 use super::follow::{follow_sink, tick};
-use super::outstanding::{Outstanding, Wanted};
-use super::shared::{Filled, READERS, SourceContext, SourceMeters, SourceRecords, SourceShared};
+use super::outstanding::{Outstanding, SinkDecisions};
+use super::shared::{
+    READERS, ReadContent, SourceContext, SourceMeters, SourceRecords, SourceShared,
+};
 use super::steer::{Pacemaker, SteeredStreams, StreamController};
 use super::{SourcePlan, SourceRoot};
 use crate::copy::cancel::Cancel;
@@ -71,7 +73,7 @@ pub(in crate::copy) fn run(
     link.arm(&cancel)?;
     let pools = pools(options);
     let outstanding = Arc::new(Outstanding::default());
-    let wanted = Arc::new(Wanted::default());
+    let wanted = Arc::new(SinkDecisions::default());
     cancel.on_cancel({
         let (pools, outstanding, wanted) = (pools.clone(), outstanding.clone(), wanted.clone());
         move || {
@@ -143,7 +145,7 @@ impl SourceShared<'_> {
         let (tcp_all, over_all, streams) = (&tcp, &over, &streams);
         let report = thread::scope(|scope| {
             let (jobs, job_queue) = bounded(JOB_QUEUE);
-            let (filled, filled_queue) = bounded::<Filled>(FILLED_QUEUE);
+            let (filled, filled_queue) = bounded::<ReadContent>(FILLED_QUEUE);
             // Bounded by the files that may be outstanding.
             let (announced, to_queue) = unbounded();
             let stage = self.stage(ThreadRole::Walk);

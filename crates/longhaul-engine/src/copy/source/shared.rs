@@ -9,7 +9,7 @@ use longhaul_core::wire::copy::{CopyKey, SourceMessage};
 
 use super::feed::Feed;
 use super::file::{PieceSource, SourceFile};
-use super::outstanding::{Outstanding, Wanted};
+use super::outstanding::{Outstanding, SinkDecisions};
 use super::steer::SteeredStreams;
 use crate::copy::cancel::Cancel;
 use crate::copy::clock::{CpuMeter, StageClock};
@@ -38,7 +38,7 @@ pub(super) enum Job {
 }
 
 /// Content that is ready to be sent.
-pub(super) enum Filled {
+pub(super) enum ReadContent {
     /// A block in a buffer.
     Block { file: Arc<SourceFile>, offset: u64, length: usize, buffer: PoolBuffer },
     /// Small files in a buffer.
@@ -82,7 +82,7 @@ pub(super) struct SourceContext<'a> {
 /// The state of the entries of a copy.
 pub(super) struct SourceRecords {
     pub(super) outstanding: Arc<Outstanding>,
-    pub(super) wanted: Arc<Wanted>,
+    pub(super) wanted: Arc<SinkDecisions>,
     pub(super) reports: Mutex<FileReports>,
     /// True while the walk is at work and does not wait for the sink.
     pub(super) walking: AtomicBool,
@@ -100,7 +100,7 @@ pub(super) struct SourceMeters {
 }
 
 impl SourceRecords {
-    pub(super) fn new(outstanding: Arc<Outstanding>, wanted: Arc<Wanted>) -> Self {
+    pub(super) fn new(outstanding: Arc<Outstanding>, wanted: Arc<SinkDecisions>) -> Self {
         let (reports, walking) = (Mutex::default(), AtomicBool::new(false));
         SourceRecords { outstanding, wanted, reports, walking, running: AtomicU32::new(0) }
     }

@@ -15,7 +15,7 @@ use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, 
 
 use super::SourceRoot;
 use super::file::SourceFile;
-use super::place::{Above, SourcePlace, lookup_in};
+use super::place::{ParentDirs, SourcePlace, lookup_in};
 use super::sampling::Sampling;
 use crate::copy::digest::whole_digest;
 use crate::copy::journal::HostFiles;
@@ -56,7 +56,7 @@ pub(super) struct Walk<'a, S> {
     own_journal: Option<PathBuf>,
     /// Names files to a sink on this host.
     identities: Option<HostFiles>,
-    above: Above,
+    above: ParentDirs,
     pub(super) sink: &'a mut S,
     /// The id and path of the first name of each file with several names.
     several_names: HashMap<(u64, u64), (u64, FilePath)>,
@@ -88,7 +88,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             open_roots: 0,
             own_journal: None,
             identities: None,
-            above: Above::default(),
+            above: ParentDirs::default(),
             sink,
             several_names: HashMap::new(),
             sampling: options.sample.map(Sampling::new),

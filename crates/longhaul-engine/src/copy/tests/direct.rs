@@ -12,7 +12,7 @@ use longhaul_core::units::Bytes;
 use rustix::fs::OFlags;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 use crate::copy::disk::DIRECT_FROM_BYTES;
 
 /// Lengths around the smallest file that is read with direct I/O, pages and blocks.
@@ -22,7 +22,7 @@ fn odd_sizes() -> Vec<usize> {
 }
 
 /// Pushes and pulls files of odd sizes, in blocks of the default size and in small blocks.
-fn odd_sizes_pass(world: &World) {
+fn odd_sizes_pass(world: &CopySetup) {
     fs::create_dir(world.near("t")).unwrap();
     let contents: Vec<_> = odd_sizes().into_iter().map(bytes).collect();
     for content in &contents {
@@ -55,7 +55,7 @@ fn supports_direct(dir: &Path) -> bool {
 
 #[test]
 fn odd_sizes_pass_with_direct_io() {
-    let world = World::new();
+    let world = CopySetup::new();
     assert!(supports_direct(&world.near("")), "this test needs a disk with direct I/O");
     odd_sizes_pass(&world);
 }
@@ -84,7 +84,7 @@ impl Drop for Memory {
 #[test]
 #[ignore = "needs root"]
 fn file_systems_without_direct_io_use_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     let _near = Memory::mount("ramfs", world.near(""));
     let _far = Memory::mount("ramfs", world.far(""));
     assert!(!supports_direct(&world.near("")), "ramfs supports direct I/O now");
@@ -94,7 +94,7 @@ fn file_systems_without_direct_io_use_the_page_cache() {
 #[test]
 #[ignore = "needs root"]
 fn from_memory_to_disk_and_back() {
-    let world = World::new();
+    let world = CopySetup::new();
     let _near = Memory::mount("tmpfs", world.near(""));
     odd_sizes_pass(&world);
 }
@@ -114,7 +114,7 @@ fn drop_from_cache(path: &Path) {
 
 #[test]
 fn the_user_chooses_direct_io_or_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes((5 << 20) + 777);
     fs::write(world.near("f"), &data).unwrap();
     for mode in MODES {
@@ -132,7 +132,7 @@ fn the_user_chooses_direct_io_or_the_page_cache() {
 
 #[test]
 fn cached_files_are_read_from_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     let path = world.near("f");
     let data = bytes(6 << 20);
     fs::write(&path, &data).unwrap();
@@ -150,7 +150,7 @@ fn cached_files_are_read_from_the_page_cache() {
 
 #[test]
 fn a_trial_reads_and_writes_both_with_direct_io_and_through_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     // Long enough for a trial. Every MiB has other bytes, and the end is not aligned to a page.
     let mebibyte = bytes(1 << 20);
     let file = fs::File::create(world.near("long")).unwrap();
@@ -175,7 +175,7 @@ fn a_trial_reads_and_writes_both_with_direct_io_and_through_the_page_cache() {
 
 #[test]
 fn sparse_files_stay_sparse_with_direct_io_and_with_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     let file = fs::File::create(world.near("sparse")).unwrap();
     file.set_len((64 << 20) + 5).unwrap();
     file.write_all_at(&bytes(10_000), 5 << 20).unwrap();
@@ -191,7 +191,7 @@ fn sparse_files_stay_sparse_with_direct_io_and_with_the_page_cache() {
 #[test]
 #[ignore = "needs root"]
 fn a_full_disk_fails_one_file_with_direct_io_and_with_the_page_cache() {
-    let world = World::new();
+    let world = CopySetup::new();
     // The server checks the space of the target, but not that of a file system mounted below it.
     for dir in [world.near("t"), world.far("t")] {
         fs::create_dir(dir).unwrap();

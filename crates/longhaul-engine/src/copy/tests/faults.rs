@@ -15,14 +15,14 @@ use longhaul_core::wire::copy::{
 
 use super::interruption::{INTERRUPTED_BYTES, interrupt_at, interrupt_copy, interrupt_when};
 use super::resume::wait_for;
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 use crate::copy::CopyProgress;
 use crate::copy::sink::{fail_at, spoil_at};
 use crate::error::EngineError;
 
 #[test]
 fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     let contents: Vec<_> =
         (0..12).map(|i| bytes(if i < 9 { i * 700 } else { 1_200_000 })).collect();
@@ -51,7 +51,7 @@ fn a_disk_that_fails_at_any_moment_leaves_nothing_wrong() {
 }
 
 /// Lets operation `count` of a copy of `contents` fail, and repeats the copy.
-fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
+fn fails_at(world: &CopySetup, contents: &[Vec<u8>], count: i64) {
     let target = world.near(&format!("at-{count}"));
     fs::create_dir(&target).unwrap();
     fail_at(&target, count);
@@ -82,7 +82,7 @@ fn fails_at(world: &World, contents: &[Vec<u8>], count: i64) {
 
 #[test]
 fn a_copy_resumes_with_the_blocks_of_the_journal() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     interrupt_copy(&world, "data", &options());
@@ -97,7 +97,7 @@ fn a_copy_resumes_with_the_blocks_of_the_journal() {
 
 #[test]
 fn a_copy_resumes_with_blocks_of_another_size() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), ..options() };
@@ -115,7 +115,7 @@ fn a_copy_resumes_with_blocks_of_another_size() {
 
 #[test]
 fn the_digest_of_a_resumed_file_is_that_of_the_whole_file() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let mut requested = options();
@@ -129,7 +129,7 @@ fn the_digest_of_a_resumed_file_is_that_of_the_whole_file() {
 
 #[test]
 fn a_changed_source_is_copied_from_the_start() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("data"), bytes(INTERRUPTED_BYTES)).unwrap();
     interrupt_copy(&world, "data", &options());
     // Size and modification time are the same, but the change time (ctime) differs.
@@ -146,7 +146,7 @@ fn a_changed_source_is_copied_from_the_start() {
 
 #[test]
 fn a_changed_target_file_is_copied_again() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     for i in 0..200 {
         fs::write(world.far(&format!("t/{i:03}")), bytes(10_000 + i)).unwrap();
@@ -181,7 +181,7 @@ fn a_changed_target_file_is_copied_again() {
 
 #[test]
 fn the_same_copy_twice_at_once_is_refused() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("data"), bytes(24 << 20)).unwrap();
     let refused = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -203,7 +203,7 @@ fn the_same_copy_twice_at_once_is_refused() {
 
 #[test]
 fn sparse_files_stay_sparse() {
-    let world = World::new();
+    let world = CopySetup::new();
     let file = fs::File::create(world.near("sparse")).unwrap();
     file.set_len(64 << 20).unwrap();
     file.write_all_at(&bytes(10_000), 5 << 20).unwrap();
@@ -221,7 +221,7 @@ fn sparse_files_stay_sparse() {
 
 #[test]
 fn a_directory_replaced_by_a_link_does_not_lead_out_of_the_target() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("t/d")).unwrap();
     for i in 0..50 {
         fs::write(world.near(&format!("t/d/{i}")), bytes(100)).unwrap();
@@ -251,7 +251,7 @@ fn a_directory_replaced_by_a_link_does_not_lead_out_of_the_target() {
 
 /// Starts a copy as a hostile source, which `sends` its messages. Returns the answers of the
 /// server.
-fn hostile(world: &World, sends: impl Fn(&crate::session::ControlSender)) -> Vec<SinkMessage> {
+fn hostile(world: &CopySetup, sends: impl Fn(&crate::session::ControlSender)) -> Vec<SinkMessage> {
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
         key: CopyKey::new(1),
@@ -275,7 +275,7 @@ fn hostile(world: &World, sends: impl Fn(&crate::session::ControlSender)) -> Vec
 /// Waits until the directory of the server has exactly the files `expected`. A server deletes
 /// temporary files after its last message.
 #[track_caller]
-pub(super) fn wait_for_files(world: &World, expected: &[&str]) {
+pub(super) fn wait_for_files(world: &CopySetup, expected: &[&str]) {
     for _ in 0..1500 {
         if names(&world.far("")) == expected {
             return;
@@ -292,7 +292,7 @@ fn entry(id: u64, path: &str, size: u64) -> Entry {
 
 #[test]
 fn a_hostile_source_is_disconnected() {
-    let world = World::new();
+    let world = CopySetup::new();
     let holes = |holes| Entry { holes: Some(holes), ..entry(0, "f", 5 << 20) };
     let top = Entry { kind: EntryKind::Directory, ..entry(0, ".", 0) };
     for (case, entries) in [
@@ -322,7 +322,7 @@ fn a_hostile_source_is_disconnected() {
 
 #[test]
 fn a_file_of_any_size_costs_no_memory() {
-    let world = World::new();
+    let world = CopySetup::new();
     let messages = hostile(&world, |sender| {
         let huge = Entry { holes: Some(vec![(0, 1)]), ..entry(0, "f", u64::MAX) };
         sender.send(&SourceMessage::Entries(vec![huge])).unwrap();
@@ -334,7 +334,7 @@ fn a_file_of_any_size_costs_no_memory() {
 
 #[test]
 fn noise_ends_only_the_session_of_its_connection() {
-    let world = World::new();
+    let world = CopySetup::new();
     let mut state = 7_u64;
     let mut noise = |length: usize| -> Vec<u8> {
         (0..length)
@@ -373,7 +373,7 @@ fn noise_ends_only_the_session_of_its_connection() {
 
 #[test]
 fn rereading_finds_bytes_that_the_disk_has_changed() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     let holes = fs::File::create(world.far("t/sparse")).unwrap();
     holes.write_all_at(b"end", 9 << 20).unwrap();
@@ -420,7 +420,7 @@ fn rereading_finds_bytes_that_the_disk_has_changed() {
 
 #[test]
 fn a_resumed_file_is_reread_completely() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(INTERRUPTED_BYTES + 77);
     fs::write(world.far("data"), &data).unwrap();
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };

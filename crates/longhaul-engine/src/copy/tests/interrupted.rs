@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::interruption::{INTERRUPTED_BYTES, at_once, interrupt_copy, interrupt_when, stop_when};
 use super::resume::wait_for;
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 use crate::copy::CopyProgress;
 use crate::copy::sink::{slow_at, spoil_at};
 use crate::error::{EngineError, Result};
@@ -42,14 +42,14 @@ fn large(path: &Path, mib: u64) {
     }
 }
 
-fn same(world: &World, name: &str) -> bool {
+fn same(world: &CopySetup, name: &str) -> bool {
     fs::read(world.far(name)).unwrap() == fs::read(world.near(name)).unwrap()
 }
 
 #[test]
 fn a_fast_copy_that_is_interrupted_resumes_with_the_written_bytes() {
     for _ in 0..ROUNDS {
-        let world = World::new();
+        let world = CopySetup::new();
         large(&world.far("data"), 48);
         let half = |progress: &CopyProgress| progress.moved() >= Bytes::mib(24);
         let fast = CopyOptions { rate_bps: Some(FAST), ..options() };
@@ -73,12 +73,12 @@ fn a_fast_copy_that_is_interrupted_resumes_with_the_written_bytes() {
 /// Interrupts a copy of 64 MiB after half of it and repeats it. Asserts that at most [`LITTLE`]
 /// bytes passed the connection twice. `copy` runs one attempt.
 fn loses_little(
-    prepare: impl Fn(&World),
-    copy: impl Fn(&World, &CopyOptions, (&CopyProgress, &AtomicBool)) -> Result<()>,
+    prepare: impl Fn(&CopySetup),
+    copy: impl Fn(&CopySetup, &CopyOptions, (&CopyProgress, &AtomicBool)) -> Result<()>,
 ) {
     let mut passed = Vec::new();
     for _ in 0..ROUNDS {
-        let world = World::new();
+        let world = CopySetup::new();
         let relay = Relay::new(world.port, u64::MAX);
         world.connect_through(relay.port);
         prepare(&world);
@@ -122,7 +122,7 @@ fn little_is_sent_again_after_an_interruption_of_the_sink() {
 #[test]
 fn nothing_is_sent_again_after_an_interruption_during_the_sync() {
     for round in 0..ROUNDS {
-        let world = World::new();
+        let world = CopySetup::new();
         let dir = format!("synced-slowly-{round}");
         fs::create_dir(world.far(&dir)).unwrap();
         slow_at(Path::new(&dir), Duration::from_millis(600));
@@ -207,7 +207,7 @@ impl State {
 fn little_is_sent_again_after_a_lost_connection() {
     let mut passed = Vec::new();
     for _ in 0..ROUNDS {
-        let world = World::new();
+        let world = CopySetup::new();
         large(&world.far("data"), 64);
         let options = CopyOptions { streams: Some(2), ..options() };
         let relay = Relay::new(world.port, 32 * MIB);
@@ -229,7 +229,7 @@ fn little_is_sent_again_after_a_lost_connection() {
 fn bytes_that_were_not_verified_are_not_reused_by_a_verified_copy() {
     let with = |protection| CopyOptions { protection, ..options() };
     let case = |(first, second, reuses)| {
-        let world = World::new();
+        let world = CopySetup::new();
         large(&world.far("data"), INTERRUPTED_MIB);
         interrupt_copy(&world, "data", &with(first));
         let result = world.pull(&["data"], "data", &with(second)).unwrap();
@@ -258,7 +258,7 @@ fn a_complete_file_is_copied_again_under_other_terms() {
         (|options| options.tree.xattrs = true, false),
     ];
     at_once(cases, |(change, stays)| {
-        let world = World::new();
+        let world = CopySetup::new();
         fs::create_dir(world.far("t")).unwrap();
         fs::create_dir(world.near("t")).unwrap();
         fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
@@ -283,7 +283,7 @@ fn a_complete_file_is_copied_again_under_other_terms() {
 
 #[test]
 fn a_copy_of_a_directory_to_a_new_name_resumes_with_that_name() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     large(&world.far("t/z"), INTERRUPTED_MIB);
     let again = || world.pull(&["t"], "t", &options());
@@ -300,7 +300,7 @@ fn a_copy_of_a_directory_to_a_new_name_resumes_with_that_name() {
 
 #[test]
 fn a_new_temporary_file_does_not_replace_a_partial_file() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     // The name of a temporary file has the first 200 bytes of the file's name, which are the same
@@ -321,7 +321,7 @@ fn a_new_temporary_file_does_not_replace_a_partial_file() {
 
 #[test]
 fn the_space_of_a_resumed_file_is_checked_before_it_is_allocated() {
-    let world = World::new();
+    let world = CopySetup::new();
     large(&world.near("data"), 16);
     let slow = CopyOptions { rate_bps: Some("60M".parse().unwrap()), ..options() };
     let keeps = |progress: &CopyProgress| progress.kept() >= Bytes::mib(1);
@@ -348,7 +348,7 @@ fn the_space_of_a_resumed_file_is_checked_before_it_is_allocated() {
 
 #[test]
 fn reused_bytes_are_read_back_from_the_disk() {
-    let world = World::new();
+    let world = CopySetup::new();
     large(&world.far("data"), INTERRUPTED_MIB);
     let read_back = CopyOptions { verify: Verify::Reread, ..options() };
     interrupt_copy(&world, "data", &read_back);

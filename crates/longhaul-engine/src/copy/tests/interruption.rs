@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::World;
+use super::CopySetup;
 use crate::copy::CopyProgress;
 use crate::error::EngineError;
 
@@ -39,13 +39,13 @@ pub(super) fn stop_when<T>(
 }
 
 /// Pulls `name` slowly, and interrupts the copy as soon as its journal has 1 MiB.
-pub(super) fn interrupt_copy(world: &World, name: &str, options: &CopyOptions) {
+pub(super) fn interrupt_copy(world: &CopySetup, name: &str, options: &CopyOptions) {
     interrupt_when(world, name, options, |progress| progress.kept() >= Bytes::mib(1));
 }
 
 /// Pulls `name` slowly, and interrupts the copy as soon as `reached` returns true.
 pub(super) fn interrupt_when(
-    world: &World,
+    world: &CopySetup,
     name: &str,
     options: &CopyOptions,
     reached: impl Fn(&CopyProgress) -> bool + Sync,
@@ -57,7 +57,7 @@ pub(super) fn interrupt_when(
 /// ends earlier because the host is busy, the target is deleted and the copy repeated at a lower
 /// rate.
 pub(super) fn interrupt_at(
-    world: &World,
+    world: &CopySetup,
     name: &str,
     (options, rate): (&CopyOptions, Rate),
     reached: impl Fn(&CopyProgress) -> bool + Sync,

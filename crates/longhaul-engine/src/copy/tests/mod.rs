@@ -57,7 +57,7 @@ impl Services for Files {
 }
 
 /// The `near` directory of the client, the `far` directory of the server, and the running server.
-pub(super) struct World {
+pub(super) struct CopySetup {
     dir: tempfile::TempDir,
     config: ConfigDir,
     identity: Identity,
@@ -69,7 +69,7 @@ pub(super) struct World {
     thread: Option<JoinHandle<()>>,
 }
 
-impl World {
+impl CopySetup {
     pub(super) fn new() -> Self {
         // Direct I/O needs a real disk; /tmp is in memory on some hosts.
         let scratch = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
@@ -95,7 +95,7 @@ impl World {
             move || listener.run(host, files, ClientLimits::default(), &stop)
         });
         let entrance = AtomicU16::new(port);
-        World { dir, config, identity, port, entrance, files, stop, thread: Some(thread) }
+        CopySetup { dir, config, identity, port, entrance, files, stop, thread: Some(thread) }
     }
 
     /// Sets the rights of the server's clients from now on.
@@ -211,7 +211,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for CopySetup {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.files.stop.store(true, Ordering::Relaxed);
@@ -245,7 +245,7 @@ pub(super) fn names(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_large_file_is_pushed_and_pulled_under_every_protection() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes((5 << 20) + 12_345);
     fs::write(world.near("data"), &data).unwrap();
     for protection in [Protection::Sealed, Protection::Hashed, Protection::Bare] {
@@ -267,7 +267,7 @@ fn a_large_file_is_pushed_and_pulled_under_every_protection() {
 
 #[test]
 fn a_tree_of_files_keeps_its_shape() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("tree/sub/deep")).unwrap();
     fs::create_dir(world.near("tree/void")).unwrap();
     fs::write(world.near("tree/empty"), "").unwrap();
@@ -297,7 +297,7 @@ fn a_tree_of_files_keeps_its_shape() {
 
 #[test]
 fn modes_and_times_are_kept_on_request() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("d")).unwrap();
     fs::write(world.near("d/f"), "x").unwrap();
     fs::set_permissions(world.near("d/f"), fs::Permissions::from_mode(0o750)).unwrap();
@@ -317,7 +317,7 @@ fn modes_and_times_are_kept_on_request() {
 
 #[test]
 fn one_bad_file_does_not_stop_the_others() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("t")).unwrap();
     fs::write(world.near("t/good"), bytes(100)).unwrap();
     fs::write(world.near("t/taken"), bytes(100)).unwrap();
@@ -337,7 +337,7 @@ fn one_bad_file_does_not_stop_the_others() {
 
 #[test]
 fn an_invalid_target_is_refused_before_data_is_sent() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("a"), "x").unwrap();
     fs::write(world.near("b"), "x").unwrap();
     for (sources, target) in [(&["a", "b"][..], "none"), (&["a"], "none/x"), (&["a"], "../out")] {
@@ -357,7 +357,7 @@ fn an_invalid_target_is_refused_before_data_is_sent() {
 
 #[test]
 fn files_outside_the_root_are_not_sent() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("secret"), "x").unwrap();
     symlink(world.near("secret"), world.far("link")).unwrap();
     let result = world.pull(&["../near/secret", "link"], ".", &options()).unwrap();
@@ -366,7 +366,7 @@ fn files_outside_the_root_are_not_sent() {
 
 #[test]
 fn zeros_are_copied_without_a_source_file_and_to_dev_null() {
-    let world = World::new();
+    let world = CopySetup::new();
     let plan = SourcePlan {
         tree: Tree::anywhere(),
         roots: vec![SourceRoot::Zero(Bytes::new((7 << 20) + 1))],
@@ -403,7 +403,7 @@ fn zeros_are_copied_without_a_source_file_and_to_dev_null() {
 
 #[test]
 fn an_interrupted_copy_leaves_no_final_name() {
-    let world = World::new();
+    let world = CopySetup::new();
     let plan = SourcePlan { tree: Tree::anywhere(), roots: vec![SourceRoot::Zero(Bytes::gib(4))] };
     // At this rate the copy takes three minutes, so the interruption is in its middle.
     let slow = CopyOptions { rate_bps: Some("200M".parse().unwrap()), ..options() };

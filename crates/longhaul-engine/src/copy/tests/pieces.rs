@@ -15,7 +15,7 @@ use longhaul_core::wire::copy::{EntryKind, SinkMessage};
 use super::faults::wait_for_files;
 use super::interruption::at_once;
 use super::speaker::Speaker;
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 
 const PIECE: usize = 128 << 10;
 /// The block size of these tests: several pieces, of which the last is shorter.
@@ -30,7 +30,7 @@ fn buffered() -> CopyOptions {
 #[test]
 fn files_of_all_lengths_are_copied_under_every_protection() {
     at_once(PROTECTIONS, |protection| {
-        let world = World::new();
+        let world = CopySetup::new();
         fs::create_dir(world.near("t")).unwrap();
         let blocks = [BLOCK - 1, BLOCK, BLOCK + 1, 4 * BLOCK - 4095];
         let pieces = [BLOCK + PIECE - 1, BLOCK + PIECE, BLOCK + PIECE + 1, BLOCK + 2 * PIECE];
@@ -99,7 +99,7 @@ fn a_block_with_a_changed_byte_is_sent_again() {
         .into_iter()
         .flat_map(|protection| [1000, PIECE + 5000, 3 * PIECE + 1000].map(|at| (protection, at)));
     at_once(cases, |(protection, at)| {
-        let world = World::new();
+        let world = CopySetup::new();
         fs::write(world.near("data"), &data).unwrap();
         world.connect_through(corrupting_relay(world.port, at));
         // With a second connection, the first one might carry no block.
@@ -116,7 +116,7 @@ fn a_part_of_a_block_is_not_recorded_in_the_journal() {
     let data = bytes(2 * BLOCK + 5);
     let kind = EntryKind::File { size_bytes: Bytes::new(data.len() as u64) };
     at_once(PROTECTIONS, |protection| {
-        let world = World::new();
+        let world = CopySetup::new();
         let options = CopyOptions { protection, ..buffered() };
         let mut first = Speaker::with(&world, &options, ".");
         first.announce(kind.clone());
@@ -140,7 +140,7 @@ fn an_invalid_block_does_not_replace_a_valid_one() {
     let data = bytes(2 * BLOCK);
     let kind = EntryKind::File { size_bytes: Bytes::new(data.len() as u64) };
     at_once([Protection::Sealed, Protection::Hashed], |protection| {
-        let world = World::new();
+        let world = CopySetup::new();
         let mut source = Speaker::with(&world, &CopyOptions { protection, ..buffered() }, ".");
         source.announce(kind.clone());
         source.send_unreadable(0, BLOCK, 2);
@@ -161,7 +161,7 @@ fn an_invalid_block_does_not_replace_a_valid_one() {
 
 /// Truncates the source file during a copy at `rate`. Returns whether the copy detected it.
 fn detects_truncation(protection: Protection, rate: Rate) -> bool {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("data"), bytes(8 << 20)).unwrap();
     let options = CopyOptions {
         protection,

@@ -11,7 +11,7 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::{World, names, options};
+use super::{CopySetup, names, options};
 use crate::error::EngineError;
 use crate::session::Rights;
 
@@ -24,7 +24,7 @@ fn path(text: &str) -> FilePath {
 
 /// Announces `entries` to the server as a source that follows the protocol. Every stream among the
 /// entries is empty. Returns the messages of the server up to its last one.
-fn announce(world: &World, entries: &[(&str, EntryKind)]) -> Vec<SinkMessage> {
+fn announce(world: &CopySetup, entries: &[(&str, EntryKind)]) -> Vec<SinkMessage> {
     let (sender, mut receiver, dialer) = world.session().split();
     let tree = TreeOptions { hard_links: true, keep_links: true, ..TreeOptions::default() };
     let request = CopyRequest::Receive {
@@ -71,7 +71,7 @@ fn failures(messages: &[SinkMessage]) -> Vec<(Option<u64>, String)> {
 
 #[test]
 fn reserved_names_are_refused_with_all_rights() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("sub")).unwrap();
     fs::write(world.far(TEMPORARY), "begun").unwrap();
     let file = EntryKind::File { size_bytes: Bytes::new(0) };
@@ -112,7 +112,7 @@ fn reserved_names_are_refused_with_all_rights() {
 
 #[test]
 fn a_target_with_a_reserved_name_is_refused_by_client_and_server() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("f"), "x").unwrap();
     fs::write(world.far("f"), "x").unwrap();
     fs::create_dir(world.far(".longhaul-dir")).unwrap();
@@ -146,7 +146,7 @@ fn a_target_with_a_reserved_name_is_refused_by_client_and_server() {
 
 #[test]
 fn reserved_names_are_not_deleted() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("t")).unwrap();
     fs::create_dir_all(world.far("t/sub")).unwrap();
     for name in [JOURNAL, TEMPORARY, "old", "sub/.longhaul-x"] {
@@ -161,7 +161,7 @@ fn reserved_names_are_not_deleted() {
 
 #[test]
 fn a_hard_link_refers_to_an_entry_of_its_session() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("victim"), "secret").unwrap();
     let link = |first, to| ("link", EntryKind::HardLink { first, path: path(to) });
     for (first, to) in [(0, "victim"), (0, "./f"), (1, "link"), (7, "f"), (0, "d/../f")] {
@@ -180,7 +180,7 @@ fn a_hard_link_refers_to_an_entry_of_its_session() {
 
 #[test]
 fn a_drop_box_refuses_hard_links() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("victim"), "secret").unwrap();
     world.set_rights(Rights::WriteOnly);
     let link = |to| ("link", EntryKind::HardLink { first: 0, path: path(to) });

@@ -18,7 +18,7 @@ use super::interruption::{
     INTERRUPTED_BYTES, at_once, interrupt_at, interrupt_copy, interrupt_when,
 };
 use super::speaker::Speaker;
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 use crate::copy::CopyProgress;
 use crate::copy::sink::slow_at;
 
@@ -26,7 +26,7 @@ use crate::copy::sink::slow_at;
 const OTHER: u32 = 4711;
 
 /// Interrupts a copy of `data`. Returns the paths of the partial file and of the journal.
-fn interrupted(world: &World, data: &[u8]) -> (PathBuf, PathBuf) {
+fn interrupted(world: &CopySetup, data: &[u8]) -> (PathBuf, PathBuf) {
     fs::write(world.far("data"), data).unwrap();
     interrupt_copy(world, "data", &options());
     let left = names(&world.near(""));
@@ -45,7 +45,7 @@ fn set_mode(path: &Path, mode: u32) {
 #[ignore = "needs root"]
 fn files_that_another_user_could_have_written_are_not_resumed() {
     let data = bytes(INTERRUPTED_BYTES + 77);
-    type Plant = fn(&Path, &Path, &World);
+    type Plant = fn(&Path, &Path, &CopySetup);
     let cases: [(&str, Plant); 5] = [
         ("both are another user's", |part, journal, _| {
             chown(part, Some(OTHER), None).unwrap();
@@ -61,7 +61,7 @@ fn files_that_another_user_could_have_written_are_not_resumed() {
         }),
     ];
     at_once(cases, |(case, plant)| {
-        let world = World::new();
+        let world = CopySetup::new();
         let (part, journal) = interrupted(&world, &data);
         // The open file keeps its inode number in use.
         let held = fs::File::open(&part).unwrap();
@@ -80,7 +80,7 @@ fn files_that_another_user_could_have_written_are_not_resumed() {
 #[test]
 #[ignore = "needs root"]
 fn a_temporary_file_of_another_user_is_not_replaced() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(INTERRUPTED_BYTES);
     let (part, journal) = interrupted(&world, &data);
     fs::remove_file(&journal).unwrap();
@@ -95,7 +95,7 @@ fn a_temporary_file_of_another_user_is_not_replaced() {
 
 #[test]
 fn a_client_that_leaves_before_all_data_connections_are_open_leaves_no_files() {
-    let world = World::new();
+    let world = CopySetup::new();
     let (sender, mut receiver, dialer) = world.session().split();
     let request = CopyRequest::Receive {
         key: CopyKey::new(3),
@@ -131,7 +131,7 @@ fn a_copy_resumes_after_every_change_of_the_block_size() {
 
 /// Interrupts a copy of `size` bytes in blocks of `before`, and resumes it with blocks of `after`.
 fn change_block_size(size: usize, before: u64, after: u64) {
-    let world = World::new();
+    let world = CopySetup::new();
     let of = |block| CopyOptions { block_bytes: Bytes::new(block), streams: Some(1), ..options() };
     let data = bytes(size);
     fs::write(world.far("data"), &data).unwrap();
@@ -146,7 +146,7 @@ fn change_block_size(size: usize, before: u64, after: u64) {
 #[test]
 fn a_pack_replaces_the_blocks_of_an_earlier_attempt() {
     const SIZE: usize = 2 << 20;
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(SIZE);
     let kind = EntryKind::File { size_bytes: Bytes::new(SIZE as u64) };
     let mut first = Speaker::new(&world, 64 << 10);
@@ -172,7 +172,7 @@ fn a_pack_replaces_the_blocks_of_an_earlier_attempt() {
 
 #[test]
 fn blocks_that_belong_to_no_file_end_the_session() {
-    let world = World::new();
+    let world = CopySetup::new();
     let hostile = |speaker: Speaker, case: &str| {
         let last = speaker.end();
         assert!(matches!(last, SinkMessage::Abort { again: false, .. }), "{case}: {last:?}");
@@ -236,7 +236,7 @@ fn changed_bytes_of_a_partial_file_are_sent_again() {
 
 /// Resumes a copy of `data` with blocks of `block` bytes after damage to the partial file.
 fn resume_after(data: &[u8], block: u64, (case, damage): (&str, Damage)) {
-    let world = World::new();
+    let world = CopySetup::new();
     let (part, _) = interrupted(&world, data);
     damage(&fs::File::options().write(true).open(&part).unwrap());
     let again = CopyOptions { block_bytes: Bytes::new(block), ..options() };
@@ -249,7 +249,7 @@ fn resume_after(data: &[u8], block: u64, (case, damage): (&str, Damage)) {
 
 #[test]
 fn holes_of_a_resumed_file_stay_holes() {
-    let world = World::new();
+    let world = CopySetup::new();
     let length = 40_u64 << 20;
     let source = fs::File::create(world.far("data")).unwrap();
     source.set_len(length).unwrap();
@@ -276,7 +276,7 @@ fn holes_of_a_resumed_file_stay_holes() {
 
 #[test]
 fn a_partial_file_with_most_blocks_is_completed() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(5 << 20);
     let kind = EntryKind::File { size_bytes: Bytes::new(5 << 20) };
     let block = 1 << 20;
@@ -306,7 +306,7 @@ fn a_partial_file_with_most_blocks_is_completed() {
 
 #[test]
 fn a_complete_file_that_was_changed_is_copied_again() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.far("t")).unwrap();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.far("t/a"), bytes(1_200_000)).unwrap();
@@ -324,7 +324,7 @@ fn a_complete_file_that_was_changed_is_copied_again() {
 
 #[test]
 fn bytes_that_the_sink_checks_are_reported_as_progress() {
-    let world = World::new();
+    let world = CopySetup::new();
     let dir = "read-slowly";
     fs::create_dir(world.far(dir)).unwrap();
     let (data, block) = (bytes(5 << 20), 1 << 20);

@@ -10,7 +10,7 @@ use longhaul_core::wire::copy::{
     CopyKey, CopyReply, CopyRequest, Entry, EntryKind, SinkMessage, SourceMessage, Top,
 };
 
-use super::{World, options};
+use super::{CopySetup, options};
 use crate::copy::data_connection::BlockSender;
 use crate::session::{ControlReceiver, ControlSender};
 
@@ -23,18 +23,18 @@ pub(super) struct Speaker {
 
 impl Speaker {
     /// Starts a copy to the server's directory in blocks of `block` bytes.
-    pub(super) fn new(world: &World, block: u64) -> Self {
+    pub(super) fn new(world: &CopySetup, block: u64) -> Self {
         Speaker::to(world, block, ".")
     }
 
     /// Starts a copy to the directory `target`.
-    pub(super) fn to(world: &World, block: u64, target: &str) -> Self {
+    pub(super) fn to(world: &CopySetup, block: u64, target: &str) -> Self {
         let options = CopyOptions { block_bytes: Bytes::new(block), ..options() };
         Speaker::with(world, &options, target)
     }
 
     /// Starts a copy with these options.
-    pub(super) fn with(world: &World, options: &CopyOptions, target: &str) -> Self {
+    pub(super) fn with(world: &CopySetup, options: &CopyOptions, target: &str) -> Self {
         let (sender, mut receiver, dialer) = world.session().split();
         let request = CopyRequest::Receive {
             key: CopyKey::new(4),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::interruption::at_once;
-use super::{World, bytes, options};
+use super::{CopySetup, bytes, options};
 
 /// The limit on the time without progress in these tests.
 const STALL_LIMIT: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ fn patient() -> CopyOptions {
 /// Sends `request` and `first`, and after that only `keepalive`, repeatedly. Returns the messages
 /// of the server until it ends the session.
 fn hold<S: Serialize + Sync, H: DeserializeOwned>(
-    world: &World,
+    world: &CopySetup,
     request: &CopyRequest,
     first: &[S],
     keepalive: Option<S>,
@@ -95,7 +95,7 @@ fn the_session_of_a_source_that_sends_only_keepalives_ends() {
         (vec![announced, SourceMessage::End { entries: 1 }], "send the data of 1 file"),
     ];
     at_once(cases, |(first, missing)| {
-        let messages = hold(&World::new(), &receive(1), &first, Some(alive()));
+        let messages = hold(&CopySetup::new(), &receive(1), &first, Some(alive()));
         let reason = abort_reason(&messages);
         assert!(reason.contains("no progress for") && reason.contains(missing), "{reason}");
     });
@@ -103,7 +103,7 @@ fn the_session_of_a_source_that_sends_only_keepalives_ends() {
 
 #[test]
 fn the_session_of_a_source_that_sends_nothing_ends() {
-    let world = World::new();
+    let world = CopySetup::new();
     let messages = hold::<SourceMessage, _>(&world, &receive(2), &[], None);
     assert!(abort_reason(&messages).contains("announce more files or the end"));
 }
@@ -122,7 +122,7 @@ fn the_session_of_a_sink_that_reports_no_progress_ends() {
     };
     let cases = [(&b"x"[..], false), (b"x", true), (&large, false)];
     at_once(cases, |(content, wanted_first)| {
-        let world = World::new();
+        let world = CopySetup::new();
         fs::write(world.far("f"), content).unwrap();
         let request = CopyRequest::Send {
             paths: vec![FilePath::new("f").unwrap()],
@@ -139,7 +139,7 @@ fn the_session_of_a_sink_that_reports_no_progress_ends() {
 
 #[test]
 fn the_session_of_a_source_that_stays_after_the_end_ends() {
-    let world = World::new();
+    let world = CopySetup::new();
     let end = [SourceMessage::End { entries: 0 }];
     let messages = hold(&world, &receive(3), &end, Some(alive()));
     assert!(matches!(messages.last(), Some(SinkMessage::Finished(_))), "{messages:?}");
@@ -147,7 +147,7 @@ fn the_session_of_a_source_that_stays_after_the_end_ends() {
 
 #[test]
 fn the_session_of_a_sink_that_finishes_without_reading_ends() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("large"), bytes(40 << 20)).unwrap();
     let request = CopyRequest::Send {
         paths: vec![FilePath::new("large").unwrap()],
@@ -165,7 +165,7 @@ fn the_session_of_a_sink_that_finishes_without_reading_ends() {
 
 #[test]
 fn a_late_request_for_a_block_is_ignored_and_an_invalid_one_ends_the_session() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.far("f"), "x").unwrap();
     for (id, is_ignored) in [(0, true), (1, false)] {
         let (sender, mut receiver, dialer) = world.session().split();

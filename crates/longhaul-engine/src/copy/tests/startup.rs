@@ -13,7 +13,7 @@ use longhaul_core::result::CopyResult;
 use longhaul_core::wire::copy::CopyRequest;
 use longhaul_core::wire::{RefusalKind, Service};
 
-use super::{World, bytes, options};
+use super::{CopySetup, bytes, options};
 use crate::copy::{
     CopyProgress, CopyRun, CopySecret, Reconnect, SourcePlan, SourceRoot, Tree, push,
 };
@@ -32,7 +32,7 @@ fn growing() -> CopyOptions {
 
 #[test]
 fn a_copy_begins_with_the_given_number_of_connections() {
-    let world = World::new();
+    let world = CopySetup::new();
     let data = bytes(40 << 20);
     fs::write(world.near("data"), &data).unwrap();
     let result = world.push(&["data"], "there", &growing()).unwrap();
@@ -45,7 +45,7 @@ fn a_copy_begins_with_the_given_number_of_connections() {
 
 /// Serves a session without an answer until the request and every data connection have arrived.
 /// Returns the session and the number of its data connections.
-fn silent_server(listener: &TcpListener, world: &World) -> (ServedSession, usize) {
+fn silent_server(listener: &TcpListener, world: &CopySetup) -> (ServedSession, usize) {
     let registry = SessionRegistry::default();
     let deadline = Instant::now() + TIMEOUT;
     let socket = Arc::new(listener.accept().unwrap().0);
@@ -67,7 +67,7 @@ fn silent_server(listener: &TcpListener, world: &World) -> (ServedSession, usize
 
 #[test]
 fn the_request_and_all_connections_precede_every_answer_of_the_server() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("data"), bytes(1000)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     world.connect_through(listener.local_addr().unwrap().port());
@@ -86,7 +86,7 @@ fn the_request_and_all_connections_precede_every_answer_of_the_server() {
     });
 }
 
-impl World {
+impl CopySetup {
     /// Pushes `source`, with the request before the server's first message.
     fn push_early(&self, source: &str, options: &CopyOptions) -> Result<CopyResult> {
         let mut connect = || {

@@ -10,7 +10,7 @@ use longhaul_core::plan::{CopyOptions, DeleteOptions, OwnerMode, TreeOptions};
 use longhaul_core::result::{ActionKind, CopyResult, Manifest, hex};
 use longhaul_core::wire::FilePath;
 
-use super::{World, bytes, names, options};
+use super::{CopySetup, bytes, names, options};
 
 fn archive() -> CopyOptions {
     CopyOptions { preserve: true, tree: TreeOptions::archive(), ..options() }
@@ -39,7 +39,7 @@ fn age(path: PathBuf, seconds: u64) {
 #[test]
 #[ignore = "needs root"]
 fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
-    let world = World::new();
+    let world = CopySetup::new();
     let at = |name: &str| world.near("t").join(name);
     fs::create_dir_all(at("sub")).unwrap();
     fs::write(at("file"), "x").unwrap();
@@ -113,7 +113,7 @@ fn an_archive_keeps_links_modes_owners_attributes_and_special_files() {
 #[test]
 #[ignore = "needs root"]
 fn without_archive_owners_and_the_set_user_id_bit_are_not_copied() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::write(world.near("f"), "x").unwrap();
     std::os::unix::fs::chown(world.near("f"), Some(12_345), None).unwrap();
     fs::set_permissions(world.near("f"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -125,7 +125,7 @@ fn without_archive_owners_and_the_set_user_id_bit_are_not_copied() {
 
 #[test]
 fn hard_links_to_a_failed_file_fail() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.near("t/a"), "new").unwrap();
     fs::hard_link(world.near("t/a"), world.near("t/b")).unwrap();
@@ -159,7 +159,7 @@ fn owners_are_set_by_name_unless_numbers_are_requested() {
 
 #[test]
 fn an_update_skips_files_that_are_as_new() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("t")).unwrap();
     fs::create_dir_all(world.far("t")).unwrap();
     for name in ["older", "newer", "same", "longer", "large"] {
@@ -202,7 +202,7 @@ fn levels_of_comparison_decide_which_files_are_copied() {
         (SyncLevel::Mtime, &["longer", "missing", "older"]),
         (SyncLevel::Checksum, &["longer", "missing", "other"]),
     ] {
-        let world = World::new();
+        let world = CopySetup::new();
         for dir in [world.near("t"), world.far("t")] {
             fs::create_dir_all(dir).unwrap();
         }
@@ -238,7 +238,7 @@ fn levels_of_comparison_decide_which_files_are_copied() {
 
 #[test]
 fn files_that_the_source_lacks_are_deleted_only_after_a_complete_copy() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("t/sub")).unwrap();
     fs::write(world.near("t/sub/kept"), "x").unwrap();
     let fill = || {
@@ -302,7 +302,7 @@ fn files_that_the_source_lacks_are_deleted_only_after_a_complete_copy() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_lists_everything() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.near("t/sub")).unwrap();
     fs::write(world.near("t/sub/new"), bytes(3 << 20)).unwrap();
     fs::write(world.near("t/old"), "x").unwrap();
@@ -331,7 +331,7 @@ fn a_dry_run_changes_nothing_and_lists_everything() {
 
 #[test]
 fn digests_are_reported_and_written_to_a_manifest() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("t")).unwrap();
     let large = bytes((3 << 20) + 5);
     fs::write(world.near("t/large"), &large).unwrap();
@@ -380,7 +380,7 @@ fn digests_are_reported_and_written_to_a_manifest() {
 
 #[test]
 fn a_target_with_a_slash_becomes_the_directory() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("t")).unwrap();
     fs::write(world.near("t/f"), "x").unwrap();
     assert!(world.push(&["t"], "new/", &archive()).unwrap().failures.is_empty());
@@ -395,7 +395,7 @@ fn a_target_with_a_slash_becomes_the_directory() {
 
 #[test]
 fn a_directory_is_not_copied_into_itself_through_a_server() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir_all(world.far("t/deep/target")).unwrap();
     fs::write(world.far("t/f"), "x").unwrap();
     // The client reaches the server's files by a symbolic link.
@@ -412,7 +412,7 @@ fn a_directory_is_not_copied_into_itself_through_a_server() {
 
 #[test]
 fn a_file_is_not_replaced_by_itself() {
-    let world = World::new();
+    let world = CopySetup::new();
     fs::create_dir(world.near("d1")).unwrap();
     fs::create_dir(world.far("d2")).unwrap();
     for name in ["linked", "second", "other"] {

@@ -140,7 +140,7 @@ pub(in crate::test) fn receive(
         let buffer = &mut buffer[..reading.buffer_bytes];
         let mut received = 0u64;
         let mut last = Instant::now();
-        let mut gathering = reading.gather.then(|| Gathering::new(reading.buffer_bytes));
+        let mut gathering = reading.gather.then(|| LowWaterMark::new(reading.buffer_bytes));
         while !watch.stopped() {
             let took = if reading.skip_copy {
                 let dropped = recv(stream, &mut *buffer, RecvFlags::TRUNC);
@@ -199,17 +199,17 @@ const LEAST_GATHERED: u64 = 16 << 10;
 /// Adapts the socket's low-water mark to its rate, so that a fast stream wakes its reader rarely
 /// and a slow one is counted as it arrives.
 #[derive(Debug)]
-struct Gathering {
+struct LowWaterMark {
     most: u64,
     mark: u64,
     since: Instant,
     bytes: u64,
 }
 
-impl Gathering {
+impl LowWaterMark {
     fn new(buffer_bytes: usize) -> Self {
         let most = MOST_GATHERED.min(buffer_bytes as u64);
-        Gathering { most, mark: 1, since: Instant::now(), bytes: 0 }
+        LowWaterMark { most, mark: 1, since: Instant::now(), bytes: 0 }
     }
 
     /// Records a read. Returns the new mark if it changes.
@@ -248,20 +248,20 @@ mod tests {
 
     #[test]
     fn fast_streams_gather_and_slow_ones_do_not() {
-        let gathering = Gathering::new(1 << 20);
+        let gathering = LowWaterMark::new(1 << 20);
         let fit = |gigabits: f64| {
             gathering.fit((gigabits * 1e9 / 8.0 / 100.0) as u64, Duration::from_millis(10))
         };
         assert_eq!((fit(0.1), fit(0.5)), (1, 1));
         assert_eq!((fit(1.0), fit(10.0), fit(30.0)), (16 << 10, 128 << 10, 512 << 10));
         assert_eq!(fit(400.0), 512 << 10);
-        let small = Gathering::new(100_000);
+        let small = LowWaterMark::new(100_000);
         assert_eq!(small.fit(1 << 30, Duration::from_millis(10)), 65536);
     }
 
     #[test]
     fn a_stream_that_slows_down_is_counted_as_it_comes_again() {
-        let mut gathering = Gathering::new(1 << 20);
+        let mut gathering = LowWaterMark::new(1 << 20);
         gathering.since -= Duration::from_millis(20);
         assert_eq!(gathering.read(80_000_000), Some(512 << 10));
         assert_eq!(gathering.read(1000), None, "too soon to tell");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_core::plan::{Amount, Protocol, TestPlan};
+use longhaul_core::plan::{Protocol, TestLength, TestPlan};
 use longhaul_core::result::End;
 use longhaul_core::units::Bytes;
 
@@ -20,7 +20,7 @@ fn pair() -> (TcpStream, TcpStream) {
 }
 
 fn plan() -> TestPlan {
-    TestPlan { amount: Amount::Time(Duration::from_millis(300)), ..TestPlan::new() }
+    TestPlan { amount: TestLength::Time(Duration::from_millis(300)), ..TestPlan::new() }
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -68,7 +68,7 @@ fn a_sender_by_amount_leaves_its_connection_open() {
 fn a_receiver_stops_by_its_amount_while_the_sender_goes_on() {
     let limits = TestLimits::default();
     let over = Arc::new(AtomicBool::new(false));
-    let by_bytes = TestPlan { amount: Amount::Bytes(Bytes::mib(4)), ..plan() };
+    let by_bytes = TestPlan { amount: TestLength::Bytes(Bytes::mib(4)), ..plan() };
     for plan in [plan(), by_bytes] {
         let (near, mut far) = pair();
         let ended = over.clone();
@@ -134,7 +134,7 @@ impl DatagramFormat for Number {
 fn datagrams_of_another_format_are_numbered_and_counted() {
     let plan = TestPlan {
         protocol: Protocol::Udp,
-        amount: Amount::Bytes(Bytes::new(20_000)),
+        amount: TestLength::Bytes(Bytes::new(20_000)),
         write_bytes: Bytes::new(100),
         rate_bps: Some(longhaul_core::units::Rate::from_bps(10_000_000)),
         ..plan()

@@ -68,7 +68,7 @@ fn every_datagram_is_accounted_for_in_all_directions() {
 #[test]
 fn a_test_by_bytes_sends_all_of_them() {
     let server = Server::start(TestLimits::default());
-    let amount = Amount::Bytes(Bytes::new(1_000_000));
+    let amount = TestLength::Bytes(Bytes::new(1_000_000));
     let plan = TestPlan { amount, ..datagrams(1000, 400) };
     let result = lossless(&server, &plan);
     assert_accounted(&result.summary);

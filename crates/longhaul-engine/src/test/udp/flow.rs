@@ -213,12 +213,12 @@ impl UdpFlow {
         let mut said = lock(&self.said);
         if said.is_none_or(|said| now.duration_since(said) >= every) {
             *said = Some(now);
-            self.say(&header);
+            self.send_mark(&header);
         }
     }
 
     /// Sends `header` without data. Lost ones are repeated.
-    pub(super) fn say(&self, header: &DatagramHeader) {
+    pub(super) fn send_mark(&self, header: &DatagramHeader) {
         let _ = send(&self.socket, &header.encode(), SendFlags::DONTWAIT);
     }
 

@@ -72,7 +72,7 @@ pub(in crate::test) fn receive(slot: &Slot, flow: &UdpFlow, watch: Watch<'_>, li
                 }
                 flow.counted.set(&intake.account.counts());
                 if flow.format.is_none() {
-                    flow.say(&flow.report());
+                    flow.send_mark(&flow.report());
                 }
             }
             flow.counted.set(&intake.account.counts());
@@ -127,7 +127,7 @@ struct Intake<'a> {
     ended_at: Option<Instant>,
 }
 
-struct Took {
+struct ReadBatch {
     bytes: u64,
     end: bool,
 }
@@ -145,7 +145,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    fn take(&mut self, data: &[u8], received: &udp::UdpBatch, now_ns: u64) -> Took {
+    fn take(&mut self, data: &[u8], received: &udp::UdpBatch, now_ns: u64) -> ReadBatch {
         let before = self.bytes;
         let mut end = false;
         let mut sent_ns = None;
@@ -177,7 +177,7 @@ impl<'a> Intake<'a> {
         if let Some(sent_ns) = sent_ns {
             self.account.arrival(sent_ns, now_ns);
         }
-        Took { bytes: self.bytes - before, end }
+        ReadBatch { bytes: self.bytes - before, end }
     }
 
     /// Attributes a gap of `gap` numbers to this host, after which the kernel's drop counter is

@@ -47,7 +47,7 @@ pub(in crate::test) fn send(
             if left == 0 || allowed == 0 {
                 break Ok(());
             }
-            let from = Stand { number: counts.expected, bytes: sent, time: epoch.elapsed() };
+            let from = FlowState { number: counts.expected, bytes: sent, time: epoch.elapsed() };
             let filled = batch.fill(from, allowed, left);
             match batch.send(filled.bytes) {
                 Ok(()) => counts.datagrams += filled.datagrams,
@@ -82,8 +82,8 @@ impl UdpFlow {
     }
 
     /// Writes the header of a datagram; `stand` includes its bytes.
-    fn write_header(&self, datagram: &mut [u8], stand: Stand) {
-        let Stand { number, bytes, time } = stand;
+    fn write_header(&self, datagram: &mut [u8], stand: FlowState) {
+        let FlowState { number, bytes, time } = stand;
         match &self.format {
             Some(format) => format.write(datagram, &SentDatagram { number, time, bytes }),
             None => {
@@ -106,14 +106,14 @@ struct Batch<'a> {
     segmented: bool,
 }
 
-struct Filled {
+struct FilledBatch {
     datagrams: u64,
     bytes: usize,
 }
 
 /// The state of a flow before a send.
 #[derive(Clone, Copy)]
-struct Stand {
+struct FlowState {
     /// The number of the next datagram.
     number: u64,
     /// The bytes sent.
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
 
     /// Writes the headers of as many datagrams as fit `allowed` bytes, but at least one. The last
     /// is shortened to the bytes `left` of a share.
-    fn fill(&mut self, mut from: Stand, allowed: u64, left: u64) -> Filled {
+    fn fill(&mut self, mut from: FlowState, allowed: u64, left: u64) -> FilledBatch {
         let first = from.number;
         let allowed = allowed.min(self.length as u64) as usize;
         let whole = (allowed / self.payload_bytes).max(1) * self.payload_bytes;
@@ -145,7 +145,7 @@ impl<'a> Batch<'a> {
             self.flow.write_header(datagram, from);
             from.number += 1;
         }
-        Filled { datagrams: from.number - first, bytes }
+        FilledBatch { datagrams: from.number - first, bytes }
     }
 
     fn send(&self, bytes: usize) -> io::Result<()> {

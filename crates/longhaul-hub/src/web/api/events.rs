@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::clock::now_ms;
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::records::events::{Event, EventFilter, acknowledge, events};
 use crate::records::runs::named;
 use crate::web::access::ApiCaller;
@@ -81,7 +81,7 @@ pub(crate) async fn post_acknowledge(
     caller.at_least(UserRole::Operator)?;
     let now = now_ms();
     let known = hub.store.write(move |sql| acknowledge(sql, &id, &caller.name, now)).await?;
-    let _ = hub.live.send(Live::Changed);
+    let _ = hub.live.send(PageMessage::Changed);
     if known { Ok(StatusCode::NO_CONTENT) } else { Err(Failure::not_found("event")) }
 }
 
@@ -94,12 +94,12 @@ pub(crate) async fn get_stream(
 ) -> Sse<impl Stream<Item = Result<Message, Infallible>>> {
     let stream = stream::unfold(hub.live.subscribe(), async |mut live| {
         let message = match live.recv().await {
-            Ok(Live::Event(event)) => {
+            Ok(PageMessage::Event(event)) => {
                 let text = serde_json::to_string(&*event).unwrap_or_default();
                 Message::default().event("event").id(event.id.clone()).data(text)
             }
             // A slow reader missed messages; it reads the page again.
-            Ok(Live::Changed) | Err(RecvError::Lagged(_)) => {
+            Ok(PageMessage::Changed) | Err(RecvError::Lagged(_)) => {
                 Message::default().event("changed").data("{}")
             }
             Err(RecvError::Closed) => return None,

@@ -16,7 +16,7 @@ use longhaul_fleet::schedule::{Schedule, TaskState};
 
 use crate::clock::now_ms;
 use crate::fleet::{Applied, refreshed};
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::records::leases::{cancel, open_runs};
 use crate::records::meshes::{StoredMesh, add_mesh};
 use crate::records::meshes::{remove_task, set_task_state, task_states};
@@ -162,7 +162,7 @@ pub(crate) async fn apply_text(
         Ok((revision, lines)) => {
             hub.refresh().await?;
             hub.wake_all();
-            let _ = hub.live.send(Live::Changed);
+            let _ = hub.live.send(PageMessage::Changed);
             Ok(ApplyDocument {
                 schema: APPLY_SCHEMA.to_owned(),
                 mesh: name,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ms;
 use crate::figures::Route;
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::records::cells::cells_of;
 use crate::records::leases::cancel;
 use crate::records::paths::{PathChange, path_changes};
@@ -127,7 +127,7 @@ pub(crate) async fn post_cancel(
     let now = now_ms();
     let known = hub.store.write(move |sql| cancel(sql, &id, RunReason::Cancelled, now)).await?;
     hub.wake_all();
-    let _ = hub.live.send(Live::Changed);
+    let _ = hub.live.send(PageMessage::Changed);
     if known { Ok(StatusCode::NO_CONTENT) } else { Err(Failure::not_found("open run")) }
 }
 

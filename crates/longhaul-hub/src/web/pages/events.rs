@@ -9,10 +9,10 @@ use longhaul_fleet::api::UserRole;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::Viewed;
+use super::PageViewer;
 use super::layout::{badge, failure_page, page, segment, time};
 use crate::clock::now_ms;
-use crate::hub::{Hub, Live};
+use crate::hub::{Hub, PageMessage};
 use crate::records::events::{Event, EventFilter, acknowledge, events};
 use crate::records::runs::run_of;
 use crate::store::Sql;
@@ -33,7 +33,7 @@ pub(super) struct EventQuery {
 /// `GET /events`.
 pub(super) async fn get_events(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Query(query): Query<EventQuery>,
 ) -> Result<Response, Failure> {
     let all = query.all.is_some();
@@ -107,7 +107,7 @@ pub(super) struct AckForm {
 /// `POST /events/ID/ack`.
 pub(super) async fn post_acknowledge(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Path(id): Path<String>,
     Form(form): Form<AckForm>,
 ) -> Result<Response, Failure> {
@@ -115,7 +115,7 @@ pub(super) async fn post_acknowledge(
     caller.at_least(UserRole::Operator)?;
     let (name, now) = (caller.name.clone(), now_ms());
     let known = hub.store.write(move |sql| acknowledge(sql, &id, &name, now)).await?;
-    let _ = hub.live.send(Live::Changed);
+    let _ = hub.live.send(PageMessage::Changed);
     Ok(if known {
         Redirect::to("/events").into_response()
     } else {
@@ -133,7 +133,7 @@ pub(super) struct SearchQuery {
 /// `GET /search`.
 pub(super) async fn get_search(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Query(query): Query<SearchQuery>,
 ) -> Result<Response, Failure> {
     let applied = hub.refresh().await?;

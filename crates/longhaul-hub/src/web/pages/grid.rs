@@ -11,7 +11,7 @@ use longhaul_fleet::schedule::path_capacity;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::Viewed;
+use super::PageViewer;
 use super::layout::{page, segment};
 use crate::clock::now_ms;
 use crate::fleet::Applied;
@@ -31,7 +31,7 @@ const BLOCK: usize = 64;
 
 /// The content of a cell besides its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum CellContent {
     /// All values with units.
     Full,
     /// One value without its unit.
@@ -55,7 +55,7 @@ pub(super) struct GridQuery {
 /// `GET /`.
 pub(super) async fn get_grid(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Query(query): Query<GridQuery>,
 ) -> Result<Response, Failure> {
     let applied = hub.refresh().await?;
@@ -124,9 +124,9 @@ fn grid(applied: &Applied, cells: &[CellDocument], query: &GridQuery) -> Markup 
     let dense = hosts.len() > WIDE;
     // Without a choice of the metric, small cells have no room for all values.
     let shown = match (dense, only) {
-        (false, _) => Shown::Full,
-        (true, Some(_)) => Shown::Short,
-        (true, None) => Shown::Symbol,
+        (false, _) => CellContent::Full,
+        (true, Some(_)) => CellContent::Short,
+        (true, None) => CellContent::Symbol,
     };
     let blocks: Vec<&[&str]> = hosts.chunks(BLOCK).collect();
     let block = |at: usize| blocks.get(at).or(blocks.first()).copied().unwrap_or_default();
@@ -159,9 +159,12 @@ fn grid(applied: &Applied, cells: &[CellDocument], query: &GridQuery) -> Markup 
 fn block_links(name: &str, blocks: &[&[&str]], query: &GridQuery, of_rows: bool) -> Markup {
     let metric = query.metric.map(|metric| crate::records::runs::name_of(&metric));
     let metric = metric.map(|name| format!("&metric={name}")).unwrap_or_default();
-    let link = |at: usize| match of_rows {
-        true => format!("/?rows={at}&columns={}{metric}", query.columns),
-        false => format!("/?rows={}&columns={at}{metric}", query.rows),
+    let link = |at: usize| {
+        if of_rows {
+            format!("/?rows={at}&columns={}{metric}", query.columns)
+        } else {
+            format!("/?rows={}&columns={at}{metric}", query.rows)
+        }
     };
     let present = if of_rows { query.rows } else { query.columns };
     html! {
@@ -177,15 +180,15 @@ fn block_links(name: &str, blocks: &[&[&str]], query: &GridQuery, of_rows: bool)
 }
 
 /// Returns the sentence about the values of a grid with small cells.
-fn unit(shown: Shown, only: Option<CellMetric>) -> &'static str {
+fn unit(shown: CellContent, only: Option<CellMetric>) -> &'static str {
     match (shown, only) {
-        (Shown::Symbol, _) => {
+        (CellContent::Symbol, _) => {
             " A symbol is the worst state of a pair. Choose a metric to see its values."
         }
-        (Shown::Short, Some(CellMetric::Throughput)) => " Values are in bit/s.",
-        (Shown::Short, Some(CellMetric::Loss)) => " Values are the share of lost packets.",
-        (Shown::Short, Some(CellMetric::Rtt)) => " Values are in ms.",
-        (Shown::Short, Some(CellMetric::Mtu)) => " Values are in bytes.",
+        (CellContent::Short, Some(CellMetric::Throughput)) => " Values are in bit/s.",
+        (CellContent::Short, Some(CellMetric::Loss)) => " Values are the share of lost packets.",
+        (CellContent::Short, Some(CellMetric::Rtt)) => " Values are in ms.",
+        (CellContent::Short, Some(CellMetric::Mtu)) => " Values are in bytes.",
         _ => "",
     }
 }
@@ -195,7 +198,7 @@ fn cell(
     mesh: &Mesh,
     (source, destination): (&str, &str),
     cells: Option<&Vec<&CellDocument>>,
-    shown: Shown,
+    shown: CellContent,
 ) -> Markup {
     let rank = |state: CellState| match state {
         CellState::Critical => 5,
@@ -211,7 +214,7 @@ fn cell(
     let capacity = path_capacity(mesh, None, source, destination);
     let value = |cell: &CellDocument| {
         let text = |value| match cell.metric {
-            metric if shown == Shown::Short => words::short(metric, value),
+            metric if shown == CellContent::Short => words::short(metric, value),
             CellMetric::Loss => format!("{} lost", words::percent(value)),
             CellMetric::Throughput => match capacity {
                 Some(capacity) => {
@@ -229,7 +232,7 @@ fn cell(
                 title=(format!("{source} to {destination}: {word}")) {
                 span.glyph aria-hidden="true" { (glyph) }
                 span.hidden { (word) }
-                @if shown != Shown::Symbol { @for cell in all { span.value { (value(cell)) } } }
+                @if shown != CellContent::Symbol { @for cell in all { span.value { (value(cell)) } } }
             }
         }
     }

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::Viewed;
+use super::PageViewer;
 use super::layout::{badge, failure_page, page, segment, time};
 use super::runs::table;
 use crate::clock::{DAY, now_ms};
@@ -43,7 +43,7 @@ fn state(host: &HostDocument) -> Markup {
 /// `GET /hosts`.
 pub(super) async fn get_hosts(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
 ) -> Result<Response, Failure> {
     let applied = hub.refresh().await?;
     let now = now_ms();
@@ -102,7 +102,7 @@ pub(super) struct HostQuery {
 /// `GET /hosts/NAME`.
 pub(super) async fn get_host(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Path(name): Path<String>,
     Query(query): Query<HostQuery>,
 ) -> Result<Response, Failure> {

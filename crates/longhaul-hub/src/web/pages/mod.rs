@@ -27,14 +27,14 @@ const HUB_STYLE: &str = include_str!("../assets/hub.css");
 const SCRIPT: &str = include_str!("../assets/live.js");
 
 /// A caller who may read the pages. Others are sent to the login.
-pub(super) struct Viewed(pub(super) Caller);
+pub(super) struct PageViewer(pub(super) Caller);
 
-impl FromRequestParts<Arc<Hub>> for Viewed {
+impl FromRequestParts<Arc<Hub>> for PageViewer {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, hub: &Arc<Hub>) -> Result<Self, Response> {
         match PageCaller::from_request_parts(parts, hub).await {
-            Ok(PageCaller(Some(caller))) => Ok(Viewed(caller)),
+            Ok(PageCaller(Some(caller))) => Ok(PageViewer(caller)),
             Ok(PageCaller(None)) => Err(Redirect::to("/login").into_response()),
             Err(failure) => Err(failure.into_response()),
         }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use longhaul_fleet::api::{CellDocument, CellMetric, RunDocument};
 use maud::{Markup, html};
 
-use super::Viewed;
+use super::PageViewer;
 use super::layout::{badge, page, range_form, segment, time};
 use super::plot::{Mark, Plot};
 use super::runs::table;
@@ -45,7 +45,7 @@ struct Direction {
 /// `GET /pairs/A/B`.
 pub(super) async fn get_pair(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Path((source, destination)): Path<(String, String)>,
     Query(range): Query<Range>,
 ) -> Result<Response, Failure> {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use longhaul_fleet::api::RunDocument;
 use maud::{Markup, html};
 
-use super::Viewed;
+use super::PageViewer;
 use super::layout::{badge, failure_page, page, segment, time};
 use crate::clock::{DAY, HOUR, now_ms};
 use crate::hub::Hub;
@@ -76,7 +76,7 @@ fn result(run: &RunDocument) -> String {
 /// `GET /runs`.
 pub(super) async fn get_runs(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Query(query): Query<RunQuery>,
 ) -> Result<Response, Failure> {
     let now = now_ms();
@@ -142,7 +142,7 @@ fn counts_table(counted: &[RunCount]) -> Markup {
 /// `GET /runs/ID`.
 pub(super) async fn get_run(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let read = move |sql: &mut dyn Sql| {
@@ -198,7 +198,7 @@ pub(super) async fn get_run(
 /// `GET /schedule`.
 pub(super) async fn get_schedule(
     State(hub): State<Arc<Hub>>,
-    Viewed(caller): Viewed,
+    PageViewer(caller): PageViewer,
 ) -> Result<Response, Failure> {
     let applied = hub.refresh().await?;
     let now = now_ms();

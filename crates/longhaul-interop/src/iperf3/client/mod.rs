@@ -20,7 +20,7 @@ use longhaul_engine::test::{DatagramFormat, TestLimits};
 use super::auth::Credentials;
 use super::control::{Control, STEP_LIMIT};
 use super::datagram::DatagramHeader;
-use super::direction::{Half, Kept, Note, Runs, Sockets, sample_of};
+use super::direction::{KeptSockets, Note, Runs, Sockets, TestDirection, sample_of};
 use super::inbox::frame;
 use super::machine::{ClientEvent, ClientMachine};
 use super::output::{Finished, FinishedHalf, Started};
@@ -147,7 +147,7 @@ struct Session<'a> {
 }
 
 /// The results of this end's directions.
-type Sides = Vec<(Half, SideResult, Vec<TestSample>)>;
+type Sides = Vec<(TestDirection, SideResult, Vec<TestSample>)>;
 
 impl Session<'_> {
     fn run(
@@ -169,7 +169,7 @@ impl Session<'_> {
             Arc::new(DatagramHeader { long: started.parameters.udp_counters_64bit == 1 });
         started.connected = halves.iter().flat_map(|(_, sockets)| sockets.connected()).collect();
         on_progress(Progress::Started(&started));
-        let mut kept = Kept::default();
+        let mut kept = KeptSockets::default();
         for (half, sockets) in &halves {
             let operation = "duplicate a connection";
             let kept = kept.add(half.role, sockets);
@@ -184,11 +184,8 @@ impl Session<'_> {
             results
         })?;
         let test = self.fold(&sides, &results, stop.load(Ordering::Relaxed))?;
-        let half = |(half, ours, samples): (Half, SideResult, Vec<TestSample>)| FinishedHalf {
-            role: half.role,
-            reverse: half.reverse,
-            ours,
-            samples,
+        let half = |(half, ours, samples): (TestDirection, SideResult, Vec<TestSample>)| {
+            FinishedHalf { role: half.role, reverse: half.reverse, ours, samples }
         };
         let halves = sides.into_iter().map(half).collect();
         Ok(ClientResult { test, finished: Finished { started, halves, theirs: results } })
@@ -227,7 +224,7 @@ impl Session<'_> {
     /// Runs all directions to their ends.
     fn measure(
         &mut self,
-        halves: Vec<(Half, Sockets)>,
+        halves: Vec<(TestDirection, Sockets)>,
         format: &Arc<dyn DatagramFormat>,
         stop: &AtomicBool,
         on_progress: &mut dyn FnMut(Progress<'_>),
@@ -255,7 +252,7 @@ impl Session<'_> {
             outcome
         });
         outcome?;
-        let ended = |(half, side, samples): (Half, Option<SideResult>, _)| {
+        let ended = |(half, side, samples): (TestDirection, Option<SideResult>, _)| {
             side.map(|side| (half, side, samples)).ok_or(EngineError::Interrupted)
         };
         let sides: Sides = sides.into_iter().map(ended).collect::<std::result::Result<_, _>>()?;
@@ -278,7 +275,7 @@ impl Session<'_> {
     fn gather(
         &mut self,
         heard: &mpsc::Receiver<Note>,
-        sides: &mut [(Half, Option<SideResult>, Vec<TestSample>)],
+        sides: &mut [(TestDirection, Option<SideResult>, Vec<TestSample>)],
         on_progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<()> {
         loop {

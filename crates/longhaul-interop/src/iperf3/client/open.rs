@@ -16,7 +16,7 @@ use socket2::{Domain, Socket, Type};
 use super::Session;
 use crate::client::{bind_to, connect_to};
 use crate::error::{InteropError, PeerName, PeerOption, Result, Step};
-use crate::iperf3::direction::{Half, Sockets};
+use crate::iperf3::direction::{Sockets, TestDirection};
 use crate::iperf3::state::State;
 
 /// The time in which a server has to answer the first datagram of a flow.
@@ -28,9 +28,9 @@ const FIRST_DATA: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// Opens all streams, one after the other, because the server numbers them as they arrive.
-    pub(super) fn open(&mut self) -> Result<Vec<(Half, Sockets)>> {
+    pub(super) fn open(&mut self) -> Result<Vec<(TestDirection, Sockets)>> {
         let mut halves = Vec::new();
-        for half in Half::all(self.plan.direction, true) {
+        for half in TestDirection::all(self.plan.direction, true) {
             let count = self.plan.streams;
             let sockets = match self.plan.protocol {
                 Protocol::Udp => {
@@ -112,7 +112,7 @@ impl Session<'_> {
 
     /// Checks that the server has accepted the second half of the streams: a version before 3.7
     /// refuses them as those of another client.
-    pub(super) fn check_both_directions(&self, halves: &[(Half, Sockets)]) -> Result<()> {
+    pub(super) fn check_both_directions(&self, halves: &[(TestDirection, Sockets)]) -> Result<()> {
         let late = halves.iter().filter(|(half, _)| half.reverse);
         let late = late.filter_map(|(_, sockets)| match sockets {
             Sockets::Tcp(streams) => streams.last(),
@@ -127,7 +127,11 @@ impl Session<'_> {
 
 /// Returns the flows of a direction. A version before 3.7 answers the first half of a bidirectional
 /// test only.
-fn flows_or(flows: Result<Vec<UdpSocket>>, half: Half, peer: &PeerName) -> Result<Vec<UdpSocket>> {
+fn flows_or(
+    flows: Result<Vec<UdpSocket>>,
+    half: TestDirection,
+    peer: &PeerName,
+) -> Result<Vec<UdpSocket>> {
     flows.map_err(|error| match error {
         InteropError::Silent { during: Step::FirstDatagram, .. }
         | InteropError::Closed { during: Step::FirstDatagram, .. }

@@ -8,7 +8,7 @@ use longhaul_engine::Result;
 use longhaul_engine::test::set_options;
 
 use super::registry::Destination;
-use crate::iperf3::direction::{Half, Sockets};
+use crate::iperf3::direction::{Sockets, TestDirection};
 
 /// The data connections that arrive for a test.
 pub(super) enum Arriving {
@@ -53,8 +53,8 @@ impl Arriving {
         plan: &TestPlan,
         until: Instant,
         present: impl Fn() -> bool,
-    ) -> Option<Vec<(Half, Sockets)>> {
-        let (halves, each) = (Half::all(plan.direction, false), plan.streams as usize);
+    ) -> Option<Vec<(TestDirection, Sockets)>> {
+        let (halves, each) = (TestDirection::all(plan.direction, false), plan.streams as usize);
         let count = halves.len() * each;
         let sockets: Vec<Sockets> = match self {
             Arriving::Tcp(streams) => {
@@ -83,7 +83,7 @@ fn chunks<T>(all: Vec<T>, each: usize) -> impl Iterator<Item = Vec<T>> {
 ///
 /// # Errors
 /// The kernel rejects an option.
-pub(super) fn prepare(plan: &TestPlan, halves: &[(Half, Sockets)]) -> Result<()> {
+pub(super) fn prepare(plan: &TestPlan, halves: &[(TestDirection, Sockets)]) -> Result<()> {
     for (half, sockets) in halves {
         match sockets {
             Sockets::Tcp(streams) => {

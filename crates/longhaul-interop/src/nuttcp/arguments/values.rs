@@ -4,7 +4,7 @@ use super::ArgumentError;
 
 /// An option and the words after it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct GivenOption<'a> {
     /// The option with its letter, for messages.
     pub(super) option: &'a str,
     /// The text directly after the letter.
@@ -13,7 +13,7 @@ pub(super) struct Given<'a> {
     pub(super) after: &'a [String],
 }
 
-impl<'a> Given<'a> {
+impl<'a> GivenOption<'a> {
     /// Returns the value and true if it is the next word.
     pub(super) fn required(self) -> Result<(&'a str, bool), ArgumentError> {
         match (self.attached, self.after.first()) {
@@ -117,7 +117,7 @@ pub(super) fn burst(option: &str, value: &str) -> Result<u32, ArgumentError> {
 }
 
 /// Parses a socket buffer in KB, or with a suffix.
-pub(super) fn window(given: Given<'_>, value: &str) -> Result<u64, ArgumentError> {
+pub(super) fn window(given: GivenOption<'_>, value: &str) -> Result<u64, ArgumentError> {
     let window = bytes(value, 1024).filter(|window| *window <= i32::MAX as u64);
     window.ok_or_else(|| given.invalid(value))
 }

@@ -15,7 +15,7 @@ const READ_BYTES: usize = 4096;
 
 /// The outcome of one look at the control connection.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum ChannelRead {
     /// Bytes of the peer.
     Bytes(Vec<u8>),
     /// Nothing arrived within [`LOOK`].
@@ -76,18 +76,18 @@ impl Channel {
     }
 
     /// Waits up to [`LOOK`] for bytes.
-    pub(super) fn look(&mut self) -> Look {
+    pub(super) fn look(&mut self) -> ChannelRead {
         let mut bytes = vec![0; READ_BYTES];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Look::End,
+            Ok(0) => ChannelRead::End,
             Ok(count) => {
                 bytes.truncate(count);
-                Look::Bytes(bytes)
+                ChannelRead::Bytes(bytes)
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Look::Nothing
+                ChannelRead::Nothing
             }
-            Err(e) => Look::Broken(e),
+            Err(e) => ChannelRead::Broken(e),
         }
     }
 }

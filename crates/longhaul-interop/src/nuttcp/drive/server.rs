@@ -10,7 +10,7 @@ use longhaul_engine::serve::{Gate, Guest, GuestArrival, NoPlace};
 use longhaul_engine::test::{TestLimits, TestMemory};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::channel::{Channel, Look};
+use super::channel::{Channel, ChannelRead};
 use super::plan::plan_of;
 use super::ports::PortLocks;
 use super::visit::{Accepted, Served, WAIT_LIMIT};
@@ -114,18 +114,20 @@ fn request(
 ) -> Result<(Parameters, Version), Box<Served>> {
     loop {
         let answer = match channel.look() {
-            Look::Bytes(bytes) => machine.receive(&bytes),
-            Look::Nothing if std::time::Instant::now() < arrival.deadline && !gate.stopped() => {
+            ChannelRead::Bytes(bytes) => machine.receive(&bytes),
+            ChannelRead::Nothing
+                if std::time::Instant::now() < arrival.deadline && !gate.stopped() =>
+            {
                 Ok(None)
             }
-            Look::Nothing => {
+            ChannelRead::Nothing => {
                 gate.failed(arrival, true);
                 return Err(Served::lost(machine.peer(), ErrorKind::TimedOut.into()));
             }
-            Look::End => {
+            ChannelRead::End => {
                 return Err(Served::lost(machine.peer(), ErrorKind::UnexpectedEof.into()));
             }
-            Look::Broken(error) => return Err(Served::lost(machine.peer(), error)),
+            ChannelRead::Broken(error) => return Err(Served::lost(machine.peer(), error)),
         };
         let sent = channel.send(&machine.output());
         match answer {

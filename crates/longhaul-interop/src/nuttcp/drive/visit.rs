@@ -22,7 +22,7 @@ use longhaul_engine::test::{TestLimits, TestMemory};
 use super::Running;
 use super::accept::Ports;
 use super::blocks::Marks;
-use super::channel::{Channel, Deadline, Look};
+use super::channel::{Channel, ChannelRead, Deadline};
 use super::client::time_beside_bytes;
 use super::datagrams::Datagrams;
 use super::end::{DataRun, LocalEnd};
@@ -357,15 +357,15 @@ impl Watch<'_> {
                 self.flags.stop.store(true, Ordering::Release);
             }
             match self.channel.look() {
-                Look::Nothing => {}
+                ChannelRead::Nothing => {}
                 // A client closes its half after the last mark of its datagrams.
-                Look::End if self.udp => {
+                ChannelRead::End if self.udp => {
                     self.flags.stop.store(true, Ordering::Release);
                     return self.flags.left.store(true, Ordering::Release);
                 }
                 // Nothing may arrive during a test: the client is gone or does not follow the
                 // protocol.
-                Look::Bytes(_) | Look::End | Look::Broken(_) => {
+                ChannelRead::Bytes(_) | ChannelRead::End | ChannelRead::Broken(_) => {
                     self.flags.left.store(true, Ordering::Release);
                     return self.flags.abort.store(true, Ordering::Release);
                 }

@@ -9,7 +9,7 @@ use super::super::stamping::PacketTime;
 use super::super::time::{TimeFormat, Timestamp};
 use super::super::tlv::sign;
 use super::answer::{Answer, Arrival, ReflectorCounts, Unanswered};
-use super::reflect::{Facts, Left, reflect};
+use super::reflect::{EarlierReply, Facts, reflect};
 use super::sessions::{EndedSession, Sessions, StampSessionId};
 use super::settings::{LocalClock, ReflectorSettings};
 use super::sources::Sources;
@@ -198,7 +198,8 @@ impl ReflectorMachine {
         if let Some(session) = self.sessions.get(&departing.id) {
             let by_hardware = time.by_hardware;
             let time = Timestamp::of(time.at_nanos, TimeFormat::Ntp);
-            session.departed = Some(Left { sequence: departing.sequence, time, by_hardware });
+            session.departed =
+                Some(EarlierReply { sequence: departing.sequence, time, by_hardware });
         }
     }
 

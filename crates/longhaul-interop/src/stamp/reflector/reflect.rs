@@ -27,14 +27,14 @@ pub(super) struct Facts {
     /// The counters of the session; `None` without a session.
     pub(super) counters: Option<Counters>,
     /// The departure of an earlier reply.
-    pub(super) follow_up: Option<Left>,
+    pub(super) follow_up: Option<EarlierReply>,
     /// True if the network interface measured the arrival of the request.
     pub(super) received_by_hardware: bool,
 }
 
 /// An earlier reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct EarlierReply {
     /// Its number.
     pub(super) sequence: u32,
     /// The time of its departure.
@@ -112,7 +112,7 @@ fn fill(value: &mut [u8], place: Place, facts: &Facts, reflected: &mut Reflected
         (kind::FOLLOW_UP, _) => {
             reflected.follow_up = true;
             value.fill(0);
-            if let Some(Left { sequence, time, by_hardware }) = facts.follow_up {
+            if let Some(EarlierReply { sequence, time, by_hardware }) = facts.follow_up {
                 value[..4].copy_from_slice(&sequence.to_be_bytes());
                 value[4..12].copy_from_slice(&time.0.to_be_bytes());
                 value[12] = if by_hardware { HARDWARE } else { SOFTWARE };
@@ -130,7 +130,7 @@ mod tests {
         class: 34 << 2 | 3,
         synchronised: true,
         counters: Some(Counters { received: 8, replied: 7 }),
-        follow_up: Some(Left {
+        follow_up: Some(EarlierReply {
             sequence: 6,
             time: Timestamp(0x0102_0304_0506_0708),
             by_hardware: false,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::serve::network;
 
-use super::reflect::Left;
+use super::reflect::EarlierReply;
 
 /// The most sessions.
 const MOST_SESSIONS: usize = 4096;
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// The bytes of the replies.
     pub(super) bytes: u64,
     /// The number and time of the last reply whose departure is known.
-    pub(super) departed: Option<Left>,
+    pub(super) departed: Option<EarlierReply>,
     pub(super) begun: Instant,
     pub(super) last: Instant,
 }

@@ -168,7 +168,7 @@ impl Sender {
         }
         let failed = |source| StampError::Socket { address: target, source };
         let socket = connect(ends).map_err(failed)?;
-        let stamping = Stamping::towards(&socket, target.ip());
+        let stamping = Stamping::for_target(&socket, target.ip());
         let mut ssid = [0; 2];
         // A constant identifier only makes sessions less distinct.
         let _ = SystemRandom::new().fill(&mut ssid);

@@ -13,15 +13,15 @@ pub(super) struct Numbered {
 
 /// The last reply of the earlier packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Top {
+struct LastReply {
     number: u64,
     received_ns: u64,
 }
 
 /// The state between two batches of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Carry {
-    top: Option<Top>,
+pub(super) struct LossState {
+    top: Option<LastReply>,
 }
 
 /// The lost packets of a batch.
@@ -45,7 +45,7 @@ pub(super) struct Losses {
 /// the way there. A duplicate on the way there has a number too. If its reply is lost, the gap
 /// between two replies has more numbers than packets; this is seen unless the batch is also out of
 /// order.
-pub(super) fn attribute(packets: &[Numbered], extra: &[u32], carry: &mut Carry) -> Losses {
+pub(super) fn attribute(packets: &[Numbered], extra: &[u32], carry: &mut LossState) -> Losses {
     let mut losses = Losses::default();
     let mut rest = packets;
     while !rest.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn attribute(packets: &[Numbered], extra: &[u32], carry: &mut Carry) 
 
 /// Returns the index of the first packet that arrived at the reflector later than one with a higher
 /// number: the reflector has begun to count again.
-fn restart(packets: &[Numbered], top: Option<Top>) -> Option<usize> {
+fn restart(packets: &[Numbered], top: Option<LastReply>) -> Option<usize> {
     let mut highest = top;
     packets.iter().position(|packet| {
         let number = unfolded(packet.number, highest);
@@ -78,21 +78,27 @@ fn restart(packets: &[Numbered], top: Option<Top>) -> Option<usize> {
             number <= highest.number && packet.received_ns > highest.received_ns
         });
         if highest.is_none_or(|highest| number > highest.number) {
-            highest = Some(Top { number, received_ns: packet.received_ns });
+            highest = Some(LastReply { number, received_ns: packet.received_ns });
         }
         again
     })
 }
 
 /// Returns the number without its wrap at 2^32, near `top`.
-fn unfolded(number: u32, top: Option<Top>) -> u64 {
+fn unfolded(number: u32, top: Option<LastReply>) -> u64 {
     let Some(top) = top else { return number.into() };
     let ahead = number.wrapping_sub(top.number as u32) as i32;
     top.number.checked_add_signed(ahead.into()).unwrap_or(number.into())
 }
 
 /// Counts a batch without a restart. `fresh` means that the first packet begins a new count.
-fn count(packets: &[Numbered], extra: &[u32], carry: &mut Carry, losses: &mut Losses, fresh: bool) {
+fn count(
+    packets: &[Numbered],
+    extra: &[u32],
+    carry: &mut LossState,
+    losses: &mut Losses,
+    fresh: bool,
+) {
     let first = packets[0];
     let mut highest = carry.top;
     let mut numbers = Vec::with_capacity(packets.len() + extra.len());
@@ -103,7 +109,7 @@ fn count(packets: &[Numbered], extra: &[u32], carry: &mut Carry, losses: &mut Lo
         before = Some(number);
         numbers.push(number);
         if highest.is_none_or(|highest| number > highest.number) {
-            highest = Some(Top { number, received_ns: packet.received_ns });
+            highest = Some(LastReply { number, received_ns: packet.received_ns });
         }
     }
     let ordered = numbers.clone();
@@ -170,7 +176,7 @@ mod tests {
     }
 
     fn of(numbers: &[Option<u32>], extra: &[u32]) -> (u64, u64, u64) {
-        let found = attribute(&batch(numbers), extra, &mut Carry::default());
+        let found = attribute(&batch(numbers), extra, &mut LossState::default());
         assert_eq!(found.restarts, 0);
         (found.forward, found.reverse, found.undetermined)
     }
@@ -186,7 +192,7 @@ mod tests {
         assert_eq!(of(&[None, None, Some(1)], &[]), (1, 1, 0));
         // The reflector knows the session from before.
         assert_eq!(of(&[None, Some(700), None, Some(702)], &[]), (0, 1, 1));
-        assert_eq!(attribute(&[], &[], &mut Carry::default()), Losses::default());
+        assert_eq!(attribute(&[], &[], &mut LossState::default()), Losses::default());
     }
 
     #[test]
@@ -205,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_batch_continues_the_one_before() {
-        let mut carry = Carry::default();
+        let mut carry = LossState::default();
         let all = batch(&[Some(0), Some(1), None, Some(3), Some(5), None, Some(6), Some(4)]);
         let one = attribute(&all[..2], &[], &mut carry);
         assert_eq!((one.forward, one.reverse), (0, 0));
@@ -223,7 +229,7 @@ mod tests {
         for (at, packet) in packets.iter_mut().enumerate() {
             packet.received_ns = at as u64 * 1000;
         }
-        let found = attribute(&packets, &[], &mut Carry::default());
+        let found = attribute(&packets, &[], &mut LossState::default());
         let expected = Losses { forward: 1, reverse: 1, undetermined: 2, restarts: 1 };
         assert_eq!(found, expected);
     }
@@ -231,7 +237,7 @@ mod tests {
     #[test]
     fn numbers_wrap() {
         let mut carry =
-            Carry { top: Some(Top { number: u64::from(u32::MAX) - 1, received_ns: 0 }) };
+            LossState { top: Some(LastReply { number: u64::from(u32::MAX) - 1, received_ns: 0 }) };
         let packet = |number, received_ns| Numbered { number, received_ns, missing_before: 0 };
         let found = attribute(&[packet(u32::MAX, 1), packet(0, 2), packet(2, 3)], &[], &mut carry);
         assert_eq!((found.reverse, found.restarts), (1, 0));
@@ -264,7 +270,7 @@ mod tests {
             let packets: Vec<_> = packets.into_iter().map(|(number, received_ns, missing_before)| {
                 Numbered { number, received_ns, missing_before }
             }).collect();
-            attribute(&packets, &extra, &mut Carry::default());
+            attribute(&packets, &extra, &mut LossState::default());
         }
     }
 }

@@ -15,7 +15,7 @@ use super::super::stamping::PacketTime;
 use super::super::time::{TimeFormat, Timestamp};
 use super::histograms::histograms;
 use super::ledger::{Arrived, Ledger, Place};
-use super::losses::Carry;
+use super::losses::LossState;
 use super::period::Period;
 use super::traits::{LEFT_OUT, ReflectorTraits};
 use super::{Moment, NoReply, PeriodReport, ReplyArrival, SenderAction};
@@ -64,7 +64,7 @@ pub struct SenderMachine {
     last: Option<Moment>,
     period: Period,
     period_began: Option<Moment>,
-    carry: Carry,
+    carry: LossState,
 }
 
 impl SenderMachine {
@@ -93,7 +93,7 @@ impl SenderMachine {
             last: None,
             period: Period::default(),
             period_began: None,
-            carry: Carry::default(),
+            carry: LossState::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use longhaul_core::result::{
 use longhaul_core::stats::quantile;
 
 use super::ledger::{Arrived, Packet};
-use super::losses::{Carry, Losses, Numbered, attribute};
+use super::losses::{LossState, Losses, Numbered, attribute};
 
 /// The most numbers of further replies of a period that are kept.
 const MOST_EXTRA: usize = 1 << 16;
@@ -140,7 +140,7 @@ impl Period {
     }
 
     /// Returns the figures. `carry` connects the periods of a measurement.
-    pub(super) fn figures(&self, numbering: StampNumbering, carry: &mut Carry) -> StampFigures {
+    pub(super) fn figures(&self, numbering: StampNumbering, carry: &mut LossState) -> StampFigures {
         let times = self.times();
         let answered = self.seen.len() as u64;
         let losses = self.losses(numbering, carry);
@@ -163,7 +163,7 @@ impl Period {
         }
     }
 
-    fn losses(&self, numbering: StampNumbering, carry: &mut Carry) -> Losses {
+    fn losses(&self, numbering: StampNumbering, carry: &mut LossState) -> Losses {
         if numbering != StampNumbering::Stateful {
             return Losses::default();
         }

@@ -43,7 +43,7 @@ const UFTP_PORT: u16 = 1044;
 
 /// The end that has the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Transfer {
     Write,
     Read,
 }
@@ -55,7 +55,7 @@ pub(super) const TOOLS: &[Tool] = &[
         // dd syncs at the end, which sshfs passes on (fsync@openssh.com).
         guarantees: |_| Guarantees { encrypted: true, verified: false, synced: true },
         server: |job, _| sshd::private_server(job).map(Some),
-        client: |job, programs| sshfs(job, programs, Way::Write),
+        client: |job, programs| sshfs(job, programs, Transfer::Write),
         ..BASE
     },
     Tool {
@@ -63,37 +63,37 @@ pub(super) const TOOLS: &[Tool] = &[
         programs: SSHFS,
         guarantees: encrypted,
         server: |job, _| sshd::private_server(job).map(Some),
-        client: |job, programs| sshfs(job, programs, Way::Read),
+        client: |job, programs| sshfs(job, programs, Transfer::Read),
         ..BASE
     },
     Tool {
         name: "nfs-ganesha",
         programs: GANESHA,
         version: "-v",
-        server: |job, programs| ganesha(job, programs, Way::Write).map(Some),
-        client: |job, programs| nfs_cp(job, programs, Way::Write),
+        server: |job, programs| ganesha(job, programs, Transfer::Write).map(Some),
+        client: |job, programs| nfs_cp(job, programs, Transfer::Write),
         ..BASE
     },
     Tool {
         name: "nfs-ganesha read",
         programs: GANESHA,
         version: "-v",
-        server: |job, programs| ganesha(job, programs, Way::Read).map(Some),
-        client: |job, programs| nfs_cp(job, programs, Way::Read),
+        server: |job, programs| ganesha(job, programs, Transfer::Read).map(Some),
+        client: |job, programs| nfs_cp(job, programs, Transfer::Read),
         ..BASE
     },
     Tool {
         name: "webdav",
         programs: WEBDAV,
-        server: |job, programs| webdav(job, programs, Way::Write).map(Some),
-        client: |job, programs| rclone_mount(job, programs, Way::Write),
+        server: |job, programs| webdav(job, programs, Transfer::Write).map(Some),
+        client: |job, programs| rclone_mount(job, programs, Transfer::Write),
         ..BASE
     },
     Tool {
         name: "webdav read",
         programs: WEBDAV,
-        server: |job, programs| webdav(job, programs, Way::Read).map(Some),
-        client: |job, programs| rclone_mount(job, programs, Way::Read),
+        server: |job, programs| webdav(job, programs, Transfer::Read).map(Some),
+        client: |job, programs| rclone_mount(job, programs, Transfer::Read),
         ..BASE
     },
     // https://uftp-multicast.sourceforge.net: UDP with negative acknowledgements, here to one
@@ -133,13 +133,13 @@ fn word(path: &Path) -> String {
 }
 
 /// Returns the directory that the far end serves.
-fn served<'a>(task: &DiskTask<'a>, way: Way) -> &'a Path {
-    parent(if way == Way::Write { task.destination } else { task.source })
+fn served<'a>(task: &DiskTask<'a>, way: Transfer) -> &'a Path {
+    parent(if way == Transfer::Write { task.destination } else { task.source })
 }
 
 /// Returns the far end's path of the file, for a client that sees the whole file system.
-fn far_file<'a>(task: &DiskTask<'a>, way: Way) -> &'a Path {
-    if way == Way::Write { task.destination } else { task.source }
+fn far_file<'a>(task: &DiskTask<'a>, way: Transfer) -> &'a Path {
+    if way == Transfer::Write { task.destination } else { task.source }
 }
 
 /// Returns the size of each call and the other options of a job.
@@ -156,7 +156,7 @@ fn record(job: &Job<'_>) -> (String, Vec<String>) {
 fn through_mount(
     job: &Job<'_>,
     programs: &Programs,
-    way: Way,
+    way: Transfer,
     mount: &str,
 ) -> Result<Command, LabError> {
     let task = job.single_file("file access")?;
@@ -164,8 +164,8 @@ fn through_mount(
     let name = far_file(&task, way).file_name().unwrap_or_default();
     let there = point.join(name);
     let (from, to, sync) = match way {
-        Way::Write => (task.source, there.as_path(), " conv=fsync"),
-        Way::Read => (there.as_path(), task.destination, ""),
+        Transfer::Write => (task.source, there.as_path(), " conv=fsync"),
+        Transfer::Read => (there.as_path(), task.destination, ""),
     };
     let script = format!(
         "set -e\nmkdir -p {point}\n{mount}\ntrap '{end} -uz {point}' EXIT\n\
@@ -182,7 +182,7 @@ fn through_mount(
     Ok(command)
 }
 
-fn sshfs(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+fn sshfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let task = job.single_file("sshfs")?;
     let ssh: Vec<String> = std::iter::once(word(&programs.get("ssh")))
         .chain(sshd::client_options(job).iter().map(|option| quote(option)))
@@ -203,7 +203,7 @@ fn sshfs(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabErr
 
 /// Returns the server of NFS version 3 in user space. It needs a portmapper, which gets a private
 /// /run.
-fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand, LabError> {
+fn ganesha(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCommand, LabError> {
     let task = job.single_file("nfs-ganesha")?;
     let state = job.private.join("ganesha");
     let text = format!(
@@ -236,20 +236,20 @@ fn ganesha(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand
     Ok(ServerCommand { ready: Some(ready), ..ServerCommand::new(command, NFS_PORT) })
 }
 
-fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let task = job.single_file("nfs-ganesha")?;
     let there = far_file(&task, way).display();
     let url =
         format!("nfs://{}{there}?version=3&nfsport={NFS_PORT}&mountport={MOUNT_PORT}", job.far);
     let mut command = Command::new(programs.get("nfs-cp"));
     match way {
-        Way::Write => command.arg(task.source).arg(url),
-        Way::Read => command.arg(url).arg(task.destination),
+        Transfer::Write => command.arg(task.source).arg(url),
+        Transfer::Read => command.arg(url).arg(task.destination),
     };
     Ok(command)
 }
 
-fn webdav(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand, LabError> {
+fn webdav(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCommand, LabError> {
     let task = job.single_file("webdav")?;
     let mut command = Command::new(programs.get("rclone"));
     command.env("RCLONE_CONFIG", "/dev/null");
@@ -258,7 +258,7 @@ fn webdav(job: &Job<'_>, programs: &Programs, way: Way) -> Result<ServerCommand,
     Ok(ServerCommand::new(command, WEBDAV_PORT))
 }
 
-fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Way) -> Result<Command, LabError> {
+fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
     let mount = format!(
         "{} mount --daemon {} {} {}/mount",
@@ -293,9 +293,9 @@ mod tests {
             let all = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
             all.collect::<Vec<String>>()
         };
-        let write = arguments(Way::Write);
+        let write = arguments(Transfer::Write);
         assert!(write[0] == "/data/a b" && write[1].starts_with("nfs://far/scratch/copy?"));
-        let read = arguments(Way::Read);
+        let read = arguments(Transfer::Read);
         assert!(read[0].starts_with("nfs://far/data/a b?") && read[1] == "/scratch/copy");
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let mount = "mount";
         let programs = Programs::default();
         let command =
-            disk_job(&[], |job| through_mount(job, &programs, Way::Write, mount)).unwrap();
+            disk_job(&[], |job| through_mount(job, &programs, Transfer::Write, mount)).unwrap();
         let script = command.get_args().last().unwrap().to_string_lossy().into_owned();
         assert!(script.contains("conv=fsync") && script.contains("trap '"), "{script}");
         assert!(script.trim_end().ends_with("-u '/private/mount'"), "{script}");

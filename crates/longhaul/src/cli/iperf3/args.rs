@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgAction::Count;
-use longhaul_core::plan::{Amount, CpuList, Direction, Pacing, Placement, Protocol, TestPlan};
+use longhaul_core::plan::{CpuList, Direction, Pacing, Placement, Protocol, TestLength, TestPlan};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_interop::iperf3::output::Format;
 
@@ -303,9 +303,11 @@ impl Args {
                 (false, false) => Direction::Forward,
             },
             amount: match (self.bytes, self.blockcount) {
-                (Some(bytes @ 1..), _) => Amount::Bytes(Bytes::new(bytes)),
-                (_, Some(blocks @ 1..)) => Amount::Bytes(Bytes::new(blocks.saturating_mul(length))),
-                _ => Amount::Time(time),
+                (Some(bytes @ 1..), _) => TestLength::Bytes(Bytes::new(bytes)),
+                (_, Some(blocks @ 1..)) => {
+                    TestLength::Bytes(Bytes::new(blocks.saturating_mul(length)))
+                }
+                _ => TestLength::Time(time),
             },
             omit: self.omit.unwrap_or_default(),
             interval: self.interval.filter(|i| !i.is_zero()).unwrap_or(Duration::from_secs(1)),

@@ -30,13 +30,13 @@ use crate::signals::Interrupt;
 const IDLE_CHECK: Duration = Duration::from_millis(100);
 
 /// The server's only service is that of its guest.
-struct Only {
+struct GuestOnly {
     /// The time of the last event in ms since the start.
     last: AtomicU64,
     start: Instant,
 }
 
-impl Services for Only {
+impl Services for GuestOnly {
     fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
         Some((RefusalKind::NotAuthorized, "this server answers iperf3 only".to_owned()))
     }
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, output: Output) -> Result<u8, Coded> {
             print_message(failure_text(error.error.as_ref()));
         }
     }));
-    let only = Arc::new(Only { last: AtomicU64::new(0), start: Instant::now() });
+    let only = Arc::new(GuestOnly { last: AtomicU64::new(0), start: Instant::now() });
     let serving = Serving {
         host: Arc::new(ServerKeys::without_clients()?),
         services: only.clone(),
@@ -107,7 +107,7 @@ pub(super) fn run(args: &Args, output: Output) -> Result<u8, Coded> {
 }
 
 /// Sets `stop` when nothing has happened for `limit`.
-fn watch_idle(only: &Only, limit: Duration, stop: &AtomicBool, over: &AtomicBool) {
+fn watch_idle(only: &GuestOnly, limit: Duration, stop: &AtomicBool, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let last = Duration::from_millis(only.last.load(Ordering::Relaxed));
         if only.start.elapsed().saturating_sub(last) > limit {

@@ -15,7 +15,7 @@ use crate::output::{error_is_terminal, error_size, print_note};
 const TICK: Duration = Duration::from_millis(250);
 
 /// Prints the progress of a matrix: a live table on a terminal, or a line per run.
-pub(super) struct Show<'a> {
+pub(super) struct ProgressPrinter<'a> {
     plan: &'a MatrixPlan,
     live: Option<Live>,
     /// The missing programs.
@@ -30,7 +30,7 @@ struct Live {
     estimated: Instant,
 }
 
-impl<'a> Show<'a> {
+impl<'a> ProgressPrinter<'a> {
     /// Starts the display with the runs of earlier sessions.
     pub(super) fn new(plan: &'a MatrixPlan, earlier: &[RunRecord]) -> Self {
         let live = error_is_terminal().then(|| {
@@ -40,7 +40,7 @@ impl<'a> Show<'a> {
             bar.enable_steady_tick(TICK);
             Live { table, bar, estimated: Instant::now() }
         });
-        Show { plan, live, missing: Vec::new() }
+        ProgressPrinter { plan, live, missing: Vec::new() }
     }
 
     pub(super) fn event(&mut self, event: &MatrixEvent<'_>) {

@@ -22,9 +22,9 @@ use crate::signals::Interrupt;
 const MOST_TESTS: usize = 64;
 
 /// The server's only service is that of its guest.
-struct Only;
+struct GuestOnly;
 
-impl Services for Only {
+impl Services for GuestOnly {
     fn refusal(&self, _: Service, _: bool) -> Option<(RefusalKind, String)> {
         Some((RefusalKind::NotAuthorized, "this server answers nuttcp only".to_owned()))
     }
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &ServerArguments) -> Result<u8, Coded> {
     let server = listen(arguments)?;
     let serving = Serving {
         host: Arc::new(ServerKeys::without_clients()?),
-        services: Arc::new(Only),
+        services: Arc::new(GuestOnly),
         clients: ClientLimits {
             one_off: arguments.once,
             penalties: false,

@@ -64,7 +64,7 @@ pub(super) struct StampArgs {
 }
 
 impl StampArgs {
-    pub(super) fn asked(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.stamp
     }
 }

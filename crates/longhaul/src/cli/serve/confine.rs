@@ -33,12 +33,12 @@ pub(super) struct ConfineArgs {
     /// Confine the server to its directories with Landlock; if the kernel lacks it, 'auto' warns
     /// and 'require' exits
     #[arg(long, value_name = "WHEN", default_value = "auto")]
-    landlock: When,
+    landlock: LandlockUse,
 }
 
 /// The use of Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum When {
+enum LandlockUse {
     Auto,
     Off,
     Require,
@@ -114,7 +114,7 @@ impl ConfineArgs {
 
     /// True unless Landlock is turned off.
     pub(super) fn confines(&self) -> bool {
-        self.landlock != When::Off
+        self.landlock != LandlockUse::Off
     }
 
     /// Confines the server to `reach`, and returns a warning if that is impossible.
@@ -127,7 +127,7 @@ impl ConfineArgs {
         }
         match confine_files(&reach.rules()) {
             Ok(_) => Ok(None),
-            Err(error) if self.landlock == When::Require => {
+            Err(error) if self.landlock == LandlockUse::Require => {
                 let reason = anyhow!("cannot confine the server to its directories: {error}");
                 Err(Coded::new(exit::HOST, reason))
             }

@@ -8,7 +8,7 @@ pub(super) mod words;
 
 use std::fmt::Write;
 
-use longhaul_core::plan::{Amount, Direction, Opener, Protocol, TestPlan};
+use longhaul_core::plan::{Direction, Opener, Protocol, TestLength, TestPlan};
 use longhaul_core::result::{Holder, Shares, TcpSample, TestSample};
 use longhaul_core::units::{Bytes, format_span};
 use words::{count, millis, or_dash, wrap};
@@ -48,8 +48,8 @@ fn fitting(line: &str, widths: &[usize], columns: usize) -> String {
 /// Returns the parameters of a test.
 fn parameters(target: &str, plan: &TestPlan) -> String {
     let amount = match plan.amount {
-        Amount::Time(time) => format_span(time),
-        Amount::Bytes(bytes) => bytes.to_string(),
+        TestLength::Time(time) => format_span(time),
+        TestLength::Bytes(bytes) => bytes.to_string(),
     };
     let way = match plan.direction {
         Direction::Forward => "to",

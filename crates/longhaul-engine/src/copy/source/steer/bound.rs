@@ -102,15 +102,15 @@ pub(super) struct Bound {
     window_rate: f64,
     /// The loss share without a queue.
     random_loss: f64,
-    earlier: Option<Earlier>,
-    lowered: Option<Lowered>,
+    earlier: Option<BoundFromCache>,
+    lowered: Option<BoundAfterLoss>,
     /// The last loss without a queue that lowered the bound.
     onset: Option<Onset>,
 }
 
 /// The bound before the first loss, on a path whose rate is known from an earlier copy.
 #[derive(Debug, Clone, Copy)]
-struct Earlier {
+struct BoundFromCache {
     /// Bytes per second.
     rate: f64,
     /// The time for which the path has carried this rate without a queue, in round trips.
@@ -119,7 +119,7 @@ struct Earlier {
 
 /// The bound after a loss.
 #[derive(Debug, Clone, Copy)]
-struct Lowered {
+struct BoundAfterLoss {
     /// Bytes per second.
     rate: f64,
     /// The delivered rate before the loss, in bytes per second.
@@ -154,7 +154,7 @@ impl Bound {
     /// Creates a bound for a path over which an earlier copy reached the rate `earlier`, in bytes
     /// per second.
     pub(super) fn with_earlier_rate(earlier: Option<f64>) -> Self {
-        let earlier = earlier.map(|rate| Earlier { rate: EARLIER * rate, carried: 0.0 });
+        let earlier = earlier.map(|rate| BoundFromCache { rate: EARLIER * rate, carried: 0.0 });
         Bound { earlier, ..Bound::default() }
     }
 
@@ -269,7 +269,7 @@ impl Bound {
             Some(onset) if onset.is_confirmed() => Some(onset),
             _ => Some(Onset::new(delivered, seen.loss)),
         };
-        self.lowered = Some(Lowered {
+        self.lowered = Some(BoundAfterLoss {
             rate: factor * delivered.min(most),
             before: delivered,
             grown_until: now.at + seen.window + now.rtt * SETTLING_TRIPS,
@@ -277,17 +277,19 @@ impl Bound {
     }
 }
 
-impl Lowered {
+impl BoundAfterLoss {
     fn grow(self, now: Duration, seen: Observation) -> Self {
-        let growth = match self.rate < RECOVERED * self.before {
-            _ if seen.queued => PROBING_QUEUED,
-            true => RECOVERY,
-            false => PROBING,
+        let growth = if seen.queued {
+            PROBING_QUEUED
+        } else if self.rate < RECOVERED * self.before {
+            RECOVERY
+        } else {
+            PROBING
         };
         // The bound does not grow while the copy uses less than half of it.
         let used = seen.window_rate > self.rate / 2.0;
         let growth = if used { growth.powf((now - self.grown_until).as_secs_f64()) } else { 1.0 };
-        Lowered { rate: self.rate * growth, grown_until: now, ..self }
+        BoundAfterLoss { rate: self.rate * growth, grown_until: now, ..self }
     }
 }
 

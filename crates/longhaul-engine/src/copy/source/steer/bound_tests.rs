@@ -154,7 +154,7 @@ fn a_known_rate_that_is_far_too_high_has_no_effect() {
 
 #[test]
 fn an_unused_bound_does_not_grow() {
-    let lowered = Lowered { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
+    let lowered = BoundAfterLoss { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
     let seen = Observation {
         step: 0.0,
         window: WINDOW_FLOOR,

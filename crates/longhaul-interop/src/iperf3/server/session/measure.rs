@@ -15,7 +15,7 @@ use super::{Failure, Measured, Session};
 use crate::error::Step;
 use crate::iperf3::control::{Control, STEP_LIMIT};
 use crate::iperf3::datagram::DatagramHeader;
-use crate::iperf3::direction::{Half, Note, Runs, Sockets, sample_of};
+use crate::iperf3::direction::{Note, Runs, Sockets, TestDirection, sample_of};
 use crate::iperf3::machine::{ServerEvent, ServerMachine};
 use crate::iperf3::state::State;
 
@@ -30,7 +30,7 @@ impl Session<'_> {
         control: &mut Control<ServerMachine>,
         plan: &TestPlan,
         memory: &TestMemory,
-        (halves, long): (Vec<(Half, Sockets)>, bool),
+        (halves, long): (Vec<(TestDirection, Sockets)>, bool),
     ) -> Result<Vec<Measured>, Failure> {
         let (stop, abort) = (AtomicBool::new(false), AtomicBool::new(false));
         let format: Arc<dyn DatagramFormat> = Arc::new(DatagramHeader { long });
@@ -63,9 +63,10 @@ impl Session<'_> {
             ended
         });
         ended?;
-        let complete = |(half, side, samples): (Half, Option<SideResult>, Vec<TestSample>)| {
-            Some((half, side?, samples))
-        };
+        let complete =
+            |(half, side, samples): (TestDirection, Option<SideResult>, Vec<TestSample>)| {
+                Some((half, side?, samples))
+            };
         let sides: Option<Vec<Measured>> = sides.into_iter().map(complete).collect();
         let sides = sides.ok_or(Failure::Lost(EngineError::Interrupted))?;
         let cut = sides.iter().any(|(_, side, _)| side.cut.is_some());
@@ -85,7 +86,7 @@ impl Session<'_> {
         &self,
         control: &mut Control<ServerMachine>,
         heard: &mpsc::Receiver<Note>,
-        sides: &mut [(Half, Option<SideResult>, Vec<TestSample>)],
+        sides: &mut [(TestDirection, Option<SideResult>, Vec<TestSample>)],
         end: impl Fn(),
     ) -> Result<(), Failure> {
         let mut over = false;

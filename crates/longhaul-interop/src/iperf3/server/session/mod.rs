@@ -21,7 +21,7 @@ use super::registry::{Cookie, Observer, Registry};
 use super::streams;
 use crate::error::{Fault, InteropError, PeerName, Step};
 use crate::iperf3::control::{Control, STEP_LIMIT};
-use crate::iperf3::direction::{Half, Sockets};
+use crate::iperf3::direction::{Sockets, TestDirection};
 use crate::iperf3::inbox::frame;
 use crate::iperf3::machine::{ServerEvent, ServerMachine};
 use crate::iperf3::output::{Finished, FinishedHalf, Started};
@@ -55,7 +55,7 @@ struct Record {
 }
 
 /// A measured direction.
-type Measured = (Half, SideResult, Vec<TestSample>);
+type Measured = (TestDirection, SideResult, Vec<TestSample>);
 
 /// The end of a test that the client has to be informed of.
 enum Failure {
@@ -213,7 +213,7 @@ impl Session<'_> {
         control: &Control<ServerMachine>,
         plan: &TestPlan,
         parameters: &Parameters,
-        halves: &[(Half, Sockets)],
+        halves: &[(TestDirection, Sockets)],
     ) -> Started {
         let address = control.socket.peer_addr().ok();
         let cookie = &self.cookie[..COOKIE_BYTES - 1];
@@ -269,7 +269,7 @@ impl Session<'_> {
         &self,
         control: &mut Control<ServerMachine>,
         plan: &TestPlan,
-    ) -> Result<Vec<(Half, Sockets)>, Failure> {
+    ) -> Result<Vec<(TestDirection, Sockets)>, Failure> {
         let source = control.socket.peer_addr().map(|address| address.ip().to_canonical());
         let missing = |peer: &PeerName| {
             let peer = peer.address.clone();

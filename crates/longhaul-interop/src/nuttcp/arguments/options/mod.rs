@@ -4,7 +4,9 @@ mod command;
 
 use std::time::Duration;
 
-use super::values::{Given, RateValue, bits, burst, bytes, class, port, rate, seconds, window};
+use super::values::{
+    GivenOption, RateValue, bits, burst, bytes, class, port, rate, seconds, window,
+};
 use super::{ArgumentError, Command, DEFAULT_SECONDS, Output};
 use crate::nuttcp::{MOST_STREAMS, Parameters, format};
 
@@ -60,7 +62,7 @@ impl State {
         let mut letters = word.chars();
         let letter = letters.nth(1).unwrap_or('-');
         let option = word.get(..2).unwrap_or(word);
-        let given = Given { option, attached: letters.as_str(), after };
+        let given = GivenOption { option, attached: letters.as_str(), after };
         match letter {
             '-' => self.long(word, after),
             '4' | '6' | 't' | 'r' | 'D' | 'F' | 'S' | '1' | 'V' | 'h' => self.flag(letter, word),
@@ -127,7 +129,7 @@ impl State {
                 None => return Err(ArgumentError::Unknown(word.to_owned())),
             },
         };
-        let given = Given { option, attached, after };
+        let given = GivenOption { option, attached, after };
         let (value, taken) = given.required()?;
         let server = match option {
             "-xcs" => Some(value),
@@ -152,7 +154,7 @@ impl State {
         false
     }
 
-    fn output(&mut self, letter: char, given: Given<'_>) -> Result<bool, ArgumentError> {
+    fn output(&mut self, letter: char, given: GivenOption<'_>) -> Result<bool, ArgumentError> {
         if letter == 'v' {
             self.cpu_seconds |= given.attached == "v";
             self.output = Some(Output { brief: false, blocks: true, cpu_seconds: false });
@@ -165,7 +167,11 @@ impl State {
         Ok(taken)
     }
 
-    fn with_optional(&mut self, letter: char, given: Given<'_>) -> Result<bool, ArgumentError> {
+    fn with_optional(
+        &mut self,
+        letter: char,
+        given: GivenOption<'_>,
+    ) -> Result<bool, ArgumentError> {
         let (value, taken) = given.optional();
         let invalid = || given.invalid(value);
         match letter {
@@ -192,9 +198,9 @@ impl State {
         Ok(taken)
     }
 
-    fn with_value(&mut self, letter: char, given: Given<'_>) -> Result<bool, ArgumentError> {
+    fn with_value(&mut self, letter: char, given: GivenOption<'_>) -> Result<bool, ArgumentError> {
         if letter == 'w' && given.attached.starts_with('s') {
-            let rest = Given { option: "-ws", attached: &given.attached[1..], ..given };
+            let rest = GivenOption { option: "-ws", attached: &given.attached[1..], ..given };
             let (value, taken) = rest.required()?;
             self.server_window = Some(window(rest, value)?);
             return Ok(taken);
@@ -225,7 +231,7 @@ impl State {
         Ok(taken)
     }
 
-    fn data_ports(&mut self, given: Given<'_>, value: &str) -> Result<(), ArgumentError> {
+    fn data_ports(&mut self, given: GivenOption<'_>, value: &str) -> Result<(), ArgumentError> {
         let (source, data) = value.split_once(':').map_or((None, value), |(s, d)| (Some(s), d));
         let invalid = || given.invalid(value);
         if let Some(source) = source {
@@ -236,7 +242,7 @@ impl State {
     }
 
     /// Reads `-R`: `i` is an instantaneous limit, `a` an aggregate one, `u` none.
-    fn rate_limit(&mut self, given: Given<'_>, value: &str) -> Result<(), ArgumentError> {
+    fn rate_limit(&mut self, given: GivenOption<'_>, value: &str) -> Result<(), ArgumentError> {
         let (limit, packets) = value.split_once('/').map_or((value, None), |(l, p)| (l, Some(p)));
         if let Some(packets) = packets {
             self.parameters.burst = burst("-R", packets)?;

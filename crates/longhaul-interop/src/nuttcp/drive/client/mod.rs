@@ -15,10 +15,10 @@ use longhaul_core::result::{End, TestEnd, TestResult, TestSample};
 use longhaul_engine::EngineError;
 use longhaul_engine::test::TestLimits;
 
-use self::watch::{Flags, Gathered, Watch};
+use self::watch::{Flags, ServerNotes, Watch};
 use super::accept::Ports;
 use super::blocks::Marks;
-use super::channel::{Channel, Deadline, Look, STEP_LIMIT};
+use super::channel::{Channel, ChannelRead, Deadline, STEP_LIMIT};
 use super::datagrams::Datagrams;
 use super::end::{DataRun, LocalEnd};
 use super::open::{Opened, Opener, waits};
@@ -224,17 +224,17 @@ impl Session {
                 self.channel.send(&output).map_err(|source| self.closed(Some(source)))?;
             }
             match self.channel.look() {
-                Look::Bytes(bytes) => {
+                ChannelRead::Bytes(bytes) => {
                     let events = machine.receive(&bytes).map_err(|error| self.failure(error))?;
                     self.peer.version = machine.peer().map(|version| version.to_string());
                     if matches!(events.first(), Some(ClientEvent::Accepted(_))) {
                         return Ok(());
                     }
                 }
-                Look::Nothing if stop.load(Ordering::Relaxed) => {
+                ChannelRead::Nothing if stop.load(Ordering::Relaxed) => {
                     return Err(EngineError::Interrupted.into());
                 }
-                Look::Nothing if deadline.is_over() => {
+                ChannelRead::Nothing if deadline.is_over() => {
                     let peer = self.peer.clone();
                     return Err(InteropError::Silent {
                         peer,
@@ -242,12 +242,12 @@ impl Session {
                         limit: STEP_LIMIT,
                     });
                 }
-                Look::Nothing => {}
-                Look::End => {
+                ChannelRead::Nothing => {}
+                ChannelRead::End => {
                     let error = machine.end().err();
                     return Err(error.map_or_else(|| self.closed(None), |e| self.failure(e)));
                 }
-                Look::Broken(source) => return Err(self.closed(Some(source))),
+                ChannelRead::Broken(source) => return Err(self.closed(Some(source))),
             }
         }
     }
@@ -305,7 +305,7 @@ impl Session {
         opened: Opened,
         (version, stop): (Version, &AtomicBool),
         observer: &mut dyn Observer,
-    ) -> Result<(Ours, Vec<TestSample>, u64, Option<ServerReport>)> {
+    ) -> Result<(LocalResult, Vec<TestSample>, u64, Option<ServerReport>)> {
         let flags = Flags::default();
         let marks = Marks::new(&self.parameters, version, false);
         let limits = TestLimits::default();
@@ -324,7 +324,7 @@ impl Session {
         let reading = self.channel.duplicate().map_err(host("duplicate a connection"))?;
         let (notes, heard) = mpsc::channel();
         let mut joiner = Joiner::new((&self.parameters, self.role), &marks, observer);
-        let mut gathered = Gathered::default();
+        let mut gathered = ServerNotes::default();
         let channel = &self.channel;
         let side = thread::scope(|scope| {
             let watch = Watch {
@@ -355,12 +355,12 @@ impl Session {
         }
         let figures = LocalEnd::of(&side, 0, &data);
         let (intervals, cwnd) = joiner.finish();
-        Ok((Ours { side, figures }, intervals, cwnd, gathered.report))
+        Ok((LocalResult { side, figures }, intervals, cwnd, gathered.report))
     }
 }
 
 /// This end's result and figures.
-struct Ours {
+struct LocalResult {
     side: longhaul_core::result::SideResult,
     figures: LocalEnd,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_engine::EngineError;
 
 use crate::error::{Fault, InteropError, PeerName, Result, Step};
-use crate::nuttcp::drive::channel::{self, Channel, Deadline, Look};
+use crate::nuttcp::drive::channel::{self, Channel, ChannelRead, Deadline};
 use crate::nuttcp::drive::result::Joiner;
 use crate::nuttcp::{Client, ClientEvent, ServerReport};
 
@@ -38,12 +38,12 @@ pub(super) struct Flags {
 
 /// The last notes of the control connection.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct ServerNotes {
     pub(super) report: Option<ServerReport>,
     pub(super) failed: Option<InteropError>,
 }
 
-impl Gathered {
+impl ServerNotes {
     pub(super) fn take(&mut self, heard: &Receiver<Note>, joiner: &mut Joiner<'_>) {
         for note in heard.try_iter() {
             match note {
@@ -97,28 +97,30 @@ impl Watch<'_> {
                 self.flags.halt.store(true, Ordering::Release);
             }
             match self.channel.look() {
-                Look::Bytes(bytes) => {
+                ChannelRead::Bytes(bytes) => {
                     heard = Instant::now();
                     for event in machine.receive(&bytes).map_err(|_| self.malformed())? {
                         let _ = notes.send(Note::Event(event));
                     }
                 }
-                Look::Nothing if !self.flags.done.load(Ordering::Acquire) => heard = Instant::now(),
+                ChannelRead::Nothing if !self.flags.done.load(Ordering::Acquire) => {
+                    heard = Instant::now()
+                }
                 // A server that sends does not know of an interruption, and has no report.
-                Look::Nothing
+                ChannelRead::Nothing
                     if self.stop.load(Ordering::Relaxed) && heard.elapsed() > LAST_DATA =>
                 {
                     return Err(EngineError::Interrupted.into());
                 }
-                Look::Nothing if heard.elapsed() > REPORT_LIMIT => {
+                ChannelRead::Nothing if heard.elapsed() > REPORT_LIMIT => {
                     let (peer, limit) = (self.peer.clone(), REPORT_LIMIT);
                     return Err(InteropError::Silent { peer, during: Step::Results, limit });
                 }
-                Look::Nothing => {}
-                Look::End => {
+                ChannelRead::Nothing => {}
+                ChannelRead::End => {
                     return machine.end().map_err(|_| self.malformed());
                 }
-                Look::Broken(source) => {
+                ChannelRead::Broken(source) => {
                     let (peer, source) = (self.peer.clone(), Some(source));
                     return Err(InteropError::Closed { peer, during: Step::Running, source });
                 }

@@ -50,7 +50,7 @@ impl StampArgs {
         };
         let sockets = match bind {
             Some(ip) => vec![open(ip, port, &settings)?],
-            None => everywhere(port, &settings)?,
+            None => bind_all(port, &settings)?,
         };
         Ok(sockets
             .into_iter()
@@ -64,7 +64,7 @@ impl StampArgs {
 }
 
 /// Binds to all addresses of both families; a host without IPv6 has only IPv4.
-fn everywhere(port: u16, settings: &ReflectorSettings) -> Result<Vec<Reflector>, Coded> {
+fn bind_all(port: u16, settings: &ReflectorSettings) -> Result<Vec<Reflector>, Coded> {
     let v4 = open(Ipv4Addr::UNSPECIFIED.into(), port, settings)?;
     // With port 0 the kernel chose one, which both families share.
     let v6 = open(Ipv6Addr::UNSPECIFIED.into(), v4.address().port(), settings);

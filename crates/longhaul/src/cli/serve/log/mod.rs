@@ -49,7 +49,7 @@ enum Format {
 }
 
 /// An open log without its thread.
-pub(super) struct Opened {
+pub(super) struct OpenLog {
     target: Target,
     format: Format,
 }
@@ -110,17 +110,17 @@ impl LogArgs {
     ///
     /// # Errors
     /// The file cannot be opened.
-    pub(super) fn open(&self) -> Result<Opened, Coded> {
+    pub(super) fn open(&self) -> Result<OpenLog, Coded> {
         let target = match &self.log {
             Some(file) => Target::file(file),
             None => Target::standard_error(),
         };
         let target = target.map_err(|error| Coded::new(exit::HOST, error))?;
-        Ok(Opened { target, format: self.log_format })
+        Ok(OpenLog { target, format: self.log_format })
     }
 }
 
-impl Opened {
+impl OpenLog {
     /// Starts the writer thread.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Opened {
     pub(super) fn start(self, address: SocketAddr) -> Result<Log, Coded> {
         let (queue, messages) = sync_channel(WAITING);
         let (flood, shared) = (Arc::new(Flood::default()), Arc::new(Shared::default()));
-        let Opened { target, format } = self;
+        let OpenLog { target, format } = self;
         let mut writer = Writer::new(target, format, flood.clone(), shared.clone());
         thread::Builder::new()
             .name("log".into())
