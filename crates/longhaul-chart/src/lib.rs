@@ -4,7 +4,7 @@
 //! This crate does not depend on tools and runs. Every chart is drawn at two widths, for a page
 //! and for a phone, because scaled-down text is unreadable. Series differ in more than color: each
 //! has a marker, a dash pattern and, if there is space, its name at the end of its line. Axes start
-//! at zero or are labelled as logarithmic.
+//! at zero or are labeled as logarithmic.
 //!
 //! A drawing has no network reference and no script, and follows the reader's light or dark theme.
 

@@ -20,7 +20,7 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 /// Returns `sentence` with a capital first letter.
-pub fn capitalised(sentence: &str) -> String {
+pub fn capitalized(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_sentence_begins_with_a_capital() {
-        assert_eq!(capitalised("élan is lost"), "Élan is lost");
-        assert_eq!(capitalised(""), "");
+        assert_eq!(capitalized("élan is lost"), "Élan is lost");
+        assert_eq!(capitalized(""), "");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::netlink::{Netlink, Request, attribute};
 pub struct HostRoute {
     /// The outgoing interface.
     pub interface: String,
-    /// The MTU of the route in bytes, configured or learnt from the path; `None` if it is the
+    /// The MTU of the route in bytes, configured or learned from the path; `None` if it is the
     /// interface's MTU.
     pub mtu: Option<u32>,
 }

@@ -190,7 +190,7 @@ mod tests {
         assert!(
             page.contains("eth%1B0&lt;b&gt;") && !page.contains("<b>") && !page.contains('\x1b')
         );
-        assert!(page.contains("Max of 1 s"), "the maximum is labelled");
+        assert!(page.contains("Max of 1 s"), "the maximum is labeled");
         // The daily graph has a gap of 100 minutes; every graph has one before the record.
         assert!(page.contains("2 gaps with"), "the gap is drawn");
         assert!(page.contains("<h1>&lt;host&gt;</h1>"));

@@ -104,7 +104,7 @@ impl Samples {
 /// The state of an end's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// True if a program synchronises the clock.
+    /// True if a program synchronizes the clock.
     pub synchronised: bool,
     /// The largest error in ms, as that program states it.
     pub max_error_ms: f64,

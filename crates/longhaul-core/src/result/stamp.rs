@@ -163,7 +163,7 @@ pub struct StampReflector {
 /// The clock of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct StampClock {
-    /// True if the end states that its clock is synchronised.
+    /// True if the end states that its clock is synchronized.
     pub synchronised: bool,
     /// The error in ms that it states; `None` if it states none.
     pub error_ms: Option<f64>,
@@ -178,7 +178,7 @@ pub struct StampClocks {
     pub reflector: StampClock,
     /// True if both ends use one clock.
     pub same: bool,
-    /// The possible error of a one-way delay in ms; `None` if a clock is not synchronised.
+    /// The possible error of a one-way delay in ms; `None` if a clock is not synchronized.
     pub error_ms: Option<f64>,
 }
 

@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_promise_that_memory_cannot_hold_is_refused() {
-        // 1 GB per round trip: half of it in flight towards the receiver, and a full product in the
+        // 1 GB per round trip: half of it in flight toward the receiver, and a full product in the
         // queue.
         let rate = Some(10_000_000_000);
         assert_eq!(refusal(rate, Bytes::gib(8), Bytes::gib(1)), None);

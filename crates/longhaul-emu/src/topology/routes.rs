@@ -28,7 +28,7 @@ struct Edge {
     rtt: Duration,
 }
 
-/// The first hop from every site towards every other site.
+/// The first hop from every site toward every other site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Routes {
     /// `towards[to][from]`; `None` for the site itself and for unreachable sites.
@@ -141,7 +141,7 @@ fn follow(
     }
 }
 
-/// Returns the first hop of every site towards `to`. With `direct`, the neighbors of the
+/// Returns the first hop of every site toward `to`. With `direct`, the neighbors of the
 /// destination use their own link, independent of its delay.
 fn hops_towards(to: usize, sites: usize, edges: &[Edge], direct: bool) -> Vec<Option<Hop>> {
     // Dijkstra's algorithm, from the destination. A distance is a time and a number of links.

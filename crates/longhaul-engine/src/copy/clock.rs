@@ -68,7 +68,7 @@ impl StageClock {
     }
 }
 
-/// The utilisation of stages from one reading to the next.
+/// The utilization of stages from one reading to the next.
 pub(crate) struct Gauge<'a, const N: usize> {
     clocks: [&'a StageClock; N],
     at: Instant,
@@ -100,7 +100,7 @@ impl<'a, const N: usize> Gauge<'a, N> {
 }
 
 /// The CPU time of the threads of one copy, with which a server reports the cost of each client,
-/// and the utilisation of the host in the same time.
+/// and the utilization of the host in the same time.
 pub(crate) struct CpuMeter {
     running: Mutex<Vec<Watched>>,
     ended: Mutex<Ended>,
@@ -141,7 +141,7 @@ impl Watched {
         }
     }
 
-    /// Returns the CPU time since the creation, and the utilisation of the thread if it still runs.
+    /// Returns the CPU time since the creation, and the utilization of the thread if it still runs.
     fn sample(&self) -> Option<(Duration, Option<BusyThread>)> {
         let used = self.clock.elapsed().ok()?.saturating_sub(self.used);
         let life = self.since.elapsed();

@@ -38,7 +38,7 @@ pub struct CopyProgress {
     pub(super) large_files: LargeFiles,
     /// The rate limit in bit/s; 0 is none.
     limit_bps: AtomicU64,
-    /// The utilisation of the stages: the source's, then the sink's.
+    /// The utilization of the stages: the source's, then the sink's.
     stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
     outages: Mutex<Outages>,

@@ -64,7 +64,7 @@ interval = "20ms"
 hosts = "core"
 start = 2026-12-02T08:00:00Z
 end = "2026-12-02T12:00:00+02:00"
-reason = "fibre"
+reason = "fiber"
 
 [[maintenance]]
 hosts = ["west"]

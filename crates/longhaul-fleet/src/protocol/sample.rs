@@ -114,7 +114,7 @@ pub struct StampSummary {
     pub sent: u64,
     /// The packets without a reply.
     pub lost: u64,
-    /// The packets lost towards the peer.
+    /// The packets lost toward the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_forward: Option<u64>,
     /// The packets lost on the way back.
@@ -132,7 +132,7 @@ pub struct StampSummary {
     /// The highest round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_max_ms: Option<f64>,
-    /// The median delay towards the peer by both clocks.
+    /// The median delay toward the peer by both clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_p50_ms: Option<f64>,
     /// The median delay back by both clocks.

@@ -189,7 +189,7 @@ async fn a_host_with_no_agent_is_counted_apart() {
     assert!(metrics.contains("longhaul_fleet_hosts_without_agent 1\n"), "{metrics}");
     let login = client.form("/login", "", &format!("user=admin&password={}", hub.password)).await;
     let page = client.get("/", &format!("cookie: {}", login.cookie())).await.body;
-    assert!(page.contains("<b>1 of 1</b>") && page.contains("hosts with no agent"), "{page}");
+    assert!(page.contains("<b>1 of 1</b>") && page.contains("hosts without an agent"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

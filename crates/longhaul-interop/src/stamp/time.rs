@@ -74,7 +74,7 @@ impl ErrorEstimate {
         ErrorEstimate(flags | format | (scale << 8) | multiplier.min(255) as u16)
     }
 
-    /// Returns whether the clock is synchronised with UTC by an external source.
+    /// Returns whether the clock is synchronized with UTC by an external source.
     #[must_use]
     pub fn is_synchronised(self) -> bool {
         self.0 & Self::SYNCHRONISED != 0

@@ -18,7 +18,7 @@ pub struct PlannedRun {
 /// Returns all cells in running order, up to the last pass that the plan allows: complete passes,
 /// each shuffled with the plan's seed.
 ///
-/// Each pass is a randomised complete block: slow changes of the host (another tenant, a warming
+/// Each pass is a randomized complete block: slow changes of the host (another tenant, a warming
 /// disk) affect all tools equally, and an interrupted matrix has complete passes.
 pub fn cells(plan: &MatrixPlan) -> Vec<PlannedRun> {
     let cells = plan.cells();

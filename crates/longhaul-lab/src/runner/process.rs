@@ -86,7 +86,7 @@ impl Process {
         self.ends_within(Duration::ZERO)
     }
 
-    /// Waits for the end without reaping, so that the group can still be signalled safely. Calls
+    /// Waits for the end without reaping, so that the group can still be signaled safely. Calls
     /// `tick` repeatedly, and stops waiting when it returns false.
     pub(super) fn wait(
         &self,

@@ -46,9 +46,9 @@ fn counter(text: &str, group: &str, name: &str) -> u64 {
 /// The state of the kernel's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockState {
-    /// True if a program, such as an NTP client, synchronises the clock.
+    /// True if a program, such as an NTP client, synchronizes the clock.
     pub synchronised: bool,
-    /// The largest error of the clock, as the synchronising program states it.
+    /// The largest error of the clock, as the synchronizing program states it.
     pub max_error: Duration,
 }
 

@@ -15,7 +15,7 @@ use crate::signals::Interrupt;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "An administrator of the hub creates the token with 'longhaul fleet token HOST'. \
-                  The first start uses the token up; later starts need neither --hub nor --token. \
+                  The first start uses up the token; later starts need neither --hub nor --token. \
                   Exit codes: 0 all checks passed, 2 invalid arguments, 3 hub unreachable at the \
                   first start, 4 refused by the hub, 6 an error of this host, 9 a check failed, 130 \
                   interrupted by Ctrl-C, 143 ended by SIGTERM."

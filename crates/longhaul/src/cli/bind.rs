@@ -8,8 +8,8 @@ use crate::exit::{self, Coded};
 /// The option of the commands that connect to another host.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct BindArgs {
-    /// Local address of all connections, UDP flows and probes. With ssh it applies to the data
-    /// connections; ssh has its own option: -e 'ssh -b ADDR'
+    /// Local address of all connections, UDP flows and probes, except those of ssh, for which use
+    /// -e 'ssh -b ADDR'
     #[arg(short = 'B', long, value_name = "ADDR")]
     bind: Option<LocalAddress>,
 }

@@ -123,7 +123,7 @@ pub(super) struct Args {
     /// congestion control that gives way
     #[arg(long)]
     nice: bool,
-    /// Send without regard to other traffic: for a circuit that carries nothing else
+    /// Send without regard to other traffic: for a circuit without other traffic
     #[arg(long, conflicts_with = "nice")]
     dedicated: bool,
     /// Give up after this long without progress, connected or not

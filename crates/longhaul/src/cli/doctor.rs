@@ -40,14 +40,14 @@ pub(super) struct Args {
     /// Examine HOST instead of this host, with the longhaul that is installed there
     #[arg(long, requires = "host")]
     there: bool,
-    /// Target rate [default: that of the interface, or 10G]
+    /// Target rate [default: the rate of the interface, or 10G]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Target round-trip time [default: the measured one to HOST, or 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_span)]
     rtt: Option<Duration>,
-    /// Interface to examine; may be repeated [default: that of the route to HOST, or of the default
-    /// route]
+    /// Interface to examine; may be repeated [default: the interface of the route to HOST, or of
+    /// the default route]
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
     /// Directory with the file system and disk to examine; may be repeated

@@ -27,9 +27,9 @@ enum Command {
     Token(access::TokenArgs),
     /// Revoke the agent of a host: the hub refuses its key, and its runs end
     Revoke(access::RevokeArgs),
-    /// Show the tests, the load and the time of a cycle of a mesh before it is applied
+    /// Show the tests, the load and the cycle time of a mesh before you apply it
     Plan(mesh_file::PlanArgs),
-    /// Apply a mesh: only what differs changes
+    /// Apply the differences between a mesh file and the mesh of the hub
     Apply(mesh_file::ApplyArgs),
     /// Show the state of the mesh
     Status(listing::StatusArgs),

@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Listen on this address and port [default: [::]:5280, and 0.0.0.0:5280 on a host without IPv6]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Vec<SocketAddr>,
-    /// Use this certificate chain (PEM) instead of a self-made one
+    /// Use this certificate chain (PEM) instead of a self-signed one
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The private key (PEM) of --tls-cert
@@ -64,7 +64,7 @@ pub(super) struct Args {
     /// Send samples and results to this receiver of Prometheus remote write
     #[arg(long, value_name = "URL")]
     remote_write: Option<String>,
-    /// Trust these certificates (PEM), too, for webhooks, mail and remote write
+    /// Also trust these certificates (PEM) for webhooks, mail and remote write
     #[arg(long, value_name = "FILE")]
     outgoing_ca: Option<PathBuf>,
     #[command(subcommand)]
@@ -98,7 +98,7 @@ enum HubCommand {
 
 #[derive(Debug, Subcommand)]
 enum UserCommand {
-    /// Add a user; the password is asked for
+    /// Add a user, and prompt for the password
     Add {
         /// The name of the user
         name: String,

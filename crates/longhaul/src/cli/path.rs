@@ -36,7 +36,7 @@ pub(super) use self::stamp::stamp_key;
 #[command(
     after_help = "With 'longhaul serve' at HOST, or with longhaul started there by ssh, the \
                   measurement covers both directions. Without it, it covers the answers of the \
-                  host and the routers: round-trip time, hops and the path MTU towards HOST. The \
+                  host and the routers: round-trip time, hops and the path MTU to HOST. The \
                   output lists the parts that were not measured. ICMP echo needs CAP_NET_RAW or \
                   net.ipv4.ping_group_range; the rest needs no privileges. Times are 10, 1.5s or \
                   200ms. Exit codes: 0 everything was measured, 2 invalid arguments, 3 nothing was \

@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Allow clients only to add new files; they cannot read, list, replace or delete files
     #[arg(long)]
     write_only: bool,
-    /// Keep this much of a file system free; copies that need it are refused or stop [default: 5%,
+    /// Keep this much of each file system free; the server refuses or stops copies that would use it [default: 5%,
     /// at most 1 GiB]
     #[arg(long, value_name = "SHARE|SIZE")]
     min_free: Option<MinFree>,

@@ -52,7 +52,7 @@ pub(super) struct Args {
     #[arg(help = "Address of a second server: HOST tests against it, and this host prints the \
                   result")]
     other: Option<HostPort>,
-    /// Port of the (first) server
+    /// Port of the server; with two servers, of the first one
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Test for this long [default: 10]
@@ -93,17 +93,17 @@ pub(super) struct Args {
     /// for TCP, timer for UDP and MPTCP]
     #[arg(long, value_name = "BY")]
     pacing: Option<PacingArg>,
-    /// Bytes that a stream paced by a timer sends back to back [default: those of 1 ms]
+    /// Bytes that a stream paced by a timer sends back to back [default: the bytes of 1 ms]
     #[arg(long, value_name = "BYTES")]
     burst: Option<Bytes>,
-    /// Bytes per write, or per datagram [default: 1 MiB, or those of 10 ms at a low rate; for UDP
+    /// Bytes per write, or per datagram [default: 1 MiB, or the bytes of 10 ms at a low rate; for UDP
     /// the largest datagram that the path MTU allows, at most 8972, or the bytes of 10 ms]
     #[arg(short, long = "length", value_name = "BYTES")]
     length: Option<Bytes>,
     /// Socket buffer size on both hosts [default: autotuned by the kernel]
     #[arg(short, long, value_name = "BYTES")]
     window: Option<Bytes>,
-    /// Congestion control of the sender, such as bbr or cubic [default: that of the host]
+    /// Congestion control of the sender, such as bbr or cubic [default: the host's]
     #[arg(short = 'C', long, value_name = "ALGORITHM")]
     congestion: Option<String>,
     /// Maximum segment size
@@ -121,8 +121,8 @@ pub(super) struct Args {
     /// Send without copying from user memory, by splice(2)
     #[arg(short = 'Z', long)]
     zerocopy: bool,
-    /// The receiving kernel discards the data without copying them; an application cannot receive
-    /// this fast
+    /// The receiving kernel discards the data without copying them, so the rate can exceed that of
+    /// a real application
     #[arg(long)]
     skip_rx_copy: bool,
     /// CPUs of the streams on this host and on the server: 0-3,4-7 or 0+2,1+3; 'auto' selects the
@@ -146,10 +146,10 @@ pub(super) struct Args {
     /// Measure the round-trip time of small requests before and during the test
     #[arg(long)]
     latency: bool,
-    /// User of an iperf3 server that requires one; IPERF3_PASSWORD has the password
+    /// User name for an iperf3 server with authentication; set the password in IPERF3_PASSWORD
     #[arg(long, value_name = "NAME", requires = "rsa_public_key_path")]
     username: Option<String>,
-    /// Public key of that server, in PEM format
+    /// Public key of the iperf3 server, in PEM format
     #[arg(long, value_name = "FILE", requires = "username")]
     rsa_public_key_path: Option<PathBuf>,
     /// Encrypt the password as versions of iperf3 before 3.17 do

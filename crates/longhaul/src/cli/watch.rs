@@ -27,7 +27,7 @@ use crate::signals::Interrupt;
                   fastest TCP connections; '?' lists the keys. If standard output is not a terminal, \
                   each sample is a line per interface. IN is received, OUT is sent. Exit codes: 0 done \
                   or interrupted, 2 invalid arguments, 5 a record or page cannot be read or written, 6 \
-                  the kernel or the address for metrics refuses."
+                  the counters of the kernel or the address for metrics are unavailable."
 )]
 pub(super) struct Args {
     /// Time between two samples, from 100ms to 60s

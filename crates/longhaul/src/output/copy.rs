@@ -180,8 +180,8 @@ fn limit_words(limit: CopyLimit, path: &CopyPathReport) -> String {
         CopyLimit::Path => "the path".to_owned(),
         CopyLimit::Loss => format!("loss: {:.4} % retransmitted", 100.0 * path.loss),
         CopyLimit::ShallowQueue => format!(
-            "a policer, or a switch with small buffers: it drops segments from {} on without a queueing \
-             delay, {:.4} % retransmitted",
+            "a policer or a switch with small buffers, which drops segments at {} and more without a \
+             queueing delay ({:.4} % retransmitted)",
             path.drops_at_bps.unwrap_or_default(),
             100.0 * path.loss
         ),

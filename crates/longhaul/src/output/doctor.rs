@@ -113,7 +113,7 @@ fn full(text: &mut String, finding: &Finding) {
     let title = format!("{subject}{}", finding.title);
     text.push_str(&beside(&area, &title, INDENT, text_columns()));
     for (name, part) in
-        [("seen", &finding.seen), ("wanted", &finding.wanted), ("why", &finding.why)]
+        [("present", &finding.seen), ("advised", &finding.wanted), ("why", &finding.why)]
     {
         if !part.is_empty() {
             let name = format!("{:INDENT$}{name:<8}", "");

@@ -91,7 +91,7 @@ pub(crate) fn fleet_status_text(status: &StatusDocument) -> String {
     };
     let without = match status.hosts_without_agent {
         0 => String::new(),
-        count => format!(", {count} with no agent"),
+        count => format!(", {count} without an agent"),
     };
     let _ = writeln!(
         text,
@@ -302,7 +302,7 @@ mod tests {
             })
         };
         let end = "0 of 0 cells good, 4 of 5 due runs of 24 h finished\n";
-        assert_eq!(text(1), format!("lab: 2 of 2 hosts present, 1 with no agent, {end}"));
+        assert_eq!(text(1), format!("lab: 2 of 2 hosts present, 1 without an agent, {end}"));
         assert_eq!(text(0), format!("lab: 2 of 3 hosts present, {end}"));
     }
 

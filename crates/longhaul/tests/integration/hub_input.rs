@@ -121,7 +121,7 @@ fn a_revoked_agent_ends_and_its_key_is_refused() {
     one_sentence(&fleet(&["revoke", "west"]), 2, &["longhaul fleet login"]);
     assert_code(&hub.login(&hub.pin), 0);
     one_sentence(&fleet(&["revoke", "west"]), 4, &["west has no enrolled agent", "fleet hosts"]);
-    one_sentence(&fleet(&["revoke", "../tokens"]), 2, &["'../tokens' cannot be a name"]);
+    one_sentence(&fleet(&["revoke", "../tokens"]), 2, &["'../tokens' is not a valid name"]);
 
     let token = text(&fleet(&["token", "west"]).stdout).trim().to_owned();
     let mut agent = Running(hub.agent("state", &token).stderr(Stdio::piped()).spawn().unwrap());

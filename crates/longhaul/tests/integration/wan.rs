@@ -469,7 +469,7 @@ fn a_named_link_refuses_invalid_requests_and_a_second_use_of_its_name() {
         (vec!["set", "PART/link", "--rtt", "soon"], 2, "--rtt cannot be 'soon'"),
         (vec!["down", "--name", "PART"], 1, "ends with the command of 'wan run'"),
         (vec!["run", "--name", "PART", "--", "true"], 125, "is already up"),
-        (vec!["run", "--name", "a b", "--", "true"], 2, "'a b' cannot be a name"),
+        (vec!["run", "--name", "a b", "--", "true"], 2, "'a b' is not a valid name"),
     ] {
         let own = arguments.iter().map(|word| word.replace("PART", &link.name));
         let own: Vec<String> = own.collect();

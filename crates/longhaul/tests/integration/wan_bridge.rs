@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::host::PROGRAM;
 use crate::wan::{assert_code, least_ping, stderr, stdout};
 
-/// Three boxes: `a` and `b` have an interface `eth0` each; `box` has `eth1` towards `a` and `eth2`
-/// towards `b`.
+/// Three boxes: `a` and `b` have an interface `eth0` each; `box` has `eth1` toward `a` and `eth2`
+/// toward `b`.
 struct Boxes {
     prefix: String,
 }

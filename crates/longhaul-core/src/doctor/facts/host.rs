@@ -138,7 +138,7 @@ pub struct PathFacts {
 /// The state of the kernel's clock (adjtimex(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockFacts {
-    /// True if a program synchronises the clock.
+    /// True if a program synchronizes the clock.
     pub synchronised: bool,
     /// The largest error of the clock, as that program states it.
     pub max_error: Duration,

@@ -38,7 +38,7 @@ pub use option_table::{LINK_OPTIONS, LinkOption};
 pub use options::LinkOptions;
 pub use outage::{Outage, Slots};
 pub use plan::LinkPlan;
-pub use preset::{Preset, fibre_delay};
+pub use preset::{Preset, fiber_delay};
 pub use recording::{
     Fate, PathRecording, RecordedProbes, RecordedWay, RecordedWindow, RecordingHead,
 };

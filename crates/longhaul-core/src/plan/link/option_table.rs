@@ -9,7 +9,7 @@ use super::option_value::{NONE, delay, named, optional, probability, set_delay};
 use super::preset::DISTANCE_EXAMPLE;
 use super::{
     Aqm, CrossTraffic, ETHERNET_OVERHEAD, LinkClass, LinkDirection, Loss, Outage, Policer, Preset,
-    QueueLimit, Reorder, SegmentSet, Slots, fibre_delay, netem,
+    QueueLimit, Reorder, SegmentSet, Slots, fiber_delay, netem,
 };
 
 /// A link option with its name and help text.
@@ -71,8 +71,8 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
     direction(
         "distance",
         "LENGTH",
-        "One-way delay of a length of fibre, such as 8600mi or 1400km",
-        |link, text| set_delay(link, fibre_delay(text).ok_or(DISTANCE_EXAMPLE)?),
+        "One-way delay of a length of fiber, such as 8600mi or 1400km",
+        |link, text| set_delay(link, fiber_delay(text).ok_or(DISTANCE_EXAMPLE)?),
     ),
     direction(
         "delay-trace",
@@ -178,7 +178,7 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
     direction(
         "police",
         "RATE:BURST",
-        "Drop what exceeds a token bucket, such as 1G:4MB, without a queue",
+        "Drop packets that exceed a token bucket, such as 1G:4MB, without a queue",
         |link, text| {
             link.police = optional(text, |text| text.parse::<Policer>())?;
             Ok(())
@@ -215,7 +215,7 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
     direction(
         "loss-correlation",
         "P",
-        "Weight of the previous random number in that of a segment, as netem computes it",
+        "Correlation of successive random numbers, as netem computes it",
         |link, text| {
             let rate = link.loss.as_ref().and_then(Loss::rate);
             link.loss = match (rate, probability(text)?) {
@@ -230,7 +230,7 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
     direction(
         "loss-ge",
         "P[:R[:1-H[:1-K]]]",
-        "Lose segments by a Gilbert-Elliott channel: to bad, to good, loss in bad, loss in good",
+        "Lose segments by a Gilbert-Elliott channel: P to bad, P to good, loss in bad, loss in good",
         |link, text| {
             link.loss = optional(text, Loss::parse_gilbert_elliott)?;
             Ok(())
@@ -296,15 +296,10 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         link.duplicate = probability(text)?;
         Ok(())
     }),
-    direction(
-        "mark",
-        "P",
-        "Share of ECN-capable segments marked with congestion experienced",
-        |link, text| {
-            link.mark_ce = probability(text)?;
-            Ok(())
-        },
-    ),
+    direction("mark", "P", "Share of ECN-capable segments that the link marks CE", |link, text| {
+        link.mark_ce = probability(text)?;
+        Ok(())
+    }),
     direction(
         "slot",
         "TIME[-TIME][:N[:BYTES]]",

@@ -1,4 +1,4 @@
-//! Presets of paths, and delays of fibre lengths.
+//! Presets of paths, and delays of fiber lengths.
 
 use std::time::Duration;
 
@@ -48,11 +48,11 @@ impl Preset {
 
 /// The form of a valid distance, for error messages.
 pub(super) const DISTANCE_EXAMPLE: &str =
-    "a distance is of at most 1000000km, in mi or km of fibre, such as 8600mi or 1400km";
+    "a distance is at most 1000000km, in mi or km of fiber, such as 8600mi or 1400km";
 
-/// Returns the one-way delay of the fibre length `text`: the length times 1.4682, the group index
-/// of standard single-mode fibre at 1550 nm (Corning SMF-28), divided by the speed of light.
-pub fn fibre_delay(text: &str) -> Option<Duration> {
+/// Returns the one-way delay of the fiber length `text`: the length times 1.4682, the group index
+/// of standard single-mode fiber at 1550 nm (Corning SMF-28), divided by the speed of light.
+pub fn fiber_delay(text: &str) -> Option<Duration> {
     const GROUP_INDEX: f64 = 1.4682;
     const LIGHT_KM_PER_SECOND: f64 = 299_792.458;
     const KM_PER_MILE: f64 = 1.609_344;
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fibre_takes_five_microseconds_for_each_kilometre() {
-        let micros = |text| fibre_delay(text).map(|delay| delay.as_micros());
+    fn fiber_takes_five_microseconds_for_each_kilometer() {
+        let micros = |text| fiber_delay(text).map(|delay| delay.as_micros());
         assert_eq!(micros("1000km"), Some(4897));
         assert_eq!(micros("8600mi"), Some(67_781));
         assert_eq!(micros("0.2 mi"), Some(1));
         for text in ["8600", "far", "-1km", "NaNkm", "1e9km", "8600 miles"] {
-            assert_eq!(fibre_delay(text), None, "{text}");
+            assert_eq!(fiber_delay(text), None, "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::link::{
-    LINK_OPTIONS, LinkOptions, LinkPlan, LinkPlanError, Preset, Probability, ReadFile, fibre_delay,
+    LINK_OPTIONS, LinkOptions, LinkPlan, LinkPlanError, Preset, Probability, ReadFile, fiber_delay,
 };
 use crate::units::{Rate, format_span, parse_span};
 
@@ -107,7 +107,7 @@ fn one_way(options: &BTreeMap<String, String>, direction: &str) -> Duration {
         let get = |name: &str| options.get(&format!("{prefix}{name}")).map(String::as_str);
         get("delay")
             .and_then(span)
-            .or_else(|| get("distance").and_then(fibre_delay))
+            .or_else(|| get("distance").and_then(fiber_delay))
             .or_else(|| get("preset").and_then(Preset::named).map(|preset| preset.rtt() / 2))
     };
     said(direction).or_else(|| said("")).unwrap_or_default()

@@ -193,7 +193,7 @@ pub enum MatrixFault {
         /// The index in that list.
         index: usize,
     },
-    /// A constraint matches no cell, for example because of a misspelt name.
+    /// A constraint matches no cell, for example because of a misspelled name.
     #[error(
         "no cell of the plan matches this constraint; check the names of entries and workloads"
     )]

@@ -60,7 +60,7 @@ pub enum TopologyFault {
     },
     /// A name that some programs would reject.
     #[error(
-        "'{name}' cannot be a name: use 1 to {} letters, digits and hyphens, with a letter or a \
+        "'{name}' is not a valid name: use 1 to {} letters, digits and hyphens, with a letter or a \
          digit first and last",
         MAX_NAME
     )]

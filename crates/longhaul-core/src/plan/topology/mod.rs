@@ -323,8 +323,8 @@ mod tests {
         for (plan, part, says) in [
             (plan(&["a"], &[]), Whole, "a topology has 2 to 250 sites, and this one has 1"),
             (plan(&["a", "b"], &[]), Whole, "a topology has 1 to 1000 links"),
-            (plan(&["a", "b_c"], &[("a", "b_c")]), Site(1), "'b_c' cannot be a name"),
-            (plan(&["a", "-b"], &[]), Site(1), "'-b' cannot be a name"),
+            (plan(&["a", "b_c"], &[("a", "b_c")]), Site(1), "'b_c' is not a valid name"),
+            (plan(&["a", "-b"], &[]), Site(1), "'-b' is not a valid name"),
             (plan(&["a", "Localhost"], &[]), Site(1), "cannot have the reserved name"),
             (plan(&["a", "b", "A"], &[]), Site(2), "there is another site with the name 'A'"),
             (

@@ -182,7 +182,7 @@ pub enum AsymmetryVerdict {
     Known,
     /// The difference is within the possible error of the clocks.
     Within,
-    /// A clock is not synchronised.
+    /// A clock is not synchronized.
     ClocksUnknown,
     /// A delay is negative, so a clock is less accurate than it states.
     ClocksWrong,

@@ -172,7 +172,7 @@ const TESTS: [(&str, &str, &str); 35] = [
     ("preset", PLANS, "the_special_goes_before_the_general_and_builds_on_it"),
     ("rtt", LINK, "options_make_the_plan"),
     ("delay", ORDER, "a_fixed_delay_moves_all_alike_and_follows_its_trace_in_order"),
-    ("distance", PRESET, "fibre_takes_five_microseconds_for_each_kilometre"),
+    ("distance", PRESET, "fiber_takes_five_microseconds_for_each_kilometer"),
     ("delay-trace", ORDER, "a_fixed_delay_moves_all_alike_and_follows_its_trace_in_order"),
     ("replay", REPLAYS, "a_replayed_path_has_the_distributions_of_the_recording"),
     ("jitter", ORDER, "jitter_keeps_order_unless_it_may_not"),

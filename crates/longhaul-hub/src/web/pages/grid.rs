@@ -90,7 +90,7 @@ fn summary(status: &StatusDocument) -> Markup {
             @let agents = status.hosts.saturating_sub(status.hosts_without_agent);
             div { b { (status.hosts_present) " of " (agents) } span { "hosts present" } }
             @if status.hosts_without_agent > 0 {
-                div { b { (status.hosts_without_agent) } span { "hosts with no agent" } }
+                div { b { (status.hosts_without_agent) } span { "hosts without an agent" } }
             }
             div { b { (status.runs_finished) " of " (status.runs_expected) } span { "runs of 24 h with a result" } }
             @if let Some(cycle) = status.cycle_seconds {

@@ -267,7 +267,7 @@ fn findings(known: Option<&(i64, Json)>) -> Markup {
                 tbody { @for (verdict, glyph, class) in marks { @for finding in of(verdict) { tr {
                     td { (badge(glyph, verdict, class)) }
                     td.wrap { b { (text(finding, "title")) } " " (text(finding, "subject")) }
-                    td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", wanted: " (text(finding, "wanted")) } }
+                    td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", recommended: " (text(finding, "wanted")) } }
                     td.wrap { @if !commands(finding).is_empty() { pre { (commands(finding)) } } }
                 } } } }
             } }

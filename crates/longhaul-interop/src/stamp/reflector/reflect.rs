@@ -13,7 +13,7 @@ use super::super::tlv::{
 const NETWORK_CONTROL: u8 = 48;
 
 /// Sources of a clock (RFC 8972, table 7). The kernel does not know by which protocol a program
-/// synchronises it, so NTP stands for all.
+/// synchronizes it, so NTP stands for all.
 const NTP: u8 = 1;
 const LOCAL_CLOCK: u8 = 5;
 
@@ -22,7 +22,7 @@ const LOCAL_CLOCK: u8 = 5;
 pub(super) struct Facts {
     /// The traffic class of the request.
     pub(super) class: u8,
-    /// True if the clock is synchronised.
+    /// True if the clock is synchronized.
     pub(super) synchronised: bool,
     /// The counters of the session; `None` without a session.
     pub(super) counters: Option<Counters>,

@@ -39,14 +39,14 @@ impl Default for ReflectorSettings {
 /// The state of this host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LocalClock {
-    /// True if a program synchronises the clock.
+    /// True if a program synchronizes the clock.
     pub synchronised: bool,
     /// The largest error.
     pub max_error: Duration,
 }
 
 impl LocalClock {
-    /// Reads the state of this host's clock; unsynchronised if a sandbox hides it.
+    /// Reads the state of this host's clock; unsynchronized if a sandbox hides it.
     #[must_use]
     pub fn of_host() -> Self {
         host::clock_state().map_or_else(

@@ -7,7 +7,7 @@ use longhaul_chart::{Axis, Scale, plain};
 pub(super) enum Dimension {
     /// Round-trip time in ms, for paths without a stated length.
     Rtt,
-    /// Length in statute miles of fibre.
+    /// Length in statute miles of fiber.
     Miles,
     /// Rate of the link in Gb/s.
     Rate,
@@ -73,7 +73,7 @@ impl Dimension {
     pub(super) const fn label(self) -> &'static str {
         match self {
             Dimension::Rtt => "Round-trip time, ms",
-            Dimension::Miles => "Distance, miles of fibre",
+            Dimension::Miles => "Distance, miles of fiber",
             Dimension::Rate => "Rate of the link, Gb/s",
             Dimension::Loss => "Share of lost segments",
             Dimension::Size => "File size",

@@ -4,7 +4,7 @@ use longhaul_chart::{StepBar, StepChart, Width, sealed_document};
 use longhaul_core::result::{
     Bottleneck, BusyThread, Cure, Diagnosis, DiagnosisStep, StepReport, StepRound,
 };
-use longhaul_core::text::capitalised;
+use longhaul_core::text::capitalized;
 use longhaul_core::units::Rate;
 use maud::{Markup, PreEscaped, html as markup};
 
@@ -118,7 +118,7 @@ fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
             @if number == 0 { "The limit: " } @else { "Next: " }
             (limit.resource) ", at " (limit.allows_bps)
         }
-        p { (capitalised(&limit.sentence)) "." }
+        p { (capitalized(&limit.sentence)) "." }
         @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
             p.soft { "Without this limit " (without) ", " (format!("{gain:.1}")) " times the rate." }
         }

@@ -182,7 +182,12 @@ pub(super) fn plain(name: &str) -> Result<&str, Coded> {
     if name.bytes().all(good) && name.bytes().any(|byte| byte != b'.') {
         Ok(name)
     } else {
-        Err(Coded::new(exit::USAGE, anyhow!("'{name}' cannot be a name")))
+        Err(Coded::new(
+            exit::USAGE,
+            anyhow!(
+                "'{name}' is not a valid name: use letters, digits, hyphens, underscores and dots"
+            ),
+        ))
     }
 }
 

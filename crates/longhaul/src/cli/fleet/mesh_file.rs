@@ -47,7 +47,7 @@ pub(super) struct ApplyArgs {
     /// The mesh file
     #[arg(value_name = "MESH.TOML")]
     file: PathBuf,
-    /// Refuse to change another revision of the mesh than this one
+    /// Apply only if the mesh of the hub still has this revision
     #[arg(long, value_name = "NUMBER")]
     revision: Option<u64>,
     /// Print one JSON document, "longhaul.fleet-apply/1"

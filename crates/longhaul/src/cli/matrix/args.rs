@@ -58,7 +58,7 @@ pub(in crate::cli) struct MatrixArgs {
     /// Multiply the size of all generated data by this factor, such as 0.01
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale: Option<f64>,
-    /// Far end of a plan with a real path, as ssh knows it
+    /// Far end of a plan with a real path, as a destination of ssh
     #[arg(long, value_name = "USER@HOST")]
     pub(super) far: Option<String>,
     /// Directory for the copies over emulated paths [default: the output directory]

@@ -42,7 +42,7 @@ pub(super) struct StampArgs {
     /// minute
     #[arg(long, requires = "stamp", conflicts_with_all = ["echoes", "json"])]
     continuous: bool,
-    /// Time of a record of --continuous
+    /// Duration of a record of --continuous
     #[arg(long, value_name = "TIME", value_parser = parse_span, requires = "continuous", default_value = "60")]
     record_time: Duration,
     /// Authenticate STAMP packets with the key in FILE, 32 to 128 hexadecimal digits
@@ -58,7 +58,7 @@ pub(super) struct StampArgs {
     /// Send STAMP packets without the extensions of RFC 8972
     #[arg(long, requires = "stamp")]
     no_extensions: bool,
-    /// Treat the clocks of both ends as one, for one-way delays
+    /// Compute one-way delays as if both ends had the same clock
     #[arg(long, requires = "stamp")]
     same_clock: bool,
 }

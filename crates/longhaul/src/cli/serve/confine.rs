@@ -27,7 +27,7 @@ const OWNERS: CapabilitySet = CapabilitySet::CHOWN
 /// The options that limit the rights of the server.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfineArgs {
-    /// Change to this user when the port is bound and the key is read; only for root
+    /// Change to this user after binding the port and reading the key; requires root
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
     /// Confine the server to its directories with Landlock; if the kernel lacks it, 'auto' warns

@@ -20,7 +20,7 @@ use crate::output::print_message;
 /// an authorized key.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuestArgs {
-    /// Serve iperf3 clients, too [default port: 5201]
+    /// Also serve iperf3 clients [default port: 5201]
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5201", conflicts_with_all = ["keys_only", "stdio"])]
     iperf3: Option<u16>,
@@ -33,7 +33,7 @@ pub(super) struct GuestArgs {
     /// Decrypt the passwords of iperf3 clients before 3.17
     #[arg(long, requires = "rsa_private_key_path")]
     use_pkcs1_padding: bool,
-    /// Serve nuttcp clients, too, on this control port [default port: 5000]
+    /// Also serve nuttcp clients, on this control port [default port: 5000]
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "5000", conflicts_with_all = ["keys_only", "stdio"])]
     nuttcp: Option<u16>,

@@ -55,8 +55,8 @@ pub(super) struct LimitArgs {
     /// Use at most this memory for the buffers of all tests of authorized keys
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     key_memory: Bytes,
-    /// Limit unauthenticated connections: from START of them, a new connection drops one with a
-    /// probability of RATE %, rising to 100 % at FULL (as MaxStartups of sshd)
+    /// Limit unauthenticated connections: from START on, drop one per new connection with a
+    /// probability of RATE %, which rises to 100 % at FULL (like MaxStartups of sshd)
     #[arg(long, value_name = "START:RATE:FULL", value_parser = startups, default_value = "512:30:1024")]
     max_startups: StartupLimits,
     /// Accept at most this many unauthenticated connections per address other than loopback
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_serve_many_clients_and_favour_keys() {
+    fn defaults_serve_many_clients_and_favor_keys() {
         let limits = parse("").unwrap();
         let pool = limits.pool();
         assert_eq!(pool, SessionPool::default());

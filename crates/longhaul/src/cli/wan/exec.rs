@@ -18,9 +18,9 @@ use crate::exit::{self, Coded};
 
 /// Run a command at a site of a topology
 ///
-/// CMD has this terminal, environment and directory. LONGHAUL_SITE has the name of its site. The
+/// CMD inherits the terminal, the environment and the current directory. LONGHAUL_SITE has the name of its site. The
 /// names of the other sites resolve, and LONGHAUL_NAME and LONGHAUL_NAME_IPV6 have their addresses.
-/// longhaul passes signals on. Processes that CMD leaves at the site run until 'wan down', or until
+/// longhaul forwards signals to CMD. Processes that CMD leaves at the site run until 'wan down', or until
 /// the command of 'wan run --name' ends.
 ///
 /// The exit code is that of CMD, or 128 plus the number of the signal that ended it; 125 if

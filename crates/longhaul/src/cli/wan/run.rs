@@ -53,7 +53,7 @@ pub(super) struct RunArgs {
     /// Print a line with the counters of the link
     #[arg(short, long)]
     verbose: bool,
-    /// Command for the near end; it begins with the first word that is no option, or after '--'
+    /// Command for the near end; it begins with the first word that is not an option, or after '--'
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

@@ -101,8 +101,8 @@ pub(super) fn set(args: SetArgs) -> Result<u8, Coded> {
 
 /// Take a topology down
 ///
-/// Ends every process in its sites, and prints the traffic of each link and the warnings about its
-/// accuracy. Nothing is left.
+/// Ends every process in its sites, removes the sites and links, and prints the traffic of each
+/// link and the warnings about its accuracy.
 #[derive(Debug, Args)]
 pub(super) struct DownArgs {
     /// Name of the topology, if several are up

@@ -66,7 +66,7 @@ mod tests {
         };
         assert_eq!(rtts("sc10"), ms(&[0.1, 17.0, 87.0, 35.0]));
         assert_eq!(rtts("satellite"), ms(&[1124.0]));
-        // Light takes 4.9 us for a kilometre of fibre, and a mile has 1.609 km.
+        // Light takes 4.9 us for a kilometer of fiber, and a mile has 1.609 km.
         for (rtt, miles) in rtts("ultrascience").iter().zip([0.2, 1400.0, 6600.0, 8600.0]) {
             let expected = 2.0 * miles * 1.609_344 * 4.9e-6;
             assert!((rtt.as_secs_f64() / expected - 1.0).abs() < 0.01, "{rtt:?} for {miles} miles");

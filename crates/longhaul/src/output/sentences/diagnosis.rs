@@ -166,13 +166,14 @@ fn shallow_queue(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
     };
     let bounded = diagnosis.bounded.map_or(String::new(), |test| {
         let BoundedTest { bound_bps, segments, retransmits, .. } = test;
-        format!("; below a limit of {bound_bps}, {retransmits} of {segments} segments were")
+        format!(
+            "; a test limited to {bound_bps} retransmitted {retransmits} of {segments} segments"
+        )
     });
     Some(format!(
-        "a policer, or a switch with small buffers, which drops bursts instead of queueing them: \
-         no test is faster than {rate_bps}, packets wait at most {queue_ms:.1} ms, and \
-         {least_percent:.1} to {most_percent:.1} % of the segments of a test were retransmitted\
-         {bounded}"
+        "a policer or a switch with small buffers, which drops bursts instead of queueing them: the \
+         fastest test reached {rate_bps}, the queueing delay was at most {queue_ms:.1} ms, and the \
+         tests retransmitted {least_percent:.1} to {most_percent:.1} % of their segments{bounded}"
     ))
 }
 

@@ -4,7 +4,7 @@ use longhaul_core::result::{
     Asymmetry, AsymmetryVerdict, CapacityFigures, Certainty, MtuLimit, MtuProof, PathDirection,
     PathEnd, PathResult, ProbeFigures, Proportion,
 };
-use longhaul_core::text::capitalised;
+use longhaul_core::text::capitalized;
 
 use crate::output::test::words::millis;
 
@@ -212,7 +212,7 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
 /// Returns a sentence such as "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
 fn share(what: &str, none: &str, way: &str, found: &Proportion) -> String {
     if found.count == 0 {
-        return capitalised(&format!(
+        return capitalized(&format!(
             "{none} {way} in {} packets: below {:.1e} at 95 %.",
             thousands(found.of),
             found.high
@@ -249,7 +249,7 @@ fn asymmetry(found: &Asymmetry) -> String {
              {uncertainty}."
         ),
         AsymmetryVerdict::ClocksUnknown => "The delays of the two directions cannot be compared: \
-             the clock of one end is not synchronised (see chronyc or timedatectl there)."
+             the clock of one end is not synchronized (see chronyc or timedatectl there)."
             .to_owned(),
         AsymmetryVerdict::ClocksWrong => "The delays of the two directions cannot be compared: a \
              clock is less accurate than its host reports."

@@ -122,8 +122,8 @@ fn repair(remedy: &Remedy) -> &'static str {
              policer"
         }
         Remedy::DeeperQueue => {
-            "a deeper queue at that link, or a policer with a larger burst: at least 10 ms of its \
-             rate"
+            "a longer queue at that link, or a larger burst size of the policer: at least 10 ms at \
+             its rate"
         }
         Remedy::FasterCores => "faster or more cores",
         Remedy::AesCores => {

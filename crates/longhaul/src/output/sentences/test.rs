@@ -241,8 +241,8 @@ fn compare(facts: &TestFacts) -> Option<String> {
     let queued = facts.fills_a_queue(facts.queue_ms());
     (facts.loss_percent >= COMPARED_PERCENT && !queued).then(|| {
         format!(
-            "compare the loss at a lower rate (-b {}): if it vanishes, a policer or a switch with small \
-             buffers drops bursts, otherwise the path damages packets; longhaul diagnose does this",
+            "compare the loss at a lower rate (-b {}), as longhaul diagnose does: if there is none, a \
+             policer or a switch with small buffers drops bursts; otherwise the path damages packets",
             rate.to_string().replace(' ', "").replace("b/s", "")
         )
     })
@@ -251,17 +251,17 @@ fn compare(facts: &TestFacts) -> Option<String> {
 fn shallow_queue(facts: &TestFacts) -> (String, Option<String>) {
     let rate = facts.steady_bps.unwrap_or(facts.throughput_bps);
     let sentence = format!(
-        "limited by a policer, or a switch with small buffers, which drops bursts instead of queueing \
-         them: {} of the segments were retransmitted, {:.0} % of them after bursts of loss, while \
-         packets waited for {} on an RTT of {}; {} reached {rate}",
+        "limited by a policer or a switch with small buffers, which drops bursts instead of queueing \
+         them: {} of the segments were retransmitted, {:.0} % of them after bursts of loss, the \
+         queueing delay was {} on an RTT of {}, and {} reached {rate}",
         fine_percent(facts.loss_percent),
         facts.burst_percent,
         millis(facts.queue_ms()),
         millis(facts.rtt_min_ms),
         facts.congestion,
     );
-    let advice = "find the rate without loss (-b), and enlarge the queue or the burst of the policer; \
-                  longhaul diagnose compares the loss at two rates";
+    let advice = "find the highest rate without loss (-b), and increase the queue or the burst size of the \
+                  policer; longhaul diagnose compares the loss at two rates";
     (sentence, Some(advice.to_owned()))
 }
 

@@ -11,7 +11,7 @@
 //! [`Bound`](bound::Bound) are functions of measurements, without a clock or a socket. The
 //! [`StreamController`] measures the connections, and applies the decisions of the policy and of
 //! the pacer to the [`SteeredStreams`]. The [`Pacemaker`] applies the [`Bound`](bound::Bound),
-//! which limits the rate of the copy in favour of other traffic.
+//! which limits the rate of the copy in favor of other traffic.
 
 mod bound;
 mod controller;

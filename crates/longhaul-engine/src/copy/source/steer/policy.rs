@@ -86,20 +86,20 @@ impl fmt::Display for Decision {
             Decision::Stop { streams, reason } => match reason {
                 StopReason::TooLittleGain { rate, before, fewer } => write!(
                     f,
-                    "{streams} streams: {} where {fewer} brought {}, no more added",
+                    "{streams} streams: {}, and {} with {fewer}; longhaul adds no more",
                     rate_of(*rate),
                     rate_of(*before)
                 ),
                 StopReason::Overflow { loss, before } => write!(
                     f,
-                    "{streams} streams: {:.3} % is lost, {:.3} % before, no more added",
+                    "{streams} streams: the loss is {:.3} %, and was {:.3} %; longhaul adds no more",
                     100.0 * loss,
                     100.0 * before
                 ),
                 StopReason::Cpu => {
-                    write!(f, "{streams} streams: the processors are used up, no more added")
+                    write!(f, "{streams} streams: the processors are busy; longhaul adds no more")
                 }
-                StopReason::Maximum => write!(f, "{streams} streams: as many as are ever opened"),
+                StopReason::Maximum => write!(f, "{streams} streams: the maximum"),
             },
         }
     }
@@ -338,7 +338,7 @@ mod tests {
         let stop = Decision::Stop { streams: 8, reason };
         assert_eq!(
             stop.to_string(),
-            "8 streams: 1.00 Gb/s where 4 brought 2.00 Gb/s, no more added"
+            "8 streams: 1.00 Gb/s, and 2.00 Gb/s with 4; longhaul adds no more"
         );
     }
 }

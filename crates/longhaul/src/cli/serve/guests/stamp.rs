@@ -24,7 +24,7 @@ pub(super) struct StampArgs {
     /// Answer only STAMP packets authenticated with the key in FILE, 32 to 128 hexadecimal digits
     #[arg(long, value_name = "FILE", requires = "stamp")]
     stamp_key: Option<PathBuf>,
-    /// Repeat the number of each STAMP packet instead of counting per session
+    /// Copy the number of each STAMP packet into its reply instead of counting per session
     #[arg(long, requires = "stamp")]
     stamp_stateless: bool,
     /// Answer at most this many STAMP packets per second and address

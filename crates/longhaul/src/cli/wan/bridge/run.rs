@@ -45,8 +45,8 @@ pub(crate) struct BridgeArgs {
     far: String,
     #[command(flatten)]
     link: LinkArgs,
-    /// Set the interfaces as a link needs them, and restore them at the end: up, equal MTUs,
-    /// without LRO, addresses and routes
+    /// Configure the interfaces for the link (up, equal MTUs, no LRO, no addresses and routes), and
+    /// restore them at the end
     #[arg(long)]
     fix: bool,
     /// Use an interface that carries the default route of this host

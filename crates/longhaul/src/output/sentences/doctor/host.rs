@@ -226,9 +226,9 @@ pub(super) const PHRASES: &[Phrase] = &[
         "clock",
         "clock",
         &[
-            case("synchronised", "synchronised, error at most {error_ms}"),
-            case("free_running", "not synchronised")
-                .wanted("synchronised")
+            case("synchronised", "synchronized, error at most {error_ms}"),
+            case("free_running", "not synchronized")
+                .wanted("synchronized")
                 .why(
                     "one-way delays, and logs of two hosts, cannot be compared; rates and round \
                      trips are not affected",
