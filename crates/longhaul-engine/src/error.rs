@@ -187,7 +187,7 @@ pub enum EngineError {
         source: FrameError,
     },
     /// The peer did something that the protocol does not allow.
-    #[error("{peer} broke the protocol: {what}")]
+    #[error("{peer} violated the protocol: {what}")]
     Protocol {
         /// Host and port.
         peer: String,
@@ -195,7 +195,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// The source of a copy announced an invalid entry.
-    #[error("{peer} broke the protocol: {violation} {entry}")]
+    #[error("{peer} violated the protocol: {violation} {entry}")]
     InvalidEntry {
         /// Host and port.
         peer: String,

@@ -111,7 +111,7 @@ pub enum HubError {
         source: std::io::Error,
     },
     /// A file of the hub belongs to another user, or others can write or read it.
-    #[error("{} has mode {mode:o} or another owner", path.display())]
+    #[error("{} has mode {mode:o} or belongs to another user", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub enum HubError {
     #[error("the kernel returned no random bytes")]
     NoRandom,
     /// A user of this name exists.
-    #[error("the user {name} exists")]
+    #[error("the user {name} already exists")]
     UserExists {
         /// The name.
         name: String,

@@ -113,7 +113,7 @@ pub enum InteropError {
         since: Option<&'static str>,
     },
     /// A data connection was cut during the test.
-    #[error("the test with {peer} was cut: {reason}")]
+    #[error("the test with {peer} was cut off: {reason}")]
     Cut {
         /// The peer.
         peer: PeerName,

@@ -78,7 +78,7 @@ impl Throttle {
                 progress.set_limit(limit);
                 match limit {
                     Some(limit) => print_message(format_args!("the limit is now {limit}")),
-                    None => print_message("the rate has no limit"),
+                    None => print_message("the rate is now unlimited"),
                 }
             }
         });

@@ -31,7 +31,7 @@ pub enum MeshFault {
         most: usize,
     },
     /// Too few or too many of something.
-    #[error("the mesh has {count} {what}, and {accepted} are possible")]
+    #[error("the mesh has {count} {what}, but must have {accepted}")]
     Count {
         /// The things counted, in the plural.
         what: &'static str,
@@ -84,7 +84,7 @@ pub enum MeshFault {
         needed: &'static str,
     },
     /// A value outside its range.
-    #[error("{field} is {value}, and {accepted} is possible")]
+    #[error("{field} is {value}, but must be {accepted}")]
     OutOfRange {
         /// The setting.
         field: &'static str,

@@ -63,7 +63,7 @@ pub enum StoreError {
     #[error("the queue of the database is full")]
     Busy,
     /// A panic or the end of the hub dropped the transaction.
-    #[error("the hub is ending")]
+    #[error("the hub is shutting down")]
     Closed,
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]

@@ -258,18 +258,20 @@ fn announce(started: &RunningHub) {
 }
 
 fn users(config: &HubConfig, command: UserCommand) -> Result<u8, Coded> {
-    let (change, json) = match command {
+    let (change, done, json) = match command {
         UserCommand::Add { name, role } => {
-            (UserChange::Add { password: new_password(&name)?, name, role: role.role() }, None)
+            let (done, password) = (format!("added the user {name}"), new_password(&name)?);
+            (UserChange::Add { password, name, role: role.role() }, done, None)
         }
         UserCommand::Passwd { name } => {
-            (UserChange::Password { password: new_password(&name)?, name }, None)
+            let done = format!("changed the password of {name}");
+            (UserChange::Password { password: new_password(&name)?, name }, done, None)
         }
-        UserCommand::List { json } => (UserChange::List, Some(json)),
+        UserCommand::List { json } => (UserChange::List, String::new(), Some(json)),
     };
     let people = longhaul_hub::change_users(config, change).map_err(hub_failure)?;
     match json {
-        None => print_message("the users are changed"),
+        None => print_message(&done),
         Some(true) => {
             let rows =
                 people.iter().map(|one| serde_json::json!({"name": one.name, "role": one.role}));

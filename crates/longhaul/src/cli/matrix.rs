@@ -36,7 +36,7 @@ use crate::signals::Interrupt;
 
 /// Runs the matrix, writes the report, prints the table, and returns the exit code.
 pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
-    let program = env::current_exe().context("cannot find the file of this program")?;
+    let program = env::current_exe().context("cannot find the path of this program")?;
     let drivers = drivers::all(&program);
     if args.list_tools {
         print_result(&list_tools(&drivers))?;

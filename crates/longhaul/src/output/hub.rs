@@ -33,7 +33,7 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
         HubError::Exposed { path, mode } => (
             exit::FILES,
             format!(
-                "{} has mode {mode:o} or another owner; only the user of the hub may read it (chmod 600)",
+                "{} has mode {mode:o} or belongs to another user; only the user of the hub may read it (chmod 600)",
                 path.display()
             ),
         ),
@@ -47,7 +47,7 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
         HubError::Runtime(_) | HubError::NoRandom => (exit::HOST, error.to_string()),
         HubError::UserExists { name } => (
             exit::USAGE,
-            format!("the user {name} exists; 'longhaul hub user passwd {name}' changes the password"),
+            format!("the user {name} already exists; 'longhaul hub user passwd {name}' changes the password"),
         ),
         HubError::NoUser { .. } => (exit::USAGE, error.to_string()),
         HubError::BadUser => (

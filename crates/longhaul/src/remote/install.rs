@@ -66,7 +66,7 @@ fn agreed(destination: &str) -> anyhow::Result<bool> {
 
 /// Copies the program, runs it, and gives it its final name. Returns its version.
 fn install(destination: &str, ssh: &SshOptions) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let file = File::open(&program)
         .with_context(|| format!("cannot read this program, {}", program.display()))?;
     // The name changes only after the new program has run.

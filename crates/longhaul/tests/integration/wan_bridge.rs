@@ -77,7 +77,7 @@ impl Boxes {
         loop {
             let line = lines.next().unwrap_or_else(|| panic!("it ended: {notes:?}")).unwrap();
             notes.push(line);
-            if notes.last().is_some_and(|line| line.contains("are joined")) {
+            if notes.last().is_some_and(|line| line.contains("bridging")) {
                 break;
             }
         }

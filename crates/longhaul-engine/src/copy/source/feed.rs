@@ -66,9 +66,9 @@ pub(super) enum ReadError {
     Open(io::Error),
     #[error("cannot read it: {0}")]
     Read(io::Error),
-    #[error("it changed while it was copied; copy it again")]
+    #[error("it changed during the copy; copy it again")]
     Changed,
-    #[error("it became shorter while it was copied; copy it again")]
+    #[error("it became shorter during the copy; copy it again")]
     Shrunk,
     #[error("the sink lost a part of the stream, which cannot be read twice; copy it again")]
     Poured,

@@ -28,7 +28,7 @@ pub enum ClientError {
     #[error(transparent)]
     Line(#[from] LineError),
     /// The peer is not a nuttcp server.
-    #[error("the server answers {0:?}, and not with a version of nuttcp")]
+    #[error("unexpected answer {0:?} instead of a version of nuttcp")]
     NotNuttcp(String),
     /// The server's version is older than [`Version::OLDEST`].
     #[error("the server has version {0}")]
@@ -50,7 +50,7 @@ pub enum ClientError {
         reason: Vec<String>,
     },
     /// The server answered the option line with another line than `OK` or `KO`.
-    #[error("the server answers {line:?}")]
+    #[error("unexpected answer {line:?}")]
     Unexpected {
         /// The version of the server.
         peer: Version,

@@ -113,7 +113,7 @@ impl LoginArgs {
 
 /// Reads the password from the terminal, or the first line of another standard input.
 fn read_password(user: &str) -> Result<String, Coded> {
-    let missing = || Coded::new(exit::USAGE, anyhow!("a password is necessary"));
+    let missing = || Coded::new(exit::USAGE, anyhow!("no password was entered"));
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return ask(&format!("Password of {user}: ")).ok_or_else(missing);

@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Coded> {
     let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
     if plan.packets.is_none() && !args.quiet {
         let seconds = plan.record.as_secs_f64();
-        print_message(format_args!("measuring until stopped; a record follows every {seconds} s"));
+        print_message(format_args!("measuring until interrupted, with a record every {seconds} s"));
     }
     let mut printed = Ok(());
     let found = measure(ends, &plan, key, interrupt.flag(), |progress| {

@@ -102,7 +102,7 @@ fn read(file: &Path) -> anyhow::Result<PathRecording> {
 
 /// Returns this program with a configuration of its own, so that the keys of the user do not matter.
 fn program(directory: &Path) -> anyhow::Result<Command> {
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);
     command.env("XDG_CONFIG_HOME", directory).env("HOME", directory).stdin(Stdio::null());
     Ok(command)

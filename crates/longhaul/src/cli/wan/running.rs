@@ -116,7 +116,10 @@ pub(super) fn down(args: DownArgs) -> Result<u8, Coded> {
         // The holder was killed, and the kernel took everything else down.
         if let Some(held) = files.try_hold()? {
             held.clear(true)?;
-            print_message(format_args!("'{}' had been killed; removed its files", files.name));
+            print_message(format_args!(
+                "the process of '{}' was killed; removed its files",
+                files.name
+            ));
             return Ok(exit::OK);
         }
     }

@@ -49,7 +49,7 @@ impl RuntimeFiles {
             up = killed;
         }
         match up.as_slice() {
-            [] => bail!("no topology is up; 'longhaul wan up FILE' builds one"),
+            [] => bail!("no topology is up; 'longhaul wan up FILE' starts one"),
             [only] => Ok(only.clone()),
             many => {
                 let names: Vec<&str> = many.iter().map(|files| &*files.name).collect();

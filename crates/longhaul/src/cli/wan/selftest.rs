@@ -60,7 +60,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<u8, Coded> {
         started: now.round(jiff::Unit::Second).unwrap_or(now).to_string(),
     };
     let program =
-        std::env::current_exe().context("cannot find the file of this program").map_err(host)?;
+        std::env::current_exe().context("cannot find the path of this program").map_err(host)?;
     let probe_command = |plan: &ProbePlan| {
         let mut command = Command::new(&program);
         command.args(["wan", "probe"]).arg(plan.to_json());

@@ -209,7 +209,7 @@ fn leave_in_background(
     let log = files.log();
     let log_file =
         File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);
     command.args(["wan", "up", "--background", "--name", &plan.name]);
     if let Some(pcap) = pcap {

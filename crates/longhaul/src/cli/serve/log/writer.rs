@@ -205,7 +205,7 @@ impl Target {
         if let Kind::Named { path, failing, .. } = &mut self.kind
             && std::mem::take(failing)
         {
-            print_message(format_args!("writing the log {} succeeded again", path.display()));
+            print_message(format_args!("the log {} is writable again", path.display()));
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Starts a guard and waits until the interfaces are set.
     pub(super) fn start(interfaces: [&str; 2]) -> anyhow::Result<Guard> {
-        let program = std::env::current_exe().context("cannot find the file of this program")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut child = Command::new(program)
             .args(["wan", "bridge-guard", "--"])
             .args(interfaces)
@@ -56,7 +56,7 @@ impl Guard {
             return Ok(guard);
         }
         guard.end()?;
-        bail!("cannot set the interfaces for the bridge; nothing is changed")
+        bail!("cannot configure the interfaces for the bridge; no setting was changed")
     }
 
     /// Lets the guard restore the settings, and waits for it.

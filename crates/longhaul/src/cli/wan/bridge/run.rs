@@ -150,7 +150,7 @@ fn bridge(
         bridge.capture(capture.capture());
     }
     let link = plan.links.first().map(|link| link_text(&link.plan)).unwrap_or_default();
-    print_message(format_args!("{} and {} are joined: {link}", args.near, args.far));
+    print_message(format_args!("bridging {} and {}: {link}", args.near, args.far));
     let ended = events.serve(&mut bridge);
     let report = bridge.finish().map_err(anyhow::Error::from);
     if let Some(capture) = capture {
