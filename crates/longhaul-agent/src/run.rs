@@ -29,9 +29,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The wait for the clock of the hub after the start of the agent, and the time between two looks.
 const CLOCK_WAIT: Duration = Duration::from_secs(5);
 const CLOCK_LOOK: Duration = Duration::from_millis(100);
-/// The most reports in memory that the journal could not store.
+/// The maximum number of reports in memory that the journal could not store.
 const MOST_UNSTORED: usize = 256;
-/// The most runs that an agent accepts or runs at a time.
+/// The maximum number of runs that an agent accepts or runs at a time.
 const MOST_RUNS: usize = 256;
 
 /// The accepted and running runs.

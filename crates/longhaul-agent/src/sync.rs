@@ -28,7 +28,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LEAST_CYCLE: Duration = Duration::from_millis(200);
 /// The wait while the result of a run is due, so that it leaves soon.
 const ACTIVE_WAIT_SECONDS: u64 = 1;
-/// The most bytes of journal entries in one request; the rest of a body is samples and facts.
+/// The maximum number of bytes of journal entries in one request; the rest of a body is samples and
+/// facts.
 const BATCH_BYTES: usize = 5 << 20;
 /// The journal's entries have smaller numbers than the samples in memory.
 const MOST_JOURNAL_ID: u64 = 1 << 52;

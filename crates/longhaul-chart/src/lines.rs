@@ -83,7 +83,7 @@ const FOOT: f64 = 50.0;
 const NAMES: f64 = 232.0;
 /// The distance between the baselines of two names.
 const NAME: f64 = 17.0;
-/// The most names that fit at the ends of the lines.
+/// The maximum number of names that fit at the ends of the lines.
 const AT_ENDS: usize = 16;
 /// The least space between the texts of two ticks.
 const TICK: f64 = 24.0;

@@ -11,7 +11,7 @@ use crate::stats::{coverage, median};
 const FIRST: u32 = 9;
 /// The least ratio of the values of consecutive looks.
 const LEAST_GROWTH: f64 = 1.8;
-/// The most looks.
+/// The maximum number of looks.
 const MOST_LOOKS: u32 = 3;
 
 /// The numbers of values at which a series may stop, and the level of the interval at each look.

@@ -99,7 +99,7 @@ impl Server {
         Server { process, port, config: ConfigDir::at(dir.join("config")) }
     }
 
-    /// What becomes of `verb` on `path` in the server.
+    /// Returns the result of `verb` on `path` in the server.
     fn tries(&self, verb: &str, path: &Path) -> std::result::Result<(), String> {
         let identity = Identity::load_or_create(&self.config).unwrap();
         let options = ConnectOptions {

@@ -37,23 +37,23 @@ pub const DIGEST_HEADER: &str = "longhaul-digest";
 /// The header with the signature, in base64.
 pub const SIGNATURE_HEADER: &str = "longhaul-signature";
 
-/// The most bytes of a body, in both directions.
+/// The maximum number of bytes of a body, in both directions.
 pub const MAX_BODY_BYTES: usize = 8 << 20;
-/// The most bytes of the result document of one run.
+/// The maximum number of bytes of the result document of one run.
 pub const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 /// The longest long poll in seconds.
 pub const MAX_WAIT_SECONDS: u64 = 25;
-/// The most bytes of an identifier: of a run, an agent, a host, an interface, a test.
+/// The maximum number of bytes of an identifier: of a run, an agent, a host, an interface, a test.
 pub const MAX_NAME_BYTES: usize = 128;
-/// The most bytes of a message for people.
+/// The maximum number of bytes of a message for people.
 pub const MAX_MESSAGE_BYTES: usize = 4096;
-/// The most rows of samples in one sync.
+/// The maximum number of rows of samples in one sync.
 pub const MAX_ROWS: usize = 20_000;
-/// The most leases in one answer.
+/// The maximum number of leases in one answer.
 pub const MAX_LEASES: usize = 1024;
-/// The most results in one sync.
+/// The maximum number of results in one sync.
 pub const MAX_RUNS: usize = 256;
-/// The most events in one sync.
+/// The maximum number of events in one sync.
 pub const MAX_EVENTS: usize = 256;
 
 /// The body of a response that is not 200.

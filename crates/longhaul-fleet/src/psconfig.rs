@@ -10,9 +10,9 @@ use std::net::IpAddr;
 use longhaul_core::units::Rate;
 use serde_json::{Map, Value};
 
-/// The most bytes of a template.
+/// The maximum number of bytes of a template.
 pub const MAX_TEMPLATE_BYTES: usize = 4 << 20;
-/// The most parts of each kind in a template.
+/// The maximum number of parts of each kind in a template.
 const MOST_PARTS: usize = 2000;
 
 /// A converted template.

@@ -64,9 +64,9 @@ fn mtu(document: &Json) -> Option<u32> {
     sizes.max().and_then(|bytes| u32::try_from(bytes).ok())
 }
 
-/// The most hops of a route.
+/// The maximum number of hops of a route.
 const HOPS: usize = 64;
-/// The most addresses of a hop.
+/// The maximum number of addresses of a hop.
 const ADDRESSES: usize = 8;
 
 /// The route of a path.

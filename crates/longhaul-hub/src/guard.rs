@@ -12,7 +12,7 @@ use crate::clock::MINUTE;
 const MOST_FAILURES: u32 = 10;
 /// The length of a window in ms.
 const WINDOW_MS: i64 = 5 * MINUTE;
-/// The most counters in memory.
+/// The maximum number of counters in memory.
 const MOST_COUNTERS: usize = 8192;
 
 /// The counters of failed logins by network and by user.
@@ -93,7 +93,7 @@ pub(crate) fn network(address: IpAddr) -> String {
     }
 }
 
-/// The most networks in memory, besides those that hold a place.
+/// The maximum number of networks in memory, besides those that hold a place.
 const MOST_NETWORKS: usize = 8192;
 
 /// The places of each network.

@@ -49,7 +49,7 @@ const MOST: (u32, u32, u32) = (256 * 1024, 16, 4);
 
 /// The least number of characters of a password.
 pub const LEAST_CHARACTERS: usize = 10;
-/// The most bytes of a password.
+/// The maximum number of bytes of a password.
 pub(crate) const MOST_BYTES: usize = 1024;
 
 /// Returns the hash of a password with a random salt.

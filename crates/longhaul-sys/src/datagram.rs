@@ -13,10 +13,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::socket::set;
 
-/// The most datagrams that one call receives.
+/// The maximum number of datagrams that one call receives.
 const BATCH: usize = 16;
 
-/// The most bytes of a datagram, or of several that the kernel merged.
+/// The maximum number of bytes of a datagram, or of several that the kernel merged.
 const LARGEST: usize = 65_535;
 
 /// Space for the control messages: a `timespec`, the merged size, the traffic class and their

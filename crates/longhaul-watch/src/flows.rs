@@ -10,7 +10,7 @@ use longhaul_sys::traffic::{FlowReader, TcpFlow};
 
 use crate::sample::FlowSample;
 
-/// The most connections of which counters are kept; further ones are not compared.
+/// The maximum number of connections whose counters are kept; further ones are ignored.
 const MOST: usize = 50_000;
 /// The reciprocal of the share of a core that listings may use: 0.25 %.
 const COST: u32 = 400;

@@ -23,7 +23,7 @@ use crate::figures::Figures;
 
 /// The numbers of samples in memory; the journal of an agent has smaller ones.
 const FIRST_ID: u64 = 1 << 52;
-/// The most seconds of samples in one upload.
+/// The maximum number of seconds of samples in one upload.
 const MOST_SECONDS: i64 = 900;
 /// The pause before the agent repeats a failed upload; it doubles up to the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));

@@ -29,13 +29,14 @@ pub(crate) struct BatchLimits {
     pub(crate) events: usize,
 }
 
-/// The most entries of a batch.
+/// The maximum number of entries of a batch.
 const MOST_ENTRIES: usize = 1024;
 /// The kinds of measurements in the outbox, besides results.
 const SAMPLES: &str = "('samples', 'stamp')";
-/// The most bytes of unacknowledged samples and STAMP summaries; the oldest are dropped above.
+/// The maximum number of bytes of unacknowledged samples and STAMP summaries; the oldest are
+/// dropped above.
 const MOST_SAMPLE_BYTES: i64 = 256 << 20;
-/// The most bytes of unacknowledged events; the oldest are dropped above.
+/// The maximum number of bytes of unacknowledged events; the oldest are dropped above.
 const MOST_EVENT_BYTES: i64 = 8 << 20;
 /// The entries that are dropped together.
 const DROPPED: i64 = 64;

@@ -10,9 +10,10 @@ use longhaul_watch::{Sampler, SamplerOptions, Ticker, WatchError};
 
 use crate::clock::HubClock;
 
-/// The most interfaces that an agent samples.
+/// The maximum number of interfaces that an agent samples.
 const MOST_INTERFACES: usize = 128;
-/// The most rows of one interface in memory: ten minutes at 1 s. The oldest are dropped above.
+/// The maximum number of rows of one interface in memory: ten minutes at 1 s. The oldest are
+/// dropped above.
 const MOST_ROWS: usize = 600;
 
 /// The samples since the last upload.

@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(500);
 /// The time for which replies gather before the thread reads them, so that it wakes less often.
 const GATHER: Duration = Duration::from_millis(10);
-/// The most peers of an agent.
+/// The maximum number of peers of an agent.
 const MOST_PEERS: usize = 1000;
 
 /// A peer with its measurement.

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const SHORT_LOOK: Duration = Duration::from_millis(20);
 /// The time in which the output of an ended process must arrive.
 const DRAIN: Duration = Duration::from_secs(5);
-/// The most bytes of messages that are kept: the last ones.
+/// The maximum number of bytes of messages that are kept: the last ones.
 const MOST_MESSAGES: usize = 64 << 10;
 
 /// The outcome of a process.

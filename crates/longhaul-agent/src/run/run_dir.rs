@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::home::write_private;
 
-/// The most bytes of a copy.
+/// The maximum number of bytes of a copy.
 const MOST_BYTES: u64 = 1 << 40;
 const PIECE: usize = 1 << 20;
 

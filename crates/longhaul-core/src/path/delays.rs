@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::result::{Asymmetry, AsymmetryVerdict, DelayVariation};
 
-/// The most samples of each kind that are kept. When more arrive, every second sample is dropped,
-/// so that the rest covers the whole time.
+/// The maximum number of samples of each kind that are kept. When more arrive, every second sample
+/// is dropped, so that the rest covers the whole time.
 const MOST_SAMPLES: usize = 1 << 15;
 
 /// Collects one-way delays measured with two clocks. Their offset does not affect the variation.

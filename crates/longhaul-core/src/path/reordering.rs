@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most arrivals with a new highest number that are kept: enough for reordering of 80 ms at a
-/// million packets per second. Beyond this an extent is a lower bound.
+/// The maximum number of arrivals with a new highest number that are kept: enough for reordering of
+/// 80 ms at a million packets per second. Beyond this an extent is a lower bound.
 const MOST_RECORDS: usize = 1 << 16;
 /// The number of directly preceding arrivals that are kept: TCP needs three (RFC 5681), and results
 /// stop at this many.
@@ -81,7 +81,7 @@ impl Reordering {
     }
 }
 
-/// The most gaps that are kept; a stream with more has no count of bursts.
+/// The maximum number of gaps that are kept; a stream with more has no count of bursts.
 const MOST_GAPS: usize = 1 << 16;
 
 /// Counts the maximal runs of missing numbers. A packet that arrives late closes, shortens or

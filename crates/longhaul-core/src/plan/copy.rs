@@ -277,9 +277,9 @@ pub struct CopyOptions {
 /// The last file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopySample {
-    /// The most bytes.
+    /// The maximum number of bytes.
     pub bytes: Bytes,
-    /// The most files.
+    /// The maximum number of files.
     pub files: u64,
     /// The origin of the bytes.
     pub content: SampleContent,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::FilePath;
 
-/// The most rules that a peer may send.
+/// The maximum number of rules that a peer may send.
 pub(super) const RULES_LIMIT: usize = 10_000;
 /// The longest pattern: the longest path (`PATH_MAX`, linux/limits.h).
 pub(super) const PATTERN_LIMIT_BYTES: usize = 4096;

@@ -192,9 +192,9 @@ pub struct TrainSpec {
 }
 
 impl TrainSpec {
-    /// The most packets of a train.
+    /// The maximum number of packets of a train.
     pub const MOST_PACKETS: u32 = 256;
-    /// The most trains per request.
+    /// The maximum number of trains per request.
     pub const MOST_TRAINS: u8 = 32;
 
     /// Checks the values that a peer may request.

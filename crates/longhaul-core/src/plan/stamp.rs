@@ -33,7 +33,7 @@ pub struct StampPlan {
 }
 
 impl StampPlan {
-    /// The most packets of a measurement with an end, and of one record.
+    /// The maximum number of packets of a measurement with an end, and of one record.
     pub const MOST_PACKETS: u64 = 1_000_000;
 
     /// Returns the default plan: 500 packets in 5 s.

@@ -280,7 +280,7 @@ pub struct SiteReport {
     pub ipv4: Ipv4Addr,
     /// The IPv6 address; `None` if no link of the site can carry the smallest IPv6 packet.
     pub ipv6: Option<Ipv6Addr>,
-    /// The most bytes that a TCP socket of the site may buffer in each direction.
+    /// The maximum number of bytes that a TCP socket of the site may buffer in each direction.
     pub window_bytes: Bytes,
 }
 

@@ -6,7 +6,7 @@ use crate::units::Bytes;
 pub const BLOCK_HEADER_BYTES: usize = 24;
 /// The largest block that a peer may request or send.
 pub const BLOCK_LIMIT: Bytes = Bytes::mib(16);
-/// The most files in one pack, which keep its table below 13 KiB.
+/// The maximum number of files in one pack, which keep its table below 13 KiB.
 pub const PACK_FILES_LIMIT: usize = 1024;
 /// The length of a [`PackEntry`] on the wire.
 pub const PACK_ENTRY_BYTES: usize = 12;

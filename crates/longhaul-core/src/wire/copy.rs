@@ -27,10 +27,12 @@ use crate::result::{
 };
 use crate::units::{Bytes, Rate};
 
-/// The most entries in one [`SinkMessage::Progress`], which keeps it below the frame limit.
+/// The maximum number of entries in one [`SinkMessage::Progress`], which keeps it below the frame
+/// limit.
 pub const DONE_BATCH: usize = 16 << 10;
 
-/// The most bytes of paths in one [`SourceMessage::Entries`], which keeps it below the frame limit.
+/// The maximum number of bytes of paths in one [`SourceMessage::Entries`], which keeps it below the
+/// frame limit.
 pub const ENTRIES_BATCH_BYTES: usize = 128 << 10;
 
 /// The client's first message.
@@ -138,11 +140,11 @@ pub struct Names {
     pub more: bool,
 }
 
-/// The most bytes of names in one [`Names`]. Escapes can triple them, which stays below the frame
-/// limit.
+/// The maximum number of bytes of names in one [`Names`]. Escapes can triple them, which stays
+/// below the frame limit.
 pub const NAMES_BATCH_BYTES: usize = 128 << 10;
 
-/// The most bytes of names that a source accepts in total, about three million names.
+/// The maximum number of bytes of names that a source accepts in total, about three million names.
 pub const NAMES_LIMIT_BYTES: usize = 256 << 20;
 
 /// The addresses and the key by which one server reaches the other, sent by the client of both.
@@ -156,7 +158,7 @@ pub struct Introduction {
     keying: [u8; 32],
 }
 
-/// The most addresses in one [`Introduction`].
+/// The maximum number of addresses in one [`Introduction`].
 pub const ADDRESSES_LIMIT: usize = 16;
 
 impl Introduction {

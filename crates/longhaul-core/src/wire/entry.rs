@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::FilePath;
 use crate::units::Bytes;
 
-/// The most bytes of names and values of an entry's extended attributes. With base64 and the rest
-/// of a full batch the message stays below the frame limit; ext4 allows 4 KiB, XFS 64 KiB per
-/// attribute.
+/// The maximum number of bytes of names and values of an entry's extended attributes. With base64
+/// and the rest of a full batch the message stays below the frame limit; ext4 allows 4 KiB, XFS 64
+/// KiB per attribute.
 pub const XATTRS_LIMIT_BYTES: usize = 256 << 10;
 
 /// The path of the entry that describes the target directory itself, sent if the contents of a

@@ -26,7 +26,7 @@ use self::tap::{Record, Way};
 use self::writer::Layout;
 use crate::packet::Framing;
 
-/// The most records that wait for the file. A record has at most 400 bytes.
+/// The maximum number of records that wait for the file. A record has at most 400 bytes.
 const QUEUE: usize = 1 << 15;
 
 /// A capture in progress. Dropping it ends the file without waiting for the queue.

@@ -13,7 +13,8 @@ use longhaul_sys::tun::VNET_HEADER;
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
 use crate::packet::{self, Framing};
 
-/// The most bytes of a packet that are captured: all headers of usual packets, and some payload.
+/// The maximum number of bytes of a packet that are captured: all headers of usual packets, and
+/// some payload.
 const SNAPLEN: usize = 192;
 
 /// The reason why segments did not leave the link.

@@ -59,7 +59,7 @@ impl PathNeed {
     }
 }
 
-/// The most bytes that a single socket may buffer in each direction.
+/// The maximum number of bytes that a single socket may buffer in each direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Windows {
     /// The third number of `tcp_rmem` and `tcp_wmem`.

@@ -16,7 +16,7 @@ use blake3::{Hash, Hasher};
 
 use crate::lock;
 
-/// The most pieces of a file: 64 TiB in blocks of 1 MiB, at about 50 bytes per piece.
+/// The maximum number of pieces of a file: 64 TiB in blocks of 1 MiB, at about 50 bytes per piece.
 const PIECES_LIMIT: u64 = 1 << 26;
 
 /// The digest of one file while its blocks arrive.

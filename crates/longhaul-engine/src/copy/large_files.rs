@@ -10,7 +10,7 @@ use crate::lock;
 
 /// The smallest file with separate progress: the display of a smaller one would change too fast.
 const LEAST_BYTES: u64 = 16 << 20;
-/// The most files with separate progress at a time.
+/// The maximum number of files with separate progress at a time.
 const MOST_FILES: usize = 64;
 
 /// The progress of one file.

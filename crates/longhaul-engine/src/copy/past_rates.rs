@@ -19,7 +19,7 @@ use crate::session::random_keying_material;
 const FILE: &str = "rates";
 /// The first line.
 const HEADING: &str = "longhaul rates 1";
-/// The longest file that is read, and the most entries that are written.
+/// The longest file that is read, and the maximum number of entries that are written.
 const LENGTH_LIMIT: u64 = 128 << 10;
 const ENTRIES: usize = 256;
 /// The time after which a rate is forgotten.

@@ -17,13 +17,13 @@ const POOL_BUFFERS_PER_STREAM: usize = 2;
 /// The number of pack buffers in addition to one per connection: two per reader or writer, one in
 /// use and one in its queue.
 const PACK_BUFFERS_BASE: usize = 8;
-/// The most bytes of all buffers of an end: twelve of the largest blocks. The data in flight are in
-/// the kernel's socket buffers, whose size follows the bandwidth-delay product. These buffers hold
-/// the data while a disk stalls: 160 ms at 10 Gb/s.
+/// The maximum number of bytes of all buffers of an end: twelve of the largest blocks. The data in
+/// flight are in the kernel's socket buffers, whose size follows the bandwidth-delay product. These
+/// buffers hold the data while a disk stalls: 160 ms at 10 Gb/s.
 const POOL_BYTES: usize = 192 << 20;
 
-/// The most bytes of small files in one block: so many that the cost of a header, a table and a
-/// queue's locks is negligible, and so few that packs use all connections at once.
+/// The maximum number of bytes of small files in one block: so many that the cost of a header, a
+/// table and a queue's locks is negligible, and so few that packs use all connections at once.
 pub(super) const PACK_BYTES: usize = 1 << 20;
 
 /// Returns whether a file of `size` bytes is sent in a pack with others, in one block of

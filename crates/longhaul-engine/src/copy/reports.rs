@@ -4,11 +4,11 @@
 
 use longhaul_core::result::{Action, CopyFailure, DigestOf, NotKept};
 
-/// The most failures, and the most skipped files, that are kept. More do not help a user.
+/// The maximum number of failures, and of skipped files, that are kept. More do not help a user.
 const FAILURES_KEPT: usize = 1000;
 /// The longest path or reason in a failure; the rest is cut off.
 const TEXT_BYTES: usize = 16 << 10;
-/// The most bytes of a peer's actions and digests: about five million files.
+/// The maximum number of bytes of a peer's actions and digests: about five million files.
 const PEER_BYTES: usize = 1 << 30;
 
 /// The reports of a copy on single files.

@@ -40,7 +40,7 @@ use crate::session::{
 /// The longest time for the client's request and its data connections.
 const OPENING_TIMEOUT: Duration = Duration::from_millis(30_000 / FUZZ_HASTE);
 
-/// The most addresses of another server that are recorded.
+/// The maximum number of addresses of another server that are recorded.
 const ADDRESSES_NOTED: usize = 8;
 
 /// A request that is accepted.

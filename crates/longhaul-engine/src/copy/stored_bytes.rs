@@ -15,7 +15,7 @@ use crate::session::CountError;
 
 /// The time limit of a count, because the client waits for it.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// The most directories that wait to be counted.
+/// The maximum number of directories that wait to be counted.
 const DIRS_LIMIT: usize = 1 << 20;
 
 /// Counts the files below `root`, within a limit of time.

@@ -26,8 +26,8 @@ use crate::{FUZZ_HASTE, lock};
 /// s with two initial connections and 3.3 s with four (medians of three;
 /// bench/runs/2026-11-21-epyc-2core/cp.md).
 pub(super) const FIRST_STREAMS: u32 = 4;
-/// The most connections that are opened by measurement. Eight fill a path that drops one segment in
-/// ten thousand, and each connection costs both ends two buffers.
+/// The maximum number of connections that are opened by measurement. Eight fill a path that drops
+/// one segment in ten thousand, and each connection costs both ends two buffers.
 pub(super) const MOST_STREAMS: u32 = 16;
 /// The round-trip times from which on a copy begins with twice and with four times
 /// [`FIRST_STREAMS`]: each doubling saves a round trip of slow start.
@@ -45,7 +45,7 @@ const MOST_RECEIVE_BYTES: u32 = 8 << 20;
 /// Gb/s path is busy between two wake-ups, and so few that a block is sent by the connection that
 /// is ready first, and that a broken sender leaves little memory occupied.
 const NOTSENT_LOWAT: u32 = 1 << 20;
-/// The most data connections of one copy.
+/// The maximum number of data connections of one copy.
 pub(super) const STREAM_LIMIT: u32 = 128;
 
 /// The interval at which a server that waits for connections checks for the end of the copy. The

@@ -38,12 +38,12 @@ pub(super) const LOOK: CopySample =
 /// The least number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
-/// The most connections that a copy chooses.
+/// The maximum number of connections that a copy chooses.
 const MOST_CHOSEN: u32 = 16;
 /// The start of a bounded test that does not count: the kernel does not pace the first window, and
 /// its losses can need a retransmission timeout.
 const FIRST_FLIGHT: Duration = Duration::from_millis(500);
-/// The most bytes that the step at the sink writes in a round.
+/// The maximum number of bytes that the step at the sink writes in a round.
 const MOST_WRITTEN: u64 = 8 << 30;
 
 /// The data that all steps share.

@@ -31,9 +31,10 @@ pub(super) const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// The largest packet.
 const LARGEST: usize = 1 << 16;
-/// The most packets of trains that are stored: those of all trains of one order.
+/// The maximum number of packets of trains that are stored: those of all trains of one order.
 const MOST_ARRIVALS: usize = TrainSpec::MOST_TRAINS as usize * TrainSpec::MOST_PACKETS as usize;
-/// The most answers that wait to be taken; further ones are dropped, as by a full socket.
+/// The maximum number of answers that wait to be taken; further ones are dropped, as by a full
+/// socket.
 const MOST_HEARD: usize = 1 << 14;
 /// The bytes that a sender may send beyond its rate: a burst of trains.
 const ALLOWANCE_BYTES: u64 = 64 << 20;

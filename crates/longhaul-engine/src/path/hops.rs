@@ -18,7 +18,7 @@ const AT_ONCE: u8 = 8;
 /// The interval between two probes, because routers limit their answers
 /// (`net.ipv4.icmp_ratelimit`, icmp(7)).
 const PACE: Duration = Duration::from_millis(10);
-/// The most addresses that are listed per hop.
+/// The maximum number of addresses that are listed per hop.
 const MOST_ADDRESSES: usize = 8;
 /// The number of consecutive silent hops after which the search ends.
 const SILENT: usize = 10;

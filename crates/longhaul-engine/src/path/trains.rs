@@ -22,7 +22,7 @@ const FIRST: (u8, u32) = (3, 16);
 /// The target duration of a train on the slowest link, in seconds: much longer than errors of
 /// clocks and delays of threads.
 const TRAIN_TIME: f64 = 0.004;
-/// The most bytes of a train, which fit the queues of switches.
+/// The maximum number of bytes of a train, which fit the queues of switches.
 const TRAIN_BYTES: u32 = 512 << 10;
 /// The pause between two trains, as a multiple of the duration of a train.
 const REST: f64 = 4.0;
@@ -99,8 +99,8 @@ pub(super) trait TrainDirection {
     fn trains(&mut self, spec: &TrainSpec) -> Result<Trains>;
 }
 
-/// Returns the most packets of `packet_bytes` that fit the socket's buffer: a longer train leaves
-/// at the rate of the interface.
+/// Returns the maximum number of packets of `packet_bytes` that fit the socket's buffer: a longer
+/// train leaves at the rate of the interface.
 pub(super) fn most_packets(flow: &ProbeFlow, packet_bytes: u32) -> u32 {
     // The kernel counts about twice the length of a packet (skb truesize).
     let buffer = SockRef::from(&flow.shared.socket).send_buffer_size().unwrap_or(0) as u32 / 3;

@@ -26,7 +26,8 @@ use crate::share::{QuotaPart, SessionPart};
 const TLS_HANDSHAKE: u8 = 0x16;
 
 const TOO_MANY_SESSIONS: &str = "this key has the maximum number of sessions; end one, or wait";
-/// The most dropped connections that are logged per second, so that a flood does not fill the log.
+/// The maximum number of dropped connections that are logged per second, so that a flood does not
+/// fill the log.
 const DROPPED_PER_SECOND: u32 = 20;
 
 /// A server, shared by the threads of its connections.

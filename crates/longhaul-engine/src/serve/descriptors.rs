@@ -9,7 +9,7 @@ use super::limits::ClientLimits;
 use crate::session::DescriptorSource;
 use crate::share::{Quota, QuotaPart, SessionPart, Share};
 
-/// The most descriptors that are ever needed.
+/// The maximum number of descriptors that are ever needed.
 const MOST: u64 = 1 << 20;
 /// The fewest descriptors for the data connections of an anonymous session: a stream, one for
 /// latency, and the pipes of `-Z`.

@@ -9,14 +9,14 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct ClientLimits {
     /// True to end the server after one client.
     pub one_off: bool,
-    /// The most sessions at once; 1 measures each client separately.
+    /// The maximum number of sessions at once; 1 measures each client separately.
     pub at_once: usize,
-    /// The most sessions without an authorized key, of those.
+    /// The maximum number of sessions without an authorized key, of those.
     pub anonymous: usize,
-    /// The most waiting clients with and without an authorized key, each; 0 refuses clients that
-    /// find no place.
+    /// The maximum number of waiting clients with and without an authorized key, each; 0 refuses
+    /// clients that find no place.
     pub waiting: usize,
-    /// The most sessions and waiting clients of one address (of one /64 for IPv6).
+    /// The maximum number of sessions and waiting clients of one address (of one /64 for IPv6).
     pub each_address: usize,
     /// The most of these without an authorized key.
     pub anonymous_each_address: usize,
@@ -49,8 +49,8 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
-    /// Returns the most anonymous sessions of one address: half of the places, so that another
-    /// address finds one.
+    /// Returns the maximum number of anonymous sessions of one address: half of the places, so that
+    /// another address finds one.
     pub(super) fn anonymous_running_each_address(&self) -> usize {
         self.anonymous.div_ceil(2)
     }

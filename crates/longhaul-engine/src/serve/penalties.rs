@@ -16,7 +16,8 @@ use crate::lock;
 const LEAST: Duration = Duration::from_secs(15);
 /// The longest penalty.
 const MOST: Duration = Duration::from_secs(600);
-/// The most addresses with penalties, some 5 MiB; the penalties that end first are removed.
+/// The maximum number of addresses with penalties, some 5 MiB; the penalties that end first are
+/// removed.
 const MOST_SOURCES: usize = 65_536;
 
 /// The kinds of failures.

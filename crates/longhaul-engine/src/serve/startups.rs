@@ -31,9 +31,9 @@ pub struct StartupLimits {
     pub start: usize,
     /// The probability at `start`; it grows linearly to 100 at `full`.
     pub percent: u8,
-    /// The most connections.
+    /// The maximum number of connections.
     pub full: usize,
-    /// The most connections of one address (of one /64 for IPv6), except loopback.
+    /// The maximum number of connections of one address (of one /64 for IPv6), except loopback.
     pub each_address: usize,
 }
 

@@ -28,7 +28,7 @@ use crate::lock;
 
 /// The interval between two checks of the list and of the expiry times.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
-/// The most events that wait for a report.
+/// The maximum number of events that wait for a report.
 const EVENTS_LIMIT: usize = 64;
 
 /// The keys that may reach files, with their rights: this user's own and those in

@@ -64,7 +64,7 @@ pub struct Grant {
     pub owners: bool,
     /// The comment after the key, for the log.
     pub comment: Option<String>,
-    /// The most sessions at once, including waiting ones.
+    /// The maximum number of sessions at once, including waiting ones.
     pub max_sessions: Option<NonZeroU32>,
     /// The rate of all its tests and copies together, per direction.
     pub max_rate: Option<Rate>,

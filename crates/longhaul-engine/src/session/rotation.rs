@@ -17,7 +17,7 @@ use super::public_key::PublicKey;
 use super::secret::SessionSecret;
 
 const CONTEXT: &[u8] = b"longhaul host key 1\0";
-/// The most keys of an announcement that are read.
+/// The maximum number of keys of an announcement that are read.
 const NEXT_LIMIT: usize = 4;
 const RETIRED_LIMIT: usize = 16;
 

@@ -37,8 +37,8 @@ const VANISHED: Duration = Duration::from_secs(30);
 /// The time by which the hello of a data connection may overtake the end of its session's
 /// handshake, which is sent before it: if a segment of that is lost, until it is retransmitted.
 const OVERTAKEN: Duration = Duration::from_secs(3);
-/// The most data connections that may wait for their session: those of the largest test, which has
-/// 128 streams in each direction and one for latency.
+/// The maximum number of data connections that may wait for their session: those of the largest
+/// test, which has 128 streams in each direction and one for latency.
 const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
 /// The silence after which TCP checks whether the client is there, and repeats it every
 /// [`KEEPALIVE_INTERVAL`]; with [`VANISHED`] a host that is gone is noticed within 45 s.

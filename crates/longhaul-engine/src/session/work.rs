@@ -9,7 +9,7 @@ use longhaul_core::units::Bytes;
 
 use crate::lock;
 
-/// The most paths of a request that are recorded; further ones are counted.
+/// The maximum number of paths of a request that are recorded; further ones are counted.
 const PATHS_KEPT: usize = 16;
 
 /// The operation that a client requested.

@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(20);
 /// The interval between requests before the test, and their number.
 const IDLE_PACE: Duration = Duration::from_millis(10);
 const IDLE_REQUESTS: usize = 25;
-/// The most unanswered requests; the client then waits for answers.
+/// The maximum number of unanswered requests; the client then waits for answers.
 const MOST_WAITING: usize = 1024;
 /// The longest wait for the last answers.
 const LAST_WAIT: Duration = Duration::from_secs(2);

@@ -25,12 +25,12 @@ pub(crate) const STEP_LIMIT: Duration = Duration::from_secs(20);
 pub struct TestLimits {
     /// The longest test, including the omitted time. A test by bytes is cut at this time.
     pub time: Duration,
-    /// The most streams.
+    /// The maximum number of streams.
     pub streams: u32,
     /// The highest rate of a test over all streams of a direction; `None` is unlimited. A client
     /// that requests more or no rate is refused, and one that sends faster is cut.
     pub rate: Option<Rate>,
-    /// The most memory for buffers: streams times write length.
+    /// The maximum memory for buffers: streams times write length.
     pub buffers: Bytes,
     /// The longest time without progress.
     pub idle: Duration,

@@ -6,10 +6,10 @@ use longhaul_core::plan::{Pacing, Protocol, TestPlan};
 use longhaul_core::result::End;
 use longhaul_sys::tcp::SocketOptions;
 
-/// The most unsent bytes in a socket. Without a limit a test ends with a full send buffer to drain,
-/// and a sender that dies leaves the host's TCP memory full. Over loopback 1 MiB costs nothing
-/// (bench/runs/2026-11-21-epyc-2core/flow.md); at 100 Gb/s it is 80 us of data, many times the cost
-/// of waking a thread.
+/// The maximum number of unsent bytes in a socket. Without a limit a test ends with a full send
+/// buffer to drain, and a sender that dies leaves the host's TCP memory full. Over loopback 1 MiB
+/// costs nothing (bench/runs/2026-11-21-epyc-2core/flow.md); at 100 Gb/s it is 80 us of data, many
+/// times the cost of waking a thread.
 const NOTSENT_LOWAT_BYTES: u64 = 1 << 20;
 /// The same limit when the kernel paces, as time at the rate: enough for a thread that waits for
 /// its core, and little enough to drain soon.

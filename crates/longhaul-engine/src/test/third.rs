@@ -91,7 +91,8 @@ pub fn run_third(
     Ok(TestResult { third_party: Some(peer), ..result })
 }
 
-/// Returns the most intervals of `plan`, including those that the omitted time and the end cut.
+/// Returns the maximum number of intervals of `plan`, including those that the omitted time and the
+/// end cut.
 fn most_samples(plan: &TestPlan) -> usize {
     let longest = TestLimits::default().time + AROUND_LIMIT;
     let each = longest.as_secs_f64() / plan.interval.as_secs_f64();

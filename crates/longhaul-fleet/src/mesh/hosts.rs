@@ -10,7 +10,7 @@ use super::raw::{
     Members, Named, RawHost, RawTrunk, checked_name, in_order, out_of_range, positive,
 };
 
-/// The most hosts of a mesh.
+/// The maximum number of hosts of a mesh.
 pub const MAX_HOSTS: usize = 1000;
 /// The name of the interface of a host that does not name it.
 const DEFAULT_INTERFACE: &str = "default";

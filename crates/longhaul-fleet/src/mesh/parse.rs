@@ -6,9 +6,9 @@ use super::model::{Maintenance, Mesh};
 use super::raw::{RawMaintenance, RawMesh, checked_name, in_order};
 use super::{fit, test_table};
 
-/// The most bytes of a mesh file.
+/// The maximum number of bytes of a mesh file.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// The most pairs of all tests of a mesh.
+/// The maximum number of pairs of all tests of a mesh.
 pub const MAX_TASKS: usize = 100_000;
 
 /// Reads and checks the text of a mesh file.

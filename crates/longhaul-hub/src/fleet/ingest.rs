@@ -26,9 +26,10 @@ use crate::records::shipments::ship;
 use crate::samples::{Kind, interface_row, stamp_row};
 use crate::store::{Lock, Sql, StoreError};
 
-/// The most bytes of the facts about a host.
+/// The maximum number of bytes of the facts about a host.
 const MAX_FACTS_BYTES: usize = 512 << 10;
-/// The most events of an agent per hour; an agent that fails often repeats a few per minute.
+/// The maximum number of events of an agent per hour; an agent that fails often repeats a few per
+/// minute.
 const MOST_EVENTS: usize = 1000;
 /// The time before the present from which on samples are accepted.
 const OLDEST_MS: i64 = 366 * DAY;

@@ -20,7 +20,7 @@ use crate::store::{Lock, Sql, StoreError};
 const REPORT_MS: i64 = 20 * SECOND;
 /// A pause of planning from which on it is recorded, in ms.
 const PAUSE_MS: i64 = MINUTE;
-/// The most missed runs of one task that one round records separately.
+/// The maximum number of missed runs of one task that one round records separately.
 const MOST_MISSED: u32 = 48;
 
 /// The parameters of the leases of a run, which the store keeps.

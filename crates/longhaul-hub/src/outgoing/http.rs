@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::DeliveryError;
 use crate::trust::{Wire, secured};
 
-/// The most bytes of an answer that are read, for the message of a failure.
+/// The maximum number of bytes of an answer that are read, for the message of a failure.
 const ANSWER_BYTES: usize = 4096;
 
 /// Returns whether a text is a URL with a host and one of `schemes`.

@@ -10,7 +10,7 @@ use crate::records::events::Event;
 use crate::records::runs::name_of;
 use crate::words;
 
-/// The most characters of a subject.
+/// The maximum number of characters of a subject.
 const SUBJECT: usize = 160;
 /// The bytes of an encoded word before base64: its line has at most 76 characters.
 const WORD: usize = 45;

@@ -22,9 +22,9 @@ use crate::samples::{Kind, Point};
 use crate::secret;
 use crate::store::{Sql, StoreError};
 
-/// The most samples of a batch, unless a single entry of the journal has more.
+/// The maximum number of samples of a batch, unless a single entry of the journal has more.
 const SAMPLES: usize = 20_000;
-/// The most entries of the journal in a batch.
+/// The maximum number of entries of the journal in a batch.
 const ENTRIES: i64 = 500;
 /// The limit on one request.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use super::DeliveryError;
 use crate::trust::{Wire, secured};
 
-/// The most bytes of a line of a reply; RFC 5321 permits 512.
+/// The maximum number of bytes of a line of a reply; RFC 5321 permits 512.
 const LINE_BYTES: u64 = 2048;
-/// The most lines of a reply.
+/// The maximum number of lines of a reply.
 const REPLY_LINES: usize = 100;
 
 /// The protection of a connection to a mail server.

@@ -12,7 +12,7 @@ use crate::store::{Row, Sql, StoreError, first, values};
 /// The time in which the same agent may repeat its enrollment.
 const REPEAT_MS: i64 = 10 * MINUTE;
 
-/// The most reports of facts of an agent that are kept.
+/// The maximum number of reports of facts of an agent that are kept.
 pub const MOST_FACTS: i64 = 200;
 
 /// An enrolled agent.

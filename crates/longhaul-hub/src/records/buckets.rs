@@ -8,7 +8,7 @@ use crate::clock::SECOND;
 use crate::samples::{Bucket, Kind, merge, pack_bucket, point, unpack, unpack_bucket};
 use crate::store::{Lock, Sql, StoreError, Value, first, groups, insert_rows, parameters, values};
 
-/// The most blocks that one transaction consolidates.
+/// The maximum number of blocks that one transaction consolidates.
 const BLOCKS: i64 = 5000;
 
 /// Adds new blocks to the buckets of all levels. Returns true if more blocks wait. A damaged block is

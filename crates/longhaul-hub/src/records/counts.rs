@@ -8,7 +8,7 @@ use super::runs::named;
 use crate::clock::DAY;
 use crate::store::{Lock, Row, Sql, StoreError, values};
 
-/// The most days that one call of [`store_days`] counts.
+/// The maximum number of days that one call of [`store_days`] counts.
 const DAYS: i64 = 40;
 
 /// The number of runs of one test, day, state and reason.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::runs::{name_of, named};
 use crate::store::{Row, Sql, StoreError, Value, first, values};
 
-/// The most notifications of a channel that wait.
+/// The maximum number of notifications of a channel that wait.
 const MOST_WAITING: i64 = 1000;
 
 /// An event.

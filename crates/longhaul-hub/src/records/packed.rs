@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::store::StoreError;
 
-/// The most bytes of a document after decompression.
+/// The maximum number of bytes of a document after decompression.
 const LONGEST: u64 = 64 << 20;
 
 const MALFORMED: StoreError = StoreError::Malformed { what: "document" };

@@ -30,10 +30,10 @@ pub const LEVELS: [Level; 3] = [
 /// The longest time that a block of samples covers, in ms.
 const BLOCK_MS: i64 = 30 * MINUTE;
 
-/// The most series of one kind of a host: a host has at most 1000 peers.
+/// The maximum number of series of one kind of a host: a host has at most 1000 peers.
 pub const MOST_SERIES: usize = 1024;
 
-/// The most blocks that one transaction removes.
+/// The maximum number of blocks that one transaction removes.
 const TOGETHER: i64 = 5000;
 
 /// A series with its number in the store.

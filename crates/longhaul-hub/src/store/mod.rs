@@ -31,7 +31,7 @@ use self::worker::{Work, Workers};
 /// The number of connections for reading SQLite, and of all connections to PostgreSQL for each of
 /// reading and writing.
 const CONNECTIONS: usize = 3;
-/// The most transactions that SQLite commits with one sync of the disk.
+/// The maximum number of transactions that SQLite commits with one sync of the disk.
 const TOGETHER: usize = 64;
 
 /// A handle to the database. Clones share the connections.

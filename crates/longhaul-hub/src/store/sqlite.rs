@@ -127,8 +127,9 @@ impl Sql for Sqlite {
 /// The usable bytes of a page, and of one of a chain that continues a long record.
 const PAGE: f64 = 4096.0;
 const CHAIN: f64 = PAGE - 4.0;
-/// The most bytes of a record that are in the page of a table with row ids, and of an index or a
-/// table without row ids; and the bytes that stay of a longer one (sqlite.org/fileformat2.html, 1.6).
+/// The maximum number of bytes of a record that are in the page of a table with row ids, and of an
+/// index or a table without row ids; and the bytes that stay of a longer one
+/// (sqlite.org/fileformat2.html, 1.6).
 const MOST_OF_TABLE: f64 = PAGE - 35.0;
 const MOST_OF_INDEX: f64 = 1002.0;
 const LEAST: f64 = 489.0;

@@ -30,7 +30,7 @@ use crate::store::StoreError;
 const BODY: Duration = Duration::from_secs(60);
 /// The limit for a sender whose headers are not signed.
 const UNPROVEN_BODY: Duration = Duration::from_secs(15);
-/// The most bytes of an enrollment.
+/// The maximum number of bytes of an enrollment.
 const ENROL_BYTES: usize = 16 << 10;
 /// The time between two queries for cancellations of the runs that an agent holds.
 const CANCELLATIONS: Duration = Duration::from_secs(2);

@@ -20,7 +20,7 @@ use super::failure::Cause;
 use crate::guard::Shares;
 use crate::hub::Hub;
 
-/// The most connections at the same time.
+/// The maximum number of connections at the same time.
 const CONNECTIONS: usize = 8192;
 /// Those of one network.
 const CONNECTIONS_OF_NETWORK: usize = 4096;

@@ -113,7 +113,7 @@ pub trait Driver {
 /// The protocol limits of a tool on a long path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pace {
-    /// The most bytes in flight that the protocol allows; `None` means no limit.
+    /// The maximum number of bytes in flight that the protocol allows; `None` means no limit.
     pub window: Option<Bytes>,
     /// The number of round trips per file.
     pub trips_per_file: u32,

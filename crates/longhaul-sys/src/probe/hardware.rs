@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use crate::ethtool;
 use crate::interface::request;
 
-/// The most interfaces whose clocks are kept.
+/// The maximum number of interfaces whose clocks are kept.
 const MOST_CLOCKS: usize = 16;
 /// The readings of a clock from which the one with the shortest duration counts.
 const READINGS: usize = 5;

@@ -10,7 +10,7 @@ use crate::socket::set;
 /// Space for one int and its header.
 const CONTROL_WORDS: usize = 4;
 
-/// The most packets of one sendmmsg(2) (`UIO_MAXIOV`).
+/// The maximum number of packets of one sendmmsg(2) (`UIO_MAXIOV`).
 const MOST_AT_ONCE: usize = 1024;
 
 /// Sends a packet on a connected socket, with an individual hop limit if one is given. `ipv6` is

@@ -14,7 +14,7 @@ use crate::sample::Sample;
 /// The port for metrics.
 pub const DEFAULT_PORT: u16 = 9210;
 
-/// The most connections at once; further ones are closed.
+/// The maximum number of connections at once; further ones are closed.
 const MOST_CONNECTIONS: usize = 8;
 /// The largest request in bytes.
 const MOST_REQUEST: usize = 8192;

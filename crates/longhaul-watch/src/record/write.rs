@@ -18,11 +18,12 @@ use crate::series::TrafficInterval;
 const COMMIT: Duration = Duration::from_secs(5);
 /// The time between two removals of old rows.
 const PRUNE: Duration = Duration::from_secs(60);
-/// The most rows of each table that one removal deletes, so that it stays short.
+/// The maximum number of rows of each table that one removal deletes, so that it stays short.
 const PRUNED: i64 = 2000;
 /// The length of the recorded intervals in ms; shorter samples are added up.
 const SHORTEST_MS: u32 = 950;
-/// The most intervals that wait for a commit. If the disk stays full for longer, the oldest are lost.
+/// The maximum number of intervals that wait for a commit. If the disk stays full for longer, the
+/// oldest are lost.
 const MOST_PENDING: usize = 20_000;
 
 /// The only writer of a record.

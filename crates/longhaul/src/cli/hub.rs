@@ -297,7 +297,7 @@ fn new_password(name: &str) -> Result<String, Coded> {
     })?;
     let least = longhaul_hub::LEAST_CHARACTERS;
     if password.chars().count() < least {
-        return Err(failed(format!("the password has less than {least} characters")));
+        return Err(failed(format!("the password has fewer than {least} characters")));
     }
     if ask("Repeat the new password: ").as_ref() != Some(&password) {
         return Err(failed("the passwords differ; nothing was changed".to_owned()));

@@ -17,9 +17,10 @@ use super::{error_is_terminal, error_size};
 const REDRAW: Duration = Duration::from_millis(200);
 /// The number of updates that the shown rate covers: 3 s, steadier than the rate of one update.
 const RATE_WINDOW: usize = 15;
-/// The most files of a copy with a line per file. Lines of many files would change too fast.
+/// The maximum number of files of a copy with a line per file. Lines of many files would change too
+/// fast.
 const FEW_FILES: u64 = 64;
-/// The most lines of files at a time.
+/// The maximum number of lines of files at a time.
 const FILE_LINES: usize = 4;
 /// The columns of the percentage, beside the message.
 const PERCENT_COLUMNS: usize = 8;

@@ -10,7 +10,7 @@ use longhaul_fleet::api::{
     RunDocument, RunsDocument, StatusDocument,
 };
 
-/// The most rows of the load table.
+/// The maximum number of rows of the load table.
 const LOAD_ROWS: usize = 20;
 
 /// Returns the plan of a mesh: tests, load, differences; the last line is the time of a cycle.

@@ -9,7 +9,7 @@ use longhaul_engine::{EngineError, Result};
 
 use super::ssh::{SshOptions, remote_shell};
 
-/// The most bytes of the paths that a pattern matches.
+/// The maximum number of bytes of the paths that a pattern matches.
 const LIMIT: u64 = 16 << 20;
 
 /// Returns `places` with each remote path that has wildcards replaced by its matches.

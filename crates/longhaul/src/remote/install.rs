@@ -11,7 +11,7 @@ use crate::output::{print_message, print_result, raw_error};
 
 /// The path of the installed program, relative to the home directory.
 const PLACE: &str = ".local/bin/longhaul";
-/// The most bytes of the remote host's answer.
+/// The maximum number of bytes of the remote host's answer.
 const LIMIT: u64 = 64 << 10;
 
 /// Copies this program to `~/.local/bin` of `destination`, after a question unless `yes`.

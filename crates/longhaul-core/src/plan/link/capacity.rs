@@ -13,7 +13,7 @@ use crate::units::{Bytes, Rate, format_span, parse_span, seconds};
 /// The bytes that Ethernet adds to each IP packet: preamble and start of frame (8), header (14),
 /// checksum (4) and gap (12 bytes), IEEE 802.3 clauses 3.1.1 and 4.4.2.
 pub const ETHERNET_OVERHEAD: u32 = 38;
-/// The most bytes per packet that the layer of a rate may add.
+/// The maximum number of bytes per packet that the layer of a rate may add.
 pub(super) const MAX_OVERHEAD: u32 = 1000;
 /// The form of a valid rate layer, for error messages.
 pub(super) const RATE_LAYER_FORM: &str = "a rate counts ip, wire (Ethernet: 38 bytes more per packet), or \

@@ -208,7 +208,7 @@ pub(super) fn parse_classes(text: &str) -> Result<Vec<ClassText>, &'static str> 
     if classes.len() > MOST_CLASSES { Err(TOO_MANY) } else { Ok(classes) }
 }
 
-/// The most classes of a direction.
+/// The maximum number of classes of a direction.
 const MOST_CLASSES: usize = 64;
 const TOO_MANY: &str = "a link has at most 64 classes";
 

@@ -104,7 +104,7 @@ pub struct Slots {
     /// The longest time; the time is uniform between both.
     #[serde(rename = "most_seconds", with = "seconds")]
     pub most: Duration,
-    /// The most segments per slot.
+    /// The maximum number of segments per slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u32>,
     /// The most IP bytes per slot. A longer segment takes a slot of its own.

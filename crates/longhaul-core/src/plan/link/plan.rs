@@ -43,7 +43,7 @@ impl LinkPlan {
     /// The lowest rate; below it a single packet would take minutes.
     pub const MIN_RATE: Rate = error::MIN_RATE;
 
-    /// The most queues of an interface.
+    /// The maximum number of queues of an interface.
     pub const MAX_QUEUES: u32 = 64;
 
     /// Creates a symmetric link with a round trip of `rtt`.

@@ -98,7 +98,7 @@ pub enum Fate {
 const OUTAGE: usize = 3;
 /// The time over which the share of losses is constant.
 const LOSS_TIME: Duration = Duration::from_secs(10);
-/// The most slots: 55 hours at the default interval.
+/// The maximum number of slots: 55 hours at the default interval.
 const MOST_SLOTS: usize = 20_000_000;
 /// The fewest probes that must arrive in each direction.
 const LEAST_PROBES: usize = 10;

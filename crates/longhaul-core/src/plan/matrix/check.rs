@@ -2,7 +2,7 @@
 
 use super::{MatrixFault, MatrixPlan, PlanEntry, RealPath};
 
-/// The most parallel streams or clients of a row; a larger number is a typing error.
+/// The maximum number of parallel streams or clients of a row; a larger number is a typing error.
 const MOST_STREAMS: u64 = 1024;
 const MOST_CLIENTS: u64 = 1024;
 /// The largest window, 4 GiB; TCP's own maximum is 1 GiB (RFC 7323).

@@ -27,7 +27,7 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// The most files, independent of the volume.
+    /// The maximum number of files, independent of the volume.
     pub const MOST: usize = 1_000_000;
 
     /// Returns the same distribution, limited to files of at most `volume`.

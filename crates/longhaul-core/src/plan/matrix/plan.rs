@@ -73,7 +73,7 @@ pub struct Precision {
     /// wide; above 0, at most 1. The interval is examined at the few numbers of valid runs of
     /// [`MatrixPlan::looks`].
     pub share: f64,
-    /// The most passes; up to 1000.
+    /// The maximum number of passes; up to 1000.
     #[serde(default = "Precision::default_passes")]
     pub at_most: u32,
     /// No pass starts after this time.

@@ -18,7 +18,7 @@ pub struct TestLink {
 }
 
 impl TestLink {
-    /// The most links per test, equal to the most streams.
+    /// The maximum number of links per test, equal to the maximum number of streams.
     pub const MAX_LINKS: usize = 128;
 
     /// Pairs the addresses of both ends; the shorter list is repeated.

@@ -3,10 +3,10 @@
 use super::routing::Routing;
 use crate::plan::LinkPlanError;
 
-/// The most sites of a topology.
+/// The maximum number of sites of a topology.
 pub(super) const MAX_SITES: usize = 250;
 
-/// The most links of a topology.
+/// The maximum number of links of a topology.
 pub(super) const MAX_LINKS: usize = 1000;
 
 /// The longest name in bytes.

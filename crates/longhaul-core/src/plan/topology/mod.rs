@@ -45,10 +45,10 @@ pub struct TopologyLink {
 }
 
 impl TopologyPlan {
-    /// The most sites. Each site is a thread and a process, and has an entry in every site's
-    /// tables.
+    /// The maximum number of sites. Each site is a thread and a process, and has an entry in every
+    /// site's tables.
     pub const MAX_SITES: usize = fault::MAX_SITES;
-    /// The most links. Each bundle of parallel links is a thread.
+    /// The maximum number of links. Each bundle of parallel links is a thread.
     pub const MAX_LINKS: usize = fault::MAX_LINKS;
     /// The longest name: that of a label in the domain name system (RFC 1035, section 2.3.4).
     pub const MAX_NAME: usize = fault::MAX_NAME;

@@ -110,7 +110,7 @@ impl Flow {
         Some(segment)
     }
 
-    /// Takes the first segment that CoDel passes, and whether to mark it.
+    /// Takes the first segment that CoDel passes. Returns it, and true if the link marks it.
     fn take(
         &mut self,
         turn: ServiceTurn,

@@ -63,7 +63,7 @@ pub struct ProbeReport {
 }
 
 impl ProbeReport {
-    /// The most lost numbers that are listed.
+    /// The maximum number of lost numbers that are listed.
     pub const LISTED: usize = 1000;
 
     /// Returns the number of runs of lost numbers and their mean length.
@@ -87,7 +87,7 @@ pub struct DelayReport {
 }
 
 impl DelayReport {
-    /// The most quantiles that are kept.
+    /// The maximum number of quantiles that are kept.
     pub const POINTS: usize = 1001;
 
     /// Returns the delay in ms that a share `q` of the samples does not exceed.

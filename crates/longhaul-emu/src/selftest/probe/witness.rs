@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(1);
 /// A priority above the emulator's, so that a witness thread never waits for the emulator.
 const PRIORITY: i32 = 2;
 
-/// The most processors that are measured.
+/// The maximum number of processors that are measured.
 const WATCHED: usize = 4;
 
 /// Measures the timing of the machine without the emulator, as cyclictest does: on each processor a

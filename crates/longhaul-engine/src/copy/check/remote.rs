@@ -31,7 +31,7 @@ const MANIFEST_LIMIT_BYTES: u64 = 256 << 20;
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a list's item besides its text.
 const ITEM_BYTES: usize = 32;
-/// The most bytes of findings that a client keeps.
+/// The maximum number of bytes of findings that a client keeps.
 const FINDINGS_BYTES: usize = 1 << 30;
 /// Bytes of paths and reasons in one message: tripled by their spelling, below the frame limit.
 const BATCH_BYTES: usize = 128 << 10;

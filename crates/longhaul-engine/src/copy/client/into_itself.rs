@@ -26,7 +26,7 @@ pub enum SelfCopy {
     Within(PathBuf, PathBuf),
 }
 
-/// The most directories from a target up to the root of the file system.
+/// The maximum number of directories from a target up to the root of the file system.
 const DEPTH_LIMIT: usize = 4096;
 
 /// Checks a copy of `plan` to the path `target`, both of this host.

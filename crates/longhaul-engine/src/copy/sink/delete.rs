@@ -15,7 +15,8 @@ use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
 use crate::lock;
 
-/// The most actions in one message: with the longest paths it stays below the frame limit.
+/// The maximum number of actions in one message: with the longest paths it stays below the frame
+/// limit.
 const ACTIONS_BATCH: usize = 64;
 
 impl SinkShared<'_> {

@@ -22,8 +22,8 @@ use crate::lock;
 
 /// The longest path (linux/limits.h).
 const PATH_MAX: usize = 4096;
-/// The most spans in one [`SinkMessage::Wanted`]: at about 25 bytes each it stays below the frame
-/// limit.
+/// The maximum number of spans in one [`SinkMessage::Wanted`]: at about 25 bytes each it stays
+/// below the frame limit.
 const HELD_SPANS: usize = 16 << 10;
 
 impl Intake<'_, '_> {

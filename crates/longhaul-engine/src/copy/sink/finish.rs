@@ -15,7 +15,8 @@ use super::store::Store;
 use crate::copy::journal::FileId;
 use crate::copy::metadata::Attributes;
 
-/// The most files that are synced together, which limits the wait of the first of them.
+/// The maximum number of files that are synced together, which limits the wait of the first of
+/// them.
 pub(super) const SYNC_BATCH: usize = 4096;
 /// The number of files above which one syncfs(2) is cheaper than an fsync(2) per file: it commits
 /// the journal of the file system once. For fewer files it could wait for the writes of other

@@ -13,7 +13,8 @@ use crate::copy::blocks::BlockSet;
 use crate::copy::digest::FileDigest;
 use crate::copy::metadata::Attributes;
 
-/// The most entries that are open at once: twice as many as a source announces ahead of its data.
+/// The maximum number of entries that are open at once: twice as many as a source announces ahead
+/// of its data.
 pub(super) const OPEN_ENTRIES_LIMIT: usize = 64 << 10;
 
 /// A file that is being received.

@@ -22,7 +22,8 @@ use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
 use crate::lock;
 
-/// The most digests in one message: with the longest paths it stays below the frame limit.
+/// The maximum number of digests in one message: with the longest paths it stays below the frame
+/// limit.
 const DIGESTS_BATCH: usize = 64;
 /// The manifest of several things, or of a directory's contents.
 const DEFAULT_NAME: &[u8] = b"longhaul.b3";

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_core::wire::copy::Entry;
 
-/// The most bytes of all entries at once. A correct source has at most 32 Ki files outstanding,
-/// which is 16 KiB per file.
+/// The maximum number of bytes of all entries at once. A correct source has at most 32 Ki files
+/// outstanding, which is 16 KiB per file.
 const LIMIT_BYTES: u64 = 512 << 20;
 /// The memory of an entry besides its path and attributes: its place in lists, and its file.
 const ENTRY_BYTES: usize = 128;

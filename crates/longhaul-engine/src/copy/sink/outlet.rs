@@ -17,8 +17,8 @@ use longhaul_core::plan::CopyOptions;
 use crate::copy::pool::PoolBuffer;
 use crate::lock;
 
-/// The most blocks, from the next one on, that can be received: the smallest pool has a buffer for
-/// each.
+/// The maximum number of blocks, from the next one on, that can be received: the smallest pool has
+/// a buffer for each.
 const WINDOW: u64 = 16;
 
 /// An output that takes bytes in order.

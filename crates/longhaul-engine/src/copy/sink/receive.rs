@@ -19,8 +19,8 @@ use crate::error::EngineError;
 /// path that corrupts more is broken, and a hostile peer gets no further.
 const RESEND_LIMIT: u64 = 256;
 const RESEND_SHARE: u64 = 16;
-/// The most blocks by which a block of a stream can be ahead of the first missing one: more than a
-/// source keeps for retransmission.
+/// The maximum number of blocks by which a block of a stream can be ahead of the first missing one:
+/// more than a source keeps for retransmission.
 const STREAM_LEAD: u64 = 1 << 16;
 /// The reason for ending the connections of a copy to standard output.
 const SPOILT: &str = "a block arrived corrupted";

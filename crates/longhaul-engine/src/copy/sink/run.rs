@@ -39,9 +39,11 @@ use crate::{FUZZ_HASTE, lock};
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
 /// in flight.
 pub(crate) const WRITERS: usize = 4;
-/// The most blocks that wait for a writer. The buffers of the pool can be a lower limit.
+/// The maximum number of blocks that wait for a writer. The buffers of the pool can be a lower
+/// limit.
 const WRITE_QUEUE: usize = 64;
-/// The most batches of complete files that wait for a sync. If the queue is full, the writers wait.
+/// The maximum number of batches of complete files that wait for a sync. If the queue is full, the
+/// writers wait.
 const FINISH_QUEUE: usize = 256;
 /// The longest wait for an earlier attempt to release the journal. It exceeds [`SILENCE_LIMIT`],
 /// because a sink with a broken connection ends only after that time.

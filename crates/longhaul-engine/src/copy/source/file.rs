@@ -20,8 +20,8 @@ use crate::copy::pool::fits_in_pack;
 use crate::copy::tree::{FileKind, Metadata};
 use crate::lock;
 
-/// The most holes that are found per file: each costs two system calls, and a span in the
-/// announcement.
+/// The maximum number of holes that are found per file: each costs two system calls, and a span in
+/// the announcement.
 const HOLES_LIMIT: usize = 4096;
 
 /// A file that is being sent.

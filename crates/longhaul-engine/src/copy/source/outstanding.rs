@@ -8,12 +8,12 @@ use crate::copy::blocks::BlockSet;
 use crate::lock;
 use longhaul_core::wire::copy::KeptFile;
 
-/// The most files that are announced and do not have their final names. It limits the memory of
-/// both ends in a tree of many small files: about 500 bytes per file.
+/// The maximum number of files that are announced and do not have their final names. It limits the
+/// memory of both ends in a tree of many small files: about 500 bytes per file.
 const OUTSTANDING_LIMIT: usize = 32 << 10;
 
-/// The most spans of blocks in the sink's decisions that are not used yet: 64 MiB. Tests use a lower
-/// limit, which they reach sooner.
+/// The maximum number of spans of blocks in the sink's decisions that are not used yet: 64 MiB.
+/// Tests use a lower limit, which they reach sooner.
 const SPANS_LIMIT: usize = if cfg!(test) { 1 << 15 } else { 1 << 22 };
 
 /// The files that do not have their final names yet; the sink can request their blocks again.

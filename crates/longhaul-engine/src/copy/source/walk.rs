@@ -24,12 +24,12 @@ use crate::copy::names::{is_reserved, journal_name};
 use crate::copy::tree::{FileKind, Metadata, Tree, list_at};
 use crate::error::Result;
 
-/// The most entries in one batch: so few that the first blocks are sent at once.
+/// The maximum number of entries in one batch: so few that the first blocks are sent at once.
 const BATCH_ENTRIES: usize = 64;
 /// The longest path that is walked (linux/limits.h: `PATH_MAX`), which bounds how deep a tree is.
 const PATH_MAX: usize = 4096;
-/// The most roots with an open directory until all of their files are read. Files of further roots
-/// are opened by path, and compared with the walk like all files.
+/// The maximum number of roots with an open directory until all of their files are read. Files of
+/// further roots are opened by path, and compared with the walk like all files.
 const OPEN_ROOTS: usize = 64;
 
 /// Receives the findings of a walk; each call fails only if the copy is over.

@@ -26,10 +26,10 @@ const MIB: u64 = 1 << 20;
 const INTERRUPTED_MIB: u64 = INTERRUPTED_BYTES as u64 / MIB;
 /// The rate of a fast copy, whose interruption after 24 MiB is possible in time.
 const FAST: Rate = Rate::from_bps(1_000_000_000);
-/// The most repetitions of a test that a busy host can invalidate.
+/// The maximum number of repetitions of a test that a busy host can invalidate.
 const ROUNDS: u32 = 5;
-/// The most bytes that pass the connection twice because of an interruption: two blocks in
-/// transmission and the contents of socket buffers. The data in flight exceed 10 MiB.
+/// The maximum number of bytes that pass the connection twice because of an interruption: two
+/// blocks in transmission and the contents of socket buffers. The data in flight exceed 10 MiB.
 const LITTLE: u64 = 7 * MIB;
 
 /// Creates a file of `mib` MiB, each with other bytes.

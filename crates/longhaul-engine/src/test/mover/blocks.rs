@@ -14,8 +14,8 @@ use super::tcp::Sending;
 use crate::lock;
 use crate::test::block_format::{BlockFormat, BlockState};
 
-/// The most blocks by which a stream may be ahead of another one. The receiver reads the streams in
-/// turn, so that the rest would only wait in buffers.
+/// The maximum number of blocks by which a stream may be ahead of another one. The receiver reads
+/// the streams in turn, so that the rest would only wait in buffers.
 const MOST_AHEAD: u64 = 8;
 /// The longest time in which a waiting thread does not see the stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(20);

@@ -51,7 +51,7 @@ pub(super) enum Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Returns the most bytes of one write.
+    /// Returns the maximum number of bytes of one write.
     pub(super) fn length(&self) -> usize {
         match self {
             Feed::Memory(bytes) => bytes.len(),

@@ -188,8 +188,8 @@ pub(in crate::test) fn receive(
 /// The longest time for which data wait: far below an interval or a long round trip, and many times
 /// the cost of waking a thread.
 const GATHER_TIME: Duration = Duration::from_micros(200);
-/// The most bytes that wait: waking per 512 KiB instead of per packet saved a third of the CPU time
-/// per gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
+/// The maximum number of bytes that wait: waking per 512 KiB instead of per packet saved a third of
+/// the CPU time per gigabyte over loopback (bench/runs/2026-11-21-epyc-2core/flow.md).
 const MOST_GATHERED: u64 = 512 << 10;
 /// The interval at which the number of bytes is adapted to the rate.
 const FIT_EVERY: Duration = Duration::from_millis(10);

@@ -11,8 +11,8 @@ use super::host::Cores;
 use crate::test::mover::Slot;
 use crate::test::ticks::millis;
 
-/// The most unsent bytes that count as none: one super-packet, which the kernel sends as soon as it
-/// may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).
+/// The maximum number of unsent bytes that count as none: one super-packet, which the kernel sends
+/// as soon as it may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u64 = 64 << 10;
 
 /// The least number of segments that are retransmitted between two probes, and their least share of the

@@ -6,8 +6,8 @@ use longhaul_core::result::Curve;
 
 /// The shortest period.
 const PERIOD: Duration = Duration::from_millis(20);
-/// The most periods. When they are used up, pairs are merged and the period doubles, so that a test
-/// of a day needs the memory of one of twenty seconds.
+/// The maximum number of periods. When they are used up, pairs are merged and the period doubles,
+/// so that a test of a day needs the memory of one of twenty seconds.
 const MOST: usize = 1024;
 
 /// Records bytes over time.

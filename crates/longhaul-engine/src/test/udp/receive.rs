@@ -120,7 +120,7 @@ struct Intake<'a> {
     bytes: u64,
     /// The kernel's drop counter as last seen.
     drops: u32,
-    /// The most datagrams that came in one piece: what one drop may have been.
+    /// The maximum number of datagrams that came in one piece: what one drop may have been.
     most_merged: u64,
     /// The datagrams after the last one received, by the total of the end mark.
     last_gap: u64,

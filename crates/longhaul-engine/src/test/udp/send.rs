@@ -15,10 +15,11 @@ use super::UdpFlow;
 use crate::test::block_format::SentDatagram;
 use crate::test::mover::{Sending, Slot, payload};
 
-/// The most datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS, linux/udp.h, before
-/// Linux 6.9).
+/// The maximum number of datagrams that the kernel splits from one send (UDP_MAX_SEGMENTS,
+/// linux/udp.h, before Linux 6.9).
 const MOST_SEGMENTS: usize = 64;
-/// The most bytes of one send: an IPv6 packet of 65535 bytes without the headers of IPv6 and UDP.
+/// The maximum number of bytes of one send: an IPv6 packet of 65535 bytes without the headers of
+/// IPv6 and UDP.
 const MOST_BYTES: usize = 65_535 - 48;
 
 /// Sends datagrams of `payload_bytes` until `share` bytes are sent or `stop` is set. The last

@@ -23,10 +23,10 @@ use utoipa::OpenApi;
 
 use crate::hub::Hub;
 
-/// The most bytes of a body: a mesh of 1 MiB as a JSON text.
+/// The maximum number of bytes of a body: a mesh of 1 MiB as a JSON text.
 const BODY_BYTES: usize = 4 << 20;
 
-/// The most bytes of a login, which anybody can send.
+/// The maximum number of bytes of a login, which anybody can send.
 const LOGIN_BYTES: usize = 16 << 10;
 
 /// Returns the routes of the API.

@@ -20,9 +20,9 @@ use crate::hub::Hub;
 use crate::records::runs::run_of;
 use crate::web::failure::Failure;
 
-/// The most bytes of the settings of an archiver.
+/// The maximum number of bytes of the settings of an archiver.
 const DATA_BYTES: usize = 4096;
-/// The most bytes of a document in `diags`.
+/// The maximum number of bytes of a document in `diags`.
 const DIAGS_BYTES: usize = 256 << 10;
 
 /// Returns the lines of runs that are over. The documents are read one after the other, while the

@@ -23,10 +23,10 @@ use crate::words;
 const METRICS: [CellMetric; 4] =
     [CellMetric::Throughput, CellMetric::Loss, CellMetric::Rtt, CellMetric::Mtu];
 
-/// The most hosts whose grid has room for all values in a cell.
+/// The maximum number of hosts whose grid has room for all values in a cell.
 const WIDE: usize = 12;
 
-/// The most sources and destinations of one page, of which a mesh can have 1000.
+/// The maximum number of sources and destinations of one page, of which a mesh can have 1000.
 const BLOCK: usize = 64;
 
 /// The content of a cell besides its state.

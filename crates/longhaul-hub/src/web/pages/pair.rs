@@ -23,12 +23,13 @@ use crate::web::failure::Failure;
 use crate::web::range::Range;
 use crate::words;
 
-/// The most runs of one direction in a graph.
+/// The maximum number of runs of one direction in a graph.
 const MOST_RUNS: i64 = 2000;
-/// The most changes of the path of one direction in the table.
+/// The maximum number of changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
 
-/// The most points of a graph: so many that a month has those of the stored intervals of two hours.
+/// The maximum number of points of a graph: so many that a month has those of the stored intervals
+/// of two hours.
 const MOST_POINTS: i64 = 360;
 
 /// The measurements of one direction.

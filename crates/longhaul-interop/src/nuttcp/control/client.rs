@@ -3,7 +3,7 @@
 use super::{LineError, Lines};
 use crate::nuttcp::{Feature, Interval, Parameters, ServerReport, Version};
 
-/// The most lines of a refusal.
+/// The maximum number of lines of a refusal.
 const MOST_REASONS: usize = 8;
 
 /// An event on the control channel of a client.

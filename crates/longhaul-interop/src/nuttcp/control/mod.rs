@@ -13,7 +13,7 @@ use super::Version;
 
 /// The longest line: the option line of version 8.2.2 has about 600 bytes.
 pub const LONGEST_LINE: usize = 4096;
-/// The most lines that wait for their reader.
+/// The maximum number of lines that wait for their reader.
 const MOST_WAITING: usize = 1024;
 
 /// A fault of the bytes on a control channel.

@@ -10,7 +10,7 @@ use longhaul_core::units::Rate;
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// The time limit of the peer for one step before the test.
 pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
-/// The most bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 4096;
 
 /// The outcome of one look at the control connection.

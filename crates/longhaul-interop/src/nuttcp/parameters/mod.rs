@@ -9,7 +9,7 @@ pub use read::ParameterError;
 
 use super::Version;
 
-/// The most streams of a test.
+/// The maximum number of streams of a test.
 pub const MOST_STREAMS: u16 = 128;
 /// The number of buffers that means "until the time is over".
 const UNLIMITED_BUFFERS: u64 = 2_147_483_647;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{MOST_STREAMS, Parameters, UNLIMITED_BUFFERS, UNLIMITED_RATE, Unsupported};
 use crate::nuttcp::Version;
 
-/// The most fields of a line: version 8.2.2 has 37.
+/// The maximum number of fields of a line: version 8.2.2 has 37.
 const MOST_FIELDS: usize = 64;
 /// The longest buffer: one write of 64 MiB.
 const LONGEST_BUFFER: u32 = 64 << 20;

@@ -3,7 +3,7 @@
 use super::Spread;
 use super::{fields, quantities};
 
-/// The most lines of a report; version 8.2.2 prints 13.
+/// The maximum number of lines of a report; version 8.2.2 prints 13.
 const MOST_LINES: usize = 64;
 
 /// The figures that a server reports at the end of a test.

@@ -17,7 +17,7 @@ use super::sources::Sources;
 /// The ports below belong to services (RFC 6335, section 6).
 const FIRST_USER_PORT: u16 = 1024;
 
-/// The most replies that wait for the time of their departure.
+/// The maximum number of replies that wait for the time of their departure.
 const MOST_DEPARTING: usize = 256;
 
 /// A reflector without sockets and clocks.

@@ -8,9 +8,9 @@ use longhaul_engine::serve::network;
 
 use super::reflect::EarlierReply;
 
-/// The most sessions.
+/// The maximum number of sessions.
 const MOST_SESSIONS: usize = 4096;
-/// The most sessions of one source.
+/// The maximum number of sessions of one source.
 const MOST_OF_SOURCE: usize = 256;
 /// A session without packets for this time has ended (REFWAIT of RFC 5357, section 3.1).
 pub(super) const EXPIRY: Duration = Duration::from_secs(900);

@@ -18,9 +18,9 @@ pub struct ReflectorSettings {
     pub stateful: bool,
     /// The port of the reflector.
     pub port: u16,
-    /// The most packets per second of one source.
+    /// The maximum number of packets per second of one source.
     pub rate: u32,
-    /// The most packets per second of all sources.
+    /// The maximum number of packets per second of all sources.
     pub all_rate: u32,
 }
 

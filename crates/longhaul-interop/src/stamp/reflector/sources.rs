@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::serve::network;
 
-/// The most sources that are counted, some 2 MiB.
+/// The maximum number of sources that are counted, some 2 MiB.
 const MOST_SOURCES: usize = 16_384;
 /// A source may send the packets of this time at once.
 const BURST: Duration = Duration::from_secs(1);

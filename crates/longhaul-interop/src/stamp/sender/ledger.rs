@@ -7,7 +7,7 @@ use longhaul_core::result::StampOrigin;
 use super::super::stamping::PacketTime;
 use super::super::time::Timestamp;
 
-/// The most numbers of further replies to one packet that are kept.
+/// The maximum number of recorded numbers of further replies to one packet that are kept.
 const MOST_EXTRA: usize = 4;
 
 /// The times and facts of a reply.

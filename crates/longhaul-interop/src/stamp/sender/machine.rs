@@ -24,8 +24,8 @@ use super::{Moment, NoReply, PeriodReport, ReplyArrival, SenderAction};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 /// The number of packets, and the time for each, in which the first reply must arrive.
 const OPENING: (u32, Duration) = (5, Duration::from_secs(1));
-/// The most packets after the last one, until one is answered: the losses before it have a
-/// direction then.
+/// The maximum number of packets after the last one, until one is answered: the losses before it
+/// have a direction then.
 const MOST_CLOSING: u32 = 5;
 /// The least wait for the last replies.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);

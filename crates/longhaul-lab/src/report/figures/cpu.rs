@@ -13,7 +13,7 @@ use super::{Chart, Figure};
 /// CPU seconds per GB of every run, by tool and path.
 type Costs = BTreeMap<usize, BTreeMap<Common, Vec<f64>>>;
 
-/// The most bars per tool; the table of runs has all values.
+/// The maximum number of bars per tool; the table of runs has all values.
 const MOST_BARS: usize = 32;
 
 /// Returns figures of CPU seconds per GB of both ends together, one chart per kind of work.

@@ -11,7 +11,7 @@ use super::look::looks;
 use crate::archive::Contents;
 use crate::table::{Intervals, usual_volume};
 
-/// The most combinations of entries and settings that a panel shows as lines.
+/// The maximum number of combinations of entries and settings that a panel shows as lines.
 const MOST_VARIANTS: usize = 12;
 
 /// The valid runs, grouped by the properties that figures distinguish.

@@ -22,7 +22,7 @@ use longhaul_chart::{BarChart, Drawing, HeatMap, LineChart, Width};
 
 use crate::archive::Contents;
 
-/// The most panels of a figure: four rows, which fit a printed page.
+/// The maximum number of panels of a figure: four rows, which fit a printed page.
 const MOST_PANELS: usize = 8;
 
 /// A figure: a drawing, a table, or both.

@@ -10,7 +10,7 @@ use longhaul_core::stats::median;
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 
-/// The most points of a line.
+/// The maximum number of points of a line.
 const POINTS: f64 = 150.0;
 /// The shortest interval in seconds: two sampling intervals of 0.1 s, to smooth the effect of a
 /// late sample.

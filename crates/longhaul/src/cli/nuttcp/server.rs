@@ -18,7 +18,7 @@ use crate::exit::{self, Coded};
 use crate::output::{failure_text, print_message};
 use crate::signals::Interrupt;
 
-/// The most tests at once.
+/// The maximum number of tests at once.
 const MOST_TESTS: usize = 64;
 
 /// The server's only service is that of its guest.

@@ -7,7 +7,7 @@ use longhaul_core::text::escape_name;
 use longhaul_watch::series::Quantity;
 use longhaul_watch::{FlowSample, InterfaceSample, Sample};
 
-/// The most samples of the history of an interface: the columns of a wide terminal.
+/// The maximum number of samples of the history of an interface: the columns of a wide terminal.
 const HISTORY: usize = 400;
 
 /// The state of the display.
