@@ -1,4 +1,4 @@
-//! Everything that reads bytes a peer has sent, each as a function of those bytes.
+//! The readers of bytes from a peer, each as a function of the bytes.
 //!
 //! The fuzz targets call these, and so does `crates/longhaul-core/tests/hostile.rs`, which is part
 //! of every test run. None of them may panic or take memory that its input does not pay for, and

@@ -1,4 +1,4 @@
-//! The readers of what iperf3 programs send: states, parameters, results and datagrams.
+//! The readers of the messages of iperf3: states, parameters, results and datagrams.
 //!
 //! The fuzz target `iperf3` calls this, and so does `crates/longhaul-interop/tests/hostile.rs`.
 

@@ -1,4 +1,4 @@
-//! The readers of what nuttcp programs send: lines of both ends, reports and datagrams, and the
+//! The readers of the messages of nuttcp: lines of both ends, reports and datagrams, and the
 //! command line.
 //!
 //! The fuzz target `nuttcp` calls this, and so does `crates/longhaul-interop/tests/hostile_nuttcp.rs`.

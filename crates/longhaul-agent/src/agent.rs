@@ -24,7 +24,7 @@ use crate::measure::{FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
 use crate::run::{AllowedPeers, Executor, RunQueue};
 use crate::sync::Sync;
 
-/// The time between two looks at the flag of the caller, which a signal handler sets.
+/// The time between two checks of the flag of the caller, which a signal handler sets.
 const LOOK: Duration = Duration::from_millis(250);
 /// The pause before a part of the agent that failed starts again.
 const RESTART: Duration = Duration::from_secs(60);

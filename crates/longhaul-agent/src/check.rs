@@ -16,7 +16,7 @@ use crate::measure::host_state;
 /// The result of one check.
 #[derive(Debug)]
 pub struct CheckItem {
-    /// The checked thing.
+    /// The checked object.
     pub name: &'static str,
     /// The result.
     pub result: CheckResult,

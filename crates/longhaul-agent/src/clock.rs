@@ -129,7 +129,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Returns the flag, for loops that look at it at times.
+    /// Returns the flag, for loops that poll it.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.reached
     }

@@ -107,7 +107,7 @@ impl Sync<'_> {
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(AgentError::Refused { code: RefusalCode::Replayed, counter, .. }) => {
-                    // With a full disk the agent goes on, and skips the counters later.
+                    // With a full disk the agent continues, and skips the counters later.
                     let skipped = self.journal.skip_counter(counter.unwrap_or(0));
                     end.sleep(if skipped.is_ok() { LEAST_CYCLE } else { LONGEST_PAUSE });
                 }

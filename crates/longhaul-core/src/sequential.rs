@@ -1,6 +1,6 @@
 //! Sequential estimates of a median: measurements are added until an interval is narrow.
 //!
-//! An ordinary 95 % interval that is looked at after every measurement covers the median in fewer
+//! An ordinary 95 % interval that is checked after every measurement covers the median in fewer
 //! than 95 % of the cases, because narrow intervals stop the series by chance. [`Looks`] limits the
 //! number of looks and raises the level of each, so that the interval at the end covers the median
 //! in 94 to 97 % of the cases. A test of this file proves it by simulation.

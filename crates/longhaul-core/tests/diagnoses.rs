@@ -1,6 +1,5 @@
-//! Diagnoses as they were recorded with a limit put in the way on purpose, judged again. Each is the
-//! document of one run of `bench/diagnose.sh`, with the doctor's findings that concern no limit
-//! left out.
+//! Recorded diagnoses with an injected limit, judged again. Each is the document of one run of
+//! `bench/diagnose.sh`, with the doctor's findings that concern no limit left out.
 
 use longhaul_core::diagnosis::judge;
 use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Resource, TestLimit};

@@ -1,6 +1,5 @@
-//! What a peer sends may be anything: noise, and messages with a few bytes changed, cut, doubled
-//! or blown up, to everything that reads them. `fuzz/` looks longer and by coverage; this runs
-//! always.
+//! Passes hostile input to every reader of messages: noise, and messages with a few bytes changed,
+//! removed, doubled or enlarged. These tests always run; `fuzz/` searches longer and by coverage.
 
 // Its items are public for the fuzz targets.
 #[allow(unreachable_pub)]
@@ -19,7 +18,7 @@ enum Change {
     Double(usize),
     /// A digit becomes a number as large as any, or one that is none of its kind.
     Number(usize, &'static str),
-    /// The length at the front says something else.
+    /// The length field has another value.
     Length(u32),
 }
 

@@ -341,7 +341,7 @@ pub enum WaitsFor {
     Wanted,
     /// The sink takes data.
     TakeData,
-    /// The sink reports that this many files are in place.
+    /// The sink reports that this many files have their final names.
     Confirm(usize),
     /// The source announces entries or the end.
     Announce,

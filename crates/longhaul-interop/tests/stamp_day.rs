@@ -1,5 +1,5 @@
 //! A day of a measurement without an end, in virtual time, in bounded memory. The test has a
-//! process of its own, because it measures the memory of the process.
+//! separate process, because it measures the memory of the process.
 
 mod network;
 

@@ -36,7 +36,7 @@ impl Best<'_> {
 /// of the table.
 ///
 /// The largest of several medians is biased upwards, and the more settings are compared the more.
-/// The interval of its ratio does not allow for this choice; the report says so.
+/// The interval of its ratio does not allow for this choice; the report states this.
 pub(crate) fn best<'a>(contents: &'a Contents, table: &'a Table) -> Vec<Best<'a>> {
     let mut found = Vec::new();
     for (index, first) in table.rows.iter().enumerate() {

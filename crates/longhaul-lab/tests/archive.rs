@@ -1,4 +1,5 @@
-//! Archives that are not what was written: each is told for what it is, and left as it is.
+//! Damaged and foreign files in place of an archive: each gets an error that names it, and stays
+//! unchanged.
 
 mod synthetic;
 
@@ -25,7 +26,8 @@ fn written(dir: &Path) -> Vec<u8> {
     fs::read(dir.join(FILE_NAME)).unwrap()
 }
 
-/// What is said of an archive whose file is `bytes`, by both ways to open it; the file must stay.
+/// Returns the error for an archive whose file is `bytes`, which both ways to open it return; the
+/// file must stay.
 fn said_of(bytes: &[u8]) -> LabError {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE_NAME);
@@ -105,7 +107,7 @@ fn a_file_that_was_cut_is_damaged() {
         assert!(matches!(error, LabError::ArchiveDamaged { .. }), "{keep}: {error}");
         assert!(error.to_string().contains("was not changed"), "{error}");
     }
-    // Of less than a header, nothing tells that it was an archive.
+    // Less than a header does not show that it was an archive.
     let error = said_of(&whole[..50]);
     assert!(matches!(error, LabError::NotAnArchive { .. }), "{error}");
 }

@@ -1,5 +1,5 @@
 //! Reports of every kind of plan, from archives that a model made. The pages stay in the build's
-//! directory for tests, to be looked at.
+//! directory for tests, for inspection.
 
 mod synthetic;
 

@@ -216,7 +216,7 @@ tool = "absent"
 workload = "memory"
 "#;
 
-/// A plan with its archive and its data in a directory of their own.
+/// A plan with its archive and its data in a private directory.
 struct Bench {
     dir: tempfile::TempDir,
     plan: MatrixPlan,
@@ -496,7 +496,7 @@ fn each_run_has_a_fresh_path_and_a_rest_before_it() {
     assert_eq!(bench.opened.get(), 3);
     let runs = archive.contents().unwrap().runs;
     assert_ne!(runs[0].seed, runs[1].seed, "another pass meets other chances");
-    // A run that is over within the kernel's tick says nothing of the host.
+    // A run that is over within the kernel's tick shows nothing about the host.
     assert!(runs.iter().all(|run| run.host.is_none_or(|host| host.steal_share <= 1.0)));
 }
 

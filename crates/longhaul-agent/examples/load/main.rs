@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut threads = Vec::new();
     for (at, mut agent) in agents.into_iter().enumerate() {
         let (stop, figures) = (stop.clone(), figures.clone());
-        // The agents of a fleet do not upload at the same moment.
+        // The agents of a fleet do not upload at the same time.
         let delay = Duration::from_millis(25_000 * at as u64 / options.agents as u64);
         threads.push(thread::Builder::new().stack_size(STACK).spawn(move || {
             agent.run(delay, &stop, &figures);

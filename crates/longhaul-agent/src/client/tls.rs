@@ -79,7 +79,7 @@ fn roots(path: &Path) -> Result<RootCertStore> {
     if store.is_empty() { Err(damaged("it has no certificate".to_owned())) } else { Ok(store) }
 }
 
-/// Accepts one key, whatever the certificate says about names and dates.
+/// Accepts one key, independent of the names and dates in the certificate.
 #[derive(Debug)]
 struct PinVerifier {
     pin: String,

@@ -119,7 +119,7 @@ fn read_in_thread(
     Ok(receiver)
 }
 
-/// Returns the last line that says something; of a panic, the place and not the backtrace.
+/// Returns the last meaningful line; for a panic, its location instead of the backtrace.
 fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let panicked = text.lines().find(|line| line.contains(" panicked at "));

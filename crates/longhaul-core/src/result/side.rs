@@ -189,7 +189,7 @@ pub struct SideResult {
 }
 
 impl SideResult {
-    /// Adds an interval to the totals of an end that reports no result of its own.
+    /// Adds an interval to the totals of an end that reports no result.
     pub fn add(&mut self, sample: &SideSample) {
         let seconds = if sample.omitted { 0.0 } else { sample.end_seconds - sample.start_seconds };
         let counted = u64::from(!sample.omitted);

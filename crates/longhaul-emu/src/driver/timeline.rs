@@ -16,7 +16,7 @@ pub(super) enum Step {
     Write,
     /// Reading a packet and deciding on it.
     Read,
-    /// Sleeping past the requested moment.
+    /// Sleeping past the requested time.
     Overslept,
     /// Any other activity.
     Own,

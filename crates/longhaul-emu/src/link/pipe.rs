@@ -41,7 +41,7 @@ impl Pipe {
     }
 
     /// Ends the present plan at `now`, before [`Pipe::set`] applies `plan`: the waiting segments
-    /// are sent, except if they go on waiting under `plan`.
+    /// are sent, except if they continue to wait under `plan`.
     pub(super) fn end(&mut self, now: LinkTime, plan: &LinkDirection, counts: &mut Impairments) {
         if let Some(old) = self.stages.as_mut().filter(|old| !old.keeps_waiting(plan))
             && let Some(waiting) = old.end(now, counts)

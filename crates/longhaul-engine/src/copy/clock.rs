@@ -126,7 +126,7 @@ struct Ended {
     busiest: Option<BusyThread>,
 }
 
-/// A thread that lived for less says nothing.
+/// The figures of a thread with a shorter life are meaningless.
 const LEAST_LIFE: Duration = Duration::from_millis(100);
 
 impl Watched {

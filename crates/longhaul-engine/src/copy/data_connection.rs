@@ -341,7 +341,7 @@ impl BlockReceiver {
         self.conclude(intact, hasher)
     }
 
-    /// Returns the hasher of a payload, if its hash is its check or `digest` is wanted.
+    /// Returns the hasher of a payload, if its hash is its check or `digest` is requested.
     fn hasher(&self, digest: bool) -> Option<XxHash3_128> {
         (digest || self.protection == Protection::Hashed).then(XxHash3_128::new)
     }

@@ -34,7 +34,7 @@ pub(super) trait MovingFile: Send + Sync {
     fn moved_blocks(&self) -> (u64, u64);
 }
 
-/// The large files of a copy that are not in place.
+/// The large files of a copy that are not complete.
 #[derive(Default)]
 pub(super) struct LargeFiles(Mutex<Vec<Weak<dyn MovingFile>>>);
 

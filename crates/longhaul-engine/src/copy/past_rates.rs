@@ -1,8 +1,8 @@
 //! The rates that earlier copies reached, per destination, in the user's cache.
 //!
-//! The rate of the last copy over a path says how many connections a startup needs, and where it
-//! becomes careful. The file is a hint: it is used only if no other user could have written it, and
-//! every value in it is bounded. `docs/design/ramp-up.md` describes its effect.
+//! The rate of the last copy over a path determines how many connections a startup needs, and where
+//! it becomes careful. The file is a hint: it is used only if no other user could have written it,
+//! and every value in it is bounded. `docs/design/ramp-up.md` describes its effect.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

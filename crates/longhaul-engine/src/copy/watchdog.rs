@@ -40,7 +40,7 @@ pub(super) struct Watchdog {
     patience: Duration,
     /// Bytes and messages of progress.
     steps: AtomicU64,
-    /// Messages that say that the peer's disk is at work.
+    /// Messages that report that the peer's disk is busy.
     claims: AtomicU64,
     seen: Mutex<LastProgress>,
     /// The counters in the sink's last report.

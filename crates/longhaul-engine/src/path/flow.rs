@@ -139,7 +139,7 @@ impl Drop for ProbeFlow {
     }
 }
 
-/// Passes answers on while somebody takes them.
+/// Passes answers on while a receiver takes them.
 struct Relay(mpsc::SyncSender<ProbeReply>);
 
 impl Relay {

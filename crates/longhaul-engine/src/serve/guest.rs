@@ -1,5 +1,5 @@
-//! The clients of other programs: listeners with protocols of their own that share the places,
-//! limits, log and stop flag of a server.
+//! The clients of other programs: listeners with other protocols that share the places, limits, log
+//! and stop flag of a server.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -87,7 +87,7 @@ pub enum KeysEvent {
 struct Live {
     key: PublicKey,
     address: IpAddr,
-    /// True if the key was missing at the last check. Editors remove a file for a moment.
+    /// True if the key was missing at the last check. Editors briefly remove a file.
     missed: bool,
     lapse: Arc<Mutex<Option<KeyLapse>>>,
     end: EndSession,

@@ -32,7 +32,7 @@ impl FlowPort {
         &self.0
     }
 
-    /// Receives a datagram of a sender without a socket of its own.
+    /// Receives a datagram of a sender without a separate socket.
     ///
     /// # Errors
     /// `WouldBlock` if none has arrived.

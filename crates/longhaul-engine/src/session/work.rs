@@ -48,7 +48,7 @@ pub struct SessionWork {
     pub bytes: Bytes,
     /// The bytes of these that an earlier session had left at the sink.
     pub resumed: Bytes,
-    /// The files in place at the sink; `None` at other ends.
+    /// The files with their final names at the sink; `None` at other ends.
     pub files: Option<u64>,
     /// Files that failed.
     pub failures: u64,

@@ -29,7 +29,7 @@ use crate::session::{
 /// The interval at which the stop flag is checked.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 /// The most that the server's samples may be ahead of this clock: the omitted time and the end
-/// shorten intervals, and the clocks start a path's delay apart.
+/// shorten intervals, and the two clocks start at times that differ by the delay of the path.
 const SAMPLE_SLACK: Duration = Duration::from_secs(60);
 
 /// Runs `plan` over `session` and passes a sample to `on_sample` every interval. When `stop` is

@@ -33,7 +33,7 @@ pub enum MeshFault {
     /// Too few or too many of something.
     #[error("the mesh has {count} {what}, but must have {accepted}")]
     Count {
-        /// The things counted, in the plural.
+        /// The counted objects, in the plural.
         what: &'static str,
         /// The number.
         count: usize,
@@ -46,7 +46,7 @@ pub enum MeshFault {
          with a letter or digit first"
     )]
     Name {
-        /// The kind of the named thing.
+        /// The kind of the named object.
         what: &'static str,
         /// The given name.
         name: String,
@@ -54,7 +54,7 @@ pub enum MeshFault {
     /// A group with the name of a host, or a name or address that two hosts have.
     #[error("the {what} '{name}' is already in use")]
     Twice {
-        /// The kind of the named thing.
+        /// The kind of the named object.
         what: &'static str,
         /// The name.
         name: String,

@@ -93,7 +93,7 @@ fn serve<L: Link>(
                     Ok([job]) => run_one(&mut connected, job),
                     Err(jobs) => run_together(&mut connected, jobs),
                 });
-                // After a panic the thread goes on with another connection.
+                // After a panic the thread continues with another connection.
                 link = catch_unwind(work).is_ok().then_some(connected);
             }
             Err(error) => {

@@ -1,4 +1,5 @@
-//! Receivers of what the hub sends: a mail server, a receiver of remote write, and a silent one.
+//! Receivers of the messages of the hub: a mail server, a receiver of remote write, and a silent
+//! one.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -14,7 +14,7 @@ use crate::error::{Fault, InteropError, PeerName, Result, Step};
 pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
 /// The longest time in which a peer has to accept bytes.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
-/// The longest sleep between two looks at a flag.
+/// The longest sleep between two checks of a flag.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The control connection of one end.

@@ -229,7 +229,7 @@ fn narrowest(readings: impl Iterator<Item = [i64; 3]>) -> Option<Pairing> {
     Some(Pairing { device, offset: before + error - device, drift: 0.0, error })
 }
 
-/// Two clocks at one moment, in nanoseconds.
+/// Two clocks at one time, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pairing {
     /// The hardware clock.

@@ -71,7 +71,7 @@ impl FromStr for Rsh {
 }
 
 impl Rsh {
-    /// Returns the command of a connection of its own: a shared one has one TCP window.
+    /// Returns the command of a separate connection: a shared one has one TCP window.
     fn unshared(&self) -> Command {
         let mut ssh = Command::new(&self.program);
         ssh.args(["-o", "ControlPath=none"]).args(&self.arguments);

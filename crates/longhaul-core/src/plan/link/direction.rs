@@ -107,8 +107,8 @@ pub struct LinkClass {
 }
 
 impl LinkClass {
-    /// Returns whether the class has a rate and a queue of its own. Otherwise it shares those of
-    /// the direction.
+    /// Returns whether the class has a separate rate and queue. Otherwise it shares those of the
+    /// direction.
     pub fn has_own_queue(&self) -> bool {
         ["rate", "rate-trace"].iter().any(|name| self.options.contains_key(*name))
     }

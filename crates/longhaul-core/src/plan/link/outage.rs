@@ -107,7 +107,7 @@ pub struct Slots {
     /// The maximum number of segments per slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u32>,
-    /// The most IP bytes per slot. A longer segment takes a slot of its own.
+    /// The most IP bytes per slot. A longer segment takes a separate slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
 }

@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     Dropped(DropReason),
 }
 
-/// The moment at which the bottleneck takes a segment.
+/// The time at which the bottleneck takes a segment.
 #[derive(Debug, Clone, Copy)]
 struct ServiceTurn {
     now: LinkTime,
@@ -117,7 +117,7 @@ impl Scheduler {
         })
     }
 
-    /// Returns whether two plans have the same queues, so that segments can go on waiting.
+    /// Returns whether two plans have the same queues, so that segments can continue to wait.
     pub(super) fn is_same(one: &LinkDirection, other: &LinkDirection) -> bool {
         let queue = |plan: &LinkDirection| {
             (plan.rate_bps, plan.rate_trace.clone(), plan.queue, plan.aqm, plan.overhead_bytes)

@@ -98,7 +98,8 @@ fn a_chain_without_a_way_to_a_loss_loses_nothing() {
     );
 }
 
-/// The distribution of netem's numbers narrows around 0.5, so low rates lose less than they say.
+/// The distribution of netem's numbers narrows around 0.5, so low rates lose fewer segments than
+/// configured.
 #[test]
 fn correlated_losses_are_those_of_netem() {
     let reference = |rate: f64, correlation: f64| {

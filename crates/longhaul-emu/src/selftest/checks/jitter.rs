@@ -21,7 +21,7 @@ const DENSITY: f64 = 2.6 / SPREAD_MS;
 
 /// The deviation from the configured delay, in spreads, to which larger deviations are cut before
 /// the mean is taken. The fourth moment of the Pareto distribution is infinite, so the standard
-/// deviation of a sample says little.
+/// deviation of a sample is meaningless.
 const CUT: f64 = 3.0;
 
 /// The number of datagrams that find an error of 5 % in each of the spreads.

@@ -1,4 +1,4 @@
-//! What a copy takes from earlier copies over its path, and leaves for later ones.
+//! The rates of earlier copies over a path, which a copy reads at its start and updates at its end.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -29,7 +29,7 @@ struct Sent {
     payload: Vec<u8>,
 }
 
-/// Sends what `bytes` say, changes the stream as they say, and receives it.
+/// Sends, changes and receives a stream as `bytes` determine.
 pub(super) fn run(bytes: &[u8]) {
     let mut script = Script::new(bytes);
     let protection = script.choose(&[Protection::Sealed, Protection::Hashed, Protection::Bare]);
@@ -112,7 +112,7 @@ fn send_invalid(script: &mut Script<'_>, sender: &mut BlockSender) {
     header[16..20].copy_from_slice(&(script.long() as u32).to_be_bytes());
     header[20..].copy_from_slice(&u32::from(script.byte() % 4).to_be_bytes());
     if script.flag() {
-        // Within the limits, so that the table is looked at.
+        // Within the limits, so that the table is read.
         header[..14].fill(0);
         header[16..18].fill(0);
     }

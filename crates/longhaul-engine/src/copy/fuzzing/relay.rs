@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// The unit of places on a data connection.
 const PLACE_BYTES: u64 = 32;
 
-/// One thing that goes wrong on the way.
+/// One fault on the path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault {
     way: FaultPlace,

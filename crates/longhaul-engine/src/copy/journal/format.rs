@@ -182,7 +182,7 @@ pub(in crate::copy) enum PastFile {
     Done { stamp: u64, id: FileId, terms: Option<CopyTerms> },
 }
 
-/// All that a journal says.
+/// The contents of a journal.
 #[derive(Debug, Default)]
 pub(in crate::copy) struct Past {
     /// Its first record.

@@ -60,7 +60,7 @@ impl SinkShared<'_> {
             self.report_actions(actions)?;
         }
         for Extra { path, .. } in &extras {
-            // Names that were in a directory that is gone too need no sync of their own.
+            // Names that were in a directory that is gone too need no separate sync.
             if tree.open_real_dir(path.parent().unwrap_or(Path::new(""))).is_ok() {
                 self.finisher.made_name(path);
             }

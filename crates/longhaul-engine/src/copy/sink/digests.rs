@@ -1,4 +1,4 @@
-//! The digests of files that are in place, gathered while they are received.
+//! The digests of complete files, gathered while they are received.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use longhaul_core::wire::FilePath;
 
 use crate::lock;
 
-/// Gathers digests, if any are wanted.
+/// Gathers digests, if any are requested.
 pub(super) struct Digests {
     pub(super) reported: bool,
     pub(super) manifest: Option<FilePath>,

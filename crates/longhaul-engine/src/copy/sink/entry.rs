@@ -292,7 +292,7 @@ impl SinkShared<'_> {
         }
     }
 
-    /// Makes the second names of files that are in place.
+    /// Makes the second names of complete files.
     pub(super) fn make_hard_links(&self) -> Result<()> {
         for HardLink { id, path, first, first_path, .. } in lock(&self.records.links).drain(..) {
             let made = if self.records.ledger.has_failed(first) {

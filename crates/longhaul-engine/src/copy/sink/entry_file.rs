@@ -147,7 +147,7 @@ impl Intake<'_, '_> {
         self.announce(Arc::new(file))
     }
 
-    /// Takes a file that is in place already.
+    /// Takes a file that is already complete.
     fn take_placed(&mut self, file: SinkFile) -> Result<()> {
         let shared = self.shared;
         let block_bytes = shared.context.options.block_bytes.get();
@@ -258,7 +258,7 @@ impl Intake<'_, '_> {
     /// Records the length of a stream.
     pub(super) fn end_stream(&self, id: u64, size: u64) -> Result<()> {
         let shared = self.shared;
-        // A file that is in place, or has failed, needs no end.
+        // A file that is complete or has failed needs no end.
         let Ok(Some(file)) = shared.records.ledger.file(id) else { return Ok(()) };
         if size == UNKNOWN || !file.end_at(size, shared.context.options.block_bytes.get()) {
             return Err(self.invalid(id, EntryViolation::DuplicateEnd));

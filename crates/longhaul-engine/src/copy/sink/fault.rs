@@ -37,7 +37,7 @@ impl Countdown {
     #[inline]
     pub(super) fn wait(&self) {}
 
-    /// Changes the file `name` in `dir`, if the countdown says so.
+    /// Changes the file `name` in `dir`, if the countdown has ended.
     #[inline]
     pub(super) fn damage(&self, _: &std::os::fd::OwnedFd, _: &std::ffi::OsStr) {}
 }

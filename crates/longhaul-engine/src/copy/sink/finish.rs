@@ -53,8 +53,8 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
-    /// Puts a wave of files in place, and passes the outcome of each to `report`: the identity of the
-    /// file in place, or `None` if bytes are dropped.
+    /// Gives a wave of files their final names, and passes the outcome of each to `report`: the
+    /// identity of the complete file, or `None` if bytes are dropped.
     pub(super) fn finish(
         &self,
         wave: Vec<CompleteFile>,

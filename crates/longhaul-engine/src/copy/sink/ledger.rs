@@ -1,4 +1,4 @@
-//! The entries of a copy: announced, open, in place or failed.
+//! The entries of a copy: announced, open, complete or failed.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -204,7 +204,7 @@ impl FileState {
     }
 }
 
-/// The entries of a copy that are announced, in place, or failed.
+/// The entries of a copy that are announced, complete or failed.
 #[derive(Default)]
 pub(super) struct Ledger {
     state: Mutex<State>,
@@ -221,7 +221,7 @@ struct State {
     next: u64,
     /// The number of all entries, once the source has sent it.
     total: Option<u64>,
-    /// Entries in place or failed.
+    /// Complete or failed entries.
     settled: u64,
     files: u64,
     bytes: u64,
@@ -244,9 +244,9 @@ pub(super) enum NoEntry {
 
 /// The progress of a copy.
 pub(super) struct LedgerProgress {
-    /// Entries put in place since the last call.
+    /// Entries completed since the last call.
     pub(super) done: Vec<u64>,
-    /// Files in place.
+    /// Complete files.
     pub(super) files: u64,
     /// Their bytes.
     pub(super) bytes: u64,
@@ -312,7 +312,7 @@ impl Ledger {
         }
     }
 
-    /// Settles a file that is in place.
+    /// Settles a complete file.
     pub(super) fn done(&self, file: &SinkFile) {
         let mut state = self.lock();
         if state.open.remove(&file.id).is_some() {

@@ -1,4 +1,4 @@
-//! Reports the digests of files that are in place, or writes them to a manifest beside the files.
+//! Reports the digests of complete files, or writes them to a manifest beside the files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,12 +25,12 @@ use crate::lock;
 /// The maximum number of digests in one message: with the longest paths it stays below the frame
 /// limit.
 const DIGESTS_BATCH: usize = 64;
-/// The manifest of several things, or of a directory's contents.
+/// The manifest of several sources, or of a directory's contents.
 const DEFAULT_NAME: &[u8] = b"longhaul.b3";
 const SUFFIX: &[u8] = b".b3";
 
 impl SinkShared<'_> {
-    /// Takes the digest of a file that is in place.
+    /// Takes the digest of a complete file.
     pub(super) fn note_digest(&self, file: &SinkFile) -> io::Result<()> {
         let Some(digest) = file.digest.as_ref().filter(|_| self.records.digests.wanted()) else {
             return Ok(());

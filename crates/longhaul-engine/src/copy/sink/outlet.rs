@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::copy::pool::Pool;
 
-    /// A writer whose bytes can be looked at.
+    /// A writer whose bytes can be read.
     #[derive(Clone, Default)]
     struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 

@@ -120,7 +120,7 @@ fn receive_block(
     }
     let (Incoming::Block { length, .. } | Incoming::Pack { length, .. }) = coming;
     let mut buffer = shared.context.pools.take(length).ok_or(ConnectionEnd::Over)?;
-    // For the journal. A pack holds whole files, which are in place at once.
+    // For the journal. A pack holds whole files, which are complete at once.
     let noted = match &coming {
         Incoming::Block { file: Some(file), .. } => shared.is_journalled(file),
         Incoming::Block { file: None, .. } | Incoming::Pack { .. } => false,

@@ -46,7 +46,7 @@ struct State {
     usable: bool,
     /// Files that are being written, by entry.
     open: HashMap<u64, Open>,
-    /// Files put in place since the last checkpoint.
+    /// Files completed since the last checkpoint.
     placed: Vec<Placed>,
     /// True if the journal is of use to a later attempt.
     worthy: bool,
@@ -64,7 +64,7 @@ struct Open {
     kept: u64,
 }
 
-/// A file in place without a record in the journal.
+/// A complete file without a record in the journal.
 struct Placed {
     path: FilePath,
     stamp: u64,
@@ -159,7 +159,7 @@ impl JournalRecorder {
         }
     }
 
-    /// Records that `file` is in place with the identity `id`.
+    /// Records that `file` is complete with the identity `id`.
     pub(super) fn placed(&self, file: &SinkFile, id: FileId) {
         let Some(path) = wire_path(file) else { return };
         if lock(&self.journal).is_some() {
@@ -327,7 +327,7 @@ impl State {
         }
     }
 
-    /// Takes a file out that is in place or has failed: its temporary file is gone.
+    /// Removes a file that is complete or has failed: its temporary file is gone.
     fn close(&mut self, id: u64) -> Option<Open> {
         let open = self.open.remove(&id)?;
         self.kept -= open.kept;

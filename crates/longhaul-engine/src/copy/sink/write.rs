@@ -206,12 +206,12 @@ impl SinkShared<'_> {
     }
 
     /// Returns whether the journal gets records of the blocks of `file`. A pack holds whole files,
-    /// which are in place at once.
+    /// which are complete at once.
     pub(super) fn is_journalled(&self, file: &SinkFile) -> bool {
         self.recorder.has_journal() && file.has_several(self.context.options.block_bytes.get())
     }
 
-    /// Settles a file that is in place.
+    /// Settles a complete file.
     pub(super) fn settle(&self, file: &SinkFile) {
         if let Err(error) = self.note_digest(file) {
             let sent = self.report_failure(None, &file.path, "read", &error);

@@ -62,7 +62,7 @@ pub(super) fn follow_sink(
                 if !shared.records.wanted.is_announced(id) {
                     return Err(broken(receiver, "it requested a block that does not exist"));
                 }
-                // In place or failed meanwhile: its last messages can pass each other.
+                // Complete or failed meanwhile: its last messages can pass each other.
                 let Some(file) =
                     shared.records.outstanding.get(id).filter(|file| !file.has_failed())
                 else {

@@ -41,7 +41,7 @@ pub struct SourcePlan {
     pub roots: Vec<SourceRoot>,
 }
 
-/// One thing named on the command line.
+/// One source of the command line.
 #[derive(Debug, Clone)]
 pub enum SourceRoot {
     /// A file or directory; `dir/.` means the directory's contents.

@@ -1,4 +1,4 @@
-//! The files that are announced and not in place, and the decisions of the sink on them.
+//! The announced files without their final names, and the decisions of the sink on them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -117,7 +117,7 @@ impl SinkDecisions {
         lock(&self.state).awaited
     }
 
-    /// Waits until all of `files` are decided, and returns those of which anything is wanted;
+    /// Waits until all of `files` are decided, and returns those of which the sink wants any block;
     /// `None` when the copy is over.
     pub(super) fn await_decisions(
         &self,

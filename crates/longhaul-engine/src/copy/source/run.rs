@@ -60,7 +60,7 @@ pub(in crate::copy) struct SourceTerms {
     pub(in crate::copy) key: Option<CopyKey>,
 }
 
-/// Sends everything of `plan` and waits until the sink reports that everything is in place.
+/// Sends everything of `plan` and waits until the sink reports that everything is complete.
 pub(in crate::copy) fn run(
     link: Channels,
     plan: &SourcePlan,

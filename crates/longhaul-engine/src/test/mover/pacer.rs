@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The lag behind the schedule that a sender may make up for: longer than a busy host keeps a
 /// thread from its core, and short enough that the mean over a second keeps to the rate.
 const CATCH_UP: Duration = Duration::from_millis(100);
-/// The longest sleep between two looks at the stop flag.
+/// The longest sleep between two checks of the stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 /// The default burst, as time at the pacing rate.
 const BURST_TIME: Duration = Duration::from_millis(1);

@@ -112,7 +112,7 @@ impl UdpFlow {
     }
 }
 
-/// Takes what was received apart and accounts for it.
+/// Splits the received data into datagrams and accounts for them.
 struct Intake<'a> {
     flow: &'a UdpFlow,
     account: SequenceTracker,

@@ -32,7 +32,7 @@ use crate::client::PeerTest;
 use crate::error::{InteropError, PeerName, Result, Step};
 use crate::peer::Program;
 
-/// The interval at which the samples and the control connection are looked at.
+/// The interval at which the samples and the control connection are checked.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The options of a client that are not part of a plan.

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::channel::{Deadline, STEP_LIMIT};
 use crate::nuttcp::Parameters;
 
-/// The interval at which a listener is looked at.
+/// The interval at which a listener is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The data ports that this end has opened.

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::units::Rate;
 
-/// The interval at which a waiting thread looks at its flags.
+/// The interval at which a waiting thread checks its flags.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// The time limit of the peer for one step before the test.
 pub(super) const STEP_LIMIT: Duration = Duration::from_secs(20);
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 4096;
 
-/// The outcome of one look at the control connection.
+/// The outcome of one check of the control connection.
 #[derive(Debug)]
 pub(super) enum ChannelRead {
     /// Bytes of the peer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::channel::Deadline;
 
-/// The interval at which a waiting test looks at its client.
+/// The interval at which a waiting test checks its client.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The data ports that tests of this server use. Over TCP a port is free again as soon as its

@@ -16,7 +16,7 @@ use super::ports::PortLocks;
 use super::visit::{Accepted, Served, WAIT_LIMIT};
 use crate::nuttcp::{Parameters, Server, Version};
 
-/// The interval at which the listener looks for clients and for the end of the server.
+/// The interval at which the listener checks for clients and for the end of the server.
 const ACCEPT_LOOK: Duration = Duration::from_millis(20);
 
 /// A server for the clients of nuttcp.

@@ -62,7 +62,7 @@ pub struct Parameters {
     pub buffers: Option<u64>,
     /// The server's socket buffer in bytes; 0 leaves it to the kernel.
     pub server_window_bytes: u32,
-    /// The number of streams, each on a port of its own.
+    /// The number of streams, each on a separate port.
     pub streams: u16,
     /// The rate of all streams together in kbit/s; `None` is unlimited.
     pub rate_kbps: Option<u64>,

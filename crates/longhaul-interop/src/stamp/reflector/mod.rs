@@ -34,7 +34,7 @@ const STOP_LOOK: Duration = Duration::from_millis(500 / HASTE);
 const CLOCK_LOOK: Duration = Duration::from_millis(1000 / HASTE);
 /// Divides these intervals, which tests shorten.
 const HASTE: u64 = if cfg!(test) { 5 } else { 1 };
-/// The maximum number of packets between two looks at other work.
+/// The maximum number of packets between two checks of other work.
 const BATCH: usize = 64;
 
 /// An event of a reflector, for a log.

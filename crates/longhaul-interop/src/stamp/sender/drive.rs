@@ -30,10 +30,10 @@ const ECT0: u8 = 2;
 const STOP_LOOK: Duration = Duration::from_millis(100);
 /// The time between two readings of the state of the clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
-/// The maximum number of packets between two looks at other work.
+/// The maximum number of packets between two checks of other work.
 const BATCH: usize = 64;
 const LARGEST: usize = 65_535;
-/// The longest time between two readings of the clocks that count as one moment.
+/// The longest time between two readings of the clocks that count as one time.
 const ONE_MOMENT: Duration = Duration::from_micros(50);
 
 /// A measurement that has ended.

@@ -55,7 +55,7 @@ impl Services for GuestOnly {
     }
 }
 
-/// Serves until a signal, or as `--one-off` and `--idle-timeout` say.
+/// Serves until a signal, or as `--one-off` and `--idle-timeout` determine.
 pub(super) fn run(args: &Args, output: Output) -> Result<u8, Coded> {
     let interrupt = Interrupt::install().map_err(|error| Coded::new(FAILED, error))?;
     let limits = TestLimits {

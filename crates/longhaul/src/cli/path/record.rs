@@ -22,7 +22,7 @@ use crate::signals::Interrupt;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The default duration.
 const TIME: Duration = Duration::from_secs(60);
-/// The duration of a session. The recording goes on in another one.
+/// The duration of a session. The recording continues in another one.
 const SESSION: Duration = Duration::from_secs(240);
 
 /// Records the path to `file` and prints what was recorded.

@@ -100,7 +100,7 @@ fn read(file: &Path) -> anyhow::Result<PathRecording> {
     PathRecording::parse(&text).map_err(|error| anyhow!("{name} is not a recording: {error}"))
 }
 
-/// Returns this program with a configuration of its own, so that the keys of the user do not matter.
+/// Returns this program with a separate configuration, so that the keys of the user do not matter.
 fn program(directory: &Path) -> anyhow::Result<Command> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);

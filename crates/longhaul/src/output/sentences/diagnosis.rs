@@ -245,7 +245,7 @@ fn answer(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// Returns the rate of the whole copy, with its ramp-up apart.
+/// Returns the rate of the whole copy, with its ramp-up separately.
 fn reached(whole: &StepReport) -> Option<String> {
     let rate = whole.throughput_bps?;
     let round = whole.median()?;

@@ -142,8 +142,8 @@ pub(in crate::output) fn table(rows: &[Vec<String>], widths: &[usize], columns: 
     text
 }
 
-/// Returns the lines of a shell command of at most `columns` characters. A line whose command continues
-/// ends with a backslash. Quoted words are not divided. A comment has lines of its own.
+/// Returns the lines of a shell command of at most `columns` characters. A line whose command
+/// continues ends with a backslash. Quoted words are not divided. A comment has separate lines.
 pub(in crate::output) fn command_lines(command: &str, columns: usize) -> Vec<String> {
     if command.chars().count() <= columns {
         return vec![command.to_owned()];

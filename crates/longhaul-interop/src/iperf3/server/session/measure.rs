@@ -19,8 +19,8 @@ use crate::iperf3::direction::{Note, Runs, Sockets, TestDirection, sample_of};
 use crate::iperf3::machine::{ServerEvent, ServerMachine};
 use crate::iperf3::state::State;
 
-/// The interval at which the samples and the control connection are read. A server that sends goes
-/// on until it reads the end of the test.
+/// The interval at which the samples and the control connection are read. A server that sends
+/// continues until it reads the end of the test.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Session<'_> {

@@ -86,7 +86,7 @@ fn unsuitable(facts: &Facts, fix: bool, yes: bool) -> Option<Refusal> {
     }
 }
 
-/// Checks an interface behind which a site of a topology is.
+/// Checks an interface to which a site of a topology is attached.
 pub(super) fn check_port(name: &str, yes: bool) -> anyhow::Result<()> {
     match unsuitable(&Facts::read(name)?, false, yes) {
         Some(refusal) => Err(refusal.into()),
