@@ -85,7 +85,7 @@ const NAMES: f64 = 232.0;
 const NAME: f64 = 17.0;
 /// The maximum number of names that fit at the ends of the lines.
 const AT_ENDS: usize = 16;
-/// The least space between the texts of two ticks.
+/// The minimum space between the texts of two ticks.
 const TICK: f64 = 24.0;
 
 /// The position of a panel.

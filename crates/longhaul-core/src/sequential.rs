@@ -7,9 +7,9 @@
 
 use crate::stats::{coverage, median};
 
-/// The fewest values of the first look.
+/// The minimum number of values of the first look.
 const FIRST: u32 = 9;
-/// The least ratio of the values of consecutive looks.
+/// The minimum ratio of the values of consecutive looks.
 const LEAST_GROWTH: f64 = 1.8;
 /// The maximum number of looks.
 const MOST_LOOKS: u32 = 3;

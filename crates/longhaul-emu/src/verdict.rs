@@ -8,8 +8,8 @@ use longhaul_core::result::{DirectionReport, LinkReport, LinkWarning, ProcessorS
 /// The share of a round trip by which lateness may prolong it in a valid run.
 const ROUND_TRIP_SHARE: f64 = 0.05;
 
-/// The least bounds in ms for short round trips, which a busy machine can meet: of the 99.9th
-/// percentile of lateness, and of the median lateness.
+/// The minimum bounds in ms for short round trips, which a busy machine can meet: of the
+/// 99.9th percentile of lateness, and of the median lateness.
 const LEAST_RARE_MS: f64 = 1.0;
 const LEAST_MEDIAN_MS: f64 = 0.5;
 
@@ -26,8 +26,8 @@ pub(crate) fn lateness_bound_ms(plan: &LinkPlan) -> f64 {
 /// processors, in a valid run. Shorter waits only matter if they cause lateness.
 const STARVED: f64 = 0.05;
 
-/// The least time that counts as waiting or as taken: the hypervisor's account has steps of 0.01 s,
-/// so a single step is meaningless in a short run.
+/// The minimum time that counts as waiting or as taken: the hypervisor's account has steps of 0.01
+/// s, so a single step is meaningless in a short run.
 const LEAST_SECONDS: f64 = 0.05;
 
 /// Returns a warning if the machine, which has `processors` processors, gave the emulator too

@@ -1,7 +1,7 @@
 //! A server whose handler does what an attacker would, with and without its rules for files.
 //!
-//! It has no test harness, since the rules are made by the only thread of a process: the program
-//! runs itself again as the server.
+//! It has no test harness, because only a process with a single thread can set the rules: the
+//! program starts itself again as the server.
 
 // Its parent reads what the server prints.
 #![allow(clippy::print_stdout)]
@@ -124,8 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// A handler that has been taken over reaches everything without the rules, and only its own
-/// files with them.
+/// A compromised handler reaches all files without the rules, and only its own files with them.
 fn attack() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

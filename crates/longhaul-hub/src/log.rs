@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::store::StoreError;
 
-/// The least time between two lines of one kind.
+/// The minimum time between two lines of one kind.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Prints lines, at most one per kind and ten seconds.

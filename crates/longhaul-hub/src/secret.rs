@@ -47,7 +47,7 @@ const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 /// The highest cost of a stored hash that the hub computes.
 const MOST: (u32, u32, u32) = (256 * 1024, 16, 4);
 
-/// The least number of characters of a password.
+/// The minimum number of characters of a password.
 pub const LEAST_CHARACTERS: usize = 10;
 /// The maximum number of bytes of a password.
 pub(crate) const MOST_BYTES: usize = 1024;

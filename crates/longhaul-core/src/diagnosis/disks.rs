@@ -4,7 +4,7 @@ use super::cause::{Cause, THROTTLED, are_small, cpu_of, is_bound, round, throttl
 use crate::result::{Diagnosis, DiagnosisStep, End, Evidence, Resource, StepRound};
 use crate::units::{Bytes, Rate};
 
-/// The least ratio of the rates of overwriting and of writing new files that shows a limit by the
+/// The minimum ratio of the rates of overwriting and of writing new files that shows a limit by the
 /// allocation of space.
 const ALLOCATION: f64 = 1.6;
 

@@ -14,10 +14,10 @@ use crate::result::{
 };
 use crate::units::Rate;
 
-/// The least loss in percent of the test with the highest loss: ten times that of a link that
-/// works.
+/// The minimum loss in percent of the test with the highest loss: ten times that of a
+/// link that works.
 const LOSSY_PERCENT: f64 = 1.0;
-/// The least ratio of the highest and the lowest loss. Random loss of 1e-3 or more varies by less
+/// The minimum ratio of the highest and the lowest loss. Random loss of 1e-3 or more varies by less
 /// in a test of a second at 100 Mb/s, which sends 8,000 segments.
 const VARIES: f64 = 3.0;
 /// The loss in percent below which tests do not differ.
@@ -37,8 +37,8 @@ const BOUND: f64 = 0.25;
 const LONGEST: f64 = 3.0;
 /// The expected losses of the test, if it need not be longer than that.
 const WANTED_EXPECTED: f64 = 16.0;
-/// The least number of segments that a bounded test would lose on a path with random errors. If the
-/// expected number is 8, a Poisson variable is 2 or less with a probability of 1.4 %.
+/// The minimum number of segments that a bounded test would lose on a path with random errors. If
+/// the expected number is 8, a Poisson variable is 2 or less with a probability of 1.4 %.
 const LEAST_EXPECTED: f64 = 8.0;
 /// The shares of the expected losses up to which loss depends on the rate, and from which on it
 /// does not.

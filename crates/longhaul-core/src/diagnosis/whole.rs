@@ -4,7 +4,7 @@ use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, round_with_acc
 use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Resource};
 use crate::units::{Bytes, Rate};
 
-/// The least share of the rate of its slowest part at which a whole copy counts as equally fast;
+/// The minimum share of the rate of its slowest part at which a whole copy counts as equally fast;
 /// short steps vary.
 const NEAR: f64 = 0.6;
 

@@ -7,12 +7,12 @@ use crate::result::{
 };
 use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval};
 
-/// The probability with which chance fails a correct check.
+/// The probability that a correct check fails by chance.
 const ALPHA: f64 = 1e-4;
-/// The deviation of delays that is accepted: that of timing, and a part of the delay.
+/// The accepted deviation of delays: the accuracy of timing, and a part of the delay.
 const TOLERANCE_MS: f64 = 0.1;
 const TOLERANCE: f64 = 0.01;
-/// The deviation of a capacity that is accepted. The estimate of trains is a median.
+/// The accepted deviation of a capacity. The estimate of trains is a median.
 const CAPACITY_TOLERANCE: f64 = 0.04;
 
 /// The number of delays per second that count as independent. Both recordings cover the same whole
@@ -193,7 +193,7 @@ mod tests {
     use crate::plan::link::{RecordedProbes, RecordedWindow, RecordingHead, Trace};
     use crate::units::Rate;
 
-    /// Returns numbers from 0 to 1 that look random.
+    /// Returns pseudorandom numbers from 0 to 1.
     fn noise(seed: u64, index: u64) -> f64 {
         let mut x = index.wrapping_add(seed << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

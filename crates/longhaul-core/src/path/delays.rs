@@ -40,7 +40,7 @@ impl Delays {
         }
     }
 
-    /// Returns the least delay on the two clocks; `None` before the first packet.
+    /// Returns the minimum delay on the two clocks; `None` before the first packet.
     pub fn least_ns(&self) -> Option<i64> {
         (!self.transits.kept.is_empty()).then_some(self.least)
     }

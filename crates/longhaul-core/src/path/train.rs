@@ -6,9 +6,9 @@ use crate::result::{CapacityFigures, Certainty};
 use crate::stats::{median, median_interval, quantile};
 use crate::units::Rate;
 
-/// The least number of packets in sequence that make a train usable.
+/// The minimum number of packets in sequence that make a train usable.
 const LEAST_PACKETS: usize = 5;
-/// The least number of usable trains.
+/// The minimum number of usable trains.
 const LEAST_TRAINS: usize = 3;
 /// The effective number of gaps below which arrivals were coalesced.
 const LEAST_GAPS: f64 = 4.0;

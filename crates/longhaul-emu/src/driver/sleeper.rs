@@ -186,7 +186,7 @@ impl Sleeper {
 
     /// Returns the part of `left` to sleep; `None` means that the thread should spin.
     fn sleep_within(&self, left: Duration) -> Option<Duration> {
-        /// The least time to enter and leave the kernel.
+        /// The minimum time to enter and leave the kernel.
         const SHORTEST: Duration = Duration::from_micros(5);
         // The margin resembles TCP's timeout (RFC 6298), with half of its factor.
         let usual = self.overshoot + self.deviation * 2;

@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-/// The least duration of a recorded step. A normal step takes 1 to 20 us, or 50 us with cold
+/// The minimum duration of a recorded step. A normal step takes 1 to 20 us, or 50 us with cold
 /// caches.
 const LONG: Duration = Duration::from_micros(100);
 

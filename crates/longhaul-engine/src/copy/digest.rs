@@ -67,7 +67,7 @@ impl FileDigest {
         DigestRun { step: self.step, size, at: offset, piece, single, values }
     }
 
-    /// Adds the pieces that lie whole in `run`.
+    /// Adds the pieces that `run` contains completely.
     pub(super) fn take(&self, mut run: DigestRun) {
         // A file of unknown size can end within its last piece.
         if run.size.is_none() {

@@ -256,7 +256,7 @@ fn streams_for(rtt: Duration, earlier: Option<Rate>) -> u32 {
     wanted.clamp(FIRST_STREAMS, most).next_power_of_two()
 }
 
-/// Returns the least receive buffer of each data connection of a sink.
+/// Returns the minimum receive buffer of each data connection of a sink.
 pub(super) fn receive_bytes(options: &CopyOptions) -> u32 {
     (RECEIVE_BYTES / first_streams(options).max(1)).min(MOST_RECEIVE_BYTES)
 }

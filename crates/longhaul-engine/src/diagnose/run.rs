@@ -17,7 +17,8 @@ use super::steps::{CopyStep, LOOK, StepRunner};
 use super::{DiagnosePlan, Openers};
 use crate::error::{EngineError, Result};
 
-/// The least that a step copies if the source has that much: smaller copies end during slow start.
+/// The minimum size that a step copies, if the source is large enough: smaller copies end during slow
+/// start.
 const LEAST_BYTES: u64 = 8 << 20;
 /// The most that a step copies in a round.
 const MOST_BYTES: u64 = 8 << 30;

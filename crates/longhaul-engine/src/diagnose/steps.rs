@@ -35,7 +35,7 @@ const TRIPS_AROUND: u32 = 8;
 /// The largest sample that is counted at a source.
 pub(super) const LOOK: CopySample =
     CopySample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
-/// The least number of blocks of a copy, unless blocks would be too small.
+/// The minimum number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
 /// The maximum number of connections that a copy chooses.

@@ -11,8 +11,8 @@ use crate::share::{Quota, QuotaPart, SessionPart, Share};
 
 /// The maximum number of descriptors that are ever needed.
 const MOST: u64 = 1 << 20;
-/// The fewest descriptors for the data connections of an anonymous session: a stream, one for
-/// latency, and the pipes of `-Z`.
+/// The minimum number of descriptors for the data connections of an anonymous session: a stream,
+/// one for latency, and the pipes of `-Z`.
 const LEAST_OF_SESSION: u64 = 16;
 
 /// The descriptors of a server's connections.

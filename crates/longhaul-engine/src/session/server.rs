@@ -66,7 +66,7 @@ struct Waiting {
     allowance: Arc<Mutex<Allowance>>,
     streams: Sender<(u32, TcpStream)>,
     flows: Sender<(u32, UdpSocket)>,
-    /// The least receive buffer of a data connection; zero keeps that of the kernel.
+    /// The minimum receive buffer of a data connection; zero keeps that of the kernel.
     receive_bytes: Arc<AtomicU32>,
     /// True if an authenticated connection is answered by a proof of this end.
     mutual: bool,

@@ -75,9 +75,10 @@ pub enum Verdict {
 /// The time in ms between a decision and the earliest start of its run: the agents fetch their leases
 /// in it.
 const LEAD_MS: i64 = 3_000;
-/// The least time in ms for which runs are planned ahead.
+/// The minimum time in ms for which runs are planned ahead.
 const LEAST_HORIZON_MS: i64 = 15_000;
-/// The least time in ms after its due time at which a run that cannot start is recorded as missed.
+/// The minimum time in ms after its due time at which a run that cannot start is recorded as
+/// missed.
 const LEAST_GRACE_MS: i64 = 10_000;
 /// The time in ms for which the port of a run is not used again: its server may end late.
 const PORT_REST_MS: i64 = 10_000;

@@ -20,7 +20,7 @@ use crate::store::{Lock, Sql, StoreError};
 
 /// The age in ms from which a STAMP measurement does not count.
 const STALE_STAMP_MS: i64 = 5 * MINUTE;
-/// The least age in ms from which a run does not count.
+/// The minimum age in ms from which a run does not count.
 const STALE_RUN_MS: i64 = 15 * MINUTE;
 
 type Key = (String, String, CellMetric);

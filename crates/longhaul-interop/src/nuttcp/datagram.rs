@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// The least length of a datagram with a count.
+/// The minimum length of a datagram with a count.
 pub const LEAST_COUNTED: usize = 32;
 /// The time between the marks of the end.
 pub const END_SPACING: Duration = Duration::from_millis(500);

@@ -14,7 +14,7 @@ const ENDS: [&str; 8] = ["|", ">", ">>", "2>", "&", "&&", "||", ";"];
 const OUTPUT: [&str; 3] = ["longhaul watch  ", "longhaul test    ", "longhaul cp  "];
 /// The token of an agent in place of the `T` of the pages.
 const TOKEN: &str = "0123456789abcdef";
-/// The fewest commands that the pages have, so that the check cannot become empty.
+/// The minimum number of commands that the pages have, so that the check cannot become empty.
 const LEAST: usize = 120;
 
 fn pages() -> Vec<PathBuf> {

@@ -15,7 +15,7 @@ const INDENT: usize = 12;
 /// The widths of the columns for findings without problems.
 const SUBJECT: usize = 20;
 const TITLE: usize = 27;
-/// The least width of the value beside both columns; otherwise it is below the title.
+/// The minimum width of the value beside both columns; otherwise it is below the title.
 const LEAST_SEEN: usize = 24;
 
 /// Returns the text of a report.

@@ -330,8 +330,8 @@ fn ping_and_tracepath_see_delay_and_mtu() {
     }
 }
 
-/// The least bytes expected of 16 MiB: iperf3 ends when it has written them, and up to a window may
-/// not have arrived.
+/// The minimum number of bytes expected of 16 MiB: iperf3 ends when it has written them, and up to
+/// a window may not have arrived.
 const LEAST_CAPTURED: u64 = 1 << 20;
 
 /// Captures an iperf3 transfer at the far end. Returns the capture and the report of the link.

@@ -12,7 +12,7 @@ const LARGEST_WINDOW: u64 = 65535 << 14;
 const LARGEST_BUFFER: u64 = i32::MAX as u64;
 const MIB: u64 = 1 << 20;
 
-/// Returns the least number of connections whose windows reach the target.
+/// Returns the minimum number of connections whose windows reach the target.
 fn connections(target: &Target) -> u64 {
     target.bdp().get().div_ceil(LARGEST_WINDOW).max(1)
 }

@@ -100,7 +100,7 @@ const OUTAGE: usize = 3;
 const LOSS_TIME: Duration = Duration::from_secs(10);
 /// The maximum number of slots: 55 hours at the default interval.
 const MOST_SLOTS: usize = 20_000_000;
-/// The fewest probes that must arrive in each direction.
+/// The minimum number of probes that must arrive in each direction.
 const LEAST_PROBES: usize = 10;
 
 const HEAD: &str =

@@ -136,11 +136,11 @@ impl EndFacts {
     }
 }
 
-/// The least time in seconds: shorter times have too few samples (50 per second) and too few ticks
-/// of the processor clock (100 per second).
+/// The minimum time in seconds: shorter times have too few samples (50 per second) and too few
+/// ticks of the processor clock (100 per second).
 const LEAST_SECONDS: f64 = 0.1;
 
-/// The least number of segments in a queue that a link at its rate fills.
+/// The minimum number of segments in a queue that a link at its rate fills.
 const QUEUE_SEGMENTS: f64 = 4.0;
 
 impl TestFacts {

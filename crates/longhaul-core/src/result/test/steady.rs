@@ -19,7 +19,7 @@ const RAMPED: f64 = 0.9;
 /// The shortest bin in seconds: several times the delay that the scheduler of a busy host may
 /// cause.
 const LEAST_BIN_SECONDS: f64 = 0.05;
-/// The least number of bins for quartiles.
+/// The minimum number of bins for quartiles.
 const LEAST_BINS: usize = 8;
 /// The relative increase over the steady part above which a rate is not steady. CUBIC's saw-tooth,
 /// which falls to 0.7 of its height (RFC 9438), changes the medians of quarters by less.

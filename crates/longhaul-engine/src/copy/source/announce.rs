@@ -46,7 +46,7 @@ pub(super) fn announce(
     shared.context.cancel.check(outcome);
 }
 
-/// Queues announced files for the readers; if the sink decides first, after its decision. The walk
+/// Queues announced files for the readers, if necessary after the decision of the sink. The walk
 /// continues meanwhile.
 pub(super) fn queue_announced(
     shared: &SourceShared<'_>,

@@ -193,7 +193,7 @@ const GATHER_TIME: Duration = Duration::from_micros(200);
 const MOST_GATHERED: u64 = 512 << 10;
 /// The interval at which the number of bytes is adapted to the rate.
 const FIT_EVERY: Duration = Duration::from_millis(10);
-/// The least number of bytes for which a wait is worthwhile.
+/// The minimum number of bytes for which a wait is worthwhile.
 const LEAST_GATHERED: u64 = 16 << 10;
 
 /// Adapts the socket's low-water mark to its rate, so that a fast stream wakes its reader rarely

@@ -15,8 +15,8 @@ use crate::test::ticks::millis;
 /// as soon as it may (`GSO_LEGACY_MAX_SIZE`, linux/netdevice.h).
 const SUPER_PACKET_BYTES: u64 = 64 << 10;
 
-/// The least number of segments that are retransmitted between two probes, and their least share of the
-/// sent ones, in a burst. Random errors of 5 % have as many in one of a thousand probes.
+/// The minimum number of segments that are retransmitted between two probes, and their least share
+/// of the sent ones, in a burst. Random errors of 5 % have as many in one of a thousand probes.
 const BURST_SEGMENTS: u64 = 8;
 const BURST_PART: u64 = 5;
 /// The queueing delay above which a burst is the overflow of a queue: a time by which a busy host is

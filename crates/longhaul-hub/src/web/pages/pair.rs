@@ -28,8 +28,7 @@ const MOST_RUNS: i64 = 2000;
 /// The maximum number of changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
 
-/// The maximum number of points of a graph: so many that a month has those of the stored intervals
-/// of two hours.
+/// The maximum number of points of a graph: a month has a point per stored interval of two hours.
 const MOST_POINTS: i64 = 360;
 
 /// The measurements of one direction.
@@ -57,7 +56,7 @@ pub(super) async fn get_pair(
     let read = |from: String, to: String| {
         hub.store.read(move |sql: &mut dyn Sql| direction(sql, (&from, &to), window, now))
     };
-    // Two connections of the database, because a year takes each a tenth of a second.
+    // Two connections to the database, because each query of a year takes a tenth of a second.
     let there = read(source.clone(), destination.clone());
     let (there, back) = tokio::try_join!(there, read(destination, source))?;
     let directions = [there, back];
@@ -176,7 +175,7 @@ fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
     }
 }
 
-/// Returns the present route and the table of its changes, from what to what.
+/// Returns the present route and the table of its changes.
 fn paths(changes: &[PathChange], from_ms: i64) -> Markup {
     let Some(present) = changes.first() else { return html! {} };
     html! {

@@ -12,7 +12,7 @@ use crate::nuttcp::{DATA_PORT, MOST_STREAMS, Parameters};
 /// The bytes of one write over TCP, by default: those of nuttcp. The receiver reads a whole block
 /// of each stream in turn, so that longer ones would make the streams wait for each other.
 const BLOCK_BYTES: u32 = 65536;
-/// The least length of a datagram, which has its count in the bytes 24 to 31.
+/// The minimum length of a datagram, which has its count in the bytes 24 to 31.
 const LEAST_DATAGRAM: u64 = 32;
 /// The time of the plan of a test by bytes without an interval.
 const NO_INTERVAL: Duration = Duration::from_secs(3600);

@@ -27,7 +27,7 @@ const OPENING: (u32, Duration) = (5, Duration::from_secs(1));
 /// The maximum number of packets after the last one, until one is answered: the losses before it
 /// have a direction then.
 const MOST_CLOSING: u32 = 5;
-/// The least wait for the last replies.
+/// The minimum wait for the last replies.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// The largest change of the clock against a clock that never steps, beyond a thousandth of the
 /// time: a program that adjusts the clock changes its speed by at most 0.05 % (adjtimex(2)).
@@ -97,7 +97,7 @@ impl SenderMachine {
         }
     }
 
-    /// Returns the least size of a packet with its headers in bytes.
+    /// Returns the minimum size of a packet with its headers in bytes.
     #[must_use]
     pub fn min_bytes(plan: &StampPlan, header_bytes: usize) -> usize {
         let mode = if plan.authenticated { Mode::Authenticated } else { Mode::Open };

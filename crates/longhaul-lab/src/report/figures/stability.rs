@@ -8,7 +8,7 @@ use longhaul_core::stats::{deviation, median};
 use super::facet::{Common, Facet, Facets};
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 
-/// The least number of passes for which a standard deviation is meaningful.
+/// The minimum number of passes for which a standard deviation is meaningful.
 const PASSES: usize = 5;
 /// The number of runs per line above which markers would overlap.
 const CLOSE: usize = 60;

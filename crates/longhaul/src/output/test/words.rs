@@ -81,7 +81,7 @@ pub(crate) fn list_row(name: &str, indent: usize, text: &str, columns: usize) ->
     row
 }
 
-/// The least width of a text beside a name.
+/// The minimum width of a text beside a name.
 const LEAST_TEXT: usize = 20;
 
 /// Returns `text` beside `figures`, which begin its first line, wrapped to lines of at most `columns`

@@ -56,7 +56,7 @@ const HELP: [&str; 11] = [
     "the counters of that interval are unknown.",
 ];
 
-/// The least height of the graph, and the rows around the tables.
+/// The minimum height of the graph, and the rows around the tables.
 const GRAPH: u16 = 6;
 
 impl WatchView {

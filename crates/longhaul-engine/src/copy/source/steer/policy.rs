@@ -8,21 +8,22 @@ use longhaul_core::units::Rate;
 use super::steered::rate_of;
 use crate::copy::streams::{FIRST_STREAMS, MOST_STREAMS};
 
-/// The least factor by which a doubling of the connections must increase the rate.
+/// The minimum factor by which a doubling of the connections must increase the rate.
 pub(super) const LEAST_GAIN: f64 = 1.1;
-/// The least share of the time in which the senders work or wait for their sockets, if the network
-/// limits them and not the disk.
+/// The minimum share of the time in which the senders work or wait for their sockets, if the
+/// network limits them and not the disk.
 const NETWORK_LIMITED: f64 = 0.5;
-/// The least share of connections limited by the sender or by a window, for which further
+/// The minimum share of connections limited by the sender or by a window, for which further
 /// connections help.
 const SENDER_LIMITED: f64 = 0.5;
-/// The least share of the host's CPU time in use at which the processors count as busy.
+/// The minimum share of the host's CPU time in use at which the processors count as busy.
 const CPU_FULL: f64 = 0.95;
-/// The least loss share that limits a congestion window. With one lost segment in 20,000 a
-/// loss-based congestion control keeps its window below 200 segments (RFC 3649, section 2).
+/// The minimum loss share that limits a congestion window. With one lost segment in
+/// 20,000 a loss-based congestion control keeps its window below 200 segments (RFC 3649, section
+/// 2).
 const LIMITING_LOSS: f64 = 5e-5;
-/// The least loss share that shows that the connections overflow a queue, if the loss share has
-/// also doubled with the number of connections.
+/// The minimum loss share that shows that the connections overflow a queue, if the loss
+/// share has also doubled with the number of connections.
 const OVERFLOW_LOSS: f64 = 1e-3;
 
 /// The measurements of all connections together over one window of time.
