@@ -4,7 +4,8 @@
 
 use longhaul_engine::test::{DatagramFormat, ReceivedDatagram};
 use longhaul_interop::iperf3::{
-    ClientEvent, ClientMachine, DatagramHeader, Machine, Parameters, ServerEvent, ServerMachine,
+    ClientEvent, ClientMachine, DatagramHeader, Parameters, ServerEvent, ServerMachine,
+    StateMachine,
 };
 
 /// Reads `bytes` as both ends of a control connection and as a datagram. The first byte is the
@@ -35,7 +36,7 @@ pub fn iperf3(bytes: &[u8]) {
     }
 }
 
-fn drive<M: Machine>(machine: &mut M, bytes: &[u8], size: usize, take: impl Fn(M::Event)) {
+fn drive<M: StateMachine>(machine: &mut M, bytes: &[u8], size: usize, take: impl Fn(M::Event)) {
     for piece in bytes.chunks(size) {
         machine.push(piece);
         loop {

@@ -10,7 +10,7 @@
 //! use std::sync::atomic::AtomicBool;
 //! use std::time::Duration;
 //!
-//! use longhaul_core::plan::{Amount, TestPlan};
+//! use longhaul_core::plan::{TestLength, TestPlan};
 //! use longhaul_core::wire::{RefusalKind, Service};
 //! use longhaul_engine::serve::{InProcess, Services};
 //! use longhaul_engine::session::ServedSession;
@@ -30,7 +30,7 @@
 //! }
 //!
 //! let (server, session) = InProcess::start(Tests, Service::Test)?;
-//! let plan = TestPlan { amount: Amount::Time(Duration::from_millis(300)), ..TestPlan::new() };
+//! let plan = TestPlan { amount: TestLength::Time(Duration::from_millis(300)), ..TestPlan::new() };
 //! let result = test::run(session, &plan, &AtomicBool::new(false), |_| {})?;
 //! server.finish();
 //! assert!(result.summary.throughput_bps.bps() > 0);

@@ -1,6 +1,6 @@
 //! The rules that judge whether a host can reach a rate over a round-trip time.
 //!
-//! [`HostFacts`] are plain values; each may be [unseen](Unseen) with a reason. [`examine`] applies
+//! [`HostFacts`] are plain values; each may be [unknown](UnknownFact) with a reason. [`examine`] applies
 //! the table of [rules](RULES) to them. A rule has a name, its cases, and a short function from
 //! facts and [`Target`] to a case with values. If a fact that a rule needs is unseen, `?` makes the
 //! finding "unseen". The program has the sentences of the cases.
