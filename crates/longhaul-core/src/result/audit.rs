@@ -31,7 +31,7 @@ pub struct AuditRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// True if the key is in the list of authorized keys.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "authorised", skip_serializing_if = "Option::is_none")]
     pub authorized: Option<bool>,
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -130,7 +130,7 @@ pub enum RefusalKind {
     /// The protocol version differs.
     Version,
     /// The client's key is not authorized, or the service is not offered.
-    #[serde(rename = "not_authorized")]
+    #[serde(rename = "not_authorised")]
     NotAuthorized,
     /// A limit of the server: clients, streams, time.
     Limit,

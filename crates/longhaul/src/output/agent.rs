@@ -49,7 +49,9 @@ pub(crate) fn agent_checks(items: &[CheckItem]) -> (Value, String) {
             CheckResult::Wrong(message) => ("failed", message.clone()),
         };
         let _ = writeln!(text, "{name:16} {state:8} {}", Escaped(&detail));
-        rows.push(json!({ "check": name, "state": state, "detail": detail }));
+        // The name in the document does not change with the spelling of the text.
+        let check = if *name == "enrollment" { "enrolment" } else { name };
+        rows.push(json!({ "check": check, "state": state, "detail": detail }));
     }
     (json!({ "schema": "longhaul.agent-check/1", "checks": rows }), text)
 }
