@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Amount, Protocol, TestPlan};
+use longhaul_core::plan::{Protocol, TestLength, TestPlan};
 use longhaul_core::units::Bytes;
 use longhaul_engine::session::Family;
 use longhaul_interop::iperf3::{self, ClientOptions, Credentials, Padding};
@@ -40,7 +40,7 @@ fn run_with(
         script(&mut control, &listener);
     });
     let address = PeerAddress { program: Program::Iperf3, host: "127.0.0.1".to_owned(), port };
-    let amount = Amount::Time(Duration::from_millis(200));
+    let amount = TestLength::Time(Duration::from_millis(200));
     let mut plan = TestPlan { amount, protocol, ..TestPlan::new() };
     if protocol == Protocol::Udp {
         plan.write_bytes = Bytes::new(1400);

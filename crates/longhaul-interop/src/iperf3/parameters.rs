@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::plan::{Amount, Direction, Pacing, Placement, Protocol, TestPlan};
+use longhaul_core::plan::{Direction, Pacing, Placement, Protocol, TestLength, TestPlan};
 use longhaul_core::units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -137,13 +137,13 @@ impl Parameters {
         check(plan)?;
         let udp = plan.protocol == Protocol::Udp;
         let num = match plan.amount {
-            Amount::Bytes(bytes) => bytes.get(),
-            Amount::Time(_) => 0,
+            TestLength::Bytes(bytes) => bytes.get(),
+            TestLength::Time(_) => 0,
         };
         let time = match plan.amount {
             // The client ends the test; the server only has to wait as long.
-            Amount::Time(time) => time.as_secs_f64().ceil() as u64,
-            Amount::Bytes(_) => 0,
+            TestLength::Time(time) => time.as_secs_f64().ceil() as u64,
+            TestLength::Bytes(_) => 0,
         };
         let (rate, by_kernel) = (plan.stream_rate(), plan.pacing == Some(Pacing::Kernel));
         // The server divides a buffer into datagrams of equal length, so that a shorter last one,
@@ -242,10 +242,10 @@ impl Parameters {
         let rate = self.bandwidth.max(self.fqrate);
         let rate = (rate > 0).then(|| Rate::from_bps(rate.saturating_mul(self.parallel)));
         let amount = match (self.num, self.blockcount, self.time) {
-            (0, 0, 0) => Amount::Time(Duration::from_secs(MOST_TIME)),
-            (0, 0, time) => Amount::Time(Duration::from_secs(time)),
-            (0, blocks, _) => Amount::Bytes(Bytes::new(blocks.saturating_mul(length))),
-            (bytes, _, _) => Amount::Bytes(Bytes::new(bytes)),
+            (0, 0, 0) => TestLength::Time(Duration::from_secs(MOST_TIME)),
+            (0, 0, time) => TestLength::Time(Duration::from_secs(time)),
+            (0, blocks, _) => TestLength::Bytes(Bytes::new(blocks.saturating_mul(length))),
+            (bytes, _, _) => TestLength::Bytes(Bytes::new(bytes)),
         };
         Ok(TestPlan {
             direction: match (self.reverse, self.bidirectional) {
@@ -303,8 +303,8 @@ fn check(plan: &TestPlan) -> Result<(), PeerOption> {
     let length = plan.write_bytes.get();
     let good_length = if udp { DATAGRAM_LENGTHS.contains(&length) } else { length <= MOST_LENGTH };
     let time = match plan.amount {
-        Amount::Time(time) => time.as_secs_f64().ceil() as u64,
-        Amount::Bytes(_) => 0,
+        TestLength::Time(time) => time.as_secs_f64().ceil() as u64,
+        TestLength::Bytes(_) => 0,
     };
     let burst = plan.burst_bytes.map_or(0, |burst| burst.get().div_ceil(length.max(1)));
     let wrong = [

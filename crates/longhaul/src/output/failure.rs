@@ -8,7 +8,7 @@ use std::io;
 use longhaul_core::plan::{LinkPlanError, PlanError, TestOption};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
-use longhaul_engine::session::{Exposure, Lapse};
+use longhaul_engine::session::{Exposure, KeyLapse};
 use longhaul_engine::{EngineError, HandshakeRefusal, WaitsFor};
 use longhaul_lab::LabError;
 use longhaul_watch::WatchError;
@@ -267,11 +267,11 @@ fn engine_words(error: &EngineError) -> String {
 }
 
 /// Returns the reason why a key is no longer accepted.
-pub(crate) fn lapse_text(lapse: Lapse) -> &'static str {
+pub(crate) fn lapse_text(lapse: KeyLapse) -> &'static str {
     match lapse {
-        Lapse::Removed => "its key was removed from authorized_keys",
-        Lapse::Expired => "the expiry-time of its key has passed",
-        Lapse::Address => "from= does not allow its key from this address",
+        KeyLapse::Removed => "its key was removed from authorized_keys",
+        KeyLapse::Expired => "the expiry-time of its key has passed",
+        KeyLapse::Address => "from= does not allow its key from this address",
     }
 }
 

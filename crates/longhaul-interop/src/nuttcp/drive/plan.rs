@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_core::plan::{Amount, Direction, Opener, Pacing, Placement, Protocol, TestPlan};
+use longhaul_core::plan::{Direction, Opener, Pacing, Placement, Protocol, TestLength, TestPlan};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::channel::kilobits;
@@ -27,8 +27,8 @@ pub(super) fn parameters_of(plan: &TestPlan) -> Result<Parameters, PeerOption> {
     let buffer_bytes = buffer_bytes(plan)?;
     let window = plan.window_bytes.map_or(0, Bytes::get);
     let (time, buffers) = match plan.amount {
-        Amount::Time(time) => (time, None),
-        Amount::Bytes(bytes) => {
+        TestLength::Time(time) => (time, None),
+        TestLength::Bytes(bytes) => {
             (Duration::ZERO, Some(bytes.get().div_ceil(u64::from(buffer_bytes)).max(1)))
         }
     };
@@ -108,8 +108,8 @@ pub fn plan_of(parameters: &Parameters, window_bytes: u32) -> TestPlan {
     let window = Some(u64::from(window_bytes)).filter(|window| *window > 0).map(Bytes::new);
     let length = u64::from(parameters.buffer_bytes);
     let amount = match parameters.buffers {
-        None => Amount::Time(parameters.time),
-        Some(buffers) => Amount::Bytes(Bytes::new(buffers.saturating_mul(length))),
+        None => TestLength::Time(parameters.time),
+        Some(buffers) => TestLength::Bytes(Bytes::new(buffers.saturating_mul(length))),
     };
     let interval = match (parameters.interval, parameters.time) {
         (Duration::ZERO, Duration::ZERO) => NO_INTERVAL,
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn an_amount_is_rounded_up_to_whole_buffers() {
-        let plan = TestPlan { amount: Amount::Bytes(Bytes::new(100_000)), ..TestPlan::new() };
+        let plan = TestPlan { amount: TestLength::Bytes(Bytes::new(100_000)), ..TestPlan::new() };
         let parameters = parameters_of(&plan).unwrap();
         assert_eq!((parameters.buffers, parameters.time), (Some(2), Duration::ZERO));
-        assert_eq!(plan_of(&parameters, 0).amount, Amount::Bytes(Bytes::new(131_072)));
+        assert_eq!(plan_of(&parameters, 0).amount, TestLength::Bytes(Bytes::new(131_072)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use longhaul_core::plan::MatrixPlan;
 use longhaul_core::units::Bytes;
-use longhaul_lab::data::Room;
+use longhaul_lab::data::SpaceNeeds;
 use longhaul_lab::drivers::{Detected, Driver};
 use longhaul_lab::runner::{Cost, detect};
 
@@ -30,7 +30,7 @@ pub(super) fn words(cost: &Cost) -> String {
 
 /// Rejects a matrix that needs much time or memory, unless `yes` is set.
 pub(super) fn check(cost: &Cost, yes: bool) -> Result<(), Coded> {
-    match too_much(cost, Room::available_memory()) {
+    match too_much(cost, SpaceNeeds::available_memory()) {
         Some(what) if !yes => {
             let advice = "add --yes, or reduce it with --scale, --only or --repeats";
             Err(Coded::new(exit::USAGE, anyhow!("the matrix needs {what}; {advice}")))
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn cost(minutes: u64, memory: Bytes) -> Cost {
-        let room = Room { memory, ..Room::default() };
+        let room = SpaceNeeds { memory, ..SpaceNeeds::default() };
         Cost { runs: 96, time: Duration::from_secs(60 * minutes), room }
     }
 
@@ -86,8 +86,10 @@ mod tests {
         assert!(check(&cost(120, Bytes::new(0)), true).is_ok());
         let text = words(&cost(300, Bytes::gib(1)));
         assert_eq!(text, "96 runs, about 5.0 h; no disk, 1.00 GiB of memory");
-        let real =
-            Cost { room: Room { far: Bytes::gib(2), ..Room::default() }, ..cost(1, Bytes::new(0)) };
+        let real = Cost {
+            room: SpaceNeeds { far: Bytes::gib(2), ..SpaceNeeds::default() },
+            ..cost(1, Bytes::new(0))
+        };
         assert!(words(&real).ends_with("no memory, 2.00 GiB of disk at the far end"));
     }
 }

@@ -2,7 +2,7 @@
 //! capabilities and its reach in the file system.
 
 use anyhow::{Context, anyhow};
-use longhaul_engine::serve::Reach;
+use longhaul_engine::serve::FileAccess;
 use longhaul_engine::{EngineError, Result as EngineResult};
 use longhaul_sys::confine::{UserAccount, confine_files, hide_memory, keep_capabilities};
 use rustix::thread::CapabilitySet;
@@ -121,7 +121,7 @@ impl ConfineArgs {
     ///
     /// # Errors
     /// Confinement is impossible and required.
-    pub(super) fn confine(&self, reach: &Reach) -> Result<Option<String>, Coded> {
+    pub(super) fn confine(&self, reach: &FileAccess) -> Result<Option<String>, Coded> {
         if !self.confines() {
             return Ok(None);
         }

@@ -245,7 +245,7 @@ impl Session<'_> {
         let mut plan = parameters.plan().map_err(invalid)?;
         if parameters.time == 0 && plan.amount == longest() {
             // A test without an end: until the client ends it or the limit is reached.
-            plan.amount = longhaul_core::plan::Amount::Time(self.limits.time);
+            plan.amount = longhaul_core::plan::TestLength::Time(self.limits.time);
         }
         match self.limits.refusal(&plan) {
             None => Ok(plan),
@@ -351,8 +351,8 @@ fn reasons(
 }
 
 /// Returns the amount of a client without an end.
-fn longest() -> longhaul_core::plan::Amount {
-    longhaul_core::plan::Amount::Time(Duration::from_secs(86_400))
+fn longest() -> longhaul_core::plan::TestLength {
+    longhaul_core::plan::TestLength::Time(Duration::from_secs(86_400))
 }
 
 fn no_place_words(no_place: NoPlace) -> String {
