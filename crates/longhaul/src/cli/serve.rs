@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
-use longhaul_engine::serve::{ClientLimits, Listener, Reach, ServerKeys, Services, Serving};
+use longhaul_engine::serve::{ClientLimits, FileAccess, Listener, ServerKeys, Services, Serving};
 use longhaul_engine::session::{AuthorizedKeys, ConfigDir, DEFAULT_PORT, Identity, Rights};
 use longhaul_engine::{EngineError, Result as EngineResult};
 
@@ -170,10 +170,10 @@ impl Args {
     }
 
     /// Returns the files and directories that the server needs while it runs.
-    fn reach(&self, config: &ConfigDir, keys: &AuthorizedKeys) -> Reach {
+    fn reach(&self, config: &ConfigDir, keys: &AuthorizedKeys) -> FileAccess {
         let mut roots = keys.roots();
         roots.extend(self.root.clone());
-        Reach {
+        FileAccess {
             roots,
             read_only: self.read_only,
             config: config.file(""),

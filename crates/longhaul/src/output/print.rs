@@ -352,7 +352,10 @@ mod tests {
                 path: path(),
                 exposure: longhaul_engine::session::Exposure::Writable { mode: 0o666 },
             },
-            EngineError::Lapsed { peer: words(), lapse: longhaul_engine::session::Lapse::Expired },
+            EngineError::Lapsed {
+                peer: words(),
+                lapse: longhaul_engine::session::KeyLapse::Expired,
+            },
             EngineError::KeyOption { file: path(), line: 1, option: words() },
             EngineError::Refused { peer: words(), kind, reason: words() },
             EngineError::Control {

@@ -60,19 +60,19 @@ impl<'a> Finisher<'a> {
         wave: Vec<CompleteFile>,
         mut report: impl FnMut(&SinkFile, io::Result<Option<FileId>>),
     ) {
-        let mut dressed = Vec::with_capacity(wave.len());
+        let mut ready = Vec::with_capacity(wave.len());
         for CompleteFile { file, form } in wave {
             match &form {
                 Form::Dropped => report(&file, Ok(None)),
-                Form::Closed(_, id) => dressed.push((file, *id, form)),
+                Form::Closed(_, id) => ready.push((file, *id, form)),
                 Form::Open(partial) => match self.apply_attributes(partial, &file) {
-                    Ok(id) => dressed.push((file, id, form)),
+                    Ok(id) => ready.push((file, id, form)),
                     Err(error) => report(&file, Err(error)),
                 },
             }
         }
-        let mut syncs = Syncs::new(dressed.len());
-        for (file, id, form) in dressed {
+        let mut syncs = Syncs::new(ready.len());
+        for (file, id, form) in ready {
             let synced = if self.durable { syncs.sync(&form) } else { Ok(()) };
             let same = synced.and_then(|()| self.verify(&form, &id, &file));
             let named = same.and_then(|()| form.rename());

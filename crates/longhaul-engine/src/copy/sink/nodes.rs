@@ -1,4 +1,4 @@
-//! Links and special files: made under a temporary name, dressed, and renamed into place.
+//! Links and special files: created under a temporary name, given their attributes, and renamed.
 
 use std::ffi::OsStr;
 use std::fs::File;

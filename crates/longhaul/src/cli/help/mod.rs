@@ -10,7 +10,7 @@ use self::groups::{COMMON, GROUPS};
 
 /// Returns `command` with groups of options, and with examples in its long help.
 pub(super) fn with_examples(command: Command) -> Command {
-    with_examples(grouped(command), "")
+    add_examples(grouped(command), "")
 }
 
 /// Returns `command` with groups of options. The long help has no examples.
@@ -39,7 +39,7 @@ pub(super) fn grouped(command: Command) -> Command {
 }
 
 /// Adds examples to the long help of `command` and its subcommands.
-fn with_examples(command: Command, path: &str) -> Command {
+fn add_examples(command: Command, path: &str) -> Command {
     each(command, path, &|command, path| {
         let Some(examples) = examples_of(path) else { return command };
         let more = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();

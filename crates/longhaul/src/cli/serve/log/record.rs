@@ -307,7 +307,7 @@ mod tests {
             ServeEvent::KeyDenied {
                 fingerprint: "SHA256:x".to_owned(),
                 address: "192.0.2.7".parse().unwrap(),
-                lapse: longhaul_engine::session::Lapse::Expired,
+                lapse: longhaul_engine::session::KeyLapse::Expired,
             },
         ];
         let guest = GuestReport {
