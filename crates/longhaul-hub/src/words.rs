@@ -158,20 +158,20 @@ pub(crate) fn severity(severity: Severity) -> (&'static str, &'static str, &'sta
 /// Returns the sentence of a reason.
 pub(crate) fn reason(reason: RunReason) -> &'static str {
     match reason {
-        RunReason::AgentAway => "the agent of the source was away",
-        RunReason::PeerAway => "the agent or server of the destination was away",
-        RunReason::ResourceBusy => "another run occupied the path",
+        RunReason::AgentAway => "the agent of the source was not connected",
+        RunReason::PeerAway => "the agent or server of the destination was unreachable",
+        RunReason::ResourceBusy => "another run used the path",
         RunReason::WindowMissed => "the lease arrived after the latest start",
         RunReason::WindowEnded => "the run did not end within its window",
         RunReason::Failed => "the command failed",
         RunReason::Cancelled => "the run was cancelled",
         RunReason::HubAway => "no hub was running",
         RunReason::HostMaintenance => "a host was in maintenance",
-        RunReason::StaleLease => "the lease was older than another one",
-        RunReason::AgentRestarted => "the agent ended during the run",
+        RunReason::StaleLease => "a newer lease replaced the lease",
+        RunReason::AgentRestarted => "the agent stopped during the run",
         RunReason::DiskFull => "the disk of the agent was full",
         RunReason::Unsupported => "the agent cannot run this test",
-        RunReason::AddressRefused => "an agent does not test the address of its peer",
+        RunReason::AddressRefused => "an agent may not test the address of its peer",
         RunReason::MeshChanged => "the mesh changed before the run started",
         RunReason::Unknown => "the reason is unknown",
     }
