@@ -111,7 +111,7 @@ fn read_stream(shared: &SourceShared<'_>, file: &Arc<SourceFile>, filled: &Sende
             let next = shared.meters.reading.time(|| feed.next(shared.context.block_bytes, over));
             match next.map_err(ReadError::Read)? {
                 Next::Block(block) if send(block)? => {}
-                Next::Block(_) | Next::CopyEnded => return Ok(None),
+                Next::Block(_) | Next::Over => return Ok(None),
                 Next::End(size) => return Ok(Some(size)),
             }
         }
