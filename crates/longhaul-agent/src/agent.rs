@@ -219,7 +219,7 @@ impl Parts {
         scope.spawn(|| self.report_facts(&options.program, &options.state));
     }
 
-    /// Examines the host at the start and every six hours, and passes on what has changed.
+    /// Examines the host at the start and every six hours, and passes on the changes.
     fn report_facts(&self, program: &Path, state: &Path) {
         let mut last = None;
         while !self.end.is_reached() {

@@ -1,4 +1,5 @@
-//! The exchange with the hub: uploads what the journal and the memory hold, and takes leases.
+//! The exchange with the hub: uploads the contents of the journal and of the memory, and takes
+//! leases.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -155,7 +155,7 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     assert_eq!(first("broken").message.as_deref(), Some("broken"));
     assert!(of("../../etc").is_empty());
 
-    // A second process continues: it sends what was not acknowledged, and runs nothing again.
+    // A second process continues: it sends the unacknowledged entries, and runs nothing again.
     {
         let mut book = hub.book.lock().unwrap();
         book.uploads.clear();

@@ -118,7 +118,7 @@ fn changed_messages_are_read_or_refused() {
     hammer(4000, mutated);
 }
 
-/// The seeds must be what they are meant to be, or the changes would be to noise.
+/// The seeds must be valid messages, or the tests would change noise.
 #[test]
 fn the_seeds_are_messages() {
     let reads = |bytes: &Vec<u8>| {

@@ -3,7 +3,7 @@
 //! It has no test harness, because only a process with a single thread can set the rules: the
 //! program starts itself again as the server.
 
-// Its parent reads what the server prints.
+// The parent process reads the output of the server.
 #![allow(clippy::print_stdout)]
 
 use std::io::{BufRead, BufReader, Read};

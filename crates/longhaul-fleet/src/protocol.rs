@@ -89,7 +89,7 @@ pub enum RefusalCode {
     Replayed,
     /// The body or a part of it is larger than the limits (413).
     TooLarge,
-    /// The body is no valid message (400).
+    /// The body is not a valid message (400).
     Malformed,
     /// The hub cannot answer now (429, 500, 503); the agent retries later.
     Busy,

@@ -42,7 +42,7 @@ impl fmt::Display for LeftOut {
 /// An invalid template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// The text is no JSON object.
+    /// The text is not a JSON object.
     #[error("the template is not a JSON object: {0}")]
     Syntax(String),
     /// The template has more parts or bytes than the limit.

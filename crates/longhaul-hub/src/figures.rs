@@ -83,7 +83,7 @@ pub struct Route {
 
 impl Route {
     /// Returns the route of a document of `path`; `None` if it has neither hops nor a path MTU.
-    /// Documents come from agents: texts that are no addresses are ignored.
+    /// Documents come from agents: texts that are not addresses are ignored.
     pub fn of(document: &Json, mtu: Option<u32>) -> Option<Self> {
         let mut route = Route { mtu, ..Route::default() };
         let found = document.pointer("/forward/hops");

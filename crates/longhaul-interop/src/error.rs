@@ -212,7 +212,7 @@ pub enum Fault {
         /// The longest accepted length.
         limit: u64,
     },
-    /// A document that is no JSON, is nested too deeply, or ends early.
+    /// A document that is not JSON, is nested too deeply, or ends early.
     Malformed,
     /// A document without a required field, or with a value out of range; the name of the field.
     Field(&'static str),
@@ -256,7 +256,7 @@ pub enum PeerOption {
     ServerCpus,
     /// A write or datagram length out of the peer's range.
     Length,
-    /// An omitted time that is no whole number of seconds, or too long.
+    /// An omitted time that is not a whole number of seconds, or too long.
     OmittedTime,
     /// UDP counters of 64 bits.
     LongCounters,

@@ -177,7 +177,7 @@ pub enum LabError {
         /// The parser's error.
         source: serde_json::Error,
     },
-    /// The contents of the archive differ from what was written.
+    /// The contents of the archive differ from the written ones.
     #[error(
         "the archive {} is damaged ({reason}) and was not changed; restore it from a copy, or \
          choose another directory with --out (the documents in runs/ beside it are separate \

@@ -178,7 +178,7 @@ fn drivers() -> Vec<Box<dyn Driver>> {
         Box::new(script("flipper", Disk, "tr '\\011' '\\012' < \"$1\" > \"$2\"")),
         Box::new(script("litterer", Memory, "setsid sleep 302 & sleep 0.3; echo 1000")),
         Box::new(script("stuck", Disk, "sleep 303 & echo $! > \"$1.child\"; echo copying; wait")),
-        // What a far half is: outside of the group and without the mark of what runs here.
+        // A far half is outside of the group and without the mark of local processes.
         Box::new(script(
             "straggler",
             Disk,

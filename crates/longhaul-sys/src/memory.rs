@@ -212,7 +212,7 @@ pub fn usable_bytes() -> u64 {
 
 /// Returns the lowest limit of the groups in `/proc/self/cgroup` (cgroups(7)) and their ancestors:
 /// `memory.max` in version 2, `memory.limit_in_bytes` in version 1. A value that is not a number,
-/// such as `max`, is no limit.
+/// such as `max`, is not a limit.
 fn group_limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

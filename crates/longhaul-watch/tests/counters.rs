@@ -16,7 +16,7 @@ const PAYLOAD: usize = 1000;
 const FRAME: u64 = 1000 + 8 + 20 + 14;
 
 fn sampler() -> Sampler {
-    // A late sample is no gap here.
+    // A late sample is not a gap here.
     let interval = Duration::from_secs(600);
     Sampler::new(SamplerOptions { interval, ..SamplerOptions::default() }).unwrap()
 }

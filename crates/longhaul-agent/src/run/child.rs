@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The longest wait for the end of a process before the cancellation and the deadline are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// The same without a descriptor of the process.
+/// The interval without a descriptor of the process.
 const SHORT_LOOK: Duration = Duration::from_millis(20);
 /// The time in which the output of an ended process must arrive.
 const DRAIN: Duration = Duration::from_secs(5);

@@ -214,9 +214,9 @@ fn memory(diagnosis: &Diagnosis, end: End, reason: &Reason) -> Option<Evidence> 
     fast.then_some(Evidence::MemoryCopy { thread_bps, copy_bps })
 }
 
-/// Returns the path's loss in percent if it exceeds what a congestion control tolerates and is not
-/// caused by a full link. A full link loses less with one connection than with several, and all
-/// tests reach the rate of the link.
+/// Returns the path's loss in percent if it exceeds the loss that a congestion control tolerates
+/// and is not caused by a full link. A full link loses less with one connection than with several,
+/// and all tests reach the rate of the link.
 fn is_lossy(tests: &[Test<'_>]) -> Option<f64> {
     let losses = tests.iter().map(|test| test.round.late_loss_percent.unwrap_or(0.0));
     let least = losses.reduce(f64::min)?;

@@ -197,7 +197,7 @@ pub struct StampFigures {
     pub unsent: u64,
     /// The replies that arrived after their packet counted as lost.
     pub late: u64,
-    /// The packets that arrived and are no replies to this measurement.
+    /// The packets that arrived and are not replies to this measurement.
     pub invalid: u64,
     /// The replies whose delays are not used: a clock stepped, or the times contradict each other.
     pub untimed: u64,

@@ -7,7 +7,7 @@ use super::{Bytes, UnitError};
 
 /// The space that stays free on a file system: a share of the file system, or an amount.
 ///
-/// In text `5%`, `0.5%` or `10GiB`; `0` is no reserve.
+/// In text `5%`, `0.5%` or `10GiB`; `0` means no reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MinFree {
     /// Hundredths of a percent of the file system's size, below 10,000.

@@ -42,7 +42,7 @@ pub(super) struct Chain {
 
 impl Chain {
     /// Creates the chain of `plan` from segment `from` on, in its first state; `None` if the plan
-    /// is no chain or loses nothing.
+    /// is not a chain or loses nothing.
     pub(super) fn new(plan: &Loss, streams: ChainStreams, from: u64) -> Option<Self> {
         let states = states(plan)?;
         let loses = states.iter().any(|state| state.loss > 0.0);

@@ -263,7 +263,7 @@ impl Lanes {
         self.own().fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Subtracts what the calling thread has added before.
+    /// Subtracts the earlier additions of the calling thread.
     pub(crate) fn subtract(&self, count: u64) {
         self.own().fetch_sub(count, Ordering::Relaxed);
     }

@@ -238,7 +238,7 @@ impl BlockSender {
         bytes
     }
 
-    /// Seals or signs `plain`, which is no payload, and returns its tag.
+    /// Seals or signs `plain`, which is not payload, and returns its tag.
     fn protect(&mut self, plain: &mut [u8]) -> [u8; TAG_BYTES] {
         match self.protection {
             Protection::Sealed => self.sealer.seal(plain),
@@ -263,7 +263,7 @@ pub(super) struct BlockReceiver {
 pub(super) struct Payload {
     /// True if the message passed its check.
     pub(super) intact: bool,
-    /// Its XXH3-128, if that was wanted or is its check.
+    /// Its XXH3-128, if it was requested or is its check.
     pub(super) digest: Option<u128>,
 }
 
@@ -310,7 +310,7 @@ impl BlockReceiver {
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a table fails its check"))
     }
 
-    /// Opens or verifies `bytes`, which end in their tag and are no payload.
+    /// Opens or verifies `bytes`, which end in their tag and are not payload.
     fn genuine(&mut self, bytes: &mut [u8]) -> bool {
         let plain_bytes = bytes.len() - TAG_BYTES;
         match self.protection {

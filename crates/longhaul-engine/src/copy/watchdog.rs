@@ -29,7 +29,7 @@ pub(super) fn patience(options: &CopyOptions) -> Duration {
     options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
 }
 
-/// Returns the options of a client, limited to what a server accepts.
+/// Returns the options of a client, limited to the values that a server accepts.
 pub(super) fn bounded(options: CopyOptions) -> CopyOptions {
     let most = patience(&options).min(SERVER_LIMIT);
     CopyOptions { give_up_ms: Some(most.as_millis() as u64), ..options }

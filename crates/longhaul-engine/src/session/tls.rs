@@ -224,7 +224,7 @@ mod tests {
         let name = ServerName::IpAddress(std::net::IpAddr::from([192, 0, 2, 1]).into());
         let mut near = ClientConnection::new(client.clone(), name).unwrap();
         let mut far = ServerConnection::new(server.clone()).unwrap();
-        // The last turn brings what a server sends after its handshake.
+        // The last round brings the messages that a server sends after its handshake.
         for _ in 0..4 {
             let (mut there, mut back) = (Vec::new(), Vec::new());
             while near.wants_write() {

@@ -19,7 +19,7 @@ pub struct MeshError {
 /// The errors of a mesh.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeshFault {
-    /// The text is no TOML, or a value has another type.
+    /// The text is not TOML, or a value has another type.
     #[error("{0}")]
     Syntax(String),
     /// The text is longer than the limit.

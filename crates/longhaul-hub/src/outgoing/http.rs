@@ -24,7 +24,7 @@ pub fn is_url(text: &str, schemes: &[&str]) -> bool {
 /// Posts a body with headers besides those of every request. The caller limits the time.
 ///
 /// # Errors
-/// The server is unreachable, or its status is no success. A status of 400 to 499 is permanent,
+/// The server is unreachable, or its status is not a success. A status of 400 to 499 is permanent,
 /// except 408 and 429.
 pub(crate) async fn post(
     tls: &Arc<ClientConfig>,

@@ -1,4 +1,4 @@
-//! The journal of new data for remote write: what is new, and what was sent.
+//! The journal of new data for remote write: the new entries, and the position of the sent ones.
 //!
 //! The position of an entry comes from a counter whose row stays locked until the transaction ends,
 //! so positions become visible in their order.

@@ -22,7 +22,7 @@ impl Range {
             None | Some("") => Ok(default),
             Some(text) => time(text, now).ok_or_else(|| {
                 Failure::bad(format!(
-                    "'{}' is no time: use now-24h, 2026-11-23T07:00:00Z or ms since 1970",
+                    "'{}' is not a time: use now-24h, 2026-11-23T07:00:00Z or ms since 1970",
                     text.chars().take(40).collect::<String>()
                 ))
             }),

@@ -84,7 +84,7 @@ async fn serve(
             }
         }
     });
-    // A lost connection is no failure of the hub.
+    // A lost connection is not a failure of the hub.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE)

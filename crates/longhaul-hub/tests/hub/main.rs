@@ -1,5 +1,5 @@
-//! Tests of the hub: the store over both databases, the server, what it sends, and attacks. Those
-//! of the pages in a browser are a separate package, see `browser/`.
+//! Tests of the hub: the store over both databases, the server, its messages, and attacks. Those of
+//! the pages in a browser are a separate package, see `browser/`.
 
 mod agents;
 mod client;

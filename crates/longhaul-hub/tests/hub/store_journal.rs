@@ -87,7 +87,7 @@ pub(crate) async fn journal_of_new_data(store: &Store) {
     };
     let claims = store
         .write(move |sql| {
-            // A new stream begins with what arrives later.
+            // A new stream begins with the data that arrive later.
             shipments::ship(sql, &[], &["old".to_owned()], 5)?;
             let first = shipments::claim(sql, "s", (1, 10, 100))?;
             let name = (Kind::Interface, "journal", "eth0");

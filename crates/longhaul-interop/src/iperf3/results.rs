@@ -22,7 +22,7 @@ pub struct Results {
     /// See `cpu_total`.
     #[serde(rename = "cpu_util_system")]
     pub cpu_system: f64,
-    /// 1 if this end counts the retransmits of what it sends, 0 if not, -1 if it receives.
+    /// 1 if this end counts its own retransmits, 0 if not, -1 if it receives.
     pub sender_has_retransmits: i64,
     /// The congestion control of the end.
     #[serde(rename = "congestion_used", skip_serializing_if = "Option::is_none")]

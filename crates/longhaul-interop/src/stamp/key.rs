@@ -19,7 +19,7 @@ impl fmt::Debug for StampKey {
     }
 }
 
-/// The text is no key of 16 to 64 bytes in hexadecimal digits.
+/// The text is not a key of 16 to 64 bytes in hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a key of 32 to 128 hexadecimal digits")]
 pub struct InvalidKey;

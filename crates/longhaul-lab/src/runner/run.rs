@@ -134,7 +134,7 @@ impl Run<'_> {
         record.tool_throughput_bps = stated;
         (record.bytes, record.throughput_bps) = match self.work {
             Work::Timed(_) => (bytes.map(longhaul_core::units::Bytes::new), stated),
-            // All tools share one definition of time: what the user waits for, from start to exit.
+            // All tools share one definition of time: the wait of the user, from start to exit.
             Work::Copy { source, .. } => {
                 let all = source.bytes.get() * u64::from(self.row.clients);
                 let all = longhaul_core::units::Bytes::new(all);

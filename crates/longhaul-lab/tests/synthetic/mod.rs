@@ -6,7 +6,7 @@ use longhaul_core::result::{CpuSeconds, HostLoad, Outcome, RunRecord, RunSample,
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_lab::archive::{Contents, Data, MatrixHeader, Tool};
 
-/// A record with what every run has; the rest follows from the model.
+/// A record with the fields of every run; the others follow from the model.
 const BLANK: &str = r#"{"schema": "longhaul.run/1", "sequence": 1, "repeat": 1, "tool": "x",
     "label": "x", "options": [], "workload": "memory",
     "condition": {"rtt_ms": 0.0, "rate_bps": null}, "outcome": {"status": "ok"},

@@ -326,7 +326,7 @@ mod tests {
         let second = pairing(6 * SECOND, 21_000).after(first);
         assert_eq!(second.unix(6 * SECOND + SECOND / 2), 6 * SECOND + SECOND / 2 + 31_000);
         assert_eq!(second.unix(6 * SECOND - SECOND / 2), 6 * SECOND - SECOND / 2 + 11_000);
-        // A step of either clock is no drift.
+        // A step of either clock is not drift.
         let stepped = pairing(7 * SECOND, SECOND).after(second);
         assert_eq!(stepped.unix(8 * SECOND), 9 * SECOND);
         assert_eq!(pairing(SECOND, 0).after(second).drift, 0.0);

@@ -135,7 +135,7 @@ impl Taken {
     }
 }
 
-/// Waits until the process `pid` has released what it has used since `first`.
+/// Waits until the process `pid` has released the resources that it has used since `first`.
 pub(crate) fn settle(pid: u32, first: &Taken) -> Result<Taken, String> {
     let deadline = Instant::now() + SETTLED;
     loop {

@@ -204,7 +204,7 @@ impl Args {
             let server = self.mail_server(url)?;
             for to in &self.notify_mail {
                 let channel = Channel::mail(server.clone(), from, to);
-                let text = || refused(format!("'{from}' or '{to}' is no address of mail"));
+                let text = || refused(format!("'{from}' or '{to}' is not a mail address"));
                 channels.push(channel.ok_or_else(text)?);
             }
         }

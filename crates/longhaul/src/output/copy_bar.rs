@@ -34,7 +34,7 @@ pub(crate) struct CopyBar {
 }
 
 impl CopyBar {
-    /// Starts to draw `progress`, unless `quiet` is set or standard error is no terminal.
+    /// Starts to draw `progress`, unless `quiet` is set or standard error is not a terminal.
     pub(crate) fn start(progress: Arc<CopyProgress>, quiet: bool) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let shown = !quiet && error_is_terminal();

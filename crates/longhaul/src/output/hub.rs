@@ -39,7 +39,7 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
         ),
         HubError::Certificate { path } => (
             exit::FILES,
-            format!("{} is no certificate in PEM, or the key does not belong to it", path.display()),
+            format!("{} is not a certificate in PEM format, or the key does not belong to it", path.display()),
         ),
         HubError::Listen { .. } => {
             (exit::HOST, format!("{error}; choose another address with --listen"))

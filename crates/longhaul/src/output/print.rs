@@ -145,7 +145,7 @@ fn may_color() -> bool {
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The width of text if standard output is no terminal.
+/// The width of text if standard output is not a terminal.
 const PLAIN_COLUMNS: usize = 80;
 /// The narrowest and the widest text.
 const LEAST_COLUMNS: usize = 60;

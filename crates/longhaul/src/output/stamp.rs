@@ -269,7 +269,7 @@ fn silent(target: &str, silence: &NoReply) -> String {
     }
     if *foreign > 0 {
         return format!(
-            "{target} answers with packets that are no replies to STAMP: it is another service, or \
+            "{target} answers with packets that are not STAMP replies: it is another service, or \
              a reflector in another authentication mode"
         );
     }

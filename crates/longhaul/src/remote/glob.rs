@@ -52,7 +52,7 @@ fn matches(destination: &str, pattern: &Path, ssh: &SshOptions) -> Result<Vec<Pa
 }
 
 /// Quotes a pattern for the shell of the remote host, except its wildcards. A pattern that begins
-/// with '-' gets './', so that it is no option.
+/// with '-' gets './', so that it is not an option.
 fn quoted_except_wildcards(pattern: &Path) -> String {
     let text = pattern.to_string_lossy();
     let mut quoted = if text.starts_with('-') { "./".to_owned() } else { String::new() };

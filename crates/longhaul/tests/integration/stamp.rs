@@ -195,7 +195,7 @@ fn authenticated_packets_need_the_key_of_the_reflector() {
     }
 }
 
-/// A service that is no valid reflector.
+/// A service that is not a valid reflector.
 struct InvalidReflector {
     port: u16,
     stop: Arc<AtomicBool>,

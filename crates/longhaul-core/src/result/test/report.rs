@@ -7,7 +7,7 @@ use crate::stats::percent;
 use crate::units::Bytes;
 
 /// One end of a direction of a test, as far as it is known: completely if longhaul measured it, and
-/// otherwise what the protocol of another program carries.
+/// otherwise the figures that the protocol of another program carries.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SideReport {
     /// The seconds from the end of the omitted time to the last byte.

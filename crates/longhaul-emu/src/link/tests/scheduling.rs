@@ -132,7 +132,7 @@ fn dualpi2_marks_l4s_traffic_beyond_a_millisecond_and_limits_its_share() {
     let counts = run.model.counts();
     let l4s = run.arrivals.iter().filter(|a| a.number % 2 == 0).count();
     let other = run.arrivals.iter().filter(|a| a.number % 2 == 1).count();
-    // The load cannot react, so L4S traffic gets all but the other queue's sixteenth.
+    // The load cannot react, so L4S traffic gets all but a sixteenth, the share of the other queue.
     assert!((l4s + other).abs_diff(2000) < 20, "{l4s} and {other}");
     assert!(other >= 2000 / 16 - 10, "{other}");
     assert!(counts.marked_ce.segments > 500, "{counts:?}");

@@ -37,7 +37,7 @@ struct Findings {
 /// Reads every file that `manifest` lists below `base` and compares its digest.
 ///
 /// # Errors
-/// `base` is no directory, or `stop` was set.
+/// `base` is not a directory, or `stop` was set.
 pub fn check(manifest: &Manifest, base: &Path, stop: &AtomicBool) -> Result<ManifestCheck> {
     let tree = Tree::beneath(base).map_err(EngineError::file("open", base))?;
     check_tree(manifest, &tree, &AtomicU64::new(0), stop)

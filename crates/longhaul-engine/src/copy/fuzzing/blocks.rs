@@ -146,8 +146,8 @@ fn damage(script: &mut Script<'_>, wire: &mut Vec<u8>) {
     }
 }
 
-/// Receives `wire` to its end, compares it with what was `sent` if that was honest, and returns
-/// how many messages have arrived.
+/// Receives `wire` to its end, compares it with `sent` if the sender was honest, and returns how
+/// many messages have arrived.
 fn receive(protection: Protection, wire: Vec<u8>, sent: &[Sent], honest: bool) -> usize {
     let (near, far) = pair();
     let writing = thread::spawn(move || {

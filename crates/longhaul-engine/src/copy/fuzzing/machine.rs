@@ -48,7 +48,7 @@ pub(super) fn run(bytes: &[u8]) {
     let mut machine = FuzzedCopy::new(&mut script);
     for _ in 0..script.below(4) {
         let attempt = Attempt::read(&mut script, machine.options.protection);
-        // It may end in any way; what it leaves is what counts.
+        // It may end in any way; only the files that it leaves are checked.
         let _ = machine.attempt(&attempt);
         machine.interfere(&mut script);
     }

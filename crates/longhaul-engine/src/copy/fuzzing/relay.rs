@@ -101,7 +101,7 @@ impl Fault {
     }
 }
 
-/// All connections of one session, with what passes bytes between them.
+/// All connections of one session, with the threads that pass bytes between them.
 #[derive(Clone, Default)]
 pub(super) struct Relay(Arc<State>);
 
@@ -168,7 +168,7 @@ impl Relay {
         shut(&lock(&self.0.sockets));
     }
 
-    /// Ends all connections and waits for what passed their bytes.
+    /// Ends all connections and waits for their threads.
     pub(super) fn finish(self) {
         self.cut();
         let threads = std::mem::take(&mut *lock(&self.0.threads));

@@ -234,7 +234,7 @@ impl Keeper {
         };
         let uid = find(&self.users, &owner.user, users::user_id).unwrap_or(owner.uid);
         let gid = find(&self.groups, &owner.group, users::group_id).unwrap_or(owner.gid);
-        // The largest number means no change to chown(2), and is no user's.
+        // The largest number means no change to chown(2), and belongs to no user.
         let valid = uid != u32::MAX && gid != u32::MAX;
         if !self.may_own {
             if (stat.st_uid, stat.st_gid) != (uid, gid) {

@@ -20,7 +20,8 @@ use crate::lock;
 const ACTIONS_BATCH: usize = 64;
 
 impl SinkShared<'_> {
-    /// Deletes what the source does not have, or reports it in a dry run; returns the number.
+    /// Deletes entries that the source does not have, or reports it in a dry run; returns the
+    /// number.
     pub(super) fn delete_extras(&self) -> Result<u64> {
         let Destination::Directory { tree, path: base, .. } = &self.store.destination else {
             return Ok(0);

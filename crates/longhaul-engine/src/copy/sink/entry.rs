@@ -249,7 +249,7 @@ impl SinkShared<'_> {
         Ok(self.store.make_dir(path))
     }
 
-    /// Claims what a new name takes of the quota.
+    /// Claims the part of the quota that a new name needs.
     fn claim_name(&self, path: &Path) -> Result<()> {
         let space = &self.store.space;
         let exists = || self.store.placed(path).is_ok_and(|there| there.is_some());

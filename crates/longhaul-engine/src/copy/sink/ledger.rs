@@ -340,7 +340,7 @@ impl Ledger {
         Some(file)
     }
 
-    /// Notes that an entry that is no file has failed.
+    /// Notes that an entry that is not a file has failed.
     pub(super) fn note_failed(&self, id: u64) {
         self.lock().failed.insert(id);
     }

@@ -26,7 +26,7 @@ const DROPS: usize = 3;
 /// File systems that store files in the page cache (linux/magic.h: tmpfs, ramfs).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Reads back the file `id` under its temporary name, and compares it with what was received. Adds
+/// Reads back the file `id` under its temporary name, and compares it with the received data. Adds
 /// the bytes that it reads to `checked`.
 ///
 /// # Errors

@@ -75,7 +75,7 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
             limited = limit;
             shared.context.control.send(&SinkMessage::Limit { rate_bps: limit })
         });
-        // After the report of the end the source may disconnect, so an error is no failure.
+        // After the report of the end the source may disconnect, so an error is not a failure.
         if !shared.records.finished.load(Ordering::Relaxed) {
             shared.context.cancel.check(sent);
         }

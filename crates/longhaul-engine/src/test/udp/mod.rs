@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn every_place_of_the_window_is_exact() {
-        // Odd numbers first, over several windows, then what is still in reach of the even ones.
+        // Odd numbers first, over several windows, then the even ones that are still within the
+        // window.
         let top = 2 * WINDOW + 64;
         let mut account = after((0..top).filter(|n| n % 2 == 1));
         assert_eq!(account.counts().reordered, 0);
@@ -201,7 +202,7 @@ mod tests {
         let counts = account.counts();
         assert_eq!((counts.late, counts.datagrams, counts.reordered), (1, 3, 0));
         assert!(account.take(100));
-        // A jump over the whole window leaves nothing behind of what was there.
+        // A jump over the whole window discards all earlier numbers.
         account.take(10 * WINDOW);
         assert!(account.take(10 * WINDOW - 1));
         assert_eq!(account.counts().duplicated, 0);
@@ -224,7 +225,7 @@ mod tests {
         }
         let expected = (16.0 / 16.0 + (16.0 - 1.0) / 16.0) * 1000.0;
         assert!((account.jitter_ns - expected).abs() < 1e-6, "{}", account.jitter_ns);
-        // A receiver's clock that is behind the sender's is no trouble.
+        // A receiver's clock that is behind the sender's is not a problem.
         account.arrival(5_000_000_000, 0);
         assert!(account.counts().jitter_ms > 0.0);
     }

@@ -225,7 +225,7 @@ mod tests {
         let took = intake.take(&bytes, &received(&bytes, 100, None), 0);
         assert_eq!((took.bytes, took.end), (340, false));
         assert_eq!(intake.account.counts().datagrams, 4);
-        // Another flow's, and what is too short to be anyone's.
+        // Datagrams of another flow, and datagrams that are too short.
         let other = self::flow(8);
         let mut strange = Intake::new(&other);
         assert_eq!(strange.take(&bytes, &received(&bytes, 100, None), 0).bytes, 0);

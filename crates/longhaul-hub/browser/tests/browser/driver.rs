@@ -1,4 +1,4 @@
-//! A Chromium with its driver, and waits for what a page shows.
+//! A Chromium with its driver, and waits for the contents of a page.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

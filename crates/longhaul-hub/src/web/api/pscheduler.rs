@@ -35,7 +35,7 @@ pub(super) fn archiver_lines(
     let text = data.unwrap_or("{}");
     let data = serde_json::from_str::<Json>(text).ok();
     let data = data.filter(|data| data.is_object() && text.len() <= DATA_BYTES);
-    let data = data.ok_or_else(|| Failure::bad("'data' of the query is no JSON object"))?;
+    let data = data.ok_or_else(|| Failure::bad("'data' of the query is not a JSON object"))?;
     let over = runs.into_iter().filter(|run| run.state.is_final()).collect::<Vec<_>>();
     let lines = stream::unfold((hub, data, over.into_iter()), async |(hub, data, mut left)| {
         let run = left.next()?;

@@ -24,7 +24,7 @@ pub enum ClientEvent {
 /// The failure of a control channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The bytes are no lines.
+    /// The bytes are not lines.
     #[error(transparent)]
     Line(#[from] LineError),
     /// The peer is not a nuttcp server.
@@ -115,7 +115,7 @@ impl Client {
     /// Handles bytes from the server, and returns the events in their order.
     ///
     /// # Errors
-    /// The server is no nuttcp, lacks an option or refuses the test.
+    /// The server is not nuttcp, lacks an option or refuses the test.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<ClientEvent>, ClientError> {
         self.lines.push(bytes)?;
         let mut events = Vec::new();

@@ -6,7 +6,7 @@ use crate::nuttcp::{ParameterError, Parameters, Unsupported, Version};
 /// The reason for which a server refuses a test. Its text is sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The bytes are no lines.
+    /// The bytes are not lines.
     #[error(transparent)]
     Line(#[from] LineError),
     /// The first line is not `HELO nuttcp vX.Y.Z`.

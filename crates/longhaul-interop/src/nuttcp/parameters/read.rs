@@ -24,7 +24,7 @@ pub enum ParameterError {
     /// A field of the client's version is missing.
     #[error("the option line lacks {0}")]
     Missing(&'static str),
-    /// A value is out of its range or is no number.
+    /// A value is out of its range or is not a number.
     #[error("invalid {name} = {value}")]
     Invalid {
         /// The name of the field.

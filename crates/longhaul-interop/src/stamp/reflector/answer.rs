@@ -33,7 +33,7 @@ pub enum Unanswered {
     /// Its source exceeds the limit on packets.
     TooFast,
     /// It looks like a reply and comes from the port of a service: an answer could go back and
-    /// forth for ever.
+    /// forth forever.
     Reply,
 }
 

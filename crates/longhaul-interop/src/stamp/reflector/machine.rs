@@ -326,7 +326,7 @@ mod tests {
             reply(&mut machine, &mut packet, 1).unwrap();
             let time = PacketTime { at_nanos: NANOS + 7000, by_hardware: true };
             machine.departed(&[&[1, 2, 3][..], &packet[..96]].concat(), time);
-            // A frame that is no reply of this reflector.
+            // A frame that is not a reply of this reflector.
             machine.departed(&[0; 200], time);
             let mut packet = request(1, key.as_ref());
             reply(&mut machine, &mut packet, 1).unwrap();

@@ -69,7 +69,7 @@ pub struct NoReply {
     pub short: Option<usize>,
     /// Packets with an invalid HMAC.
     pub unauthentic: u64,
-    /// Packets that are no replies to this measurement.
+    /// Packets that are not replies to this measurement.
     pub foreign: u64,
     /// The last ICMP error.
     pub icmp: Option<Report>,

@@ -25,7 +25,7 @@ const TIME: Duration = Duration::from_secs(60);
 /// The duration of a session. The recording continues in another one.
 const SESSION: Duration = Duration::from_secs(240);
 
-/// Records the path to `file` and prints what was recorded.
+/// Records the path to `file` and prints a summary.
 pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     let interval = args.interval.unwrap_or(INTERVAL);
     if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&interval) {

@@ -77,7 +77,7 @@ impl Sinks {
         failed.map(|error| failure_text(&error))
     }
 
-    /// Writes what is pending.
+    /// Writes pending data.
     pub(super) fn finish(mut self) -> Result<(), WatchError> {
         if let Some(mut recorder) = self.recorder.take() {
             recorder.finish()?;

@@ -26,7 +26,7 @@ impl WatchTerminal {
     /// Switches the terminal to the display.
     ///
     /// # Errors
-    /// Standard output is no terminal, or does not take the sequences.
+    /// Standard output is not a terminal, or does not take the sequences.
     pub(crate) fn open() -> io::Result<Self> {
         let mut output = BufWriter::new(raw_output()?);
         enable_raw_mode()?;
