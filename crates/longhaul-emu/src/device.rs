@@ -16,6 +16,7 @@ use longhaul_sys::packet_socket::PacketSocket;
 use longhaul_sys::tun::{self, Tun, TunOffloads};
 
 use crate::EmuError;
+use crate::edge::Edge;
 use crate::packet::Framing;
 use crate::privilege::{namespaces_error, tun_error};
 
@@ -66,6 +67,8 @@ pub(crate) enum Device {
     Tun(Tun),
     Packet(PacketSocket),
     Ethernet(EthernetSocket),
+    /// The network card of a virtual machine.
+    Guest(Edge),
 }
 
 impl Device {
@@ -74,7 +77,9 @@ impl Device {
         match self {
             Device::Tun(tun) => tun.offloads(),
             // All segmentation features of veth (drivers/net/veth.c) are in software.
-            Device::Packet(_) | Device::Ethernet(_) => TunOffloads { tcp: true, udp: true },
+            Device::Packet(_) | Device::Ethernet(_) | Device::Guest(_) => {
+                TunOffloads { tcp: true, udp: true }
+            }
         }
     }
 }
@@ -85,6 +90,7 @@ impl PacketDevice for Device {
             Device::Tun(tun) => tun.as_fd(),
             Device::Packet(socket) => socket.as_fd(),
             Device::Ethernet(socket) => socket.as_fd(),
+            Device::Guest(edge) => edge.readiness(),
         }
     }
 
@@ -93,6 +99,7 @@ impl PacketDevice for Device {
             Device::Tun(tun) => Ok(rustix::io::read(tun, buffer)?),
             Device::Packet(socket) => socket.read(buffer),
             Device::Ethernet(socket) => socket.read(buffer),
+            Device::Guest(edge) => edge.read(buffer),
         }
     }
 
@@ -101,12 +108,13 @@ impl PacketDevice for Device {
             Device::Tun(tun) => Ok(rustix::io::writev(tun, slices)?),
             Device::Packet(socket) => socket.write(slices),
             Device::Ethernet(socket) => socket.write(slices),
+            Device::Guest(edge) => edge.write(slices),
         }
     }
 
     fn framing(&self) -> Framing {
         match self {
-            Device::Tun(_) | Device::Packet(_) => Framing::Ip,
+            Device::Tun(_) | Device::Packet(_) | Device::Guest(_) => Framing::Ip,
             Device::Ethernet(_) => Framing::Ethernet,
         }
     }
@@ -116,6 +124,7 @@ impl PacketDevice for Device {
             Device::Tun(_) => 0,
             Device::Packet(socket) => socket.dropped(),
             Device::Ethernet(socket) => socket.dropped(),
+            Device::Guest(edge) => edge.dropped(),
         }
     }
 }

@@ -7,6 +7,8 @@ use std::process::ExitStatus;
 use longhaul_core::plan::TopologyError;
 use longhaul_core::units::Bytes;
 
+use crate::guest::GuestFault;
+
 /// The reason why a topology cannot be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmuError {
@@ -115,6 +117,15 @@ pub enum EmuError {
     AttachedEnded {
         /// The name of the site.
         site: String,
+    },
+    /// A virtual machine does not run.
+    #[error("cannot use the virtual machine {site}")]
+    Guest {
+        /// The name of the site.
+        site: String,
+        /// The reason.
+        #[source]
+        fault: GuestFault,
     },
     /// An interface of this host cannot be used.
     #[error("cannot use interface {interface}; run as root, and see 'ip link' for its name")]

@@ -32,8 +32,8 @@ pub use test::{
     TestPlan, parse_addresses,
 };
 pub use topology::{
-    Attachment, FlowHash, PlannedRoute, Routing, TopologyError, TopologyFault, TopologyLink,
-    TopologyPart, TopologyPlan,
+    Attachment, FlowHash, GuestPlan, PlannedRoute, Routing, TopologyError, TopologyFault,
+    TopologyLink, TopologyPart, TopologyPlan,
 };
 pub use tree::{DeleteOptions, OwnerMode, SyncLevel, TreeOptions};
 

@@ -1,5 +1,6 @@
 //! The reports of links and topologies.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -282,6 +283,28 @@ pub struct SiteReport {
     pub ipv6: Option<Ipv6Addr>,
     /// The maximum number of bytes that a TCP socket of the site may buffer in each direction.
     pub window_bytes: Bytes,
+    /// The kind of processor of the virtual machine, if the site is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestProcessor>,
+}
+
+/// The kind of processor of a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestProcessor {
+    /// A processor of this host, by KVM.
+    Hardware,
+    /// A program that interprets the instructions (TCG), tens of times slower.
+    Emulated,
+}
+
+impl fmt::Display for GuestProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GuestProcessor::Hardware => "hardware",
+            GuestProcessor::Emulated => "emulated",
+        })
+    }
 }
 
 /// A link of a topology with its report.

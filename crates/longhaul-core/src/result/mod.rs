@@ -46,8 +46,8 @@ pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
 pub use link::{
-    DirectionReport, DropCounts, LinkReport, LinkWarning, ProcessorShare, SiteReport,
-    TopologyLinkReport, TopologyReport, Traffic,
+    DirectionReport, DropCounts, GuestProcessor, LinkReport, LinkWarning, ProcessorShare,
+    SiteReport, TopologyLinkReport, TopologyReport, Traffic,
 };
 pub use manifest::{
     CHECK_SCHEMA, Manifest, ManifestCheck, ManifestError, ManifestFile, digest_from_hex, hex,

@@ -60,6 +60,8 @@ pub(crate) struct SiteSpec {
     pub(crate) own: Host,
     /// The existing network in which the site is; `None` for a new one.
     pub(crate) attachment: Option<Attachment>,
+    /// True if the site is a virtual machine.
+    pub(crate) guest: bool,
     /// All sites of the topology, including this one.
     pub(crate) hosts: Vec<Host>,
     pub(crate) interfaces: Vec<InterfaceSpec>,
@@ -120,6 +122,7 @@ mod tests {
         let spec = SiteSpec {
             own: host("near", 1),
             attachment: None,
+            guest: false,
             hosts: vec![host("near", 1), host("star-light", 2)],
             interfaces: Vec::new(),
             routes: Vec::new(),

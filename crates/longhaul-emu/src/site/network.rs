@@ -7,9 +7,12 @@ use std::{fs, io};
 use longhaul_core::plan::Attachment;
 use longhaul_sys::interface::Interface;
 use longhaul_sys::namespace::NetworkNamespace;
+use longhaul_sys::tun;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::{Host, RouteSpec, SiteSpec};
+use super::{Host, InterfaceSpec, RouteSpec, SiteSpec};
+use crate::edge::Edge;
+use crate::guest;
 
 /// The number of super-packets that a device queues for the emulator before it drops packets. The
 /// default of 500 is half a millisecond of acknowledgements; an entry needs eight bytes.
@@ -63,7 +66,8 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<InstalledRoutes> {
     }
     let ipv6 = spec.own.ipv6.filter(|_| speaks_ipv6());
     let mut interfaces = Vec::new();
-    for wanted in &spec.interfaces {
+    // The addresses and routes of a virtual machine are inside of it.
+    for wanted in spec.interfaces.iter().filter(|_| !spec.guest) {
         let interface = Interface::named(&wanted.name)?;
         interface.set_mtu(wanted.mtu)?;
         interface.set_queue_length(RING)?;
@@ -77,6 +81,20 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<InstalledRoutes> {
     }
     let own = Host { ipv6, ..spec.own.clone() };
     InstalledRoutes::install(own, interfaces, &spec.routes)
+}
+
+/// Creates the network card of a virtual machine, a TAP device, with the emulator's end of it and an
+/// address through which commands enter.
+pub(super) fn guest_card(spec: &SiteSpec, wanted: &InterfaceSpec) -> io::Result<Edge> {
+    tun::create_tap(&wanted.name)?;
+    quieten(&wanted.name);
+    let interface = Interface::named(&wanted.name)?;
+    interface.set_mtu(wanted.mtu)?;
+    interface.set_queue_length(RING)?;
+    interface.without_multicast()?;
+    interface.up()?;
+    interface.add_address(guest::HOST_ADDRESS.into(), guest::PREFIX)?;
+    Edge::open(interface.index(), spec.own.clone())
 }
 
 /// Permits `ping` without privileges. In a user namespace only mapped groups can be named.

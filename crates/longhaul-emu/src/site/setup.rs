@@ -12,6 +12,7 @@ use super::tables::Tables;
 use super::{SiteSpec, names, network, windows};
 use crate::EmuError;
 use crate::device::{Device, DeviceMaker};
+use crate::guest;
 
 /// The parts of a site that exist while its thread lives.
 #[derive(Debug)]
@@ -47,6 +48,16 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
         network::prepare();
     }
     let devices = spec.interfaces.iter().map(|interface| {
+        if spec.guest {
+            let card = network::guest_card(spec, interface);
+            let card = card.map_err(step("create the network card of the virtual machine"))?;
+            // The socket of ssh vanishes with the site.
+            let session = guest::session()
+                .map_err(|fault| EmuError::Guest { site: spec.own.name.clone(), fault })?;
+            rustix::mount::mount("longhaul", &session, "tmpfs", MountFlags::NOSUID, None)
+                .map_err(|errno| step("mount the directory of ssh")(errno.into()))?;
+            return Ok(vec![Device::Guest(card)]);
+        }
         if foreign.is_some() && Interface::named(&interface.name).is_ok() {
             let taken = std::io::ErrorKind::AlreadyExists.into();
             return Err(step("create the interface wan0 or its successors")(taken));

@@ -38,6 +38,7 @@ impl Draft {
         let site = |site: usize| SiteSpec {
             own: hosts[site].clone(),
             attachment: plan.attachments.get(&plan.sites[site]).cloned(),
+            guest: is_guest(plan, site),
             hosts: hosts.clone(),
             interfaces: if is_edge(plan, site) {
                 Vec::new()
@@ -45,7 +46,7 @@ impl Draft {
                 interfaces(plan, bundles, site)
             },
             windows: windows(plan, bundles, &routes.ipv4, site, pressure),
-            routes: if is_edge(plan, site) {
+            routes: if is_edge(plan, site) || is_guest(plan, site) {
                 Vec::new()
             } else {
                 routes.of_site(&hosts, bundles, site)
@@ -113,6 +114,11 @@ fn own(bundles: &[Bundle], site: usize) -> impl Iterator<Item = usize> {
 /// Returns whether a site is behind an interface of this host.
 fn is_edge(plan: &TopologyPlan, site: usize) -> bool {
     plan.attachments.get(&plan.sites[site]).is_some_and(|to| to.interface().is_some())
+}
+
+/// Returns whether a site is a virtual machine.
+fn is_guest(plan: &TopologyPlan, site: usize) -> bool {
+    plan.guests.contains_key(&plan.sites[site])
 }
 
 fn ends(bundles: &[Bundle], bundle: usize) -> [End; 2] {

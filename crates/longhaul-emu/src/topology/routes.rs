@@ -213,6 +213,7 @@ mod tests {
             name: "test".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
             attachments: Default::default(),
+            guests: Default::default(),
             links: links.iter().map(link).collect(),
             routing: Routing::default(),
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Attachment, LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{
-    LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
+    GuestProcessor, LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
 };
 use longhaul_core::units::Bytes;
 use longhaul_sys::interface::Interface;
@@ -25,6 +25,7 @@ use crate::capture::Capture;
 use crate::device::{Device, Medium, PacketDevice};
 use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
 use crate::edge::Edge;
+use crate::guest::{self, Guest, GuestShell};
 use crate::link::random_seed;
 use crate::site::{Host, Site, SiteSpec};
 
@@ -44,6 +45,8 @@ pub struct Topology {
     rerouter: Option<Rerouter>,
     running: Vec<RunningBundle>,
     _ports: Ports,
+    guests: Vec<Guest>,
+    processor: Option<GuestProcessor>,
     sites: Vec<Site>,
 }
 
@@ -106,9 +109,23 @@ impl Topology {
             running.push(bundle);
         }
         let rerouter = Rerouter::start(&plan, &bundles, &sites)?;
+        let (guests, processor) = guest::boot(&plan, &sites)?;
         let down = vec![false; plan.links.len()];
         let started = Instant::now();
-        Ok(Topology { plan, started, bundles, down, rerouter, running, _ports: ports, sites })
+        let _ports = ports;
+        let topology = Topology {
+            plan,
+            started,
+            bundles,
+            down,
+            rerouter,
+            running,
+            _ports,
+            guests,
+            processor,
+            sites,
+        };
+        Ok(topology)
     }
 
     /// Returns the plan, with the present state of the links.
@@ -125,8 +142,21 @@ impl Topology {
     /// # Errors
     /// The command could not be started. The error's `source` distinguishes a missing program from
     /// one that may not be executed.
-    pub fn spawn(&self, site: usize, command: Command) -> Result<Child, EmuError> {
-        self.sites[site].spawn(command)
+    pub fn spawn(&self, site: usize, mut command: Command) -> Result<Child, EmuError> {
+        let Some(shell) = self.guest_shell(site) else { return self.sites[site].spawn(command) };
+        command.envs(self.environment(site));
+        let here = std::env::current_dir().unwrap_or_default();
+        self.sites[site].spawn(shell.wrap(&command, here.as_os_str()))
+    }
+
+    /// Returns the way into a site (by index) that is a virtual machine.
+    pub fn guest_shell(&self, site: usize) -> Option<&GuestShell> {
+        self.guests.iter().find(|guest| guest.site() == site).map(Guest::shell)
+    }
+
+    /// Returns the kind of processor of the virtual machines, if there are any.
+    pub fn guest_processor(&self) -> Option<GuestProcessor> {
+        self.processor
     }
 
     /// Returns the first process of a site (by index), in whose namespaces its commands run, for
@@ -136,18 +166,19 @@ impl Topology {
     }
 
     /// Returns descriptors that become readable when the first process of a site ends, or the process
-    /// to which the network of a site belongs.
+    /// to which the network of a site belongs, or a virtual machine.
     pub fn site_lives(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sites.iter().flat_map(Site::lives)
+        self.sites.iter().flat_map(Site::lives).chain(self.guests.iter().map(Guest::life))
     }
 
-    /// Checks that the first process of every site runs. Without it the site has no processes, and
-    /// no command can start there.
+    /// Checks that the first process of every site and every virtual machine runs. Without it the
+    /// site has no processes, and no command can start there.
     ///
     /// # Errors
-    /// [`EmuError::SiteKilled`] names the first site whose process ended.
+    /// [`EmuError::SiteKilled`] or [`EmuError::Guest`] names the first site whose process ended.
     pub fn check_sites(&self) -> Result<(), EmuError> {
-        self.sites.iter().try_for_each(Site::check)
+        self.sites.iter().try_for_each(Site::check)?;
+        self.guests.iter().try_for_each(Guest::check)
     }
 
     /// Returns the environment variables that a command at a site (by index) gets.
@@ -251,7 +282,7 @@ impl Topology {
             schema: TopologyReport::SCHEMA.to_owned(),
             name: self.plan.name.clone(),
             seconds: self.started.elapsed().as_secs_f64(),
-            sites: self.sites.iter().map(|site| site_report(site.spec())).collect(),
+            sites: self.sites.iter().map(|site| site_report(site.spec(), self.processor)).collect(),
             links: links.collect(),
         })
     }
@@ -265,12 +296,13 @@ impl Topology {
     }
 }
 
-fn site_report(spec: &SiteSpec) -> SiteReport {
+fn site_report(spec: &SiteSpec, processor: Option<GuestProcessor>) -> SiteReport {
     SiteReport {
         name: spec.own.name.clone(),
         ipv4: spec.own.ipv4,
         ipv6: spec.own.ipv6,
         window_bytes: spec.windows.largest,
+        guest: processor.filter(|_| spec.guest),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The errors of a topology, and the parts of it that they concern.
 
+use super::guest::GuestPlan;
 use super::routing::Routing;
 use crate::plan::LinkPlanError;
+use crate::units::Bytes;
 
 /// The maximum number of sites of a topology.
 pub(super) const MAX_SITES: usize = 250;
@@ -126,17 +128,43 @@ pub enum TopologyFault {
         /// The number of queues of that link.
         queues: u32,
     },
-    /// A site behind an interface with a link of several queues.
-    #[error("'{site}' is behind an interface, and its link can have only one queue")]
+    /// A site with one interface whose link has several queues.
+    #[error("'{site}' is {kind}, and its link can have only one queue")]
     EdgeQueues {
         /// The name of the site.
         site: String,
+        /// `behind an interface` or `a virtual machine`.
+        kind: &'static str,
     },
-    /// A site behind an interface with links to several sites.
-    #[error("'{site}' is behind an interface and can have links to only one other site")]
+    /// A site with one interface and links to several sites.
+    #[error("'{site}' is {kind} and can have links to only one other site")]
     Edge {
         /// The name of the site.
         site: String,
+        /// `behind an interface` or `a virtual machine`.
+        kind: &'static str,
+    },
+    /// A virtual machine that is also in an existing network.
+    #[error("'{site}' cannot be both a virtual machine and attached to a network; omit one")]
+    GuestAttached {
+        /// The name of the site.
+        site: String,
+    },
+    /// A virtual machine with too little memory.
+    #[error("'{site}' needs at least {} of memory, not {memory}", GuestPlan::MIN_MEMORY)]
+    GuestMemory {
+        /// The name of the site.
+        site: String,
+        /// The memory of the plan.
+        memory: Bytes,
+    },
+    /// A virtual machine with an invalid number of processors.
+    #[error("'{site}' can have 1 to {} processors, not {processors}", GuestPlan::MAX_PROCESSORS)]
+    GuestProcessors {
+        /// The name of the site.
+        site: String,
+        /// The number of the plan.
+        processors: u32,
     },
     /// A failover time that is too long.
     #[error("a failover time is at most {} s", Routing::MAX_FAILOVER.as_secs())]

@@ -1,6 +1,7 @@
 //! Plans of topologies: sites, the links between them, and the routes of packets.
 
 mod fault;
+mod guest;
 mod routing;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::{LinkPlan, Side};
 
 pub use fault::{TopologyError, TopologyFault, TopologyPart};
+pub use guest::GuestPlan;
 pub use routing::{Attachment, FlowHash, PlannedRoute, Routing};
 
 /// Sites and the links between them.
@@ -24,6 +26,9 @@ pub struct TopologyPlan {
     /// The existing networks in which sites are, by the names of the sites.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attachments: BTreeMap<String, Attachment>,
+    /// The virtual machines, by the names of their sites.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guests: BTreeMap<String, GuestPlan>,
     /// The links.
     pub links: Vec<TopologyLink>,
     /// The choice of routes and of parallel links.
@@ -61,6 +66,7 @@ impl TopologyPlan {
             name: "pair".into(),
             sites: vec![near, far],
             attachments: BTreeMap::new(),
+            guests: BTreeMap::new(),
             links: vec![link],
             routing: Routing::default(),
         }
@@ -113,12 +119,18 @@ impl TopologyPlan {
         self.validate_routing()
     }
 
-    /// Checks that each site behind an interface has one neighbor.
+    /// Returns the kind of a site (by index) that has one interface and routes no packets.
+    fn edge(&self, site: usize) -> Option<&'static str> {
+        let name = &self.sites[site];
+        let behind = self.attachments.get(name).is_some_and(|to| to.interface().is_some());
+        let guest = self.guests.contains_key(name);
+        behind.then_some("behind an interface").or(guest.then_some("a virtual machine"))
+    }
+
+    /// Checks that each site with one interface has one neighbor.
     fn check_edge(&self, site: usize) -> Result<(), TopologyFault> {
         let name = &self.sites[site];
-        if self.attachments.get(name).is_none_or(|to| to.interface().is_none()) {
-            return Ok(());
-        }
+        let Some(kind) = self.edge(site) else { return Ok(()) };
         let mut neighbors = (0..self.links.len()).filter_map(|link| match self.ends(link) {
             [Some(near), far] if near == site => far,
             [near, Some(far)] if far == site => near,
@@ -126,12 +138,12 @@ impl TopologyPlan {
         });
         let first = neighbors.next();
         if neighbors.any(|other| Some(other) != first) {
-            return Err(TopologyFault::Edge { site: name.clone() });
+            return Err(TopologyFault::Edge { site: name.clone(), kind });
         }
         let ends_here = |link: &usize| self.ends(*link).contains(&Some(site));
         let mut own = (0..self.links.len()).filter(ends_here);
         if own.any(|link| self.links[link].plan.queues > 1) {
-            return Err(TopologyFault::EdgeQueues { site: name.clone() });
+            return Err(TopologyFault::EdgeQueues { site: name.clone(), kind });
         }
         Ok(())
     }
@@ -139,6 +151,7 @@ impl TopologyPlan {
     fn validate_routing(&self) -> Result<(), TopologyError> {
         for site in 0..self.sites.len() {
             self.check_edge(site)
+                .and_then(|()| guest::check(self, site))
                 .map_err(|fault| TopologyError { part: TopologyPart::Site(site), fault })?;
         }
         if self.routing.failover > Routing::MAX_FAILOVER {
@@ -284,6 +297,7 @@ mod tests {
 
     use super::*;
     use crate::plan::PlannedRoute;
+    use crate::units::Bytes;
 
     fn plan(sites: &[&str], links: &[(&str, &str)]) -> TopologyPlan {
         let link = |(near, far): &(&str, &str)| TopologyLink {
@@ -296,6 +310,7 @@ mod tests {
             name: "mine".into(),
             sites: sites.iter().map(|site| (*site).to_owned()).collect(),
             attachments: BTreeMap::new(),
+            guests: BTreeMap::new(),
             links: links.iter().map(link).collect(),
             routing: Routing::default(),
         }
@@ -355,6 +370,54 @@ mod tests {
         let error = plan.validate().unwrap_err();
         assert_eq!(error.part, TopologyPart::Site(2));
         assert!(error.to_string().contains("only one other site"), "{error}");
+    }
+
+    #[test]
+    fn a_guest_is_at_the_edge_and_has_a_sensible_size() {
+        let refusal = |change: fn(&mut TopologyPlan)| {
+            let mut plan = plan(&["a", "b", "vm"], &[("vm", "a"), ("a", "b")]);
+            plan.guests.insert("vm".into(), GuestPlan::default());
+            change(&mut plan);
+            let error = plan.validate().err()?;
+            assert_eq!(error.part, TopologyPart::Site(2));
+            Some(error.to_string())
+        };
+        assert_eq!(refusal(|_| ()), None);
+        for (change, says) in [
+            (
+                (|plan| plan.links[0].plan.queues = 2) as fn(&mut TopologyPlan),
+                "'vm' is a virtual machine, and its link",
+            ),
+            (
+                |plan| {
+                    plan.attachments.insert("vm".into(), Attachment::Tap("tap0".into()));
+                },
+                "'vm' cannot be both a virtual machine and attached",
+            ),
+            (
+                |plan| {
+                    let guest = GuestPlan { memory: Bytes::mib(64), processors: 1 };
+                    plan.guests.insert("vm".into(), guest);
+                },
+                "'vm' needs at least 256 MiB",
+            ),
+            (
+                |plan| {
+                    let guest = GuestPlan { processors: 0, ..GuestPlan::default() };
+                    plan.guests.insert("vm".into(), guest);
+                },
+                "'vm' can have 1 to 64 processors, not 0",
+            ),
+        ] {
+            let error = refusal(change).unwrap();
+            assert!(error.contains(says), "{error}");
+        }
+        let two = refusal(|plan| {
+            let second =
+                TopologyLink { name: "x".into(), near: "b".into(), ..plan.links[0].clone() };
+            plan.links.push(TopologyLink { far: "vm".into(), ..second });
+        });
+        assert!(two.unwrap().contains("is a virtual machine and can have links to only one other"));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub(super) enum Reply {
         environment: Vec<(String, String)>,
         /// The holder's user namespace, as `/proc/self/ns/user` names it.
         user_namespace: String,
+        /// The words of the command that enters the virtual machine; none if the site is not one.
+        guest_shell: Vec<String>,
     },
     /// The link was changed.
     Changed {

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use longhaul_emu::GuestShell;
 use longhaul_sys::namespace;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -42,11 +43,16 @@ pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
     let signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
     let mut signals = signals.context("cannot handle signals").map_err(own)?;
     let (name, site) = split_name(args.name.as_deref(), &args.site).map_err(own)?;
-    let environment = enter(name, site).map_err(own)?;
+    let (environment, guest) = enter(name, site).map_err(own)?;
     let (program, arguments) =
         args.command.split_first().context("no command to run").map_err(own)?;
-    let spawned = Command::new(program).args(arguments).envs(environment).spawn();
-    let child = spawned.map_err(|source| {
+    let mut command = Command::new(program);
+    command.args(arguments).envs(environment);
+    if let Some(shell) = guest {
+        let here = std::env::current_dir().unwrap_or_default();
+        command = shell.wrap(&command, here.as_os_str());
+    }
+    let child = command.spawn().map_err(|source| {
         let code = match source.kind() {
             std::io::ErrorKind::NotFound => exit::NOT_FOUND,
             _ => exit::NOT_EXECUTABLE,
@@ -62,13 +68,16 @@ fn own(error: anyhow::Error) -> Coded {
     Coded { code: exit::WAN, error }
 }
 
-/// Moves this process into a site, and returns the environment variables of the site.
-fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// The environment variables of a site, and the way into it if it is a virtual machine.
+type Entered = (Vec<(String, String)>, Option<GuestShell>);
+
+/// Moves this process into a site.
+fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Entered> {
     let files = RuntimeFiles::of_running(topology)?;
     let mut stream = files.connect()?;
     let request = Request::Enter { site: site.to_owned() };
-    let Reply::Enter { environment, user_namespace: theirs } = control::ask(&mut stream, &request)?
-    else {
+    let reply = control::ask(&mut stream, &request)?;
+    let Reply::Enter { environment, user_namespace: theirs, guest_shell } = reply else {
         return Err(control::unexpected());
     };
     let process = control::receive_descriptor(&stream)
@@ -82,7 +91,7 @@ fn enter(topology: Option<&str>, site: &str) -> anyhow::Result<Vec<(String, Stri
     })?;
     std::env::set_current_dir(&directory)
         .with_context(|| format!("{}: no such directory at {site}", directory.display()))?;
-    Ok(environment)
+    Ok((environment, GuestShell::from_words(guest_shell)))
 }
 
 /// Waits for the command, passing signals on, and returns its exit code.

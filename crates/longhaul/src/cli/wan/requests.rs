@@ -9,7 +9,7 @@ use anyhow::Context;
 use longhaul_core::plan::{LinkOptions, LinkPlan, TopologyPlan};
 use longhaul_core::result::TopologyReport;
 use longhaul_core::wire::{FrameError, read_frame, write_frame};
-use longhaul_emu::{EmuError, Topology};
+use longhaul_emu::{EmuError, GuestShell, Topology};
 
 use super::control::{self, Reply, Request};
 use crate::cli::link::read_trace;
@@ -52,6 +52,11 @@ pub(super) trait Emulated {
     /// Returns the first process of a site (by index) and the environment variables of its
     /// commands, if there are sites.
     fn site(&self, site: usize) -> Option<(BorrowedFd<'_>, Vec<(String, String)>)>;
+
+    /// Returns the way into a site (by index) that is a virtual machine.
+    fn guest_shell(&self, _site: usize) -> Option<&GuestShell> {
+        None
+    }
 }
 
 impl Emulated for Topology {
@@ -77,6 +82,10 @@ impl Emulated for Topology {
 
     fn site(&self, site: usize) -> Option<(BorrowedFd<'_>, Vec<(String, String)>)> {
         Some((self.site_process(site), self.environment(site)))
+    }
+
+    fn guest_shell(&self, site: usize) -> Option<&GuestShell> {
+        self.guest_shell(site)
     }
 }
 
@@ -110,7 +119,9 @@ fn enter(topology: &impl Emulated, stream: &mut UnixStream, site: &str) -> anyho
     }
     let (process, environment) =
         topology.site(index).with_context(|| format!("no command can run at '{site}'"))?;
-    let reply = Reply::Enter { environment, user_namespace: user_namespace()? };
+    let guest_shell = topology.guest_shell(index).map(|shell| shell.words().to_vec());
+    let guest_shell = guest_shell.unwrap_or_default();
+    let reply = Reply::Enter { environment, user_namespace: user_namespace()?, guest_shell };
     write_frame(stream, &reply)?;
     Ok(control::send_descriptor(stream, process)?)
 }

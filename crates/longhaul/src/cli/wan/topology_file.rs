@@ -10,8 +10,8 @@ use std::path::Path;
 
 use longhaul_core::plan::link::derive_seed;
 use longhaul_core::plan::{
-    Attachment, FlowHash, LinkOptions, PlannedRoute, Routing, TopologyLink, TopologyPart,
-    TopologyPlan,
+    Attachment, FlowHash, GuestPlan, LinkOptions, PlannedRoute, Routing, TopologyLink,
+    TopologyPart, TopologyPlan,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -94,6 +94,9 @@ impl Places {
     }
 }
 
+/// The keys of a site.
+const SITE_KEYS: &str = "name, attach, vm, vm-memory and vm-processors";
+
 /// The keys of a file.
 const KEYS: &str = "description, seed, site, link, route, hash, failover and shortest";
 
@@ -109,6 +112,7 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
         name: name.to_owned(),
         sites: Vec::new(),
         attachments: BTreeMap::new(),
+        guests: BTreeMap::new(),
         links: Vec::new(),
         routing: Routing::default(),
     };
@@ -118,8 +122,9 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
             "seed" => seed = Some(whole("seed", value)?),
             "site" => {
                 for site in tables("site", value)? {
-                    let (name, span, attachment) = read_site(site)?;
+                    let FileSite { name, span, attachment, guest } = read_site(site)?;
                     plan.attachments.extend(attachment.map(|to| (name.clone(), to)));
+                    plan.guests.extend(guest.map(|guest| (name.clone(), guest)));
                     plan.sites.push(name);
                     places.sites.push(span);
                 }
@@ -155,10 +160,18 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     Ok(TopologyFile { plan, description })
 }
 
-fn read_site(
-    site: &Spanned<DeValue<'_>>,
-) -> Result<(String, Range<usize>, Option<Attachment>), Fault> {
-    let (mut name, mut attachment) = (None, None);
+/// A site of a file.
+struct FileSite {
+    name: String,
+    /// The position of the name.
+    span: Range<usize>,
+    attachment: Option<Attachment>,
+    guest: Option<GuestPlan>,
+}
+
+fn read_site(site: &Spanned<DeValue<'_>>) -> Result<FileSite, Fault> {
+    let (mut name, mut attachment, mut is_guest) = (None, None, false);
+    let (mut size, mut sized) = (GuestPlan::default(), None);
     for (key, value) in table("site", site)? {
         match &**key.get_ref() {
             "name" => name = Some((string("name", value)?.to_owned(), value.span())),
@@ -166,11 +179,27 @@ fn read_site(
                 let wrong = |wanted| wrong_type("attach", value, wanted);
                 attachment = Some(string("attach", value)?.parse().map_err(wrong)?);
             }
-            other => return Err(unknown(key.span(), other, "name and attach")),
+            "vm" => is_guest = boolean("vm", value)?,
+            "vm-memory" => {
+                let wrong =
+                    |_| wrong_type("vm-memory", value, "a size as a text, such as \"1GiB\"");
+                size.memory = string("vm-memory", value)?.parse().map_err(wrong)?;
+                sized = Some(key.span());
+            }
+            "vm-processors" => {
+                let count = whole("vm-processors", value)?;
+                // The plan refuses a number that is too large.
+                size.processors = u32::try_from(count).unwrap_or(u32::MAX);
+                sized = Some(key.span());
+            }
+            other => return Err(unknown(key.span(), other, SITE_KEYS)),
         }
     }
+    if let Some(span) = sized.filter(|_| !is_guest) {
+        return Err((span, Reason::Missing { key: "vm = true" }));
+    }
     let (name, span) = name.ok_or((site.span(), Reason::Missing { key: "name" }))?;
-    Ok((name, span, attachment))
+    Ok(FileSite { name, span, attachment, guest: is_guest.then_some(size) })
 }
 
 /// Reads a link, or several with `count`, into the plan.
@@ -253,7 +282,7 @@ fn read_route(route: &Spanned<DeValue<'_>>) -> Result<PlannedRoute, Fault> {
 mod tests {
     use std::time::Duration;
 
-    use longhaul_core::units::Rate;
+    use longhaul_core::units::{Bytes, Rate};
 
     use super::*;
 
@@ -299,6 +328,30 @@ mod tests {
             routes: vec![route],
         };
         assert_eq!(plan.routing, routing);
+    }
+
+    #[test]
+    fn a_virtual_machine_is_a_site_with_a_size() {
+        let link = "[[link]]\nbetween = ['a', 'b']\n";
+        let guest = |keys: &str| {
+            let text = format!("[[site]]\nname = 'a'\n{keys}\n[[site]]\nname = 'b'\n{link}");
+            parse(&text).map(|file| file.plan.guests.get("a").copied()).map_err(|e| e.to_string())
+        };
+        assert_eq!(guest("vm = false"), Ok(None));
+        assert_eq!(guest("vm = true"), Ok(Some(GuestPlan::default())));
+        let size = GuestPlan { memory: Bytes::gib(2), processors: 4 };
+        assert_eq!(guest("vm = true\nvm-memory = '2GiB'\nvm-processors = 4"), Ok(Some(size)));
+        for (keys, says) in [
+            ("vm = 1", "my.toml:3:6: 'vm' must be"),
+            ("vm-memory = '2GiB'", "my.toml:3:1: 'vm = true' is missing here"),
+            ("vm = true\nvm-memory = 'big'", "my.toml:4:13: 'vm-memory' must be a size"),
+            ("vm = true\nvm-memory = '1MiB'", "my.toml:2:8: 'a' needs at least 256 MiB"),
+            ("vm = true\nvm-processors = 0", "my.toml:2:8: 'a' can have 1 to 64 processors"),
+            ("vm = true\nattach = 'tap:x'", "my.toml:2:8: 'a' cannot be both"),
+        ] {
+            let error = guest(keys).unwrap_err();
+            assert!(error.starts_with(says), "{error}");
+        }
     }
 
     #[test]
