@@ -26,6 +26,9 @@ use crate::{FUZZ_HASTE, lock};
 /// s with two initial connections and 3.3 s with four (medians of three;
 /// bench/runs/2026-11-21-epyc-2core/cp.md).
 pub(super) const FIRST_STREAMS: u32 = 4;
+/// The least share of a rate limit that a connection has, in bit/s: a block of 1 MiB takes a third
+/// of a second.
+const LEAST_SHARE_BPS: u64 = 25_000_000;
 /// The maximum number of connections that are opened by measurement. Eight fill a path that drops
 /// one segment in ten thousand, and each connection costs both ends two buffers.
 pub(super) const MOST_STREAMS: u32 = 16;
@@ -230,20 +233,30 @@ pub(super) fn first_streams(options: &CopyOptions) -> u32 {
 }
 
 /// Returns `options` for a path with this round-trip time, over which an earlier copy reached the
-/// rate `earlier`: with the number of data connections to begin with, unless the user has chosen it
-/// or limits the rate.
+/// rate `earlier`: with the number of data connections to begin with, unless the user has chosen it.
 pub(super) fn options_for(
     options: &CopyOptions,
     rtt: Option<Duration>,
     earlier: Option<Rate>,
 ) -> CopyOptions {
     let free = options.streams.is_none() && options.rate_bps.is_none() && !options.nice;
-    let first = rtt.filter(|_| free).map_or(FIRST_STREAMS, |rtt| streams_for(rtt, earlier));
+    let first = match options.rate_bps.filter(|_| options.streams.is_none()) {
+        Some(limit) => streams_below(limit),
+        None => rtt.filter(|_| free).map_or(FIRST_STREAMS, |rtt| streams_for(rtt, earlier)),
+    };
     let mut options = CopyOptions { earlier_bps: earlier, ..options.clone() };
     if first != FIRST_STREAMS {
         (options.streams, options.streams_may_grow) = (Some(first), true);
     }
     options
+}
+
+/// Returns the number of connections that share a rate limit. Each is paced at its share, and the
+/// others are idle while one sends the last block: with four connections, a copy of three blocks of
+/// 1 MiB at 2 Mb/s took twice its time.
+fn streams_below(limit: Rate) -> u32 {
+    let most = u64::from(FIRST_STREAMS);
+    u32::try_from((limit.bps() / LEAST_SHARE_BPS).clamp(1, most)).unwrap_or(FIRST_STREAMS)
 }
 
 /// Returns the number of connections to begin with: slow start doubles the window of each once per
@@ -347,9 +360,21 @@ mod tests {
         let chosen = CopyOptions { streams: Some(3), ..CopyOptions::default() };
         assert_eq!(first(&chosen, ms(180), Some(10_000_000_000)), 3);
         let limited = CopyOptions { rate_bps: Some(Rate::from_bps(1)), ..CopyOptions::default() };
-        assert_eq!(first(&limited, ms(180), None), FIRST_STREAMS);
+        assert_eq!(first(&limited, ms(180), None), 1);
         let nice = CopyOptions { nice: true, ..CopyOptions::default() };
         assert_eq!(first(&nice, ms(180), None), FIRST_STREAMS);
+    }
+
+    #[test]
+    fn a_low_rate_limit_has_few_connections() {
+        let of = |bps| {
+            let rate = Some(Rate::from_bps(bps));
+            first(&CopyOptions { rate_bps: rate, ..CopyOptions::default() }, ms(90), None)
+        };
+        assert_eq!(
+            [1, 49_999_999, 50_000_000, 99_999_999, 100_000_000, u64::MAX].map(of),
+            [1, 1, 2, 3, 4, 4]
+        );
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Args {
         report(&result);
         let recursive = self.recursive || self.archive;
         if !recursive && result.failures.iter().any(|failed| Path::new(&failed.path).is_dir()) {
-            print_message("directories need -r");
+            print_message("give -r to copy directories");
         }
         let printed = match (self.json, self.json_stream) {
             (true, _) => printer.document(&result),

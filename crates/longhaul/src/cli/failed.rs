@@ -1,9 +1,12 @@
 //! The end of a command that failed: a line on standard error, and a document if JSON was requested.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use longhaul_core::result::ErrorDocument;
 
 use crate::exit::{self, Coded};
@@ -100,11 +103,68 @@ fn has_short(word: &[u8], option: u8) -> bool {
     }
 }
 
-/// Returns the text of an error of the command line in one line.
-pub(super) fn usage_line(text: &str) -> String {
+/// Returns the text of an error of the command line in one line, with the command for the list of
+/// options; `None` if the answer is the help. `words` is the command line.
+pub(super) fn usage_text(
+    error: &clap::Error,
+    command: &Command,
+    words: &[OsString],
+) -> Option<String> {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let mut text = usage_line(&error.render().to_string());
+    if let Some(similar) = similar(error) {
+        let _ = write!(text, "; did you mean '{similar}'?");
+    }
+    let (mut path, mut deepest) = (String::from("longhaul"), command);
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        let Some(next) = deepest.find_subcommand(word) else { break };
+        deepest = next;
+        path = format!("{path} {}", next.get_name());
+    }
+    Some(format!("{text} (see '{path} -h')"))
+}
+
+/// Returns the existing option or command that an unknown word probably means.
+fn similar(error: &clap::Error) -> Option<&str> {
+    let string = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    let pairs = [
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+    ];
+    pairs.iter().find_map(|(wrong, right)| {
+        let (wrong, right) = (string(*wrong)?, string(*right)?);
+        let letters = wrong.trim_start_matches('-').chars().count();
+        (distance(wrong, right) <= letters.div_ceil(3)).then_some(right)
+    })
+}
+
+/// Returns the number of letters to insert, delete or replace that makes `one` into `other`
+/// (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (column, also) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *also);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Returns the first paragraph of an error of the command line in one line.
+fn usage_line(text: &str) -> String {
     let first = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim);
     let line = first.collect::<Vec<_>>().join(" ");
-    line.trim_start_matches("error: ").to_owned()
+    line.trim_start_matches("error: ").trim_end_matches(" found").to_owned()
 }
 
 #[cfg(test)]
@@ -136,8 +196,34 @@ mod tests {
     #[test]
     fn an_error_of_the_command_line_is_one_line() {
         let text = "error: unexpected argument '--x' found\n\nUsage: longhaul cp\n";
-        assert_eq!(usage_line(text), "unexpected argument '--x' found");
+        assert_eq!(usage_line(text), "unexpected argument '--x'");
         let text = "error: the following arguments were not provided:\n  <SRC>\n\nUsage: x\n";
         assert_eq!(usage_line(text), "the following arguments were not provided: <SRC>");
+    }
+
+    #[test]
+    fn an_error_names_a_similar_word_and_the_help() {
+        for (line, expected) in [
+            (
+                "wan rnu",
+                "unrecognized subcommand 'rnu'; did you mean 'run'? (see 'longhaul wan -h')",
+            ),
+            (
+                "cp --dleete a b",
+                "unexpected argument '--dleete'; did you mean '--delete'? (see 'longhaul cp -h')",
+            ),
+            ("cp --backup a b", "unexpected argument '--backup' (see 'longhaul cp -h')"),
+            (
+                "test",
+                "the following required arguments were not provided: <HOST> (see 'longhaul test -h')",
+            ),
+        ] {
+            let words: Vec<_> = std::iter::once("longhaul").chain(line.split(' ')).collect();
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let mut command = <super::super::Cli as clap::CommandFactory>::command();
+            let error = command.try_get_matches_from_mut(words.clone()).unwrap_err();
+            assert_eq!(usage_text(&error, &command, &words).unwrap(), expected, "{line}");
+        }
+        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

@@ -30,7 +30,7 @@ fn pages() -> Vec<PathBuf> {
 /// variables.
 fn command_of(line: &str) -> Option<Vec<String>> {
     let text = line.strip_prefix("    ")?.trim_start();
-    let text = text.strip_prefix("$ ").or_else(|| text.strip_prefix("# ")).unwrap_or(text);
+    let text = after_prompt(text);
     if OUTPUT.iter().any(|output| text.starts_with(output)) {
         return None;
     }
@@ -42,6 +42,16 @@ fn command_of(line: &str) -> Option<Vec<String>> {
     // "longhaul 0.1.0" is the output of --version.
     let second = words.get(1)?.chars().next()?;
     (words[0] == "longhaul" && !second.is_ascii_digit()).then_some(words)
+}
+
+/// Returns a line without its prompt: `$`, `#`, or the name of a host before `$`.
+fn after_prompt(line: &str) -> &str {
+    match line.split_once(['$', '#']) {
+        Some((host, rest)) if rest.starts_with(' ') && host.chars().all(char::is_alphanumeric) => {
+            rest.trim_start()
+        }
+        _ => line,
+    }
 }
 
 /// Splits a line at spaces as a shell does: with quotes and a comment, up to the end of the command.
@@ -118,6 +128,8 @@ fn a_command_ends_like_one_of_a_shell() {
     assert_eq!(split("longhaul cp 'a b' c   # a comment"), "longhaul|cp|a b|c");
     let command = command_of("    $ LC_ALL=C longhaul test far -t 5");
     assert_eq!(command.unwrap().join(" "), "longhaul test far -t 5");
+    let command = command_of("    hub$   longhaul hub            # prints a password");
+    assert_eq!(command.unwrap().join(" "), "longhaul hub");
     assert_eq!(command_of("    longhaul 0.1.0"), None);
     assert!(check(&words("longhaul test far --nonsense"), &mut 0).is_err());
     assert!(check(&words("longhaul wan run --far 'longhaul serve --no' -- true"), &mut 0).is_err());

@@ -30,6 +30,11 @@ use crate::signals::Interrupt;
 /// The exit code of iperf3 for every error.
 const FAILED: u8 = 1;
 
+/// Returns the options of iperf3.
+pub(super) fn command() -> clap::Command {
+    Args::command()
+}
+
 /// Runs the command line `words`, without the name of the program.
 pub(super) fn run(words: Vec<OsString>) -> Result<u8, Coded> {
     let words = std::iter::once("iperf3".into()).chain(words);

@@ -31,14 +31,15 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use self::failed::{ErrorFormat, usage_line};
+use self::failed::{ErrorFormat, usage_text};
 use crate::exit::{self, Coded};
 use crate::output::{output_error, output_is_terminal, print_message, print_notes, print_result};
 
 #[derive(Debug, Parser)]
-#[command(name = "longhaul", version, about, max_term_width = 100)]
+#[command(name = "longhaul", version, about, max_term_width = 100, args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -111,6 +112,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(failed) => return end(Err(failed), format),
     };
+    let words = args.clone();
     let mut command = help::with_examples(Cli::command());
     let parsed = command.try_get_matches_from_mut(args);
     let cli = match parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
@@ -118,11 +120,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             let error = error.format(&mut command);
             // Help and version are results; clap chooses the stream.
-            let code = if error.use_stderr() { exit::USAGE } else { exit::OK };
-            if error.use_stderr() {
-                format.print_document(code, usage_line(&error.render().to_string()));
+            if !error.use_stderr() {
+                return end(print_help(&error), ErrorFormat::Text);
             }
-            return end(print_usage(&error, code), ErrorFormat::Text);
+            return match usage_text(&error, &command, &words) {
+                Some(text) => end(Err(Coded::new(exit::USAGE, anyhow!(text))), format),
+                None => {
+                    print_notes(&error.render().to_string());
+                    exit::USAGE.into()
+                }
+            };
         }
     };
     let done: Result<u8, Coded> = match cli.command {
@@ -164,15 +171,12 @@ fn end(done: Result<u8, Coded>, format: ErrorFormat) -> ExitCode {
     .into()
 }
 
-/// Prints clap's text: help and version on standard output, errors on standard error.
-fn print_usage(error: &clap::Error, code: u8) -> Result<u8, Coded> {
-    let text = error.render();
-    if error.use_stderr() {
-        print_notes(&text.to_string());
-    } else if output_is_terminal() {
-        error.print().map_err(output_error)?;
+/// Prints clap's text of help or version.
+fn print_help(help: &clap::Error) -> Result<u8, Coded> {
+    if output_is_terminal() {
+        help.print().map_err(output_error)?;
     } else {
-        print_result(&text.to_string())?;
+        print_result(&help.render().to_string())?;
     }
-    Ok(code)
+    Ok(exit::OK)
 }

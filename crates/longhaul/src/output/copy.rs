@@ -9,8 +9,9 @@ use longhaul_core::result::{
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::Bytes;
 
-use super::test::words::wrap;
-use super::{output_is_terminal, text_columns, with_escaped_text};
+use super::style::{Style, styled};
+use super::test::words::{millis, wrap};
+use super::{output_is_colored, output_is_terminal, text_columns, with_escaped_text};
 
 /// Returns the actions, the digests and a summary. The last line has the rate.
 pub(crate) fn copy_text(result: &CopyResult) -> String {
@@ -90,7 +91,7 @@ fn summary_text(result: &CopyResult) -> String {
         facts.push(format!("{} corrupted blocks resent", summary.resent_blocks));
     }
     if let Some(rtt) = summary.rtt_ms {
-        facts.push(format!("RTT {rtt:.1} ms"));
+        facts.push(format!("RTT {}", millis(rtt)));
     }
     facts.push(format!(
         "CPU {:.0} % at the source, {:.0} % at the sink",
@@ -113,7 +114,15 @@ fn summary_text(result: &CopyResult) -> String {
         }));
     }
     let steps: String = path.steps.iter().map(|step| format!("{step}\n")).collect();
-    let verdict = if verdict.is_empty() { String::new() } else { format!("{verdict}\n") };
+    let verdict = if verdict.is_empty() {
+        String::new()
+    } else {
+        styled(Style::Measured, &verdict, output_is_colored()) + "\n"
+    };
+    // A copy without files has no rate and no load.
+    if summary.files == 0 && summary.bytes.get() == 0 && !more.is_empty() {
+        return format!("no file was copied: {}", more.trim_start_matches(", "));
+    }
     format!(
         "{steps}{}\n{verdict}{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),

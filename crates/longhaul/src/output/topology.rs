@@ -7,7 +7,8 @@ use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport}
 use longhaul_core::units::{Bytes, format_span};
 use serde_json::Value;
 
-use super::with_escaped_text;
+use super::test::words::wrap;
+use super::{command_columns, with_escaped_text};
 
 /// Returns one line with the sites and links of a topology.
 pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
@@ -57,33 +58,54 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
         report.sites.len(),
         report.links.len()
     );
-    let mut rows = vec![
-        [
-            "LINK",
-            "FROM",
-            "TO",
-            "DELAY",
-            "RATE",
-            "PACKETS",
-            "SEGMENTS",
-            "ARRIVED",
-            "IN FLIGHT",
-            "QUEUE",
-            "LATE P99.9",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
+    let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
     for link in &report.links {
         rows.extend(ways(link).map(|way| row(link, &way)));
     }
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    for row in &rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Names are left-aligned, numbers right-aligned.
-            let _ = if column < 3 {
+    text.push_str(&table(&rows, command_columns()));
+    let notes: Vec<String> = report.links.iter().flat_map(notes).collect();
+    if !notes.is_empty() {
+        text.push('\n');
+        text.push_str(&notes.concat());
+    }
+    text
+}
+
+/// The headings of the table.
+const COLUMNS: [&str; 11] = [
+    "LINK",
+    "FROM",
+    "TO",
+    "DELAY",
+    "RATE",
+    "PACKETS",
+    "SEGMENTS",
+    "ARRIVED",
+    "IN FLIGHT",
+    "QUEUE",
+    "LATE P99.9",
+];
+/// The number of columns with names, which are left-aligned; numbers are right-aligned.
+const NAMES: usize = 3;
+/// The columns that a narrow terminal omits, in this order.
+const OMITTED: [&str; 6] = ["SEGMENTS", "PACKETS", "IN FLIGHT", "DELAY", "RATE", "LATE P99.9"];
+
+/// Returns a table of `rows` with as many of its [columns](COLUMNS) as fit into `most` characters.
+fn table(rows: &[Vec<String>], most: usize) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let mut shown: Vec<(usize, usize)> = (0..COLUMNS.len()).map(|at| (at, width(at))).collect();
+    for name in OMITTED {
+        let needed: usize = shown.iter().map(|(_, width)| width + 2).sum();
+        if needed.saturating_sub(2) <= most {
+            break;
+        }
+        shown.retain(|(column, _)| COLUMNS[*column] != name);
+    }
+    let mut text = String::new();
+    for row in rows {
+        for &(column, width) in &shown {
+            let cell = &row[column];
+            let _ = if column < NAMES {
                 write!(text, "{cell:<width$}  ")
             } else {
                 write!(text, "{cell:>width$}  ")
@@ -91,11 +113,6 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
         }
         text.truncate(text.trim_end().len());
         text.push('\n');
-    }
-    let notes: Vec<String> = report.links.iter().flat_map(notes).collect();
-    if !notes.is_empty() {
-        text.push('\n');
-        text.push_str(&notes.concat());
     }
     text
 }
@@ -155,12 +172,14 @@ fn notes(link: &TopologyLinkReport) -> Vec<String> {
     for way in ways(link) {
         let counts = counts(way.direction);
         if !counts.is_empty() {
-            notes.push(format!("{}: from {}: {}\n", link.name, way.from, counts.join(", ")));
+            let note = format!("{}: from {}: {}", link.name, way.from, counts.join(", "));
+            notes.push(wrap(&note, command_columns()) + "\n");
         }
     }
     let ends = format!("near is {}, far is {}", link.near, link.far);
     for warning in &link.link.warnings {
-        notes.push(format!("{}: warning: {warning} ({ends})\n", link.name));
+        let note = format!("{}: warning: {warning} ({ends})", link.name);
+        notes.push(wrap(&note, command_columns()) + "\n");
     }
     notes
 }
@@ -178,4 +197,34 @@ fn counts(direction: &DirectionReport) -> Vec<String> {
         counts.push(format!("interface drops {}", direction.interface_drops));
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_table_omits_columns() {
+        let values = [
+            "near-server",
+            "near",
+            "server",
+            "5ms",
+            "1.00 Gb/s",
+            "167797",
+            "231854",
+            "1.52 GiB",
+            "0 B",
+            "0 B",
+            "4.92 ms",
+        ];
+        let rows = [COLUMNS, values].map(|row| row.map(str::to_owned).to_vec());
+        for (columns, last) in [(60, "QUEUE"), (80, "LATE P99.9"), (200, "LATE P99.9")] {
+            let text = table(&rows, columns);
+            let heading = text.lines().next().unwrap();
+            assert!(text.lines().all(|line| line.len() <= columns), "{text}");
+            assert!(heading.starts_with("LINK") && heading.ends_with(last), "{columns}: {text}");
+        }
+        assert!(COLUMNS.iter().all(|name| table(&rows, usize::MAX).contains(name)));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use super::copier_table::{Foreign, Meaning, find};
 use super::{Handled, Line, answer};
 use crate::exit::Coded;
 
@@ -12,10 +13,20 @@ const SSH_PORT: u64 = 22;
 /// Translates an option of rsync or scp.
 pub(super) fn option(word: &str, line: &mut Line) -> Handled {
     match word {
-        // The bar is always shown on a terminal, and every copy resumes.
-        "--progress" | "--partial" | "--info=progress2" | "--human-readable" => {}
         "-z" | "-C" | "--compress" => not_compressed(line),
         "-P" => return streams(line),
+        "-c" if is_cipher(line) => {
+            line.value();
+            line.note(
+                "-c has no effect: ssh only starts the far end, and the data have AES-256-GCM",
+            );
+        }
+        "--bwlimit" => {
+            let rate = line.value();
+            check_unit(&rate.to_string_lossy())?;
+            line.push("--bwlimit");
+            line.push(rate);
+        }
         "-l" => match number(line) {
             Some(limit) => {
                 return Err(answer(format!(
@@ -25,10 +36,101 @@ pub(super) fn option(word: &str, line: &mut Line) -> Handled {
             }
             None => return Ok(false),
         },
-        "-i" | "-o" => return for_ssh(word, line),
-        _ => return group(word, line),
+        "-i" | "-o" | "-F" | "-J" => return for_ssh(word, line),
+        _ => {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+                _ => (word, None),
+            };
+            return match (name, find(name)) {
+                ("--info", _) => info(value, line),
+                ("--bwlimit", _) => check_unit(value.unwrap_or_default()).map(|()| false),
+                ("--compress-level" | "--compress-choice" | "--zc" | "--zl", _) => {
+                    if value.is_none() {
+                        line.value();
+                    }
+                    not_compressed(line);
+                    Ok(true)
+                }
+                (_, Some(foreign)) => replace(foreign, name, value, line),
+                (_, None) => match name.strip_prefix("-P").and_then(|text| text.parse().ok()) {
+                    Some(number) => check_port(number, line).map(|()| false),
+                    None => group(word, line),
+                },
+            };
+        }
     }
     Ok(true)
+}
+
+/// Replaces, omits or answers an option of the table.
+fn replace(foreign: &Foreign, name: &str, value: Option<&str>, line: &mut Line) -> Handled {
+    let value = match (foreign.value, value) {
+        (true, Some(value)) => value.to_owned(),
+        (true, None) => line.value().to_string_lossy().into_owned(),
+        (false, Some(_)) => return Ok(false),
+        (false, None) => String::new(),
+    };
+    match foreign.meaning {
+        Meaning::Always => {}
+        Meaning::Without(reason) => line.note(&format!("{name} has no effect: {reason}")),
+        Meaning::Ours(ours) => {
+            ours.iter().for_each(|word| line.push(*word));
+            if foreign.value {
+                line.push(value);
+            }
+        }
+        Meaning::Archive if line.has_short('a') => {}
+        Meaning::Archive => {
+            return Err(answer(format!(
+                "there is no {name}: give -a, which preserves links, owners and groups, extended \
+                 attributes, access control lists and devices"
+            )));
+        }
+        Meaning::Instead(advice) => {
+            return Err(answer(format!("there is no {name}: {}", advice.replace("{}", &value))));
+        }
+    }
+    Ok(true)
+}
+
+/// Translates the flags of rsync's --info.
+fn info(value: Option<&str>, line: &mut Line) -> Handled {
+    let value = match value {
+        Some(value) => value.to_owned(),
+        None => line.value().to_string_lossy().into_owned(),
+    };
+    for flag in value.split(',') {
+        match flag.trim_end_matches(char::is_numeric) {
+            "progress" => {}
+            "name" => line.push("-v"),
+            "stats" => line.push("--stats"),
+            _ => {
+                return Err(answer(format!(
+                    "there is no --info={flag}: -v lists files, --stats prints the counts, and the \
+                     progress is shown on a terminal"
+                )));
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Returns whether the next word is a cipher of ssh.
+fn is_cipher(line: &Line) -> bool {
+    let next = line.rest.front().and_then(|word| word.to_str()).unwrap_or_default();
+    ["aes", "chacha20", "3des"].iter().any(|name| next.starts_with(name)) && next.contains('-')
+}
+
+/// Returns an answer to a rate limit without a unit, which is in KiB/s in rsync.
+fn check_unit(rate: &str) -> Result<(), Coded> {
+    match rate.parse::<f64>() {
+        Ok(number) if number > 0.0 => Err(answer(format!(
+            "--bwlimit {rate} has no unit: for rsync's {rate} KiB/s give --bwlimit {rate}KiB/s, for \
+             kbit/s {rate}k, for Mbit/s {rate}M"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn not_compressed(line: &mut Line) {
@@ -108,15 +210,27 @@ fn group(word: &str, line: &mut Line) -> Handled {
     }
     let number = number(line);
     let ends_in_number = letters.ends_with('P') && number.is_some();
-    let kept: String = letters
-        .char_indices()
-        .filter(|(at, letter)| match letter {
-            'z' | 'C' | 'h' => false,
-            'P' => ends_in_number && at + 1 == letters.len(),
-            _ => true,
-        })
-        .map(|(_, letter)| letter)
-        .collect();
+    // rsync's own definition of -a.
+    let is_archive = "rlptgoD".chars().all(|letter| letters.contains(letter));
+    let mut kept = String::new();
+    for (at, letter) in letters.char_indices() {
+        match letter {
+            'z' | 'C' | 'h' => {}
+            'P' if !(ends_in_number && at + 1 == letters.len()) => {}
+            'l' | 'p' | 't' | 'g' | 'o' | 'D' if is_archive => {}
+            'r' if is_archive => kept.push('a'),
+            _ => match find(&format!("-{letter}")) {
+                Some(foreign) if !is_archive && !letters.contains('a') => {
+                    replace(foreign, &format!("-{letter}"), None, line)?;
+                }
+                Some(Foreign { meaning: Meaning::Archive, .. }) => {}
+                Some(foreign) => {
+                    replace(foreign, &format!("-{letter}"), None, line)?;
+                }
+                None => kept.push(letter),
+            },
+        }
+    }
     if kept == letters && !ends_in_number {
         return Ok(false);
     }

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use super::{Handled, Line, answer};
+use super::{Handled, Line, answer, has_option};
+use crate::cli::iperf3::command;
 
 /// Returns whether the words of `longhaul test` start a server.
 pub(super) fn is_server(words: &[OsString]) -> bool {
@@ -12,11 +13,36 @@ pub(super) fn is_server(words: &[OsString]) -> bool {
 
 /// Translates an option of an iperf3 client.
 pub(super) fn client_option(word: &str, line: &mut Line) -> Handled {
+    let is_zero = line.rest.front().is_some_and(|value| value == "0");
     match word {
         // The host follows as a separate word.
         "-c" | "--client" => {}
         // The result has both already.
         "-V" | "--verbose" | "--get-server-output" => {}
+        // Lines are written at once, and the numbers of datagrams have 64 bits.
+        "--forceflush" | "--udp-counters-64bit" => {}
+        "-b" | "--bitrate" | "--bandwidth" if is_zero => {
+            line.value();
+        }
+        "-i" | "--interval" if is_zero => {
+            line.value();
+            line.push("-i");
+            line.push("1h");
+        }
+        "--bandwidth" => line.rename("--bitrate"),
+        "--version4" => line.push("-4"),
+        "--version6" => line.push("-6"),
+        "--fq-rate" => {
+            line.push("--pacing");
+            line.push("kernel");
+            line.rename("--bitrate");
+        }
+        "-D" | "--daemon" => {
+            return Err(answer(
+                "longhaul test stays in the foreground: instead of -D give 'setsid -f longhaul test \
+                 ... > FILE'",
+            ));
+        }
         "-f" | "--format" => {
             line.value();
             without_unit(line);
@@ -35,15 +61,35 @@ pub(super) fn client_option(word: &str, line: &mut Line) -> Handled {
                  Ctrl-C for the result until then",
             ));
         }
-        _ => return Ok(false),
+        _ => match word.strip_prefix("--bandwidth=") {
+            Some(rate) => line.push(format!("--bitrate={rate}")),
+            None => return only_of_iperf3(word, line),
+        },
     }
     Ok(true)
+}
+
+/// Returns an answer to an option that only `longhaul iperf3` has.
+fn only_of_iperf3(word: &str, line: &Line) -> Handled {
+    let name = word.split('=').next().unwrap_or_default();
+    let is_own = line.command.is_some_and(|own| has_option(own, name));
+    if is_own || !has_option(&command(), name) {
+        return Ok(false);
+    }
+    Err(answer(format!(
+        "longhaul test has no {name}: for the command line of iperf3 give 'longhaul iperf3 -c HOST \
+         {name}', with an iperf3 server or 'longhaul serve --iperf3' at the other end"
+    )))
 }
 
 /// Translates an option of an iperf3 server.
 pub(super) fn server_option(word: &str, line: &mut Line) -> Handled {
     match word {
-        "-s" | "--server" | "-V" | "--verbose" => {}
+        "-s" | "--server" | "-V" | "--verbose" | "--forceflush" => {}
+        // The server prints one line per test, with units.
+        "-i" | "--interval" | "-f" | "--format" => {
+            line.value();
+        }
         "-1" => line.push("--one-off"),
         "-B" => line.rename("--bind"),
         "--logfile" => line.rename("--log"),

@@ -1,6 +1,7 @@
 //! Options of iperf3, rsync and scp that have another name here. They are replaced before the command
 //! line is parsed, or answered with the name of ours.
 
+mod copier_table;
 mod copiers;
 mod iperf3;
 
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 
 use anyhow::anyhow;
-use clap::Command;
+use clap::{Arg, Command};
 
 use crate::exit::{self, Coded};
 
@@ -33,7 +34,8 @@ pub(super) fn translate(mut args: Vec<OsString>, cli: &Command) -> Result<Transl
         }
     };
     let command = args.get(1).and_then(|name| cli.find_subcommand(name));
-    let mut line = Line { rest: words.into(), done: Translated { args, notes: Vec::new() } };
+    let done = Translated { args, notes: Vec::new() };
+    let mut line = Line { command, rest: words.into(), done };
     while let Some(word) = line.rest.pop_front() {
         if word == "--" {
             line.push(word);
@@ -57,15 +59,28 @@ pub(super) fn translate(mut args: Vec<OsString>, cli: &Command) -> Result<Transl
 
 /// Returns whether the value of the option `word` is the next word.
 fn takes_next(command: &Command, word: &str) -> bool {
+    let takes =
+        |option: &Arg| option.get_action().takes_values() && !option.is_require_equals_set();
+    find_option(command, word).is_some_and(takes)
+}
+
+/// Returns whether `command` has the option `word`.
+fn has_option(command: &Command, word: &str) -> bool {
+    find_option(command, word).is_some()
+}
+
+/// Returns the option `word`, or the last one of a group of short options.
+fn find_option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let (long, short) = match (word.strip_prefix("--"), word.strip_prefix('-')) {
         (Some(long), _) => (Some(long), None),
         (None, Some(group)) => (None, group.chars().last()),
-        (None, None) => return false,
+        (None, None) => return None,
     };
-    command.get_arguments().any(|option| {
-        let named = (long.is_some() && option.get_long() == long)
-            || (short.is_some() && option.get_short() == short);
-        named && option.get_action().takes_values() && !option.is_require_equals_set()
+    command.get_arguments().find(|option| {
+        let aliases = option.get_all_aliases().unwrap_or_default();
+        (long.is_some() && option.get_long() == long)
+            || long.is_some_and(|long| aliases.contains(&long))
+            || (short.is_some() && option.get_short() == short)
     })
 }
 
@@ -77,13 +92,15 @@ pub(in crate::cli) struct Translated {
 }
 
 /// The words of a command line that are not translated yet, and those that are.
-#[derive(Debug, Default)]
-struct Line {
+#[derive(Debug)]
+struct Line<'a> {
+    /// Our command.
+    command: Option<&'a Command>,
     rest: VecDeque<OsString>,
     done: Translated,
 }
 
-impl Line {
+impl Line<'_> {
     fn push(&mut self, word: impl Into<OsString>) {
         self.done.args.push(word.into());
     }
@@ -91,6 +108,15 @@ impl Line {
     /// Adds a note on an option without effect.
     fn note(&mut self, note: &str) {
         self.done.notes.push(note.to_owned());
+    }
+
+    /// Returns whether the line has the short option `letter`, alone or in a group.
+    fn has_short(&self, letter: char) -> bool {
+        let is_in = |word: &OsString| {
+            let letters = word.to_str().and_then(|word| word.strip_prefix('-')).unwrap_or_default();
+            letters.chars().all(|letter| letter.is_ascii_alphabetic()) && letters.contains(letter)
+        };
+        self.done.args.iter().skip(2).chain(&self.rest).any(is_in)
     }
 
     /// Takes the value of an option from the next word.
@@ -116,8 +142,6 @@ fn answer(text: impl Into<String>) -> Coded {
 
 #[cfg(test)]
 mod tests {
-    use clap::Arg;
-
     use super::*;
     use crate::exit;
 
@@ -126,7 +150,8 @@ mod tests {
             .arg(Arg::new("exclude").long("exclude"))
             .arg(Arg::new("rsh").short('e').long("rsh"))
             .arg(Arg::new("streams").short('P').long("streams"));
-        Command::new("longhaul").subcommand(cp)
+        let test = Command::new("test").arg(Arg::new("time").short('t').long("time"));
+        Command::new("longhaul").subcommand(cp).subcommand(test)
     }
 
     fn translated(line: &str) -> (String, usize) {
@@ -150,6 +175,13 @@ mod tests {
             ("test -c far -V --get-server-output -J", "test far -J", 0),
             ("test -c far -B 10.0.0.1", "test far -B 10.0.0.1", 0),
             ("test -c far -f m -R", "test far -R", 1),
+            ("test -c far -b 0", "test far", 0),
+            ("test -c far -i 0", "test far -i 1h", 0),
+            ("test -c far --bandwidth 1M", "test far --bitrate 1M", 0),
+            ("test -c far --bandwidth=1M", "test far --bitrate=1M", 0),
+            ("test -c far --forceflush --version4", "test far -4", 0),
+            ("test -c far --fq-rate 1G", "test far --pacing kernel --bitrate 1G", 0),
+            ("serve -s -i 1 -f m", "serve", 0),
             ("test -c far -fm", "test far", 1),
             ("test -s -1 -p 5201", "serve --one-off -p 5201", 0),
             ("serve -s -B ::1 -J", "serve --bind ::1 --log-format json", 0),
@@ -161,6 +193,9 @@ mod tests {
         for (line, expected) in [
             ("test -c far --logfile x", "> x"),
             ("test -c far -t 0", "-t 1h"),
+            ("test -c far -D", "setsid"),
+            ("test -c far --cport 9", "longhaul iperf3 -c HOST --cport"),
+            ("test -c far -T x", "longhaul iperf3 -c HOST -T"),
             ("serve -D", "setsid"),
             ("test -s -D", "setsid"),
         ] {
@@ -184,6 +219,24 @@ mod tests {
             ("cp --progress --partial --info=progress2 a b", "cp a b", 0),
             ("cp -C a b", "cp a b", 1),
             ("cp -i key -o User=me a far:b", "cp --rsh ssh -i key -o User=me a far:b", 0),
+            ("cp -rlptgoD a far:b", "cp -a a far:b", 0),
+            ("cp -avHAXz a far:b", "cp -av a far:b", 1),
+            ("cp -a -H -A a far:b", "cp -a a far:b", 0),
+            ("cp -rtW a far:b", "cp -p -r a far:b", 0),
+            ("cp -rc a far:b", "cp --sync-level checksum -r a far:b", 0),
+            ("cp -c aes128-gcm@openssh.com a far:b", "cp a far:b", 1),
+            ("cp --size-only a b", "cp --sync-level size a b", 0),
+            ("cp --delete-after -a a b", "cp --delete -a a b", 0),
+            ("cp --rsync-path=/x a far:b", "cp --far-longhaul /x a far:b", 0),
+            ("cp --info progress2 a b", "cp a b", 0),
+            ("cp --info=name,stats2 a b", "cp -v --stats a b", 0),
+            ("cp --compress-level=9 a b", "cp a b", 1),
+            ("cp --zc zstd a b", "cp a b", 1),
+            ("cp --inplace a b", "cp a b", 1),
+            ("cp -J gate a far:b", "cp --rsh ssh -J gate a far:b", 0),
+            ("cp --bwlimit 2M a b", "cp --bwlimit 2M a b", 0),
+            ("cp --bwlimit 0 a b", "cp --bwlimit 0 a b", 0),
+            ("cp --bwlimit=0 a b", "cp --bwlimit=0 a b", 0),
             ("cp --exclude -z a b", "cp --exclude -z a b", 0),
             ("cp -h", "cp -h", 0),
             ("cp -- -P a", "cp -- -P a", 0),
@@ -195,6 +248,17 @@ mod tests {
             ("cp -P 2222 a far:b", "ssh -p 2222"),
             ("cp -P 2222 a b", "ssh -p 2222"),
             ("cp -l 8000 a far:b", "--bwlimit 8000k"),
+            ("cp -P2222 a far:b", "ssh -p 2222"),
+            ("cp -P22 a me@far:b", "ssh -p 22"),
+            ("cp --bwlimit 100 a far:b", "100KiB/s"),
+            ("cp --bwlimit=100 a far:b", "100k"),
+            ("cp -H a far:b", "give -a"),
+            ("cp -rH a far:b", "give -a"),
+            ("cp -x a b", "--exclude"),
+            ("cp --port=1 a b", "lh://HOST:1/PATH"),
+            ("cp --log-file x a b", "> x"),
+            ("cp --timeout=10 a b", "--give-up 10s"),
+            ("cp --info=mount a b", "--info=mount"),
             ("cp -i key -e ssh a far:b", "-e"),
         ] {
             let text = answered(line);

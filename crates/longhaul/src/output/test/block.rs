@@ -11,8 +11,8 @@ use longhaul_core::units::Rate;
 
 use super::words::{count, known, millis, wrap, wrap_lines};
 use super::{COLUMNS, TestText};
-use crate::output::text_columns;
-use crate::output::with_escaped_text;
+use crate::output::style::{Style, styled};
+use crate::output::{output_is_colored, text_columns, with_escaped_text};
 
 /// The indentation of the figures behind the name of their line.
 const INDENT: usize = 16;
@@ -140,7 +140,8 @@ impl TestText {
         );
         let _ = writeln!(text, "{}", wrap(&answer, text_columns()));
         if let Some(reason) = &summary.reason {
-            let _ = writeln!(text, "{}", wrap(&reason.sentence, text_columns()));
+            let sentence = wrap(&reason.sentence, text_columns());
+            let _ = writeln!(text, "{}", styled(Style::Measured, &sentence, output_is_colored()));
             if let Some(advice) = &reason.advice {
                 let _ = writeln!(text, "{}", wrap(&format!("=> {advice}"), text_columns()));
             }
