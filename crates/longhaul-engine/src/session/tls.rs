@@ -35,7 +35,7 @@ pub(super) fn client_config(identity: &Identity) -> Arc<ClientConfig> {
         ))));
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A ticket saves no round trip: only 0-RTT data would, which an attacker can replay, and a
-    // request changes files. So every session proves the keys of both ends anew.
+    // request changes files. So every session proves the keys of both ends again.
     config.resumption = Resumption::disabled();
     Arc::new(config)
 }

@@ -127,7 +127,7 @@ fn attempt(link: &mut impl Link, work: &mut Work) -> Result<(), StoreError> {
     outcome
 }
 
-/// Runs transactions that wait at the same time with one commit, hence one sync of the disk. A
+/// Runs transactions that wait at the same time with one commit and one sync of the disk. A
 /// refused transaction is undone to its savepoint.
 fn run_together(link: &mut impl Link, mut jobs: Vec<Job>) {
     let outcomes = link.begin().and_then(|()| {

@@ -1,10 +1,10 @@
 //! Blocks that the thread of a connection writes in pieces through the page cache, as they arrive.
 //!
-//! A block counts after it has arrived completely, was verified and is written. Until then neither
-//! the ledger nor the journal has it, and its bytes in the file are undefined. A connection claims
-//! the block before it writes: no other connection writes it at the same time, and a written block
-//! is not written again. Blocks of a sparse file are not received in pieces: the sink skips pages of zeros, so a
-//! rejected block could leave other bytes in a hole.
+//! A block counts after the sink has received, verified and written all of it. Until then neither
+//! the ledger nor the journal lists it, and its bytes in the file are undefined. A connection
+//! claims the block before it writes: no other connection writes it at the same time, and a written
+//! block is not written again. Blocks of a sparse file are not received in pieces: the sink skips
+//! pages of zeros, so a rejected block could leave other bytes in a hole.
 
 use std::fs::File;
 use std::io;
@@ -34,7 +34,8 @@ enum Target {
     File(Arc<PartialFile>),
     /// A target that stores nothing.
     Nothing,
-    /// Nothing, and the block does not count: its file has failed, or the block is written already.
+    /// The pieces are dropped and do not count: the file has failed, or the block is already
+    /// written.
     Dropped,
 }
 
@@ -54,7 +55,7 @@ impl<'a> BufferedBlock<'a> {
         (offset, length): (u64, usize),
     ) -> Option<Self> {
         let size = file.known_size().filter(|_| !file.sparse)?;
-        // A failure is found again when the file is created.
+        // The creation of the file reports this failure again.
         if !shared.store.buffers(&file.path, size).unwrap_or(false) {
             return None;
         }

@@ -61,7 +61,7 @@ impl SinkShared<'_> {
             self.report_actions(actions)?;
         }
         for Extra { path, .. } in &extras {
-            // Names that were in a directory that is gone too need no separate sync.
+            // Names in a directory that was deleted too need no separate sync.
             if tree.open_real_dir(path.parent().unwrap_or(Path::new(""))).is_ok() {
                 self.finisher.made_name(path);
             }

@@ -13,7 +13,7 @@ pub(super) struct Digests {
     pub(super) reported: bool,
     pub(super) manifest: Option<FilePath>,
     pub(super) done: Mutex<Vec<Done>>,
-    /// Files that were there already, to be read at the end.
+    /// Existing files, which are read at the end.
     pub(super) unchanged: Mutex<Vec<PathBuf>>,
 }
 

@@ -54,7 +54,7 @@ impl Intake<'_, '_> {
             let held = std::mem::take(&mut self.decided.held);
             self.shared.context.control.send(&SinkMessage::Wanted { before, held })?;
         }
-        // The readers leave only when the copy is over.
+        // The readers end only when the copy ends.
         let rereads = &self.onward.reread;
         let _ = self.decided.rereads.drain(..).try_for_each(|reread| rereads.send(reread));
         Ok(())
@@ -100,7 +100,7 @@ impl Intake<'_, '_> {
         }
     }
 
-    /// Compares an entry with the file at `path`; true if nothing is to be done for it.
+    /// Compares an entry with the file at `path`; true if the entry needs no action.
     fn is_unwanted(&mut self, entry: &Entry, path: &Path, attributes: &Attributes) -> bool {
         let (shared, options) = (self.shared, &self.shared.context.options.tree);
         let is_file = matches!(entry.kind, EntryKind::File { .. } | EntryKind::Stream);
@@ -264,7 +264,7 @@ impl SinkShared<'_> {
         there.is_some_and(|there| identities.contains(&files.number((there.device, there.inode))))
     }
 
-    /// Remembers the path of an entry, if a later one may be another name of it.
+    /// Stores the path of an entry, if a later entry may be a hard link to it.
     fn note_name(&self, path: &Path, kind: &EntryKind) {
         if self.context.options.tree.hard_links {
             let hash = match kind {
@@ -282,8 +282,8 @@ impl SinkShared<'_> {
         named == Some(XxHash3_64::oneshot(path.as_os_str().as_bytes()))
     }
 
-    /// Remembers for a later attempt that the only top-level entry has another name here: the
-    /// directory at `path` is there from now on.
+    /// Records for a later attempt that the only top-level entry has another name here, because the
+    /// directory at `path` now exists.
     fn keep_name(&self, path: &Path) {
         let destination = &self.store.destination;
         let renames = matches!(destination, Destination::Directory { rename: Some(_), .. });
@@ -292,7 +292,7 @@ impl SinkShared<'_> {
         }
     }
 
-    /// Makes the second names of complete files.
+    /// Creates the hard links to complete files.
     pub(super) fn make_hard_links(&self) -> Result<()> {
         for HardLink { id, path, first, first_path, .. } in lock(&self.records.links).drain(..) {
             let made = if self.records.ledger.has_failed(first) {

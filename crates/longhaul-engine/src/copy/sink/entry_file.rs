@@ -47,7 +47,7 @@ pub(super) struct Intake<'s, 'a> {
 pub(super) struct EntryAnswers {
     pub(super) held: Vec<KeptFile>,
     pub(super) actions: Vec<Action>,
-    /// The extents to read again once the source knows which blocks it omits.
+    /// The extents to read again after the source has received the list of blocks to omit.
     pub(super) rereads: Vec<Reread>,
 }
 
@@ -231,7 +231,7 @@ impl Intake<'_, '_> {
     fn pass_on_complete(&self, file: Arc<SinkFile>, ended: bool) {
         let form = {
             let mut state = file.lock();
-            // An empty file arrives in a pack, an empty stream not at all.
+            // An empty file arrives in a pack; an empty stream sends no block.
             if file.size() == 0 && !ended || !state.is_complete() {
                 return;
             }
@@ -248,7 +248,7 @@ impl Intake<'_, '_> {
         match form {
             Ok(partial) => {
                 let form = partial.map_or(Form::Dropped, Form::Open);
-                // The finisher leaves only when the copy is over.
+                // The finisher ends only when the copy ends.
                 let _ = self.onward.complete.send(vec![CompleteFile { file, form }]);
             }
             Err(error) => self.shared.fail(&file, "create", &error),
@@ -317,8 +317,9 @@ fn bytes_of(shared: &SinkShared<'_>, file: &SinkFile, blocks: &BlockSet) -> Vec<
     blocks.spans().into_iter().map(extent).collect()
 }
 
-/// Claims the `bytes` that a file needs of the target's file system, and the bytes that it may take
-/// of a quota, holes included: the source may fill them. A stream claims one of each.
+/// Claims the `bytes` that a file needs on the file system of the target, and the bytes that it may
+/// need of a quota. The latter include holes, because the source may fill them. A stream claims one
+/// of each.
 fn claim(shared: &SinkShared<'_>, file: &SinkFile, bytes: u64, of_quota: u64) -> Result<()> {
     let known = |bytes| if file.known_size().is_some() { bytes } else { 1 };
     let bytes = known(bytes);

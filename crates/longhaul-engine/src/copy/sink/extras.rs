@@ -1,9 +1,9 @@
 //! `--delete`: the entries in the copied directories that were not announced.
 //!
-//! Nothing is deleted unless everything was copied, and nothing if there are more entries to delete
-//! than allowed. Entries that the filters exclude stay, and with them the directories that hold
-//! them. A directory that is reached through a link is not entered, so that nothing outside the
-//! target is ever deleted.
+//! Nothing is deleted if a file was not copied, or if more entries would be deleted than allowed.
+//! Entries that the filters exclude remain, and with them their parent directories. A directory
+//! that is reached through a link is not entered, so that nothing outside the target is ever
+//! deleted.
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::io;
@@ -33,8 +33,8 @@ pub(super) struct Extras {
 
 #[derive(Default)]
 struct State {
-    /// The hash of each announced path. A source that finds two paths with one hash can only keep a
-    /// file from being deleted, which it can do by announcing it.
+    /// The hash of each announced path. A source with two paths of equal hash can only prevent the
+    /// deletion of a file, which it could also do by announcing the file.
     paths: HashSet<u128>,
     /// The announced directories, by their paths at the source.
     dirs: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ struct State {
     top_dirs: BTreeSet<Vec<u8>>,
 }
 
-/// Something to delete, by its path at the sink.
+/// An entry to delete, by its path at the sink.
 pub(super) struct Extra {
     pub(super) path: PathBuf,
     pub(super) is_dir: bool,
@@ -64,7 +64,7 @@ impl Extras {
         }
     }
 
-    /// Takes note of an entry.
+    /// Records an announced entry.
     pub(super) fn note(&self, path: &FilePath, is_dir: bool) {
         let bytes = path.as_bytes();
         let mut state = lock(&self.state);
@@ -114,8 +114,8 @@ impl Extras {
         Ok(found)
     }
 
-    /// Adds `path`, called `named` by the source if it had it, with all that is in it; false if
-    /// something in it stays.
+    /// Adds `path`, whose path at the source would be `named`, with all of its contents; false if a
+    /// part of the contents remains.
     fn collect(
         &self,
         tree: &Tree,

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-/// Counts the operations on one target's storage down to the one that fails.
+/// Counts down the operations on the storage of one target to the one that fails.
 #[derive(Clone, Default)]
 pub(in crate::copy) struct Countdown {
     #[cfg(any(test, feature = "fuzzing"))]
@@ -33,7 +33,7 @@ impl Countdown {
         Ok(())
     }
 
-    /// Waits as long as the storage takes.
+    /// Waits for the duration of the slow operation.
     #[inline]
     pub(super) fn wait(&self) {}
 

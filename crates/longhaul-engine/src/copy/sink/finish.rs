@@ -31,15 +31,15 @@ pub(super) struct CompleteFile {
 
 /// The form of a complete file on the disk.
 pub(super) enum Form {
-    /// Not at all: bytes are dropped.
+    /// No file: the bytes are dropped.
     Dropped,
-    /// Small: written, with its attributes, and closed.
+    /// A small file: written, with its attributes, and closed.
     Closed(Temporary, FileId),
     /// Still open.
     Open(Arc<PartialFile>),
 }
 
-/// Finishes files, and remembers the directories whose new names must be made durable.
+/// Finishes files, and collects the directories whose new names must be made durable.
 pub(super) struct Finisher<'a> {
     store: &'a Store,
     durable: bool,
@@ -103,14 +103,14 @@ impl<'a> Finisher<'a> {
         partial.id()
     }
 
-    /// Notes that the name `path` is new.
+    /// Records that the name `path` is new.
     pub(super) fn made_name(&self, path: &Path) {
         if self.durable {
             self.touched().insert(path.parent().unwrap_or(Path::new("")).to_owned());
         }
     }
 
-    /// Notes that the directory at `path` is new.
+    /// Records that the directory at `path` is new.
     pub(super) fn made_dir(&self, path: &Path) {
         if self.durable {
             let mut touched = self.touched();

@@ -45,7 +45,7 @@ pub(super) struct FileState {
     pub(super) partial: Stage,
     /// Blocks that are written, now or by an earlier attempt.
     pub(super) written: BlockSet,
-    /// Written blocks that the journal has no record of.
+    /// Written blocks without a record in the journal.
     pub(super) fresh: Vec<Piece>,
     /// Blocks that a connection is writing in pieces.
     claimed: Vec<u64>,
@@ -123,8 +123,8 @@ impl SinkFile {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the file has several blocks: then the journal has records of it before it is
-    /// in place.
+    /// Returns whether the file has several blocks: then the journal has records of the file before
+    /// it is complete.
     pub(super) fn has_several(&self, block_bytes: u64) -> bool {
         self.size() > block_bytes
     }
@@ -177,7 +177,7 @@ impl FileState {
         self.claimed.retain(|claimed| *claimed != block);
     }
 
-    /// Notes that `block` is written; true when it was the last.
+    /// Records that `block` is written; true if it was the last one.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
         self.written.insert(block, block + 1) > 0 && self.is_complete()
     }
@@ -288,14 +288,14 @@ impl Ledger {
         true
     }
 
-    /// Notes how many entries there are in all.
+    /// Records the total number of entries.
     pub(super) fn end(&self, total: u64) {
         self.lock().total = Some(total);
         self.settled.notify_all();
         self.announced.notify_all();
     }
 
-    /// Waits until `id` is announced. `Ok(None)` when it is settled already: its blocks are to be
+    /// Waits until `id` is announced. `Ok(None)` when it is already settled: its blocks are
     /// dropped.
     pub(super) fn file(&self, id: u64) -> Result<Option<Arc<SinkFile>>, NoEntry> {
         let mut state = self.lock();
@@ -326,8 +326,8 @@ impl Ledger {
     }
 
     /// Takes out a file that has failed; `None` if it was settled before.
-    /// [`failure_reported`](Self::failure_told) settles it once the source knows: the copy must not be
-    /// complete before.
+    /// [`failure_reported`](Self::failure_reported) settles it after the report to the source: the copy
+    /// must not be complete before.
     pub(super) fn failed(&self, id: u64) -> Option<Arc<SinkFile>> {
         let file = {
             let mut state = self.lock();
@@ -340,7 +340,7 @@ impl Ledger {
         Some(file)
     }
 
-    /// Notes that an entry that is not a file has failed.
+    /// Records the failure of an entry that is not a file.
     pub(super) fn note_failed(&self, id: u64) {
         self.lock().failed.insert(id);
     }
@@ -368,13 +368,13 @@ impl Ledger {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes bytes that an earlier attempt had written.
+    /// Adds bytes that an earlier attempt has written.
     pub(super) fn add_resumed(&self, bytes: u64) {
         self.resumed_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.add_written(bytes);
     }
 
-    /// Subtracts bytes of an earlier attempt that are not used after all.
+    /// Subtracts bytes of an earlier attempt that turned out to be unusable.
     pub(super) fn take_back(&self, bytes: u64) {
         self.resumed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.written_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -394,7 +394,7 @@ impl Ledger {
         stream.map_or(0, |stream| stream.lock().written.leading())
     }
 
-    /// Returns the progress of the copy, with up to `batch` entries that were placed since the
+    /// Returns the progress of the copy, with up to `batch` entries that were completed since the
     /// previous call.
     pub(super) fn standing(&self, batch: usize) -> LedgerProgress {
         self.lock().standing(batch)
@@ -421,7 +421,7 @@ impl Ledger {
         state.total == Some(state.settled)
     }
 
-    /// Ends every wait: the copy is over.
+    /// Ends every wait, because the copy is over.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.announced.notify_all();

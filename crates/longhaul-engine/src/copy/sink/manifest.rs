@@ -141,7 +141,8 @@ impl SinkShared<'_> {
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let dir = tree.open_dir(above.unwrap_or(Path::new(".")))?;
         let name = path.file_name().unwrap_or_default();
-        // Readable as the umask allows: the manifest has no more than the files' names and digests.
+        // Readable as the umask allows, because the manifest has only the names and digests of the
+        // files.
         let (file, temporary) = self.store.create_new((&dir, name, 0), OFlags::empty(), 0o666)?;
         let mut file = File::from(file);
         let written = file

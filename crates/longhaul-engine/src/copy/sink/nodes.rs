@@ -25,8 +25,8 @@ use crate::copy::digest::whole_digest;
 use crate::copy::metadata::{Attributes, NO_OWNERS};
 use crate::copy::tree::{FileKind, Metadata, wire_path};
 
-/// Refuses links and special files if nothing may be replaced: in a drop box they would be traps
-/// for the owner of the files.
+/// Refuses links and special files if nothing may be replaced: in a drop box they could deceive the
+/// owner of the files.
 fn only_with_replacing(dir: &OpenDir) -> io::Result<()> {
     if dir.replaces {
         Ok(())

@@ -131,7 +131,7 @@ impl Store {
         let path = Path::new(OsStr::from_bytes(path));
         match &self.destination {
             Destination::Directory { rename: Some(name), .. } => {
-                // Part by part: joining nothing would leave a slash at the end.
+                // Part by part: joining an empty path would append a slash.
                 Path::new(name).components().chain(path.components().skip(1)).collect()
             }
             _ => path.to_owned(),
@@ -200,7 +200,7 @@ impl Store {
         Ok(rustix::fs::fsync(dir)?)
     }
 
-    /// Makes everything on the file systems durable; false if one of them needs a sync per file.
+    /// Syncs the file systems; false if one of them needs a sync per file.
     pub(super) fn sync_all(&self) -> io::Result<bool> {
         for sync in lock(&self.syncs).values() {
             match sync {
@@ -211,8 +211,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse one gets
-    /// no room in advance, and no bytes where they are all zero.
+    /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse file gets
+    /// no space in advance, and its zero bytes are not written.
     pub(super) fn create(
         &self,
         id: u64,
@@ -252,8 +252,8 @@ impl Store {
     }
 
     /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
-    /// dropped. It is durable once its directory's file system is synced; where that cannot be
-    /// relied on, it is synced here if `durable`.
+    /// dropped. It is durable once its directory's file system is synced; if such a sync is
+    /// unreliable, this function syncs the file if `durable`.
     pub(super) fn create_small(
         &self,
         file: &SinkFile,
@@ -292,7 +292,7 @@ impl Store {
         let size = file.size();
         let Some((_, dir, name)) = self.locate(&file.path)? else { return Ok(None) };
         let own = |stat: &Stat| is_own(stat) && (stat.st_dev, stat.st_ino) == (id.device, id.inode);
-        // Checked before it is opened, because opening a device can have effects.
+        // Checked before the file is opened, because opening a device can have side effects.
         if !is_temporary_of(name.as_bytes(), temporary.as_bytes())
             || !own(&statat(&dir.fd, temporary, AtFlags::SYMLINK_NOFOLLOW)?)
         {
@@ -361,7 +361,7 @@ impl Store {
                 made => return made.map(|made| (made, first)),
             }
         }
-        // The token stays, so that a sweep of a later attempt finds the file.
+        // The token remains in the name, so that a sweep of a later attempt finds the file.
         let random = u64::from_be_bytes(*random_keying_material().first_chunk().expect("32 bytes"));
         let random = temporary_name(name, self.token.number(), random);
         make(&random).map(|made| (made, random))

@@ -20,7 +20,7 @@ pub(super) fn write_blocks(
 ) {
     let mut writes = false;
     for ReceivedBuffer { what, buffer } in blocks {
-        // The connections can have written everything.
+        // The connections may already have written everything.
         if !std::mem::replace(&mut writes, true) {
             shared.meters.writing.join();
         }
@@ -158,7 +158,7 @@ pub(super) fn finish_files(shared: &SinkShared<'_>, whole: &Receiver<Vec<Complet
 }
 
 impl SinkShared<'_> {
-    /// Drops the blocks of a file that has arrived whole.
+    /// Drops the blocks of a file that has arrived completely.
     fn take_over(&self, file: &SinkFile, partial: Option<&PartialFile>) {
         self.recorder.dropped(file);
         if let Some(partial) = partial {

@@ -87,7 +87,7 @@ pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
 }
 
 /// Reads the sample for `time` at the most, or until `stop`, no faster than `throttle` allows; from
-/// the beginning again when it is through before a third of the time.
+/// the beginning again if it ends within a third of the time.
 ///
 /// # Errors
 /// As for [`sample_source`], or a file cannot be read.
@@ -99,7 +99,7 @@ pub(crate) fn read(
     stop: &AtomicBool,
 ) -> Result<AloneReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
-    // Measures the disk, even where the cache is cheaper.
+    // Measures the disk, even if the cache is faster.
     let disk = Disk::new(DirectIo::Always);
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
@@ -158,7 +158,7 @@ fn jobs(files: &[Arc<SourceFile>], block_bytes: u64) -> VecDeque<(Arc<SourceFile
     files.iter().flat_map(of).collect()
 }
 
-/// One time through the sample.
+/// One pass over the sample.
 struct Pass<'a> {
     deadline: Instant,
     stop: &'a AtomicBool,

@@ -59,7 +59,7 @@ pub(super) fn queue_announced(
         } else {
             Some(files)
         };
-        // The readers leave only when the copy is over.
+        // The readers end only when the copy ends.
         let Some(Ok(())) = files.map(|files| shared.queue(files, jobs)) else { return };
     }
 }
@@ -113,7 +113,7 @@ impl Announcer<'_> {
 impl SourceShared<'_> {
     /// Queues the blocks of `files`, small files packed together.
     fn queue(&self, files: Vec<Arc<SourceFile>>, jobs: &Sender<Job>) -> Result<()> {
-        // The readers leave only when the copy is over.
+        // The readers end only when the copy ends.
         let send = |job| jobs.send(job).map_err(|_| EngineError::Interrupted);
         let mut pack = Vec::new();
         let mut packed_bytes = 0;

@@ -1,4 +1,5 @@
-//! The stages that move bytes: readers fill buffers, and senders empty them or read pieces of blocks.
+//! The stages that move bytes: readers fill buffers; senders send the buffers, or read and send
+//! blocks in pieces.
 
 use std::cell::OnceCell;
 use std::io;
@@ -26,7 +27,7 @@ pub(super) fn read_blocks(
     jobs: &Receiver<Job>,
     filled: &Sender<ReadContent>,
 ) {
-    // Before the first read: the connections can read everything.
+    // Before the first read, because the connections may read everything.
     let joined = OnceCell::new();
     let join = || *joined.get_or_init(|| shared.meters.reading.join());
     for job in jobs {
@@ -61,7 +62,7 @@ pub(super) fn read_blocks(
 /// The copy is over.
 struct CopyEnded;
 
-/// Reads a block after a call of `join`, or leaves that to a connection; `None` if the file has
+/// Reads a block after a call of `join`, or lets a connection read it; `None` if the file has
 /// failed.
 fn read_block(
     shared: &SourceShared<'_>,
@@ -207,7 +208,7 @@ pub(super) fn send_blocks(
         }
     }
     if !shared.context.cancel.is_set() {
-        // The sink can have left: it has reported the end.
+        // The sink may have disconnected after it reported the end.
         let _ = sender.finish();
     }
     tcp_info(sender.socket()).ok()

@@ -123,7 +123,7 @@ impl Feed {
         Ok(kept.blocks.keys().copied().filter(|block| !has(*block)).collect())
     }
 
-    /// Reads the next block of `block_bytes`, once there is room to keep it.
+    /// Reads the next block of `block_bytes`, once there is space to keep it.
     pub(super) fn next(&self, block_bytes: u64, over: impl Fn() -> bool) -> io::Result<Next> {
         {
             let mut kept = lock(&self.kept);
@@ -226,7 +226,7 @@ mod tests {
         to.write_all(&[1; 10_000]).unwrap();
         let next = || feed.next(4096, || false).unwrap();
         assert!(matches!(next(), Next::Block(0)) && matches!(next(), Next::Block(1)));
-        // The rest of a block is waited for, and survives that the copy is over.
+        // The function waits for the rest of a block, and keeps the rest when the copy is over.
         assert!(matches!(feed.next(4096, || true).unwrap(), Next::Over));
         to.write_all(&[2; 100]).unwrap();
         drop(to);

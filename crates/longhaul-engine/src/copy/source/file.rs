@@ -258,7 +258,7 @@ impl SourceFile {
             if let Some(handle) = open.direct.as_ref().or(open.cached.as_ref()) {
                 unchanged(handle, &file.metadata)?;
             }
-            // Closes the handles: descriptors are few.
+            // Closes the handles, because descriptors are limited.
             *open = Open { refused: open.refused, ..Open::default() };
         }
         Ok(())
@@ -346,7 +346,7 @@ impl SourceFile {
         }
         let file = place.open_file(&self.path).map_err(ReadError::Open)?;
         unchanged(&file, metadata)?;
-        // Only a hint: a file system that does not take it reads later.
+        // Only a hint: a file system that ignores it reads later.
         let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
         Ok(Some(file))
     }
@@ -369,7 +369,7 @@ impl SourceFile {
         }
     }
 
-    /// Lets a block be read once more.
+    /// Permits another read of a block.
     pub(super) fn reread(&self) {
         self.unread.fetch_add(1, Ordering::Relaxed);
     }
@@ -387,7 +387,7 @@ fn holes(file: &File, size: u64, block_bytes: u64) -> Option<BlockSet> {
             break;
         }
         any = true;
-        // Past the last data there is an error (ENXIO), and nothing but hole.
+        // After the last data the kernel returns ENXIO: the rest of the file is a hole.
         let data = seek(file, SeekFrom::Data(hole)).unwrap_or(size).min(size);
         let end = if data == size { size.div_ceil(block_bytes) } else { data / block_bytes };
         let first = hole.div_ceil(block_bytes);
@@ -422,7 +422,7 @@ fn shrunk(error: io::Error) -> ReadError {
     }
 }
 
-/// Reads `length` bytes, and what follows up to the next multiple of [`DIRECT_ALIGN`].
+/// Reads `length` bytes, and the bytes up to the next multiple of [`DIRECT_ALIGN`].
 fn read_direct(
     file: &File,
     offset: u64,

@@ -16,7 +16,7 @@ use crate::error::{EngineError, Result, WaitsFor};
 use crate::session::ControlReceiver;
 use crate::{HASTE, lock};
 
-/// The interval between two signs of life.
+/// The interval between two keepalive messages.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
 /// The share of the time that counts as reading while a walk runs, because the walk measures no
@@ -62,7 +62,7 @@ pub(super) fn follow_sink(
                 if !shared.records.wanted.is_announced(id) {
                     return Err(broken(receiver, "it requested a block that does not exist"));
                 }
-                // Complete or failed meanwhile: its last messages can pass each other.
+                // Complete or failed meanwhile: the last messages of both ends can cross.
                 let Some(file) =
                     shared.records.outstanding.get(id).filter(|file| !file.has_failed())
                 else {
@@ -145,7 +145,7 @@ fn broken(receiver: &ControlReceiver, what: &'static str) -> EngineError {
     EngineError::Protocol { peer: receiver.peer().to_owned(), what }
 }
 
-/// Sends signs of life, controls the streams, and ends the copy on `stop`.
+/// Sends keepalive messages, controls the streams, and ends the copy on `stop`.
 pub(super) fn tick(
     shared: &SourceShared<'_>,
     mut controller: StreamController<'_>,

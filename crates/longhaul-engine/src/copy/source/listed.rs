@@ -26,7 +26,7 @@ impl<S: WalkSink> Walk<'_, S> {
         };
         self.place = self.place_of(base, &top, &top_metadata);
         let mut top = Some(top);
-        // Sorted, as every walk is: a directory comes before its contents.
+        // Sorted like every walk: a directory precedes its contents.
         let mut plain = Vec::with_capacity(names.len());
         for name in names {
             match plain_name(name) {
@@ -79,8 +79,8 @@ impl<S: WalkSink> Walk<'_, S> {
         Ok(())
     }
 
-    /// Announces the directories above `name`; false if one of them is missing. Filters are not
-    /// asked about them, as in rsync: what is named is wanted.
+    /// Announces the directories above `name`; false if one of them is missing. Filters do not
+    /// apply to them, as in rsync.
     fn above(
         &mut self,
         base: &Path,

@@ -54,7 +54,7 @@ impl Outstanding {
         lock(&self.state).files.len()
     }
 
-    /// Ends every wait: the copy is over.
+    /// Ends every wait, because the copy is over.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.room.notify_all();
@@ -151,7 +151,7 @@ impl SinkDecisions {
         Some(wanted.collect())
     }
 
-    /// Ends every wait: the copy is over.
+    /// Ends every wait, because the copy is over.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.decided.notify_all();

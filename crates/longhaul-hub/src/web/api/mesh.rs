@@ -49,7 +49,7 @@ pub(crate) async fn post_plan(
     Ok(Json(plan_text(&hub, &request.text).await?))
 }
 
-/// Applies a mesh: only the tasks that differ are planned anew.
+/// Applies a mesh: only the tasks that differ are planned again.
 #[utoipa::path(post, path = "/api/v1/mesh/apply", request_body = MeshText,
     responses((status = 200, body = ApplyDocument), (status = 400), (status = 403), (status = 409)))]
 pub(crate) async fn post_apply(
