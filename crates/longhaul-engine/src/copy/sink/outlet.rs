@@ -90,7 +90,8 @@ impl Outlet {
         (!state.closed).then_some(())
     }
 
-    /// Takes the block of `length` bytes at `offset`, and passes on all blocks that are next.
+    /// Takes the block of `length` bytes at `offset`, and passes on all blocks that follow in
+    /// order.
     pub(super) fn put(&self, offset: u64, length: usize, buffer: PoolBuffer) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.early.insert(offset, (length, buffer));

@@ -28,7 +28,7 @@ pub(super) struct Temporary {
     pub(super) dir: Arc<OpenDir>,
     pub(super) temporary: OsString,
     pub(super) name: OsString,
-    /// True if the name belongs to another session now, or stays for the next attempt.
+    /// True if the name now belongs to another session, or must remain for the next attempt.
     released: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Temporary {
 pub(super) struct PartialFile {
     pub(super) file: File,
     pub(super) temporary: Temporary,
-    /// True if pages of zeros are not written, so that holes stay holes.
+    /// True if pages of zeros are not written, so that holes remain holes.
     pub(super) sparse: bool,
     /// True if writes use direct I/O, which must be aligned: the last write extends beyond the end
     /// of the file, which is truncated later. False if the file system has no direct I/O.
@@ -60,7 +60,7 @@ impl Temporary {
         Temporary { dir, temporary, name, released: AtomicBool::new(false) }
     }
 
-    /// Makes the file `id` durable, which is under the name.
+    /// Syncs the file `id`, which has this name.
     pub(super) fn sync(&self, id: &FileId) -> io::Result<()> {
         self.dir.faults.tick()?;
         Ok(rustix::fs::fsync(self.open(OFlags::RDONLY, id)?)?)
@@ -102,14 +102,13 @@ impl Temporary {
         now.filter(|now| FileId { ctime: None, ..id }.names(now)).unwrap_or(id)
     }
 
-    /// Removes the file under the name now, even if it is in use: the name is free for another
-    /// file.
+    /// Removes the file now, even if it is in use, so that another file can use the name.
     pub(super) fn discard(&self) {
         self.released.store(true, Ordering::Relaxed);
         let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
     }
 
-    /// Lets the file stay under its temporary name, or not, when it is dropped.
+    /// Sets whether the file keeps its temporary name when it is dropped.
     pub(super) fn keep(&self, keep: bool) {
         self.released.store(keep, Ordering::Relaxed);
     }
@@ -207,8 +206,8 @@ impl PartialFile {
             file.write_all_at(&buffer[..length], offset)?;
             let (wait, start) =
                 (longhaul_sys::file::write_back, longhaul_sys::file::begin_writeback);
-            // A trial compares the bytes that the disk has accepted. Afterwards early writeback
-            // keeps the disk busy and the sync short.
+            // A trial compares the bytes that the disk has accepted. After the trial, early
+            // writeback keeps the disk busy and shortens the sync.
             let _ = if io.tried { wait } else { start }(file, offset, length as u64);
             Ok(())
         })
@@ -275,7 +274,7 @@ impl PartialFile {
         Ok(file_id(&rustix::fs::fstat(&self.file)?))
     }
 
-    /// Makes everything about the file durable.
+    /// Makes data and metadata of the file durable.
     ///
     /// # Errors
     /// This sync or an earlier one failed.
@@ -284,7 +283,7 @@ impl PartialFile {
         self.sync_once(|| self.file.sync_all(), true)
     }
 
-    /// Makes the bytes durable; nothing is left to do after [`sync`](Self::sync).
+    /// Makes the data durable; unnecessary after [`sync`](Self::sync).
     ///
     /// # Errors
     /// This sync or an earlier one failed.
@@ -309,7 +308,7 @@ impl PartialFile {
         outcome
     }
 
-    /// Notes a sync of the whole file system.
+    /// Records a sync of the whole file system.
     ///
     /// # Errors
     /// An earlier sync of the file failed.

@@ -21,11 +21,11 @@ use crate::copy::tree::{FileKind, Tree};
 /// The destination of the entries, which is decided before the first byte.
 #[derive(Debug, Clone)]
 pub enum Destination {
-    /// Nowhere: blocks are verified and dropped.
+    /// No destination: blocks are verified and dropped.
     Null,
     /// Into a directory.
     Directory {
-        /// All that may be touched.
+        /// The directory tree that the copy may change.
         tree: Tree,
         /// The directory's path, for messages.
         path: PathBuf,
@@ -33,12 +33,12 @@ pub enum Destination {
         rename: Option<OsString>,
         /// True if the entry with that name has to be a directory: the target ends with a slash.
         only_dir: bool,
-        /// True if the entries are the contents of a directory, which this one corresponds to.
+        /// True if the entries are the contents of a directory whose counterpart is this directory.
         contents: bool,
     },
-    /// Out, in order.
+    /// Standard output, in order.
     Outlet(Arc<Outlet>),
-    /// A directory that is not there, in a dry run.
+    /// A missing directory, in a dry run.
     Planned(PathBuf),
 }
 
@@ -86,8 +86,8 @@ impl Destination {
     /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
     /// name in the directory above it.
     ///
-    /// A directory that an earlier attempt of the copy `key` has made does not count as one that was
-    /// there.
+    /// A directory that an earlier attempt of the copy `key` has made does not count as an existing
+    /// one.
     ///
     /// # Errors
     /// The target cannot take `top`.
@@ -156,7 +156,8 @@ impl Destination {
                 into(target, None)
             }
             (_, Top::One) => {
-                // cp(1) makes a directory of a name with a slash from a directory only.
+                // cp(1) creates a directory for a name with a final slash only if the source is a
+                // directory.
                 let fits = !slash || existing.is_none() && options.recursive;
                 match target.file_name() {
                     Some(name) if fits => into(parent, Some(name.to_owned())),

@@ -73,7 +73,7 @@ pub(super) fn drop_pages(file: &File, direct: bool) -> io::Result<()> {
         fdatasync(file)?;
         fadvise(file, 0, None, Advice::DontNeed)?;
         let size = fstat(file)?.st_size as u64;
-        // A kernel without cachestat(2) does not report what stays.
+        // A kernel without cachestat(2) does not report the remaining pages.
         if longhaul_sys::file::cached_bytes(file, 0, size).map_or(true, |cached| cached == 0) {
             return Ok(());
         }

@@ -80,7 +80,7 @@ pub(super) fn receive_blocks(
     };
     match ended {
         ConnectionEnd::Well => return tcp_info(receiver.socket()).ok(),
-        // The source is gone, and nothing is missed.
+        // The source has disconnected, and no data are missing.
         ConnectionEnd::Broken(_) if shared.records.ledger.is_complete() => {
             return tcp_info(receiver.socket()).ok();
         }
@@ -195,7 +195,7 @@ fn ask_again(shared: &SinkShared<'_>, coming: &Incoming) -> Result<(), Connectio
     if let Incoming::Block { id, .. } = coming
         && shared.records.ledger.file(*id).map_err(ConnectionEnd::no_entry)?.is_none()
     {
-        // The source spoils the block of a file that it cannot read.
+        // The source marks the block of a file that it cannot read as invalid.
         return Ok(());
     }
     let good = shared.records.ledger.written_bytes() / shared.context.options.block_bytes.get();

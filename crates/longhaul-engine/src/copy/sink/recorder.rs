@@ -77,7 +77,7 @@ pub(super) enum Leftover {
     Nothing,
     /// The file has its final name.
     Placed,
-    /// These bytes were written under the temporary name; they are to be read again.
+    /// These bytes were written under the temporary name; the sink reads them again.
     Partial(PartialFile, Vec<Claim>),
 }
 
@@ -215,7 +215,7 @@ impl JournalRecorder {
         if !records.is_empty() {
             match writer.append(&records) {
                 Ok(()) => self.appended(&placed, noted),
-                // The next checkpoint tries again: the disk can be full.
+                // The next checkpoint retries, because the disk may be full.
                 Err(_) => {
                     lock(&self.state).placed.append(&mut placed);
                     for (file, _, mut pieces) in noted {
@@ -255,7 +255,7 @@ impl JournalRecorder {
         records
     }
 
-    /// Notes that the journal has records of these files.
+    /// Marks these files as recorded in the journal.
     fn appended(
         &self,
         placed: &[Placed],
@@ -274,7 +274,7 @@ impl JournalRecorder {
         }
     }
 
-    /// Keeps the journal even if it has no records: it has the name of a directory that was made.
+    /// Keeps the journal even if it has no records, because it has the name of a created directory.
     pub(super) fn keep_name(&self) {
         lock(&self.state).worthy = true;
     }
@@ -310,7 +310,7 @@ impl JournalRecorder {
         }
     }
 
-    /// Removes the temporary file of a file that has changed or is not copied any more.
+    /// Removes the temporary file of a file that has changed or is no longer copied.
     fn remove(&self, path: &[u8], past: &PastFile) {
         if let (PastFile::Partial { temporary, id, .. }, Some(base)) = (past, &self.base) {
             remove_temporary(base, path, temporary.as_bytes(), id);

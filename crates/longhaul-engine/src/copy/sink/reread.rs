@@ -1,4 +1,4 @@
-//! Reads the extents of an earlier attempt again, while the rest is received.
+//! Reads the extents of an earlier attempt again, while the sink receives the other data.
 //!
 //! Bytes of an earlier attempt count after they were read and have the digest in the journal. The
 //! source omits their blocks in the meantime; the sink requests the blocks of an extent that

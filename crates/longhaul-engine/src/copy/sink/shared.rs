@@ -1,4 +1,4 @@
-//! The state that the stages of a sink share: the context of the copy, its books, and its meters.
+//! The state that the stages of a sink share: the context of the copy, its records, and its meters.
 
 use std::convert::Infallible;
 use std::io;
@@ -86,7 +86,7 @@ pub(super) struct SinkShared<'a> {
     pub(super) finisher: Finisher<'a>,
 }
 
-/// The surroundings of a copy, which stay the same while it runs.
+/// The parts of a copy that do not change while it runs.
 pub(super) struct SinkContext<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,

@@ -281,8 +281,9 @@ impl Store {
         Ok(Some((temporary, id)))
     }
 
-    /// Opens what an earlier attempt has left under the name `temporary`, if it is still that file,
-    /// nobody else can have written to it, and no other session uses it. Its space is not reserved.
+    /// Opens the file that an earlier attempt has left under the name `temporary`, if it is still
+    /// that file, nobody else can have written to it, and no other session uses it. Its space is
+    /// not reserved.
     pub(super) fn reopen(
         &self,
         file: &SinkFile,
@@ -311,7 +312,7 @@ impl Store {
         let temporary = Temporary::new(dir, temporary.to_owned(), name.to_owned());
         let mut partial = PartialFile::new(File::from(fd), temporary, size, file.sparse, direct);
         partial.reopened = true;
-        // It stays for the next attempt, even if this one fails.
+        // The file remains for the next attempt, even if this attempt fails.
         partial.temporary.keep(true);
         Ok(Some(partial))
     }
@@ -334,7 +335,7 @@ impl Store {
         self.make_new((dir, name, id), |temporary| {
             let made = openat(dir, temporary, flags | extra, Mode::from_raw_mode(mode));
             if made.as_ref().is_err_and(|error| *error == Errno::INVAL) {
-                // Some file systems make the file before they refuse the flags.
+                // Some file systems create the file before they reject the flags.
                 let _ = unlinkat(dir, temporary, AtFlags::empty());
             }
             made

@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Outstanding {
-    /// Adds files once there is room; false when the copy is over.
+    /// Adds files once there is space; false when the copy is over.
     pub(super) fn add(&self, files: &[Arc<SourceFile>]) -> bool {
         let full = |state: &mut State| !state.closed && state.files.len() >= OUTSTANDING_LIMIT;
         let mut state =
@@ -83,7 +83,7 @@ struct DecisionState {
 }
 
 impl SinkDecisions {
-    /// Notes that the entries with numbers below `end` are announced.
+    /// Records that the entries with numbers below `end` are announced.
     pub(super) fn announced(&self, end: u64) {
         let mut state = lock(&self.state);
         state.announced = state.announced.max(end);
@@ -94,8 +94,8 @@ impl SinkDecisions {
         id < lock(&self.state).announced
     }
 
-    /// Notes the sink's decisions on the entries below `before`; false if one of them is on an entry
-    /// that is not announced or was decided before, or if they are too many.
+    /// Records the sink's decisions on the entries below `before`; false if one of them is on an
+    /// entry that is not announced or was decided before, or if they are too many.
     pub(super) fn note_decisions(&self, before: u64, held: Vec<KeptFile>) -> bool {
         let mut state = lock(&self.state);
         let decided = state.before..before;
@@ -183,7 +183,7 @@ mod tests {
     fn decisions_that_are_used_make_room() {
         let wanted = SinkDecisions::default();
         wanted.announced(16);
-        // The spans of entries without data exceed the limit, and those of entries with data, too.
+        // The spans of entries without data exceed the limit, and so do those of entries with data.
         for id in 0..8 {
             assert!(
                 wanted.note_decisions(2 * id + 2, vec![held(2 * id, 5000), held(2 * id + 1, 5000)])

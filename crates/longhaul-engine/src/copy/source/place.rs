@@ -17,8 +17,8 @@ use rustix::fs::{Mode, OFlags, fstat, openat};
 
 use crate::copy::tree::{Metadata, Tree};
 
-/// The number of directories above the present one that are kept open. A higher one is opened again
-/// when the walk returns to it.
+/// The number of directories above the present one that are kept open. A directory farther above is
+/// opened again when the walk returns to it.
 const OPEN_LEVELS: usize = 64;
 
 /// The directory from which the files of one root are opened.

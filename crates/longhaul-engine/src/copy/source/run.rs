@@ -36,7 +36,7 @@ use crate::session::ControlReceiver;
 /// Blocks that the walk may queue ahead of the readers; bounds the source's memory in a tree of
 /// many small files.
 const JOB_QUEUE: usize = 1024;
-/// Blocks that wait for a connection that is ready.
+/// Blocks that wait for a ready connection.
 const FILLED_QUEUE: usize = 4;
 /// The longest time that the stages take to end after the sink has reported the end.
 const LAST_WORDS: Duration = Duration::from_secs(20);
@@ -51,7 +51,7 @@ pub(in crate::copy) struct SourceOutcome {
     pub(in crate::copy) tcp: Vec<TcpInfo>,
 }
 
-/// The terms of a copy that the source knows before it begins.
+/// The properties of a copy that the source knows before it begins.
 #[derive(Debug, Clone, Default)]
 pub(in crate::copy) struct SourceTerms {
     /// The sink decides on each file before it is read.
@@ -121,7 +121,7 @@ pub(in crate::copy) fn run(
     let reports = std::mem::take(&mut *lock(&shared.records.reports));
     match report {
         Some(sink) => {
-            // For a client that is the sink; one that has left knows enough.
+            // For a client that is the sink; a client that has disconnected needs no report.
             let _ = shared.context.control.send(&SourceMessage::Report(Box::new(source.clone())));
             Ok(SourceOutcome { sink, source, reports, tcp })
         }
@@ -152,7 +152,7 @@ impl SourceShared<'_> {
             scope.spawn(move || stage.run(|| announce(self, announced, plan, options)));
             let (queued, stage) = (jobs.clone(), self.stage(ThreadRole::Walk));
             scope.spawn(move || stage.run(|| queue_announced(self, &to_queue, &queued)));
-            // Several would overtake each other.
+            // Several readers would reorder the blocks.
             let readers = if options.tree.ordered { 1 } else { READERS };
             for _ in 0..readers {
                 let (jobs, filled) = (job_queue.clone(), filled.clone());

@@ -1,4 +1,5 @@
-//! The state that the stages of a source share: the context of the copy, its books, and its meters.
+//! The state that the stages of a source share: the context of the copy, its records, and its
+//! meters.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -55,7 +56,7 @@ pub(super) struct SourceShared<'a> {
     pub(super) steered: SteeredStreams,
 }
 
-/// The surroundings of a copy, which stay the same while it runs.
+/// The parts of a copy that do not change while it runs.
 pub(super) struct SourceContext<'a> {
     pub(super) control: ControlSender,
     pub(super) cancel: Arc<Cancel>,
@@ -75,7 +76,7 @@ pub(super) struct SourceContext<'a> {
     pub(super) identities: Option<HostFiles>,
     /// True if this end opens the data connections.
     pub(super) opens_connections: bool,
-    /// The stream that is copied, if one is.
+    /// The copied stream, if the source is a stream.
     pub(super) feed: Option<Arc<Feed>>,
 }
 
