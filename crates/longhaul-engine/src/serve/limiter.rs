@@ -129,8 +129,8 @@ impl Fresh {
     }
 }
 
-fn reason_of(crowded: Crowded) -> CloseReason {
-    match crowded {
+fn reason_of(cause: DropCause) -> CloseReason {
+    match cause {
         DropCause::Address => CloseReason::Address,
         DropCause::All => CloseReason::Unauthenticated,
     }
