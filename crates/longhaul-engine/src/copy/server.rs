@@ -109,9 +109,9 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
     }
-    let dialled = match &task {
+    let dialed = match &task {
         Task::Forward(_, _, options, to) if !to.addresses.is_empty() => match dial(to, options) {
-            Ok(dialled) => Some(dialled),
+            Ok(dialed) => Some(dialed),
             Err(error) => {
                 let kind = RefusalKind::Unreachable;
                 let reason = format!("cannot reach the target: {}", chain(&error));
@@ -122,7 +122,7 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         _ => None,
     };
     sender.send(&CopyReply::Ready { asks: wanted_first, rereads: true })?;
-    let streams = match dialled {
+    let streams = match dialed {
         Some((first, dialer)) => {
             Streams::new(first, ConnectionSource::Dial(dialer), socket_options(options))
         }

@@ -236,8 +236,8 @@ pub fn connect_unasked(target: &HostPort, options: &ConnectOptions<'_>) -> Resul
     }
 }
 
-/// The choice to send the first flight of the handshake with the SYN. The server may get it twice,
-/// and answers a second time to nobody.
+/// The choice to send the first flight of the handshake with the SYN. The server may receive it
+/// twice; its second answer has no receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FastOpen {
     Allowed,

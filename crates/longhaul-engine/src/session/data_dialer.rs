@@ -23,7 +23,7 @@ pub struct DataDialer {
     pub(super) addresses: Vec<SocketAddr>,
     /// True if each connection begins with the next address.
     spread: bool,
-    /// Creates connections if no address can be dialled.
+    /// Creates connections if no address can be dialed.
     tunnel: Option<Arc<Tunnel>>,
     pub(super) secret: SessionSecret,
     /// The local address, unless a route has another one.
