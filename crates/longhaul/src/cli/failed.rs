@@ -140,7 +140,7 @@ fn similar(error: &clap::Error) -> Option<&str> {
     pairs.iter().find_map(|(wrong, right)| {
         let (wrong, right) = (string(*wrong)?, string(*right)?);
         let letters = wrong.trim_start_matches('-').chars().count();
-        (distance(wrong, right) <= letters.div_ceil(3)).then_some(right)
+        (distance(wrong, right) <= letters.div_ceil(2)).then_some(right)
     })
 }
 

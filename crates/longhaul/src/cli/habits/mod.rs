@@ -150,7 +150,9 @@ mod tests {
             .arg(Arg::new("exclude").long("exclude"))
             .arg(Arg::new("rsh").short('e').long("rsh"))
             .arg(Arg::new("streams").short('P').long("streams"));
-        let test = Command::new("test").arg(Arg::new("time").short('t').long("time"));
+        let options = [("time", 't'), ("json", 'J'), ("reverse", 'R'), ("bind", 'B')];
+        let options = options.map(|(long, short)| Arg::new(long).long(long).short(short));
+        let test = Command::new("test").args(options);
         Command::new("longhaul").subcommand(cp).subcommand(test)
     }
 
