@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::event::CloseReason;
 use super::limits::network;
 use super::penalties::{Failure, Penalties};
-use super::startups::{Crowded, Startup, StartupLimits, Startups};
+use super::startups::{DropCause, Startup, StartupLimits, Startups};
 use crate::session::OPENING_TIMEOUT;
 use crate::share::{Quota, QuotaPart};
 
@@ -129,10 +129,10 @@ impl Fresh {
     }
 }
 
-fn reason_of(crowded: Crowded) -> CloseReason {
-    match crowded {
-        Crowded::Address => CloseReason::Address,
-        Crowded::All => CloseReason::Unauthenticated,
+fn reason_of(cause: DropCause) -> CloseReason {
+    match cause {
+        DropCause::Address => CloseReason::Address,
+        DropCause::All => CloseReason::Unauthenticated,
     }
 }
 

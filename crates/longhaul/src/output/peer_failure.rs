@@ -33,7 +33,7 @@ pub(super) fn peer_words(error: &InteropError) -> String {
             format!("{peer} is busy with another client; try again when its test has ended")
         }
         InteropError::Denied { peer, stated } => {
-            let what = if stated {
+            let what = if *stated {
                 "refused the user name or the password"
             } else {
                 "ended the connection when it read the user name and the password"
