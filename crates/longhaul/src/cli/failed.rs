@@ -205,8 +205,8 @@ mod tests {
     fn an_error_names_a_similar_word_and_the_help() {
         for (line, expected) in [
             (
-                "wan rnu",
-                "unrecognized subcommand 'rnu'; did you mean 'run'? (see 'longhaul wan -h')",
+                "wan statsu",
+                "unrecognized subcommand 'statsu'; did you mean 'status'? (see 'longhaul wan -h')",
             ),
             (
                 "cp --dleete a b",
