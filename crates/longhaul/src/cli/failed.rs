@@ -140,7 +140,7 @@ fn similar(error: &clap::Error) -> Option<&str> {
     pairs.iter().find_map(|(wrong, right)| {
         let (wrong, right) = (string(*wrong)?, string(*right)?);
         let letters = wrong.trim_start_matches('-').chars().count();
-        (distance(wrong, right) <= letters.div_ceil(3)).then_some(right)
+        (distance(wrong, right) <= letters.div_ceil(2)).then_some(right)
     })
 }
 
@@ -205,8 +205,8 @@ mod tests {
     fn an_error_names_a_similar_word_and_the_help() {
         for (line, expected) in [
             (
-                "wan rnu",
-                "unrecognized subcommand 'rnu'; did you mean 'run'? (see 'longhaul wan -h')",
+                "wan statsu",
+                "unrecognized subcommand 'statsu'; did you mean 'status'? (see 'longhaul wan -h')",
             ),
             (
                 "cp --dleete a b",

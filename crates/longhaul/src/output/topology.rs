@@ -219,11 +219,11 @@ mod tests {
             "4.92 ms",
         ];
         let rows = [COLUMNS, values].map(|row| row.map(str::to_owned).to_vec());
-        for (columns, last) in [(60, "QUEUE"), (80, "LATE P99.9"), (200, "LATE P99.9")] {
+        for (columns, headings) in [(60, 6), (80, 8), (200, 11)] {
             let text = table(&rows, columns);
-            let heading = text.lines().next().unwrap();
+            let shown = COLUMNS.iter().filter(|name| text.contains(*name)).count();
             assert!(text.lines().all(|line| line.len() <= columns), "{text}");
-            assert!(heading.starts_with("LINK") && heading.ends_with(last), "{columns}: {text}");
+            assert_eq!(shown, headings, "{columns}: {text}");
         }
         assert!(COLUMNS.iter().all(|name| table(&rows, usize::MAX).contains(name)));
     }

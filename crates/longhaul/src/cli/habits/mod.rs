@@ -1,8 +1,9 @@
-//! Options of iperf3, rsync and scp that have another name here. They are replaced before the command
+//! Options of iperf3, rsync, scp and hyperfine that have another name here. They are replaced before the command
 //! line is parsed, or answered with the name of ours.
 
 mod copier_table;
 mod copiers;
+mod hyperfine;
 mod iperf3;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ pub(super) fn translate(mut args: Vec<OsString>, cli: &Command) -> Result<Transl
         Some("test") => iperf3::client_option,
         Some("serve") => iperf3::server_option,
         Some("cp") => copiers::option,
+        Some("matrix") => hyperfine::option,
         _ => {
             args.extend(words);
             return Ok(Translated { args, notes: Vec::new() });
@@ -150,7 +152,9 @@ mod tests {
             .arg(Arg::new("exclude").long("exclude"))
             .arg(Arg::new("rsh").short('e').long("rsh"))
             .arg(Arg::new("streams").short('P').long("streams"));
-        let test = Command::new("test").arg(Arg::new("time").short('t').long("time"));
+        let options = [("time", 't'), ("json", 'J'), ("reverse", 'R'), ("bind", 'B')];
+        let options = options.map(|(long, short)| Arg::new(long).long(long).short(short));
+        let test = Command::new("test").args(options);
         Command::new("longhaul").subcommand(cp).subcommand(test)
     }
 
@@ -202,6 +206,14 @@ mod tests {
             let text = answered(line);
             assert!(text.contains(expected), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn options_of_hyperfine_get_our_names() {
+        assert_eq!(translated("matrix --runs 3 sc10"), ("matrix --repeats 3 sc10".to_owned(), 0));
+        assert_eq!(translated("matrix sc10 --runs=3"), ("matrix sc10 --repeats 3".to_owned(), 0));
+        assert!(answered("matrix --export-json x").contains("report DIR --format json"));
+        assert!(answered("matrix -w 3 sc10").contains("omit_seconds"));
     }
 
     #[test]

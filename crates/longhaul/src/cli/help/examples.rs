@@ -1,7 +1,7 @@
 //! The examples of the long help and of the man pages.
 
 /// The purpose of an example and its command line.
-type Example = (&'static str, &'static str);
+pub(super) type Example = (&'static str, &'static str);
 
 /// The examples of each command.
 pub(super) const EXAMPLES: &[(&str, &[Example])] = &[

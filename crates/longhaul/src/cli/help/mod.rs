@@ -2,11 +2,13 @@
 
 mod examples;
 mod groups;
+mod more_examples;
 
 use clap::Command;
 
-use self::examples::EXAMPLES;
+use self::examples::{EXAMPLES, Example};
 use self::groups::{COMMON, GROUPS};
+use self::more_examples::MORE_EXAMPLES;
 
 /// Returns `command` with groups of options, and with examples in its long help.
 pub(super) fn with_examples(command: Command) -> Command {
@@ -29,10 +31,12 @@ pub(super) fn grouped(command: Command) -> Command {
                 None => arg,
             }
         });
+        let has_examples = examples_of(path).is_some();
         let Some(more) = command.get_after_help().cloned() else { return command };
-        let short = match common {
-            Some(_) => format!("'longhaul {path} --help' has all options, and examples."),
-            None => format!("'longhaul {path} --help' has examples."),
+        let short = match (common, has_examples) {
+            (Some(_), _) => format!("'longhaul {path} --help' has all options, and examples."),
+            (None, true) => format!("'longhaul {path} --help' has examples."),
+            (None, false) => format!("'longhaul {path} --help' has more."),
         };
         command.after_help(short).after_long_help(more)
     })
@@ -42,6 +46,10 @@ pub(super) fn grouped(command: Command) -> Command {
 fn add_examples(command: Command, path: &str) -> Command {
     each(command, path, &|command, path| {
         let Some(examples) = examples_of(path) else { return command };
+        let command = match command.get_after_help() {
+            Some(_) => command,
+            None => command.after_help(format!("'longhaul {path} --help' has examples.")),
+        };
         let more = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
         let lines: Vec<String> =
             examples.iter().map(|(purpose, line)| format!("  # {purpose}\n  {line}\n")).collect();
@@ -51,7 +59,12 @@ fn add_examples(command: Command, path: &str) -> Command {
 
 /// Returns the examples of the command at `path`, such as `wan run`: the purpose and the command.
 pub(super) fn examples_of(path: &str) -> Option<&'static [(&'static str, &'static str)]> {
-    EXAMPLES.iter().find(|(name, _)| *name == path).map(|(_, examples)| *examples)
+    all_examples().find(|(name, _)| *name == path).map(|(_, examples)| *examples)
+}
+
+/// Returns the commands with their examples.
+fn all_examples() -> impl Iterator<Item = &'static (&'static str, &'static [Example])> {
+    EXAMPLES.iter().chain(MORE_EXAMPLES)
 }
 
 /// Changes each subcommand, whose path from the program is the second argument of `change`.
@@ -97,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_command_has_three_valid_examples() {
-        for (path, examples) in EXAMPLES {
+        for (path, examples) in all_examples() {
             assert!(examples.len() >= 3, "{path}");
             for (purpose, line) in *examples {
                 assert!(line.starts_with(&format!("longhaul {path}")), "{line}");
