@@ -27,6 +27,7 @@ vm = true
 [[site]]
 name = "server"
 vm = true
+vm-memory = "2GiB"
 [[link]]
 name = "path"
 between = ["client", "server"]
@@ -41,7 +42,12 @@ for _ in $(seq 180); do
     ! grep -q 'server: ready' "$work/server" || break
     sleep 1
 done
-grep 'server:' "$work/server" >&2
+grep 'server:' "$work/server" >&2 || true
+grep -q 'server: ready' "$work/server" || {
+    echo "guest-access: the servers in the guest did not start" >&2
+    cat "$work/server" >&2
+    exit 1
+}
 for round in $(seq "$rounds"); do
     for rtt in $rtts; do
         "$longhaul" wan set "$name/path" --rtt "$rtt" >/dev/null

@@ -6,7 +6,7 @@ mib=${1:-8} only=${2:-.}
 point=/mnt/guest
 mkdir -p $point /var/lib/nfs/rpc_pipefs /run/lock/iscsi
 quiet() { "$@" >/tmp/log 2>&1; }
-reason() { tail -n 1 /tmp/log | cut -c 1-70; }
+reason() { grep -v '^Logging in' /tmp/log | tail -n 1 | cut -c 1-90; }
 row() { # NAME COMMAND...
     name=$1
     shift
@@ -19,8 +19,11 @@ rate() { awk -v b="$1" -v s="$2" -v e="$3" 'BEGIN { printf "%.1f Mb/s\n", b * 8 
 
 prepare() {
     [ -e /sys/class/infiniband/rxe0 ] && return
-    modprobe -a nfs nfsv4 nfsv3 rpcrdma rdma_rxe ib_iser iscsi_tcp
+    modprobe -a nfs nfsv4 nfsv3 rpcrdma rdma_rxe ib_iser iscsi_tcp sd_mod
     rdma link add rxe0 type rxe netdev eth0
+    # The package creates the name of the initiator when it is installed.
+    echo InitiatorName=iqn.2026-11.example:client >/etc/iscsi/initiatorname.iscsi
+    ulimit -l unlimited
     iscsid >/dev/null 2>&1
 }
 
@@ -83,7 +86,7 @@ disk() { # TRANSPORT write|read
             read) quiet timeout 240 dd if="$device" of=/dev/null bs=1M count="$mib" iflag=direct ;;
         esac && status=0 && rate $((mib * 1048576)) "$start" "$(now)"
     fi
-    iscsiadm -m node -T "$target" --logout >/dev/null 2>&1
+    timeout 30 iscsiadm -m node -T "$target" --logout >/dev/null 2>&1
     iscsiadm -m node -T "$target" -o delete >/dev/null 2>&1
     return $status
 }
@@ -91,7 +94,7 @@ disk() { # TRANSPORT write|read
 perftest() { # PORT OPTIONS...
     port=$1
     shift
-    quiet timeout 60 ib_write_bw -d rxe0 -x 2 -F -p "$port" -D 4 "$@" --report_gbits server || return 1
+    quiet timeout 60 ib_write_bw -d rxe0 -x 1 -F -p "$port" "$@" --report_gbits server || return 1
     awk '/BW average/ { getline; printf "%.1f Mb/s\n", $4 * 1000; found = 1 } END { exit !found }' /tmp/log
 }
 
@@ -115,5 +118,5 @@ row "iSCSI, write" disk iscsi write default
 row "iSCSI, read" disk iscsi read default
 row "iSER, write" disk iser write iser
 row "iSER, read" disk iser read iser
-row "ib_write_bw, 1 queue pair" perftest 18515
-row "ib_write_bw, 4 queue pairs" perftest 18516 -q 4
+row "ib_write_bw, 1 queue pair" perftest 18515 -n 400
+row "ib_write_bw, 4 queue pairs" perftest 18516 -q 4 -n 100

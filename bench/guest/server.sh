@@ -2,7 +2,10 @@
 # Starts the servers of bench/guest-access.sh inside of a guest: NFS over TCP and RDMA, iSCSI and iSER,
 # all with files in the memory of the guest. Prints a line per server that cannot start.
 set -u
+ulimit -l unlimited
 say() { echo "server: $*"; }
+# tgtd reserves far more memory for iSER than it uses.
+echo 1 >/proc/sys/vm/overcommit_memory
 modprobe -a nfsd svcrdma rdma_rxe || say "no modules for NFS or RDMA"
 rdma link add rxe0 type rxe netdev eth0 || say "no soft-RoCE"
 mkdir -p /srv/export /srv/disk /var/lib/nfs/rpc_pipefs /var/lib/nfs/v4recovery /proc/fs/nfsd /run/tgtd
@@ -29,6 +32,6 @@ for driver in iscsi iser; do
         tgtadm --lld $driver --op bind --mode target --tid $number -I ALL || say "no $driver target"
     number=$((number + 1))
 done
-(while :; do ib_write_bw -d rxe0 -x 2 -F -p 18515 -D 4 >/dev/null 2>&1 || sleep 0.2; done) &
-(while :; do ib_write_bw -d rxe0 -x 2 -F -p 18516 -D 4 -q 4 >/dev/null 2>&1 || sleep 0.2; done) &
+(while :; do ib_write_bw -d rxe0 -x 1 -F -p 18515 -n 400 || sleep 0.2; done) >/dev/null 2>&1 </dev/null &
+(while :; do ib_write_bw -d rxe0 -x 1 -F -p 18516 -q 4 -n 100 || sleep 0.2; done) >/dev/null 2>&1 </dev/null &
 say ready
