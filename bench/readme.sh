@@ -1,41 +1,66 @@
 #!/bin/bash
-# Rewrites the table of README.md from a kept run of `longhaul matrix --quick`.
+# Rewrites the table and the figure of README.md from a kept run of `longhaul matrix --quick`.
 #
 #   bench/readme.sh DIR                    # DIR/readme.csv -> README.md
 #   bench/readme.sh DIR --measure LONGHAUL # five passes first: DIR/readme.csv; half an hour, as root
+#   bench/readme.sh DIR --fill LONGHAUL    # adds runs to the cells that have fewer than five; minutes
+#   bench/readme.sh DIR --draw LONGHAUL    # measures nothing
 #
 # Each cell is the median of the valid runs of interleaved passes. A run on a host from which the
 # hypervisor took more than 10 % is not used. The script changes nothing, and names the cells, if a
-# cell has fewer than five runs.
+# cell has fewer than five runs. With LONGHAUL it also draws docs/images/quick.svg from the same
+# runs: the table's medians, in an archive whose other facts are those of a short run.
 set -euo pipefail
 
-dir=$1
+dir=$1 step=${2:-} longhaul=${3:-}
 root=$(cd "$(dirname "$0")/.." && pwd)
-if [ "${2:-}" = --measure ]; then
-    out=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-bench-readme-XXXXXX")
-    trap 'rm -rf "$out"' EXIT
-    mkdir -p "$dir"
-    "$3" matrix --quick --repeats 5 --yes --out "$out" >&2 || true
-    "$3" report "$out" --format csv > "$dir/readme.csv"
+out=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-bench-readme-XXXXXX")
+trap 'rm -rf "$out"' EXIT
+mkdir -p "$dir"
+
+# Prints the CSV of an archive without the paths of this host.
+rows() {
+    "$longhaul" report "$1" --format csv | sed -E -e "s#$out#DIR#g" -e "s#/[^ ,\"']*longhaul-run-[A-Za-z0-9]+#RUN#g" \
+        -e "s#$HOME#HOME#g" -e "s#(^|[ ,\"])[^ ,\"]*/(longhaul) #\1\2 #g"
+}
+
+if [ "$step" = --measure ]; then
+    "$longhaul" matrix --quick --repeats 5 --yes --out "$out/five" >&2 || true
+    rows "$out/five" > "$dir/readme.csv"
 fi
-python3 - "$dir/readme.csv" "$root/README.md" <<'END'
-import csv, statistics, sys
+
+# Prints a plan with the cells of DIR/readme.csv that have too few runs, or nothing.
+missing() {
+    "$longhaul" matrix --show-plan quick | python3 -c '
+import csv, sys
+sys.path.insert(0, sys.argv[1])
+from readme_cells import cells_of, LEAST
+cells, rows, times, _ = cells_of(sys.argv[2])
+few = [(label, rtt) for label in rows for rtt in times if len(cells.get((label, rtt), [])) < LEAST]
+if few:
+    print(sys.stdin.read())
+    for label, rtt in few:
+        print(f"[[only]]\ntool = \"{label}\"\npath = {{ rtt = \"{rtt:g}ms\" }}")
+' "$root/bench" "$dir/readme.csv"
+}
+
+if [ "$step" = --fill ]; then
+    for round in 1 2 3 4 5; do
+        missing > "$out/plan.toml"
+        [ -s "$out/plan.toml" ] || break
+        "$longhaul" matrix "$out/plan.toml" --yes --out "$out/fill-$round" >&2 || true
+        rows "$out/fill-$round" | tail -n +2 >> "$dir/readme.csv"
+    done
+fi
+PYTHONPATH=$root/bench PYTHONDONTWRITEBYTECODE=1 python3 - "$dir/readme.csv" "$root/README.md" <<'END'
+import statistics, sys
+from readme_cells import LEAST, STOLEN, cells_of
 
 source, readme = sys.argv[1:]
-LEAST, STOLEN = 5, 0.10
 BEGIN, END = "<!-- table of bench/readme.sh -->\n", "<!-- end of table -->\n"
 NAMES = {"memory": "Mem to mem", "disk": "Disk to disk"}
 
-cells, rows, skipped = {}, {}, 0
-for run in csv.DictReader(open(source, newline="")):
-    row = rows.setdefault(run["label"], run)
-    if run["status"] != "ok":
-        continue
-    if float(run["steal_share"] or 0) > STOLEN:
-        skipped += 1
-        continue
-    cells.setdefault((run["label"], float(run["rtt_ms"])), []).append(run)
-times = sorted({rtt for _, rtt in cells})
+cells, rows, times, skipped = cells_of(source)
 few = [f"{label} at {rtt:g} ms: {len(cells.get((label, rtt), []))} runs"
        for label in rows for rtt in times if len(cells.get((label, rtt), [])) < LEAST]
 if few or not times:
@@ -79,7 +104,12 @@ block = [text(lines[0]), "    " + "-" * (sum(widths) + 2 * last), *map(text, lin
 if smaller:
     block.append(f"    [1] copied {smaller >> 20} MiB instead of {largest / 2**30:.2f} GiB")
 count = min(len(runs) for runs in cells.values())
-note = f"Each cell is the median of at least {count} runs in interleaved passes."
+days = sorted({run["started_at"][:10] for runs in cells.values() for run in runs})
+first = [run for runs in cells.values() for run in runs if run["started_at"][:10] == days[0]]
+later = sum(len(runs) for runs in cells.values()) - len(first)
+note = f"Each cell is the median of at least {count} runs in interleaved passes, {days[0]}."
+if later:
+    note += f" {later} of the runs replaced invalid ones on a later day."
 before, _, rest = open(readme).read().partition(BEGIN)
 _, marker, after = rest.partition(END)
 if not marker:
@@ -88,3 +118,14 @@ table = "\n".join(block)
 open(readme, "w").write(f"{before}{BEGIN}\n{table}\n\n{note}\n\n{END}{after}")
 print(f"{readme}: {len(lines) - 1} rows, {note} {skipped} runs with much steal were not used.")
 END
+
+# The figure: an archive with one small run per cell gets the runs of the table.
+if [ -n "$longhaul" ]; then
+    "$longhaul" matrix quick --show-plan | sed -E 's/^(omit_)?seconds = .*/\1seconds = 1/' > "$out/shape.toml"
+    "$longhaul" matrix "$out/shape.toml" --scale 0.002 --yes --out "$out/shape" > /dev/null || true
+    PYTHONPATH=$root/bench PYTHONDONTWRITEBYTECODE=1 python3 "$root/bench/readme_figure.py" \
+        "$out/shape/matrix.sqlite" "$dir/readme.csv"
+    "$longhaul" report "$out/shape" > /dev/null
+    cp "$out/shape/figures/rtt.svg" "$root/docs/images/quick.svg"
+    echo "$root/docs/images/quick.svg"
+fi

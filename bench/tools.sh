@@ -3,7 +3,9 @@
 # emulated path of 20 ms, and prints a record of each as Markdown: version, commands and output.
 # Every copy is compared with its source, so a record shows that both halves of a driver work.
 #
-#   bench/tools.sh [LONGHAUL] > bench/runs/DATE-HOST/tools.md
+#   bench/tools.sh [LONGHAUL [TOOL...]] > bench/runs/DATE-HOST/tools.md
+#
+# With TOOL only these drivers run, for example those of tools that are built from source.
 #
 # As root. Two minutes. On Debian, for all drivers that it can install:
 #
@@ -13,10 +15,11 @@
 set -euo pipefail
 
 longhaul=$(realpath "${1:-target/release/longhaul}")
+shift || true
 dir=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-bench-tools-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 
-python3 - "$longhaul" > "$dir/tools.toml" <<'END'
+python3 - "$longhaul" "$@" > "$dir/tools.toml" <<'END'
 import subprocess, sys
 print('''name = "tools"
 [conditions]
@@ -31,16 +34,18 @@ name = "tree"
 files = 8
 size = "2MiB"''')
 memory = {"longhaul test", "iperf3", "iperf", "nuttcp", "perftest"}
-files_only = {"xrdcp", "curl", "wget", "aria2c", "wget through squid", "uftp"}
+files_only = {"xrdcp", "curl", "wget", "aria2c", "wget through squid", "uftp", "bbftp", "tsunami", "xdd", "qcp"}
 listed = subprocess.run([sys.argv[1], "matrix", "--list-tools"], capture_output=True, text=True,
                         check=True).stdout
 for line in listed.splitlines():
-    tool = line[:20].strip()
-    if "not installed" in line:
+    # A long name, which ends with a parenthesis, exceeds its column.
+    tool = line[:line.index("server)") + 7] if "server)" in line[:40] else line[:20].strip()
+    if not tool or "not installed" in line or (sys.argv[2:] and tool not in sys.argv[2:]):
         continue
     access = tool.split()[0] in {"sshfs", "nfs-ganesha", "webdav"}
-    works = ["memory"] if tool in memory else ["disk"]
-    if not access and tool not in memory | files_only:
+    in_memory = tool in memory or tool.endswith("server)")
+    works = ["memory"] if in_memory else ["disk"]
+    if not access and not in_memory and tool not in files_only:
         works.append("tree")
     print(f'[[entries]]\ntool = "{tool}"\nworkload = {works!r}')
 END
@@ -56,15 +61,20 @@ echo '```text'
 cat "$dir/table.txt"
 echo '```'
 echo
-echo '```text'
-"$longhaul" matrix --list-tools
-echo '```'
+if [ $# -eq 0 ]; then
+    echo '```text'
+    "$longhaul" matrix --list-tools
+    echo '```'
+fi
 python3 - "$dir/out/matrix.sqlite" "$dir" "$longhaul" <<'END'
 import json, os, re, sqlite3, sys
 rows = sqlite3.connect(sys.argv[1]).execute("SELECT record_json FROM run ORDER BY label, attempt")
-plain = lambda text: re.sub(r"/\S*longhaul-run-\w+", "RUN", text.replace(sys.argv[2], "DIR")
-                            .replace(sys.argv[3], "longhaul")
-                            .replace(os.path.expanduser("~"), "HOME"))
+home = os.path.expanduser("~")
+def plain(text):
+    text = text.replace(sys.argv[2], "DIR").replace(sys.argv[3], "longhaul")
+    text = re.sub(r"PATH=(/\S*longhaul-run-\w+/bin):\S*", r"PATH=\1:$PATH", text)
+    text = re.sub(r"/\S*longhaul-run-\w+", "RUN", text)
+    return re.sub(re.escape(home) + r"/\S*/s?bin/", "", text).replace(home, "HOME")
 def cut(text, lines=12):
     found = [line[:160] for line in plain(text).splitlines() if line.strip()]
     return "\n".join(found[:lines] + (["..."] if len(found) > lines else []))

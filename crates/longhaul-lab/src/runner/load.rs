@@ -8,6 +8,8 @@ use longhaul_core::result::HostLoad;
 /// cores the median was 12 %. It was 26 to 40 % in the seven slowest runs, which reached a quarter
 /// to two thirds of the rate of comparable runs.
 const WITHHELD_SHARE: f64 = 0.25;
+/// The share above which a valid run has a note, because its rate may be lower than on an idle host.
+const NOTED_SHARE: f64 = 0.10;
 /// The shortest run in seconds for which a count of 10 ms ticks is precise enough.
 const LEAST_SECONDS: f64 = 2.0;
 
@@ -20,6 +22,17 @@ pub(super) fn fault(load: HostLoad, seconds: f64) -> Option<String> {
              allowed)",
             100.0 * withheld,
             100.0 * WITHHELD_SHARE
+        )
+    })
+}
+
+/// Returns the note of a valid run on a host with this load.
+pub(super) fn note(load: HostLoad) -> Option<String> {
+    (load.steal_share > NOTED_SHARE).then(|| {
+        format!(
+            "the hypervisor took {:.0} % of this virtual machine's processor time; do not compare \
+             this run's rate with rates of an idle host",
+            100.0 * load.steal_share
         )
     })
 }
@@ -70,6 +83,8 @@ mod tests {
         assert_eq!(fault(load(0.2), 5.0), None);
         assert_eq!(fault(load(0.4), 0.5), None);
         assert!(fault(load(0.4), 5.0).unwrap().contains("took 40 %"));
+        assert_eq!(note(load(0.1)), None);
+        assert!(note(load(0.11)).unwrap().contains("took 11 %"));
     }
 
     #[test]

@@ -73,7 +73,9 @@ impl Run<'_> {
         faults.extend(
             record.host.zip(record.seconds).and_then(|(host, took)| load::fault(host, took)),
         );
-        if !faults.is_empty() {
+        if faults.is_empty() {
+            record.notes.extend(record.host.and_then(load::note));
+        } else {
             record.outcome = Outcome::Invalid { reason: faults.join("; ") };
         }
         Ok(())

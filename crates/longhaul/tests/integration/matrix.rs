@@ -114,7 +114,7 @@ fn the_shipped_plans_are_listed_and_shown() {
     assert!(
         tools.lines().any(|line| line.starts_with("longhaul cp ") && !line.contains("untried"))
     );
-    assert!(tools.lines().any(|line| line.starts_with("bbcp ") && line.contains("; untried: ")));
+    assert!(tools.lines().any(|line| line.starts_with("escp ") && line.contains("; untried: ")));
     let shown = host.run(&["matrix", "sc10", "--show-plan"]);
     assert_code(&shown, 0);
     let shown = text(&shown.stdout);

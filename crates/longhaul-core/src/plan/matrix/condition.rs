@@ -65,7 +65,13 @@ impl Condition {
     /// Returns the share of lost segments over both directions, 0 to 1; `None` if the plan states
     /// no loss.
     pub fn loss(&self) -> Option<f64> {
-        let text = self.options.get("loss")?;
+        self.share("loss")
+    }
+
+    /// Returns the probability that an option states, 0 to 1; `None` if the plan does not have the
+    /// option.
+    pub fn share(&self, option: &str) -> Option<f64> {
+        let text = self.options.get(option)?;
         if text == "none" { Some(0.0) } else { text.parse::<Probability>().ok().map(f64::from) }
     }
 

@@ -13,7 +13,7 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::{self, quote};
 use super::super::{DiskTask, Job, ServerCommand};
-use super::{Programs, Tool, encrypted, plain};
+use super::{Programs, Tool, encrypted, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -123,10 +123,6 @@ pub(super) const TOOLS: &[Tool] = &[
         ..BASE
     },
 ];
-
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
-}
 
 fn word(path: &Path) -> String {
     quote(&path.to_string_lossy())

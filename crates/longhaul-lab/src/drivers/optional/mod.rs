@@ -30,7 +30,7 @@ type ReadFigure = fn(&ToolOutput) -> Result<ToolFigures, String>;
 #[derive(Clone)]
 pub(super) struct Tool {
     name: &'static str,
-    /// The programs that it needs; the first is its client.
+    /// The programs that it needs; the first is its client, and prints its version.
     programs: &'static [&'static str],
     /// The argument that makes the client print its version.
     version: &'static str,
@@ -150,7 +150,10 @@ impl Driver for Tool {
             return Detected::Missing { program };
         }
         let version = self.program().map(|program| detect::version(&program, self.version));
-        Detected::Installed { version: version.unwrap_or_default() }
+        let version = version.unwrap_or_default();
+        // The version of FDT follows the time and the name of a method.
+        let version = version.split_once(" printVersion ").map_or(&*version, |(_, last)| last);
+        Detected::Installed { version: version.to_owned() }
     }
 
     fn program(&self) -> Option<PathBuf> {
@@ -179,6 +182,11 @@ fn plain(_options: &[String]) -> Guarantees {
 /// files.
 fn encrypted(_options: &[String]) -> Guarantees {
     Guarantees { encrypted: true, ..Guarantees::default() }
+}
+
+/// Returns the directory that contains the path.
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
 fn has(options: &[String], wanted: &str) -> bool {

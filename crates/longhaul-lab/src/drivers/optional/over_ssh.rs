@@ -34,19 +34,34 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "bbcp",
         programs: &["bbcp", "ssh", "sshd", "ssh-keygen"],
-        guarantees: |options| Guarantees { verified: has(options, "-e"), ..plain(options) },
+        guarantees: |options| Guarantees {
+            encrypted: false,
+            verified: has(options, "-e"),
+            synced: has(options, "-y"),
+        },
         streams: Some("-s"),
         window: Some("-w"),
         client: |job, programs| {
             let task = job.disk("bbcp")?;
-            let mut command = with_ssh(job, programs, "bbcp")?;
             // bbcp replaces %I by the identity, %U by the user and %H by the host.
             let remote = format!("ssh -x -a %I -l %U %H {}", programs.get("bbcp").display());
-            command.args(["-f", "-S", &remote, "-T", &remote]);
-            command.args(task.tree.then_some("-r")).args(job.options).arg(task.source);
+            if !task.tree {
+                let mut command = with_ssh(job, programs, "bbcp")?;
+                command.args(["-f", "-S", &remote, "-T", &remote]).args(job.options);
+                command.arg(task.source).arg(far_path(job)?);
+                return Ok(command);
+            }
+            // bbcp copies the contents of the directory of -d into an existing directory.
+            let mut command = with_ssh(job, programs, "sh")?;
+            let host = quote(&sshd::destination_host(job)?);
+            let into = quote(&task.destination.to_string_lossy());
+            command.args(["-c", &format!("ssh -x {host} mkdir -p {into} && exec \"$@\""), "sh"]);
+            command.arg(programs.get("bbcp")).args(["-f", "-S", &remote, "-T", &remote]);
+            command.args(job.options).args(["-r", "-d"]).arg(task.source).arg(".");
             command.arg(far_path(job)?);
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://bbftp.in2p3.fr: ssh starts the daemon, data connections are in clear text.
@@ -68,6 +83,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(["-e", &format!("put {from} {to}")]).arg(job.far);
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://github.com/upa/mscp: one copy over several ssh connections.
@@ -83,12 +99,13 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(job.options).arg(task.source).arg(far_path(job)?);
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://www.psc.edu/hpn-ssh-home/: scp without the 2 MiB window, with its own sshd.
     Tool {
         name: "hpn-ssh",
-        programs: &["hpnscp", "hpnssh", "hpnsshd", "ssh-keygen"],
+        programs: &["hpnssh", "hpnscp", "hpnsshd", "ssh-keygen"],
         version: "-V",
         server: |job, programs| {
             let mut server = sshd::private_server(job)?;
@@ -105,6 +122,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(far_path(job)?);
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://github.com/esnet/EScp: encrypted with AES-GCM; ssh starts the receiver.
@@ -135,7 +153,8 @@ pub(super) const TOOLS: &[Tool] = &[
         ..BASE
     },
     // https://github.com/LabAdvComp/UDR: rsync over UDT, in clear text unless -n is given; ssh
-    // starts the far half.
+    // starts the far half. Option -c names its program there; older versions have no option for the
+    // port of ssh.
     Tool {
         name: "udr",
         programs: &["udr", "rsync", "ssh", "sshd", "ssh-keygen"],
@@ -148,7 +167,7 @@ pub(super) const TOOLS: &[Tool] = &[
         client: |job, programs| {
             let task = job.disk("udr")?;
             let mut command = with_ssh(job, programs, "udr")?;
-            command.args(["-P", &sshd::PORT.to_string()]).args(job.options).args(["rsync", "-a"]);
+            command.arg("-c").arg(programs.get("udr")).args(job.options).args(["rsync", "-a"]);
             // The trailing slash copies the contents of the directory instead of the directory
             // itself.
             let slash = if task.tree { "/" } else { "" };
@@ -156,6 +175,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(format!("{}{slash}", far_path(job)?));
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://www.ibm.com/products/aspera: FASP over UDP, encrypted unless -T is given.

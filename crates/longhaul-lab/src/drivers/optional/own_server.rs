@@ -7,8 +7,8 @@ use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
-use super::super::{ServerCommand, sshd};
-use super::{NOT_PACKAGED, Programs, Tool, has, link_to_source, plain};
+use super::super::{Job, ServerCommand, sshd};
+use super::{NOT_PACKAGED, Programs, Tool, has, link_to_source, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -32,6 +32,7 @@ const FDT_PORT: u16 = 54321;
 const WDT_PORT: u16 = 22356;
 const TSUNAMI_PORT: u16 = 46224;
 const IRODS_PORT: u16 = 1247;
+const XDD_PORT: u16 = 40010;
 
 pub(super) const TOOLS: &[Tool] = &[
     // https://fast-data-transfer.github.io; `fdt` is a script that runs `java -jar fdt.jar`.
@@ -49,14 +50,19 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         client: |job, programs| {
             let task = job.disk("fdt")?;
-            // FDT copies into a directory and keeps the source's name.
-            let source = link_to_source(job, "fdt")?;
+            // FDT copies a file into a directory under its own name, and the contents of a directory.
+            let (source, into) = if task.tree {
+                (task.source.to_owned(), task.destination)
+            } else {
+                (link_to_source(job, "fdt")?, parent(task.destination))
+            };
             let mut command = Command::new(programs.get("fdt"));
             command.args(["-c", job.far, "-p", &FDT_PORT.to_string(), "-noupdates"]);
             command.args(task.tree.then_some("-r")).args(job.options);
-            command.arg("-d").arg(parent(task.destination)).arg(source);
+            command.arg("-d").arg(into).arg(source);
             Ok(command)
         },
+        untried: None,
         ..BASE
     },
     // https://github.com/facebook/wdt: sender and receiver share a transfer id; the receiver
@@ -91,28 +97,63 @@ pub(super) const TOOLS: &[Tool] = &[
         },
         ..BASE
     },
-    // https://tsunami-udp.sourceforge.net: the client downloads, so the far end reads.
+    // https://tsunami-udp.sourceforge.net: the client downloads, so the far end reads. The client
+    // saves the file under its own name in the current directory, so the server offers a link with
+    // the name of the copy.
     Tool {
         name: "tsunami",
         programs: &["tsunami", "tsunamid"],
-        version: "-v",
+        version: "quit",
         trees: false,
         server: |job, programs| {
-            let task = job.single_file("tsunami")?;
+            let link = link_to_source(job, "tsunami")?;
             let mut command = Command::new(programs.get("tsunamid"));
-            command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(task.source));
+            command.arg(format!("--port={TSUNAMI_PORT}")).current_dir(parent(&link));
             Ok(Some(ServerCommand::new(command, TSUNAMI_PORT)))
         },
         // Commands are separate words. Settings, including the plan's options, precede `connect`.
+        // `quit` ends the client with code 1 also after a success; the runner compares the copy.
         client: |job, programs| {
             let task = job.single_file("tsunami")?;
-            let mut command = Command::new(programs.get("tsunami"));
+            let mut command = Command::new("sh");
+            command.args(["-c", "\"$@\" || [ $? -eq 1 ]", "sh"]).arg(programs.get("tsunami"));
             command.args(["set", "port", &TSUNAMI_PORT.to_string()]).args(job.options);
             command.args(["connect", job.far, "get"]);
-            command.arg(task.source.file_name().unwrap_or_default()).arg(task.destination);
-            command.arg("quit").current_dir(parent(task.destination));
+            command.arg(task.destination.file_name().unwrap_or_default()).arg("quit");
+            command.current_dir(parent(task.destination));
             Ok(command)
         },
+        untried: None,
+        ..BASE
+    },
+    // https://github.com/bws/xdd: each end is an xdd; the one that writes listens on one port per
+    // I/O thread. The number of threads (-qd) and the size of each request are the plan's options.
+    // The source ends before the destination has all data, so the command waits for a file that the
+    // destination's end creates.
+    Tool {
+        name: "xdd",
+        programs: &["xdd"],
+        version: "-version",
+        trees: false,
+        guarantees: |options| Guarantees { synced: has(options, "-syncio"), ..plain(options) },
+        server: |job, programs| {
+            let task = job.single_file("xdd")?;
+            let words = xdd(job, programs, &["-op", "write", "-e2e", "isdest"], task.destination)?;
+            let ended = word(&job.private.join("ended"));
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("{words} && touch {ended}")]);
+            Ok(Some(ServerCommand::new(command, XDD_PORT)))
+        },
+        client: |job, programs| {
+            let task = job.single_file("xdd")?;
+            let words = xdd(job, programs, &["-op", "read", "-e2e", "issrc"], task.source)?;
+            let ended = word(&job.private.join("ended"));
+            let mut command = Command::new("sh");
+            let wait = format!("until [ -e {ended} ]; do sleep 0.01; done");
+            command.args(["-c", &format!("{words} && {wait}")]);
+            Ok(command)
+        },
+        untried: None,
         ..BASE
     },
     // https://irods.org: the user sets up the server on this host, and the job starts it at the far
@@ -218,13 +259,29 @@ trap '@NFSD@ 0; kill %1' TERM
 wait
 ";
 
+/// Returns the command line of one end of a copy by xdd, with the same size, ports and options at
+/// both ends.
+fn xdd(
+    job: &Job<'_>,
+    programs: &Programs,
+    end: &[&str],
+    target: &Path,
+) -> Result<String, LabError> {
+    let source = job.disk("xdd")?.source;
+    let size = std::fs::metadata(source).map_err(LabError::file("read", source))?.len();
+    let options = job.options.iter().map(String::as_str);
+    let threads = options.skip_while(|option| *option != "-qd").nth(1).unwrap_or("4");
+    let address = format!("{}:{XDD_PORT},{threads}", job.far);
+    let mut words = vec![word(&programs.get("xdd")), "-targets 1".to_owned(), word(target)];
+    words.extend(end.iter().map(|part| (*part).to_owned()));
+    words.extend(["-e2e dest".to_owned(), quote(&address), format!("-bytes {size}")]);
+    words.extend(job.options.iter().map(|option| quote(option)));
+    Ok(words.join(" "))
+}
+
 fn wdt_session() -> [String; 4] {
     let port = WDT_PORT.to_string();
     ["-transfer_id".to_owned(), "longhaul".to_owned(), "-start_port".to_owned(), port]
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
 }
 
 fn word(path: &Path) -> String {

@@ -54,7 +54,7 @@ fn commands_are_those_of_each_tools_documentation() {
         ),
         ("escp", "--threads 8 /data/file USER@far:/scratch/copy"),
         ("qcp", "/data/file USER@far:/scratch/copy"),
-        ("udr", "-P 2222 rsync -a /data/file USER@far:/scratch/copy"),
+        ("udr", "-c P/udr rsync -a /data/file USER@far:/scratch/copy"),
         ("aspera", "-q -P 2222 -i J/user_key /data/file USER@far:/scratch/copy"),
         ("fdt", "-c far -p 54321 -noupdates -P 8 -d /scratch J/source/copy"),
         (
@@ -62,6 +62,7 @@ fn commands_are_those_of_each_tools_documentation() {
             "-destination far -transfer_id longhaul -start_port 22356 -num_ports 8 \
                  -follow_symlinks -directory J/source",
         ),
+        ("tsunami", "set port 46224 connect far get copy quit"),
         ("irods", "-f -N 8 -p /scratch/copy /data/file copy"),
         ("perftest", "-p 18515 -D 5 --report_gbits -q 8 far"),
         ("uftp", "-p 1044 -M far -P far -R -1 -q -D copy /data/file"),
@@ -69,30 +70,84 @@ fn commands_are_those_of_each_tools_documentation() {
         let tool = tool(name, programs.path());
         let Detected::Installed { version } = tool.detect() else { panic!("{name}") };
         assert!(version.contains("1.2"), "{version}");
-        let private = tempfile::tempdir().unwrap();
-        let task = match tool.workload() {
-            Workload::Memory => ToolTask::Memory(MemoryTask { seconds: 5, omit_seconds: 0 }),
-            _ => ToolTask::Disk(DiskTask {
-                source: Path::new("/data/file"),
-                tree: false,
-                destination: Path::new("/scratch/copy"),
-            }),
-        };
         let options = tool.streams(8).unwrap_or_default();
-        let (near, far) = ("near", "far");
-        let job = Job { near, far, ssh: None, options: &options, task, private: private.path() };
-        let mut command = tool.client(&job).unwrap();
-        let output = command.output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let user = super::super::sshd::user().unwrap();
-        let said = said
-            .replace(&private.path().display().to_string(), "J")
-            .replace(&programs.path().display().to_string(), "P")
-            .replace(&format!("{user}@"), "USER@")
-            .replace(&format!("-u {user}"), "-u USER");
-        let said = said.trim().split_once(" 1.2 ").unwrap().1;
+        let said = said(&tool, programs.path(), &options, |job| tool.client(job).unwrap());
         assert_eq!(said, expected, "{name}");
     }
+}
+
+#[test]
+fn servers_are_those_of_each_tools_documentation() {
+    let programs = tempfile::tempdir().unwrap();
+    stand_ins(programs.path());
+    for (name, expected) in [
+        ("fdt", "-p 54321 -noupdates"),
+        ("wdt", "-directory /scratch -transfer_id longhaul -start_port 22356"),
+        ("tsunami", "--port=46224"),
+        ("irods", "-u"),
+        ("perftest", "-p 18515 -D 5 --report_gbits"),
+        ("uftp", "-d -p 1044 -D /scratch"),
+    ] {
+        let tool = tool(name, programs.path());
+        let said =
+            said(&tool, programs.path(), &[], |job| tool.server(job).unwrap().unwrap().command);
+        assert_eq!(said, expected, "{name}");
+    }
+}
+
+#[test]
+fn both_ends_of_xdd_have_the_same_size_and_ports() {
+    let programs = tempfile::tempdir().unwrap();
+    stand_ins(programs.path());
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("file");
+    fs::write(&source, [0; 1000]).unwrap();
+    let tool = tool("xdd", programs.path());
+    let options = ["-qd".to_owned(), "8".to_owned()];
+    let task = DiskTask { source: &source, tree: false, destination: Path::new("/scratch/copy") };
+    let (near, far) = ("near", "far");
+    let task = ToolTask::Disk(task);
+    let job = Job { near, far, ssh: None, options: &options, task, private: dir.path() };
+    let server = tool.server(&job).unwrap().unwrap().command;
+    for (command, end) in [(server, "isdest"), (tool.client(&job).unwrap(), "issrc")] {
+        let line = command.get_args().last().unwrap().to_string_lossy().into_owned();
+        assert!(line.contains(end), "{line}");
+        assert!(line.contains("-e2e dest 'far:40010,8' -bytes 1000 '-qd' '8' && "), "{line}");
+    }
+}
+
+/// Runs the command that `command` builds for a job of `tool`, with stand-ins in `programs`, and
+/// returns the arguments after the name, with short names of paths and of the user.
+fn said(
+    tool: &Tool,
+    programs: &Path,
+    options: &[String],
+    command: impl Fn(&Job<'_>) -> Command,
+) -> String {
+    let private = tempfile::tempdir().unwrap();
+    let task = match tool.workload() {
+        Workload::Memory => ToolTask::Memory(MemoryTask { seconds: 5, omit_seconds: 0 }),
+        _ => ToolTask::Disk(DiskTask {
+            source: Path::new("/data/file"),
+            tree: false,
+            destination: Path::new("/scratch/copy"),
+        }),
+    };
+    let (near, far) = ("near", "far");
+    let job = Job { near, far, ssh: None, options, task, private: private.path() };
+    let mut command = command(&job);
+    if !command.get_current_dir().is_none_or(Path::exists) {
+        command.current_dir("/");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let user = super::super::sshd::user().unwrap();
+    let said = said
+        .replace(&private.path().display().to_string(), "J")
+        .replace(&programs.display().to_string(), "P")
+        .replace(&format!("{user}@"), "USER@")
+        .replace(&format!("-u {user}"), "-u USER");
+    said.trim().split_once(" 1.2 ").unwrap().1.to_owned()
 }
 
 #[test]

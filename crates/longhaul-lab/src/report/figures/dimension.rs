@@ -13,6 +13,14 @@ pub(super) enum Dimension {
     Rate,
     /// Share of lost segments.
     Loss,
+    /// Share of corrupted segments.
+    Corruption,
+    /// Bytes per packet, the MTU of the link.
+    Mtu,
+    /// Rate of the cross traffic in the link's queue in Gb/s.
+    Cross,
+    /// Number of TCP flows that share the path.
+    Beside,
     /// Bytes per file.
     Size,
     /// Number of parallel streams.
@@ -24,12 +32,16 @@ pub(super) enum Dimension {
 }
 
 impl Dimension {
-    pub(super) const COUNT: usize = 8;
+    pub(super) const COUNT: usize = 12;
     /// All dimensions in the order of figures.
     pub(super) const ALL: [Dimension; Self::COUNT] = [
         Dimension::Rtt,
         Dimension::Size,
         Dimension::Loss,
+        Dimension::Corruption,
+        Dimension::Mtu,
+        Dimension::Cross,
+        Dimension::Beside,
         Dimension::Miles,
         Dimension::Rate,
         Dimension::Streams,
@@ -37,9 +49,9 @@ impl Dimension {
         Dimension::Clients,
     ];
 
-    /// The dimensions that are settings of a tool, not properties of the path or the work.
-    pub(super) const SETTINGS: [Dimension; 3] =
-        [Dimension::Streams, Dimension::Window, Dimension::Clients];
+    /// The dimensions that are settings of an entry, not properties of the path or the work.
+    pub(super) const SETTINGS: [Dimension; 4] =
+        [Dimension::Streams, Dimension::Window, Dimension::Clients, Dimension::Beside];
 
     /// Returns the name in a heading.
     pub(super) const fn title(self) -> &'static str {
@@ -48,6 +60,10 @@ impl Dimension {
             Dimension::Miles => "distance",
             Dimension::Rate => "the link's rate",
             Dimension::Loss => "loss",
+            Dimension::Corruption => "corruption",
+            Dimension::Mtu => "frame size",
+            Dimension::Cross => "cross traffic",
+            Dimension::Beside => "number of TCP flows beside the tool",
             Dimension::Size => "file size",
             Dimension::Streams => "number of streams",
             Dimension::Window => "window",
@@ -62,6 +78,10 @@ impl Dimension {
             Dimension::Miles => "distance",
             Dimension::Rate => "rate",
             Dimension::Loss => "loss",
+            Dimension::Corruption => "corruption",
+            Dimension::Mtu => "mtu",
+            Dimension::Cross => "cross",
+            Dimension::Beside => "beside",
             Dimension::Size => "size",
             Dimension::Streams => "streams",
             Dimension::Window => "window",
@@ -76,6 +96,10 @@ impl Dimension {
             Dimension::Miles => "Distance, miles of fiber",
             Dimension::Rate => "Rate of the link, Gb/s",
             Dimension::Loss => "Share of lost segments",
+            Dimension::Corruption => "Share of corrupted segments",
+            Dimension::Mtu => "MTU, bytes",
+            Dimension::Cross => "Cross traffic, Gb/s",
+            Dimension::Beside => "TCP flows beside the tool",
             Dimension::Size => "File size",
             Dimension::Streams => "Streams",
             Dimension::Window => "Window per stream",
@@ -87,8 +111,8 @@ impl Dimension {
     pub(super) fn tick(self, value: f64) -> String {
         match self {
             Dimension::Size | Dimension::Window => bytes(value),
-            Dimension::Loss if value == 0.0 => "0".to_owned(),
-            Dimension::Loss => scientific(value),
+            Dimension::Loss | Dimension::Corruption if value == 0.0 => "0".to_owned(),
+            Dimension::Loss | Dimension::Corruption => scientific(value),
             _ => plain((value * 1e3).round() / 1e3),
         }
     }
@@ -103,6 +127,13 @@ impl Dimension {
             Dimension::Rate => format!("{text} Gb/s"),
             Dimension::Loss if value == 0.0 => "no loss".to_owned(),
             Dimension::Loss => format!("loss {text}"),
+            Dimension::Corruption if value == 0.0 => "no corruption".to_owned(),
+            Dimension::Corruption => format!("corruption {text}"),
+            Dimension::Mtu => format!("MTU {text}"),
+            Dimension::Cross if value == 0.0 => "no cross traffic".to_owned(),
+            Dimension::Cross => format!("cross traffic {text} Gb/s"),
+            Dimension::Beside if value == 0.0 => "alone".to_owned(),
+            Dimension::Beside => format!("beside {}", many("flow")),
             Dimension::Size => text,
             Dimension::Streams => many("stream"),
             Dimension::Window => format!("window {text}"),
@@ -110,11 +141,11 @@ impl Dimension {
         }
     }
 
-    /// Creates an axis with a tick at each of `values`: linear from zero for time and distance,
-    /// logarithmic for other dimensions, which plans vary by factors.
+    /// Creates an axis with a tick at each of `values`: linear from zero for time, distance and
+    /// competing traffic, logarithmic for other dimensions, which plans vary by factors.
     pub(super) fn axis(self, values: &[f64]) -> Axis {
         let scale = match self {
-            Dimension::Rtt | Dimension::Miles => {
+            Dimension::Rtt | Dimension::Miles | Dimension::Cross | Dimension::Beside => {
                 let to = values.iter().copied().fold(0.0, f64::max);
                 Scale::Linear { to: if to > 0.0 { to } else { 1.0 } }
             }
@@ -164,6 +195,10 @@ mod tests {
             (Dimension::Streams, 1.0, "1 stream"),
             (Dimension::Clients, 64.0, "64 clients"),
             (Dimension::Miles, 8600.0, "8600 miles"),
+            (Dimension::Corruption, 1e-5, "corruption 1e-5"),
+            (Dimension::Cross, 0.5, "cross traffic 0.5 Gb/s"),
+            (Dimension::Beside, 1.0, "beside 1 flow"),
+            (Dimension::Mtu, 9000.0, "MTU 9000"),
         ] {
             assert_eq!(dimension.named(value), expected);
         }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use longhaul_core::plan::{Content, MatrixRow, Workload};
+use longhaul_core::plan::{Content, MatrixRow, PlanEntry, Workload};
 use longhaul_core::result::{Outcome, RunRecord};
-use longhaul_core::units::Bytes;
+use longhaul_core::units::{Bytes, Rate};
 
 use super::Dimension;
 use super::look::looks;
@@ -17,7 +17,8 @@ const MOST_VARIANTS: usize = 12;
 /// The valid runs, grouped by the properties that figures distinguish.
 pub(super) struct Facets<'a> {
     pub(super) all: Vec<Facet<'a>>,
-    /// The entries of the plan, with their drivers.
+    /// The entries of the plan, with their drivers. Entries that differ only in the number of flows
+    /// beside the tool are one.
     entries: Vec<(String, String)>,
     /// The combinations of entries and settings, with their drivers.
     variants: Vec<(String, String)>,
@@ -55,14 +56,12 @@ impl<'a> Facets<'a> {
     pub(super) fn of(contents: &'a Contents) -> Self {
         let plan = &contents.header.plan;
         // The lines stand in the order of the table.
-        let mut variants: Vec<(String, String)> = Vec::new();
-        for row in plan.rows() {
+        let named = plan.rows().into_iter().map(|row| {
             let entry = &plan.entries[row.entry];
-            let name = variant(&entry.label(), &row);
-            if !variants.iter().any(|(known, _)| *known == name) {
-                variants.push((name, entry.tool.clone()));
-            }
-        }
+            (variant(&entry.label(), &row), entry.tool.clone())
+        });
+        let variants = distinct(named);
+        let entries = distinct(plan.entries.iter().map(|entry| (alone(entry), entry.tool.clone())));
         let rows: HashMap<String, MatrixRow> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
         let mut all = Vec::new();
@@ -80,20 +79,23 @@ impl<'a> Facets<'a> {
                     smaller.push(known);
                 }
             }
-            let (values, rest) = values(run, row, usual);
+            let (mut values, rest) = values(run, row, usual);
+            values[Dimension::Beside as usize] = Some(f64::from(entry.beside));
             let name = variant(&entry.label(), row);
             let known = variants.iter().position(|(known, _)| *known == name);
             let Some(variant) = known else { continue };
-            all.push(Facet { run, entry: row.entry, variant, gbps, values, rest });
+            let Some(entry) = entries.iter().position(|(known, _)| *known == alone(entry)) else {
+                continue;
+            };
+            all.push(Facet { run, entry, variant, gbps, values, rest });
         }
         let several = |dimension: &Dimension| {
             let values = all.iter().filter_map(|facet| facet.value(*dimension));
             values.map(f64::to_bits).collect::<BTreeSet<u64>>().len() > 1
         };
         let varying = Dimension::ALL.into_iter().filter(several).collect();
-        let entries = plan.entries.iter().map(|entry| (entry.label(), entry.tool.clone()));
         let (intervals, is_real) = (Intervals::of(plan), plan.real.is_some());
-        Facets { all, entries: entries.collect(), variants, smaller, is_real, intervals, varying }
+        Facets { all, entries, variants, smaller, is_real, intervals, varying }
     }
 
     /// Returns the footnote about entries that copied less data than the others; `None` if there
@@ -208,17 +210,27 @@ fn values(
     let mut values = [None; Dimension::COUNT];
     let mut set = |dimension: Dimension, value: Option<f64>| values[dimension as usize] = value;
     let miles = path.option("distance").and_then(|text| miles(&text));
-    set(Dimension::Miles, miles);
     let emulated = miles.is_none() && path.real.is_none();
     set(Dimension::Rtt, emulated.then_some(path.rtt.as_nanos() as f64 / 1e6));
     set(Dimension::Rate, path.rate.map(|rate| rate.bps() as f64 / 1e9));
-    set(Dimension::Loss, path.loss());
+    let options = [
+        ("distance", Dimension::Miles, miles),
+        ("loss", Dimension::Loss, path.loss()),
+        ("corrupt", Dimension::Corruption, path.share("corrupt")),
+        ("mtu", Dimension::Mtu, path.option("mtu").and_then(|text| text.parse().ok())),
+        ("cross", Dimension::Cross, path.option("cross").and_then(|text| cross(&text))),
+    ];
+    for (_, dimension, value) in options {
+        set(dimension, value);
+    }
     set(Dimension::Streams, row.streams.map(f64::from));
     set(Dimension::Window, row.window.map(|bytes| bytes.get() as f64));
     set(Dimension::Clients, Some(f64::from(row.clients)));
 
-    let drawn = ["distance", "loss"];
-    let others = path.options.iter().filter(|(name, _)| !drawn.contains(&name.as_str()));
+    // An option whose value is no number separates the panels.
+    let is_drawn =
+        |name: &str| options.iter().any(|(option, _, value)| *option == name && value.is_some());
+    let others = path.options.iter().filter(|(name, _)| !is_drawn(name.as_str()));
     let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
     match &row.work.content {
         Content::Files { files: 1, size } => {
@@ -238,6 +250,31 @@ fn values(
     }
     rest.extend(path.real.iter().map(|host| format!("to {host}")));
     (values, rest.join(", "))
+}
+
+/// Returns the names with their drivers, each name once, in the order of their first occurrence.
+fn distinct(names: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut kept: Vec<(String, String)> = Vec::new();
+    for (name, tool) in names {
+        if !kept.iter().any(|(known, _)| *known == name) {
+            kept.push((name, tool));
+        }
+    }
+    kept
+}
+
+/// Returns the label of an entry without the flows beside the tool.
+fn alone(entry: &PlanEntry) -> String {
+    PlanEntry { beside: 0, ..entry.clone() }.label()
+}
+
+/// Parses `500M` or `500M:64KiB` into Gb/s; `none` is 0.
+fn cross(text: &str) -> Option<f64> {
+    let rate = text.split(':').next().unwrap_or(text).trim();
+    if rate == "none" {
+        return Some(0.0);
+    }
+    rate.parse::<Rate>().ok().map(|rate| rate.bps() as f64 / 1e9)
 }
 
 /// Returns the name of an entry with a setting, for example `iperf3, 8 streams`.
@@ -266,5 +303,13 @@ mod tests {
         assert_eq!(miles("8600mi"), Some(8600.0));
         assert_eq!(miles("1.609344 km"), Some(1.0));
         assert_eq!(miles("far"), None);
+    }
+
+    #[test]
+    fn cross_traffic_is_a_rate() {
+        assert_eq!(cross("none"), Some(0.0));
+        assert_eq!(cross("1500M"), Some(1.5));
+        assert_eq!(cross("500M:64KiB"), Some(0.5));
+        assert_eq!(cross("much"), None);
     }
 }

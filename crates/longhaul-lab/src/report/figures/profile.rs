@@ -10,6 +10,9 @@ use super::facet::{Common, Facet, Facets};
 use super::{Chart, Dimension, Figure, MOST_PANELS, shown};
 use crate::reference::published;
 
+/// The highest published figure in a panel, in multiples of the fastest run.
+const MOST_TIMES: f64 = 2.0;
+
 /// The figures of a panel by series and x.
 type Points = BTreeMap<usize, BTreeMap<u64, Vec<f64>>>;
 
@@ -42,7 +45,8 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
     let mut subtitle = subtitle(&drawn);
     if panels.iter().any(|panel| !panel.references.is_empty()) {
         subtitle.push_str(
-            ". Crosses: published figures of the same tool or its predecessor, from other machines",
+            ". Crosses: published figures of the same tool or its predecessor, from other machines, up \
+             to twice the fastest run here",
         );
     }
     subtitle.push_str(&shown(left_out));
@@ -95,9 +99,12 @@ fn panel(
     });
     let lines: Vec<Line> = lines.collect();
     let title = if titled { common.title() } else { String::new() };
-    let references = references(facets, dimension, common, points);
-    // Memory and disk differ by a factor that would flatten one of them on a common scale.
     let ys = points.values().flat_map(BTreeMap::values).flatten().copied();
+    // Published sums over many interfaces would flatten the measured lines.
+    let most = MOST_TIMES * ys.clone().fold(0.0, f64::max);
+    let mut references = references(facets, dimension, common, points);
+    references.retain(|point| point.y <= most);
+    // Memory and disk differ by a factor that would flatten one of them on a common scale.
     let ys = ys.chain(references.iter().map(|point| point.y));
     let y = Some(Axis::new("Gb/s", Scale::for_values(&ys.collect::<Vec<f64>>())));
     Panel { title, lines, references, y }

@@ -61,7 +61,10 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let only = panels.keys().next().filter(|_| !several).map(|common| common.title() + ". ");
     let panels = panels.into_iter().take(MOST_PANELS).map(|(common, lines)| {
         let title = if several { common.title() } else { String::new() };
-        Panel { title, lines, references: Vec::new(), y: None }
+        let ys: Vec<f64> =
+            lines.iter().flat_map(|line| &line.points).map(|point| point.y).collect();
+        let y = Some(Axis::new("Gb/s", Scale::for_values(&ys)));
+        Panel { title, lines, references: Vec::new(), y }
     });
     let panels: Vec<Panel> = panels.collect();
     let every = || panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);

@@ -55,6 +55,16 @@ fn section(id: &str, title: &str, body: &Markup) -> Markup {
     markup! { section id=(id) { h2 { (title) } (body) } }
 }
 
+/// Returns a label whose words do not break at their hyphens, as in `--cleartext`.
+fn label(text: &str) -> Markup {
+    markup! {
+        @for (place, word) in text.split(' ').enumerate() {
+            @if place > 0 { " " }
+            @if word.contains('-') { span.word { (word) } } @else { (word) }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use longhaul_core::plan::Condition;
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
+use super::label;
 use crate::reference::{Figure, published};
 use crate::report::text::gbps;
 use crate::table::{Table, TableRow};
@@ -83,7 +84,7 @@ fn line(table: &Table, (row, column, figures): &Pair<'_>) -> Markup {
     let at = span(figures, |figure| figure.rtt_ms.unwrap_or_default(), |ms| ms.to_string());
     markup! {
         tr {
-            th scope="row" { (row.label) }
+            th scope="row" { (label(&row.label)) }
             td { (row.workload.label()) }
             td.figure { (Condition::label(&table.conditions[*column])) }
             td.figure { (here) }

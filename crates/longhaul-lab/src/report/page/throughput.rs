@@ -4,6 +4,7 @@ use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
+use super::label;
 use crate::archive::Contents;
 use crate::report::text::{gbps, guarantees_in_words, looks, repeat_warnings, repeats};
 use crate::table::{CellFigure, CellOutcome, Table, TableRow};
@@ -98,7 +99,7 @@ fn group(workload: Workload) -> String {
 fn line(table: &Table, row: &TableRow, columns: &Columns<'_>, copies: bool) -> Markup {
     markup! {
         tr {
-            th scope="row" { (row.label) (references(&row.notes)) }
+            th scope="row" { (label(&row.label)) (references(&row.notes)) }
             td.type { (row.workload.label()) }
             @for (column, _) in &columns.all {
                 (cell(table, row, *column))
@@ -197,7 +198,7 @@ pub(super) fn ratios(table: &Table) -> Markup {
                     tbody {
                         @for row in rows {
                             tr {
-                                th scope="row" { (row.label) }
+                                th scope="row" { (label(&row.label)) }
                                 td { (row.compared_with.as_deref().unwrap_or_default()) }
                                 @for cell in &row.cells { td.figure { (ratio(cell)) } }
                             }
