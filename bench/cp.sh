@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Disk to disk over the emulated path: longhaul cp beside globus-url-copy -p 8, rsync and scp.
+# Disk to disk over the emulated path: longhaul cp beside globus-url-copy -fast -p 8, rsync and scp.
 #
 #   bench/cp.sh [REPEATS [SIZE_MIB [RTT_MS...]]]        default: 3 8192 0 15 90 180
 #
@@ -97,7 +97,7 @@ near_of() { # TOOL FILE
         memory) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero lh://far/dev/null" ;;
         write) echo "'$longhaul' cp --json ${CP:-} --cleartext --size ${mib}MiB /dev/zero '$dir/far/copy'" ;;
         disk) echo "{ $(near_of read "$2") & read=\$!; $(near_of write "$2") && wait \$read; }" ;;
-        globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -p 8 'file://$2' 'ftp://far:2811$dir/far/copy'" ;;
+        globus) echo "GLOBUS_HOSTNAME=near globus-url-copy -fast -p 8 'file://$2' 'ftp://far:2811$dir/far/copy'" ;;
         rsync) echo "rsync -e 'ssh $ssh_options -p 2222' '$2' 'root@far:$dir/far/copy'" ;;
         scp) echo "scp $ssh_options -P 2222 '$2' 'root@far:$dir/far/copy'" ;;
     esac
@@ -163,19 +163,20 @@ for ((i = 0; i < repeats; i++)); do
     done
 done
 echo
-echo "medians: tool, RTT, Gb/s, CPU s/GB of both ends"
+echo "medians: tool, RTT, Gb/s, Gb/s until it is synced, CPU s/GB of both ends"
 python3 - "$dir/runs" <<'PYTHON'
 import re, statistics, sys
 runs = {}
 for line in open(sys.argv[1]):
-    if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+)", line):
-        tool, rtt, rate, near, far = found.groups()
-        runs.setdefault((int(rtt), tool), []).append((float(rate), float(near) + float(far)))
+    if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .* s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+)", line):
+        tool, rtt, rate, synced, near, far = found.groups()
+        figures = float(rate), float(synced), float(near) + float(far)
+        runs.setdefault((int(rtt), tool), []).append(figures)
 medians = {}
 for (rtt, tool), seen in sorted(runs.items()):
-    rate, cpu = (statistics.median(column) for column in zip(*seen))
+    rate, synced, cpu = (statistics.median(column) for column in zip(*seen))
     medians[rtt, tool] = rate
-    print(f"{tool:10} {rtt:4} ms {rate:6.2f} {cpu:6.2f}   of {len(seen)}")
+    print(f"{tool:10} {rtt:4} ms {rate:6.2f} {synced:6.2f} {cpu:6.2f}   of {len(seen)}")
 for (rtt, tool), rate in medians.items():
     steps = {step: medians.get((rtt, step)) for step in ("read", "memory", "write", "disk")}
     if tool in ("sealed", "cleartext") and all(steps[r] for r in ("read", "memory", "write")):
