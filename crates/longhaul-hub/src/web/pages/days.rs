@@ -123,9 +123,12 @@ mod tests {
             count("other", RunState::Planned, None, 3),
         ];
         let table = days_table(&counted).into_string();
-        for part in
-            ["10</td>", "70.0 %", "the agent of the source was not connected: 2", "planned or running: 3"]
-        {
+        for part in [
+            "10</td>",
+            "70.0 %",
+            "the agent of the source was not connected: 2",
+            "planned or running: 3",
+        ] {
             assert!(table.contains(part), "{part} in {table}");
         }
         assert_eq!(days_summary(&counted), "Runs per day: 7 of 13 have a result");
