@@ -19,7 +19,7 @@ import urllib.request
 # Chromium sends nothing to other hosts.
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 ]
 
 

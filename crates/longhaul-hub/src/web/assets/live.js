@@ -29,7 +29,7 @@
 
   // A phone shows a part of a graph: the latest one.
   const showLatest = () => {
-    document.querySelectorAll("figure.plot > .scroll").forEach((part) => { part.scrollLeft = part.scrollWidth; });
+    document.querySelectorAll("figure.plot svg").forEach((svg) => { svg.parentElement.scrollLeft = svg.parentElement.scrollWidth; });
   };
 
   // Reads the page again and replaces its content, unless the reader is in a form.
