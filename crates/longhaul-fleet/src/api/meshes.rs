@@ -42,7 +42,7 @@ pub struct PlanDocument {
     pub cycle_seconds: u64,
     /// The runs of a full cycle in the order of their starts; at most [`MAX_PLANNED_RUNS`].
     #[serde(default)]
-    pub runs: Vec<PlannedRun>,
+    pub runs: Vec<CycleRun>,
     /// The load of interfaces and trunks, the highest share first.
     pub load: Vec<LoadDocument>,
     /// The differences from the applied mesh, one line each.
@@ -55,7 +55,7 @@ pub const MAX_PLANNED_RUNS: usize = 2000;
 /// A run of a full cycle, if all tests are due together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PlannedRun {
+pub struct CycleRun {
     /// The start in seconds after the start of the cycle.
     pub offset_seconds: u64,
     /// The name of the test.
@@ -154,10 +154,10 @@ pub fn plan_document(mesh: &Mesh, applied: Option<&Mesh>, revision: u64) -> Plan
 }
 
 /// Returns the first runs of a full cycle in the order of their starts.
-fn planned_runs(mesh: &Mesh, schedule: &Schedule) -> Vec<PlannedRun> {
+fn planned_runs(mesh: &Mesh, schedule: &Schedule) -> Vec<CycleRun> {
     let mut tasks: Vec<_> = schedule.tasks.iter().collect();
     tasks.sort_by_key(|task| (task.offset_ms, task.test));
-    let run = |task: &&crate::schedule::Task| PlannedRun {
+    let run = |task: &&crate::schedule::Task| CycleRun {
         offset_seconds: task.offset_ms.unsigned_abs() / 1000,
         test: mesh.tests[task.test].name.clone(),
         source: task.source.clone(),
