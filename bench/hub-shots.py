@@ -12,8 +12,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
+
+# Chromium sends nothing to other hosts.
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+]
 
 
 def call(method, url, body=None):
@@ -25,10 +32,11 @@ def call(method, url, body=None):
 def main():
     base, directory, *pages = sys.argv[1:]
     os.makedirs(directory, exist_ok=True)
+    profile = tempfile.TemporaryDirectory()
     driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
     try:
         port = next(line.rstrip(".\n").split()[-1] for line in driver.stdout if "successfully on port" in line)
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]}
+        options = {"args": [*FLAGS, f"--user-data-dir={profile.name}"]}
         wanted = {"capabilities": {"alwaysMatch": {"browserName": "chrome", "acceptInsecureCerts": True, "goog:chromeOptions": options}}}
         session = f"http://127.0.0.1:{port}/session/" + call("POST", f"http://127.0.0.1:{port}/session", wanted)["sessionId"]
         chrome = lambda command, parameters: call("POST", f"{session}/goog/cdp/execute", {"cmd": command, "params": parameters})
@@ -48,6 +56,8 @@ def main():
         call("DELETE", session)
     finally:
         driver.kill()
+        driver.wait()
+        profile.cleanup()
 
 
 if __name__ == "__main__":

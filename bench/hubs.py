@@ -1,6 +1,6 @@
 """Starts a hub on SQLite or on a private PostgreSQL, and reads what it and its database use.
 
-A module of hub-load.py and hub-pages.py.
+A module of hub-load.py, hub-pages.py and agent-idle.py.
 """
 
 import glob
@@ -39,7 +39,9 @@ class Postgres:
         self.directory = directory
         self.programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[4]))[-1]
         shutil.chown(directory, "postgres", "postgres")
-        self.run(["initdb", "--auth=trust", "--username=hub", "--encoding=UTF8", "--no-locale", "-D", f"{directory}/data"])
+        filled = os.path.exists(f"{directory}/data/PG_VERSION")
+        if not filled:
+            self.run(["initdb", "--auth=trust", "--username=hub", "--encoding=UTF8", "--no-locale", "-D", f"{directory}/data"])
         settings = ["-c", "listen_addresses=", "-c", "max_connections=40", "-c", "shared_buffers=256MB", "-c", "max_wal_size=2GB"]
         command = self.command(["postgres", "-D", f"{directory}/data", "-k", directory, *settings])
         self.process = subprocess.Popen(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -47,7 +49,8 @@ class Postgres:
             if subprocess.run([f"{self.programs}/pg_isready", "-q", "-h", directory]).returncode == 0:
                 break
             time.sleep(0.1)
-        self.run(["createdb", "-U", "hub", "-h", directory, "fleet"])
+        if not filled:
+            self.run(["createdb", "-U", "hub", "-h", directory, "fleet"])
         self.address = f"host={directory} user=hub dbname=fleet"
 
     def command(self, words):
@@ -72,7 +75,7 @@ class Hub:
 
     def __init__(self, program, database, directory):
         self.directory = directory
-        self.postgres = None
+        self.postgres = self.process = None
         self.data = f"{directory}/hub"
         command = [program, "hub", "--data", self.data, "--listen", "127.0.0.1:0"]
         if database == "postgres":
@@ -148,7 +151,7 @@ class Hub:
         self.process.wait(60)
 
     def end(self):
-        if self.process.poll() is None:
+        if self.process and self.process.poll() is None:
             self.stop()
         if self.postgres:
             self.postgres.stop()

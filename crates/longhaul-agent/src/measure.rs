@@ -7,10 +7,12 @@ pub(crate) use interfaces::Interfaces;
 pub(crate) use stamp::measure_peers;
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use longhaul_fleet::protocol::{InterfaceAddress, MAX_ADDRESSES, MAX_NAME_BYTES};
 use serde_json::Value;
 
 use crate::run::{ChildOutcome, run_child};
@@ -31,6 +33,19 @@ pub(crate) fn read_facts(program: &Path, state: &Path, stop: &AtomicBool) -> Opt
         Ok(ChildOutcome::Ended { output, .. }) => serde_json::from_slice(&output).ok(),
         _ => None,
     }
+}
+
+/// Returns the addresses of the interfaces, except those of the loopback interface and of links.
+pub(crate) fn host_addresses() -> Vec<InterfaceAddress> {
+    let far = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    // Without a list the hub knows only the names of the interfaces.
+    let all = longhaul_sys::topology::interface_addresses().unwrap_or_default();
+    let found = all.into_iter().filter(|(name, ip)| far(ip) && name.len() <= MAX_NAME_BYTES);
+    let found = found.map(|(interface, address)| InterfaceAddress { interface, address });
+    found.take(MAX_ADDRESSES).collect()
 }
 
 /// Returns the free bytes of the file system of `path`, and the resident bytes of this process.

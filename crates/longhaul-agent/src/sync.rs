@@ -19,7 +19,7 @@ use crate::client::HubClient;
 use crate::clock::{End, HubClock, local_ms};
 use crate::error::{AgentError, Notice, Result};
 use crate::journal::{BatchLimits, Journal, samples_dropped};
-use crate::measure::{Interfaces, host_state};
+use crate::measure::{Interfaces, host_addresses, host_state};
 use crate::run::{AllowedPeers, RunQueue};
 
 /// The pauses after failures: they double up to the longest.
@@ -241,6 +241,7 @@ impl Sync<'_> {
             backlog: self.journal.backlog()?,
             memory_bytes,
             stamp_port: self.stamp_port,
+            addresses: host_addresses(),
         })
     }
 

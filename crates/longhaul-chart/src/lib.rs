@@ -25,6 +25,7 @@ pub use page::{PAGE_STYLE, STYLE, document, sealed_document};
 pub use scale::{Axis, Scale, plain};
 pub use steps::{StepBar, StepChart};
 pub use svg::Drawing;
+pub use time_axis::time_ticks;
 
 /// The kind of page that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

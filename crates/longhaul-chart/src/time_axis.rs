@@ -107,11 +107,7 @@ impl Step {
 /// Returns at most `most` ticks with their texts between two Unix times in seconds. Ticks are at round
 /// local times, also across a change of daylight saving time. No ticks are returned for an empty window
 /// or for times that a calendar cannot express.
-pub(crate) fn time_ticks(
-    (from, to): (i64, i64),
-    zone: &TimeZone,
-    most: usize,
-) -> Vec<(i64, String)> {
+pub fn time_ticks((from, to): (i64, i64), zone: &TimeZone, most: usize) -> Vec<(i64, String)> {
     let window = to.saturating_sub(from);
     let fits = |step: &Step| window / step.seconds() < most as i64;
     let (Some(step), Ok(start)) = (STEPS.into_iter().find(fits), Timestamp::from_second(from))

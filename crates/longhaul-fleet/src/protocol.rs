@@ -16,7 +16,9 @@ pub use identity::{
 };
 pub use run::{Lease, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec};
 pub use sample::{InterfaceRow, InterfaceSamples, StampPeer, StampSummary};
-pub use sync::{AgentEvent, AgentSettings, AgentState, Severity, SyncRequest, SyncResponse};
+pub use sync::{
+    AgentEvent, AgentSettings, AgentState, InterfaceAddress, Severity, SyncRequest, SyncResponse,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,8 @@ pub const MAX_ROWS: usize = 20_000;
 pub const MAX_LEASES: usize = 1024;
 /// The maximum number of results in one sync.
 pub const MAX_RUNS: usize = 256;
+/// The maximum number of addresses of an agent's host.
+pub const MAX_ADDRESSES: usize = 256;
 /// The maximum number of events in one sync.
 pub const MAX_EVENTS: usize = 256;
 

@@ -70,7 +70,9 @@ impl Schedule {
         }
         let mut order: Vec<usize> = (0..made.tasks.len()).collect();
         order.sort_by_key(|at| made.rank(*at));
-        made.cycle_ms = makespan(&made.tasks, &order, made.resources.len());
+        let starts = starts(&made.tasks, &order, made.resources.len());
+        made.cycle_ms = makespan(&made.tasks, &starts);
+        starts.iter().for_each(|(task, start)| made.tasks[*task].offset_ms = *start);
         let least = made.cycle_ms.max(LEAST_PERIOD_MS);
         for task in made.tasks.iter_mut().filter(|task| task.every_ms == 0) {
             task.period_ms = least;
@@ -131,6 +133,7 @@ impl Schedule {
                 period_ms: every_ms,
                 priority: test.priority,
                 round: 0,
+                offset_ms: 0,
             });
         }
         let own = &self.tasks[first..];
@@ -141,20 +144,24 @@ impl Schedule {
         }
         let mut order: Vec<usize> = (first..self.tasks.len()).collect();
         order.sort_by_key(|task| self.rank(*task));
-        let cycle_ms = makespan(&self.tasks, &order, self.resources.len());
+        let cycle_ms = makespan(&self.tasks, &starts(&self.tasks, &order, self.resources.len()));
         self.tests.push(TestRounds { rounds: color::count(&rounds), cycle_ms });
     }
 }
 
-/// Returns the time in which the tasks run once, each as early as its resources permit in `order`.
-fn makespan(tasks: &[Task], order: &[usize], resources: usize) -> i64 {
+/// Returns the tasks in `order` with their starts, each as early as its resources permit.
+fn starts(tasks: &[Task], order: &[usize], resources: usize) -> Vec<(usize, i64)> {
     let mut book = Book::new(resources);
-    let mut last = 0;
-    for task in order.iter().map(|at| &tasks[*at]) {
+    let mut place = |at: &usize| {
+        let task = &tasks[*at];
         let start = book.earliest(&task.resources, 0, task.slot_ms);
-        let end = start + task.slot_ms;
-        task.resources.iter().for_each(|one| book.occupy(*one, start, end));
-        last = last.max(end);
-    }
-    last
+        task.resources.iter().for_each(|one| book.occupy(*one, start, start + task.slot_ms));
+        (*at, start)
+    };
+    order.iter().map(&mut place).collect()
+}
+
+/// Returns the time in which tasks with these starts run once.
+fn makespan(tasks: &[Task], starts: &[(usize, i64)]) -> i64 {
+    starts.iter().map(|(at, start)| start + tasks[*at].slot_ms).max().unwrap_or(0)
 }

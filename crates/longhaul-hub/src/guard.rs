@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::MINUTE;
 
@@ -122,9 +123,53 @@ impl Shares {
     }
 }
 
+/// The places of a resource: all of them, and those of one network.
+#[derive(Debug)]
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    shares: Shares,
+}
+
+/// A taken place; its drop frees it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _share: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// Permits `most` places, and `of_network` places to each network.
+    pub(crate) fn new(most: usize, of_network: usize) -> Self {
+        Places { all: Arc::new(Semaphore::new(most)), shares: Shares::new(of_network) }
+    }
+
+    /// Takes a place for `address`. Returns `None` if none is free within `limit`.
+    pub(crate) async fn take(&self, address: IpAddr, limit: Duration) -> Option<Place> {
+        let place = async {
+            let share = self.shares.of(address, true).acquire_owned().await.ok()?;
+            let place = self.all.clone().acquire_owned().await.ok()?;
+            Some(Place { _share: share, _place: place })
+        };
+        tokio::time::timeout(limit, place).await.ok()?
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn places_are_free_again_after_use() {
+        let places = Places::new(2, 1);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let take = |text: &str| places.take(address(text), Duration::ZERO);
+        let first = take("192.0.2.1").await.unwrap();
+        assert!(take("192.0.2.1").await.is_none(), "the share of the network");
+        let _second = take("192.0.2.2").await.unwrap();
+        assert!(take("192.0.2.3").await.is_none(), "all places");
+        drop(first);
+        assert!(take("192.0.2.3").await.is_some());
+    }
 
     #[test]
     fn ten_thousand_logins_are_refused_in_bounded_memory() {

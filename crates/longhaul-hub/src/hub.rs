@@ -10,8 +10,7 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 use crate::clock::now_ms;
 use crate::config::{Channel, HubConfig};
 use crate::fleet::{self, Applied};
-use crate::guard::Guard;
-use crate::guard::Shares;
+use crate::guard::{Guard, Places, Shares};
 use crate::log::Log;
 use crate::records::agents::{Agent, agents};
 use crate::records::events::{Event, NewEvent, record};
@@ -26,6 +25,14 @@ const UPLOADS_OF_NETWORK: usize = 32;
 /// The requests without a signature that precedes the body: anybody who knows an agent's id can
 /// send them.
 const UNPROVEN_UPLOADS: usize = 8;
+/// The open pages that receive live updates.
+const STREAMS: usize = 2048;
+/// Those of one network.
+const STREAMS_OF_NETWORK: usize = 512;
+/// The large lists that are in memory at the same time, because their readers have not taken all bytes.
+const EXPORTS: usize = 8;
+/// Those of one network.
+const EXPORTS_OF_NETWORK: usize = 4;
 /// The messages that a slow reader of live updates may miss at most before it is cut off.
 const LIVE: usize = 256;
 
@@ -55,6 +62,8 @@ pub(crate) struct Hub {
     pub(crate) upload_shares: Shares,
     pub(crate) unproven_uploads: Semaphore,
     pub(crate) live: broadcast::Sender<PageMessage>,
+    pub(crate) streams: Places,
+    pub(crate) exports: Places,
     pub(crate) channels: Vec<Channel>,
     /// The host and the directory of this hub: its name among several hubs over a database.
     pub(crate) instance: String,
@@ -96,6 +105,8 @@ impl Hub {
             upload_shares: Shares::new(UPLOADS_OF_NETWORK),
             unproven_uploads: Semaphore::new(UNPROVEN_UPLOADS),
             live: broadcast::Sender::new(LIVE),
+            streams: Places::new(STREAMS, STREAMS_OF_NETWORK),
+            exports: Places::new(EXPORTS, EXPORTS_OF_NETWORK),
             applied: RwLock::default(),
             directory: tokio::sync::Mutex::default(),
             wakes: Mutex::default(),

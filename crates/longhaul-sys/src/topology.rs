@@ -74,23 +74,31 @@ impl HostTopology {
 /// # Errors
 /// The kernel does not list the addresses.
 pub fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
+    let found = interface_addresses()?.into_iter().find(|(_, one)| *one == address);
+    Ok(found.map(|(name, _)| name))
+}
+
+/// Returns the interfaces and their addresses in the calling thread's network namespace. An interface with
+/// several addresses has an entry per address.
+///
+/// # Errors
+/// The kernel does not list the addresses.
+pub fn interface_addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut head = std::ptr::null_mut();
     // SAFETY: `head` is valid for writing; on success it is a list that must be freed.
     if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut found = None;
+    let mut found = Vec::new();
     let mut entry = head;
-    while !entry.is_null() && found.is_none() {
+    while !entry.is_null() {
         // SAFETY: entries of the list are valid until it is freed below; names end with zero, and
         // an address is null or has the length of its family.
         unsafe {
-            let address_of = (*entry).ifa_addr;
-            let ip = (!address_of.is_null()).then(|| ip_of(address_of)).flatten();
-            if ip == Some(address) {
-                let name = std::ffi::CStr::from_ptr((*entry).ifa_name);
-                found = name.to_str().ok().map(str::to_owned);
-            }
+            let address = (*entry).ifa_addr;
+            let ip = (!address.is_null()).then(|| ip_of(address)).flatten();
+            let name = std::ffi::CStr::from_ptr((*entry).ifa_name).to_str();
+            found.extend(name.ok().zip(ip).map(|(name, ip)| (name.to_owned(), ip)));
             entry = (*entry).ifa_next;
         }
     }

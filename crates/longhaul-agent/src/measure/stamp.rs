@@ -8,8 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::StampPlan;
+use longhaul_engine::session::LocalAddress;
 use longhaul_fleet::protocol::{StampPeer, StampSummary};
-use longhaul_interop::stamp::{Advance, MeasuredPeriod, Sender, StampError, clocks, is_this_host};
+use longhaul_interop::stamp::{
+    Advance, MeasuredPeriod, Sender, StampEnds, StampError, clocks, is_this_host,
+};
 use longhaul_sys::poll;
 
 use crate::clock::HubClock;
@@ -111,8 +114,7 @@ impl Measured {
             None if self.retry > Instant::now() => return LOOK,
             none => {
                 self.retry = Instant::now() + RETRY;
-                let address = SocketAddr::new(self.peer.address, self.peer.port);
-                let Ok(sender) = Sender::open(address, &plan(&self.peer), None) else {
+                let Ok(sender) = Sender::open(ends(&self.peer), &plan(&self.peer), None) else {
                     return LOOK;
                 };
                 none.insert(sender)
@@ -136,6 +138,14 @@ impl Measured {
             }
         }
     }
+}
+
+/// Returns the addresses of a measurement. As in runs, the agent binds to its address of the mesh, unless
+/// the host does not have this address: behind a network address translator.
+fn ends(peer: &StampPeer) -> StampEnds {
+    let own = peer.local.filter(|local| LocalAddress::from(*local).check().is_ok());
+    let local = own.map(|local| SocketAddr::new(local, 0));
+    StampEnds { target: SocketAddr::new(peer.address, peer.port), local }
 }
 
 fn plan(peer: &StampPeer) -> StampPlan {
@@ -198,6 +208,8 @@ fn summary(peer: &StampPeer, progress: &MeasuredPeriod, now_ms: i64) -> StampSum
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use longhaul_core::result::StampNumbering;
     use longhaul_interop::stamp::{Reflector, ReflectorSettings};
 
@@ -211,6 +223,7 @@ mod tests {
         let closed = std::net::UdpSocket::bind(any).unwrap().local_addr().unwrap().port();
         let peer = |host: &str, port| StampPeer {
             host: host.to_owned(),
+            local: None,
             address: any.ip(),
             port,
             interval_ms: 10,
@@ -237,5 +250,24 @@ mod tests {
         assert_eq!((lost[0].peer.as_str(), lost[0].sent, lost[0].lost), ("closed", 1, 1));
         follow(&mut measured, vec![]);
         assert!(measured.is_empty());
+    }
+
+    #[test]
+    fn packets_leave_from_the_address_of_the_mesh() {
+        let any: IpAddr = [127, 0, 0, 1].into();
+        let peer = |local: &str| StampPeer {
+            host: "here".to_owned(),
+            local: Some(local.parse().unwrap()),
+            address: any,
+            port: 8620,
+            interval_ms: 10,
+        };
+        let own = peer("127.0.0.2");
+        let sender = Sender::open(ends(&own), &plan(&own), None).unwrap();
+        let bound = rustix::net::getsockname(&sender).unwrap();
+        let bound: SocketAddr = bound.try_into().unwrap();
+        assert_eq!(bound.ip(), own.local.unwrap());
+        // TEST-NET-1 (RFC 5737): this host does not have it, as behind a translator of addresses.
+        assert_eq!(ends(&peer("192.0.2.77")).local, None);
     }
 }

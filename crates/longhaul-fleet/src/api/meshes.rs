@@ -40,10 +40,30 @@ pub struct PlanDocument {
     pub rounds: u32,
     /// The time of a full cycle of all tests in seconds.
     pub cycle_seconds: u64,
+    /// The runs of a full cycle in the order of their starts; at most [`MAX_PLANNED_RUNS`].
+    #[serde(default)]
+    pub runs: Vec<CycleRun>,
     /// The load of interfaces and trunks, the highest share first.
     pub load: Vec<LoadDocument>,
     /// The differences from the applied mesh, one line each.
     pub changes: Vec<String>,
+}
+
+/// The most runs of a plan.
+pub const MAX_PLANNED_RUNS: usize = 2000;
+
+/// A run of a full cycle, if all tests are due together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CycleRun {
+    /// The start in seconds after the start of the cycle.
+    pub offset_seconds: u64,
+    /// The name of the test.
+    pub test: String,
+    /// The source's host.
+    pub source: String,
+    /// The destination's host.
+    pub destination: String,
 }
 
 /// A test of a plan.
@@ -127,7 +147,21 @@ pub fn plan_document(mesh: &Mesh, applied: Option<&Mesh>, revision: u64) -> Plan
         tests: tests.collect(),
         rounds: schedule.tests.iter().map(|test| test.rounds).sum(),
         cycle_seconds: (schedule.cycle_ms as u64).div_ceil(1000),
+        runs: planned_runs(mesh, &schedule),
         load,
         changes: changes(applied, mesh).iter().map(Change::to_string).collect(),
     }
+}
+
+/// Returns the first runs of a full cycle in the order of their starts.
+fn planned_runs(mesh: &Mesh, schedule: &Schedule) -> Vec<CycleRun> {
+    let mut tasks: Vec<_> = schedule.tasks.iter().collect();
+    tasks.sort_by_key(|task| (task.offset_ms, task.test));
+    let run = |task: &&crate::schedule::Task| CycleRun {
+        offset_seconds: task.offset_ms.unsigned_abs() / 1000,
+        test: mesh.tests[task.test].name.clone(),
+        source: task.source.clone(),
+        destination: task.destination.clone(),
+    };
+    tasks.iter().take(MAX_PLANNED_RUNS).map(run).collect()
 }

@@ -10,8 +10,8 @@ pub use access::{
     TokenDocument, UserRole,
 };
 pub use meshes::{
-    APPLY_SCHEMA, ApplyDocument, LoadDocument, MeshText, PLAN_SCHEMA, PlanDocument, PlannedTest,
-    plan_document,
+    APPLY_SCHEMA, ApplyDocument, CycleRun, LoadDocument, MAX_PLANNED_RUNS, MeshText, PLAN_SCHEMA,
+    PlanDocument, PlannedTest, plan_document,
 };
 pub use runs::{RUNS_SCHEMA, RunDocument, RunState, RunsDocument};
 pub use status::{

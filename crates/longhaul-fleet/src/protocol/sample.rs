@@ -88,6 +88,9 @@ impl From<InterfaceRow> for [i64; 10] {
 pub struct StampPeer {
     /// The name of the peer's host.
     pub host: String,
+    /// The address of this agent in the mesh; the kernel chooses one if `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<IpAddr>,
     /// The address of the reflector.
     pub address: IpAddr,
     /// The UDP port of the reflector.

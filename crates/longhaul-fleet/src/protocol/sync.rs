@@ -1,5 +1,7 @@
 //! The exchange of an agent and the hub.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,6 +58,21 @@ pub struct AgentState {
     pub memory_bytes: u64,
     /// The UDP port of the agent's STAMP reflector; 0 if it has none.
     pub stamp_port: u16,
+    /// The addresses of the interfaces, except those that only the host or the link can reach; at most
+    /// [`MAX_ADDRESSES`](super::MAX_ADDRESSES).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address of an interface. A mesh can name an interface by its address only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct InterfaceAddress {
+    /// The name of the interface at the host.
+    pub interface: String,
+    /// The address.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub address: IpAddr,
 }
 
 /// An event at an agent.

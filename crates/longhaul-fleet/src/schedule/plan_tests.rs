@@ -279,3 +279,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_runs_of_a_cycle_are_where_the_plan_shows_them() {
+    let trunk =
+        "[trunks.sea]\ncapacity = \"1G\"\nleft = [\"h0\", \"h1\"]\nright = [\"h2\", \"h3\"]\n";
+    let tests = "[tests.long]\nkind = \"throughput\"\nseconds = 20\nevery = \"6h\"\n\
+                 [tests.short]\nkind = \"path\"\nseconds = 3\nevery = \"6h\"\npriority = 9\n";
+    let schedule = Schedule::new(&mesh(5, &format!("{trunk}{tests}")));
+    let mut booked: HashMap<usize, Vec<(i64, i64)>> = HashMap::new();
+    for task in &schedule.tasks {
+        for resource in &task.resources {
+            let window = (task.offset_ms, task.offset_ms + task.slot_ms);
+            booked.entry(*resource).or_default().push(window);
+        }
+    }
+    for windows in booked.values_mut() {
+        windows.sort_unstable();
+        assert!(windows.windows(2).all(|two| two[0].1 <= two[1].0), "{windows:?}");
+    }
+    let ends = schedule.tasks.iter().map(|task| task.offset_ms + task.slot_ms);
+    assert_eq!(ends.max(), Some(schedule.cycle_ms));
+    let first = schedule.tasks.iter().filter(|task| task.offset_ms == 0);
+    assert!(first.clone().count() > 1, "independent runs start together");
+}

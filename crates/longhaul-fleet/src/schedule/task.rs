@@ -28,6 +28,8 @@ pub struct Task {
     pub priority: u8,
     /// The round within its test, from 0. Tasks of one round have no common resource.
     pub round: u32,
+    /// The predicted start of its run in ms after the start of a cycle, if all tasks are due together.
+    pub offset_ms: i64,
 }
 
 /// The progress of a task. The hub stores it with the runs.

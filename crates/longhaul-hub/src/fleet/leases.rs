@@ -80,13 +80,34 @@ fn made(due: Due, host: &str, keys: &HashMap<String, String>) -> Result<Lease, S
 /// Returns the peers that `host` measures with STAMP.
 pub(crate) fn stamp_peers(mesh: &Mesh, host: &str, agents: &[Agent]) -> Vec<StampPeer> {
     let Some(stamp) = &mesh.stamp else { return Vec::new() };
+    let own = mesh.host(host).and_then(|host| Some(host.interface(None)?.address));
     let peer = |name: &String| {
         let address = mesh.host(name)?.interface(None)?.address;
         let agent = agents.iter().find(|agent| agent.host == *name);
         let reported = agent.and_then(|agent| Some(agent.state.as_ref()?.stamp_port));
         let port = reported.filter(|port| *port != 0).unwrap_or(stamp.port);
-        Some(StampPeer { host: name.clone(), address, port, interval_ms: stamp.interval_ms })
+        let (host, interval_ms) = (name.clone(), stamp.interval_ms);
+        // An address of the other version of IP cannot send to the peer.
+        let local = own.filter(|own| own.is_ipv4() == address.is_ipv4());
+        Some(StampPeer { host, local, address, port, interval_ms })
     };
     let pairs = stamp.pairs.iter().filter(|(source, _)| source == host);
     pairs.filter_map(|(_, destination)| peer(destination)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_measures_from_its_address_of_the_mesh() {
+        let mesh = longhaul_fleet::mesh::parse(
+            "[hosts.a]\naddress = \"10.0.0.1\"\ncapacity = \"1G\"\n\
+             [hosts.b]\naddress = \"10.0.0.2\"\ncapacity = \"1G\"\n\
+             [hosts.c]\naddress = \"fd00::3\"\ncapacity = \"1G\"\n[stamp]\n",
+        );
+        let peers = stamp_peers(&mesh.unwrap(), "a", &[]);
+        let ends: Vec<_> = peers.iter().map(|peer| (peer.host.as_str(), peer.local)).collect();
+        assert_eq!(ends, [("b", "10.0.0.1".parse().ok()), ("c", None)]);
+    }
 }

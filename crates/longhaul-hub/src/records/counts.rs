@@ -43,24 +43,47 @@ pub fn counts(
     for row in stored {
         let start = row.int(0)? * DAY;
         if start > counted_ms {
-            all.extend(count(sql, (counted_ms, start))?);
+            all.extend(count(sql, None, (counted_ms, start))?);
         }
         let day: Vec<RunCount> = serde_json::from_str(&row.text(1)?)
             .map_err(|_| StoreError::Malformed { what: "count of runs" })?;
         all.extend(day);
         counted_ms = start + DAY;
     }
-    all.extend(count(sql, (counted_ms, to_ms))?);
+    all.extend(count(sql, None, (counted_ms, to_ms))?);
     Ok(all)
 }
 
-fn count(sql: &mut dyn Sql, (from_ms, to_ms): (i64, i64)) -> Result<Vec<RunCount>, StoreError> {
+/// Counts the runs from `source` to `destination` with a planned start between two times.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn counts_of_pair(
+    sql: &mut dyn Sql,
+    (source, destination): (&str, &str),
+    window_ms: (i64, i64),
+) -> Result<Vec<RunCount>, StoreError> {
+    count(sql, Some((source, destination)), window_ms)
+}
+
+fn count(
+    sql: &mut dyn Sql,
+    pair: Option<(&str, &str)>,
+    (from_ms, to_ms): (i64, i64),
+) -> Result<Vec<RunCount>, StoreError> {
+    let mut chosen = values![from_ms, to_ms].to_vec();
+    let mut of_pair = "";
+    if let Some((source, destination)) = pair {
+        chosen.extend_from_slice(values![source, destination]);
+        of_pair = "AND source = $3 AND destination = $4";
+    }
     let rows = sql.query(
         &format!(
             "SELECT planned_ms / {DAY} AS day, test, state, reason, count(*) FROM run
-             WHERE planned_ms >= $1 AND planned_ms < $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
+             WHERE planned_ms >= $1 AND planned_ms < $2 {of_pair}
+             GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
         ),
-        values![from_ms, to_ms],
+        &chosen,
     )?;
     let read = |row: &Row| {
         Ok(RunCount {
@@ -91,7 +114,7 @@ pub fn store_days(sql: &mut dyn Sql, now: i64) -> Result<bool, StoreError> {
     let known = known.iter().map(|row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let mut missing = (first..end).filter(|day| known.binary_search(day).is_err());
     for day in missing.by_ref().take(DAYS as usize) {
-        let counted = count(sql, (day * DAY, (day + 1) * DAY))?;
+        let counted = count(sql, None, (day * DAY, (day + 1) * DAY))?;
         let text = serde_json::to_string(&counted)
             .map_err(|_| StoreError::Malformed { what: "count of runs" })?;
         sql.execute("INSERT INTO run_day (day, counts) VALUES ($1, $2)", values![day, &text])?;

@@ -84,7 +84,7 @@ impl FromRequestParts<Arc<Hub>> for PageCaller {
 }
 
 /// Returns the person of a request; `None` without a valid session or token.
-async fn caller(hub: &Hub, headers: &HeaderMap) -> Result<Option<Caller>, Failure> {
+pub(crate) async fn caller(hub: &Hub, headers: &HeaderMap) -> Result<Option<Caller>, Failure> {
     let now = now_ms();
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if let Some(authorization) = authorization {

@@ -30,6 +30,10 @@ pub(crate) struct Failure {
     cause: Option<Arc<StoreError>>,
 }
 
+/// The sentence of a failed request, from which a page is made.
+#[derive(Debug, Clone)]
+pub(super) struct Sentence(pub(super) String);
+
 /// The cause of a failed request, which the server logs and does not send.
 #[derive(Debug, Clone)]
 pub(super) struct Cause(pub(super) Arc<StoreError>);
@@ -60,6 +64,11 @@ impl Failure {
         )
     }
 
+    /// Returns the refusal of a request for which a limited resource is exhausted.
+    pub(crate) fn busy(message: &str) -> Self {
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message)
+    }
+
     pub(crate) fn csrf() -> Self {
         let message = "the request does not have the session's token; reload the page";
         Failure::new(StatusCode::FORBIDDEN, "csrf", message)
@@ -84,8 +93,10 @@ impl From<crate::secret::NoRandom> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let schema = "longhaul.fleet-error/1";
+        let sentence = Sentence(self.message.clone());
         let body = ErrorDocument { schema, code: self.code, message: self.message };
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(sentence);
         if let Some(cause) = self.cause {
             response.extensions_mut().insert(Cause(cause));
         }

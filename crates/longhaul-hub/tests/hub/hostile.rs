@@ -232,3 +232,21 @@ fn memory_kib() -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
+
+#[tokio::test]
+async fn live_updates_end_with_their_session() {
+    let hub = hub_with(|_| {}).await;
+    let form = format!("user=admin&password={}", hub.password);
+    let cookie = hub.client.form("/login", "", &form).await.cookie();
+    let (client, header) = (hub.client.clone(), format!("cookie: {cookie}"));
+    // The answer is complete only when the hub ends the stream.
+    let stream = tokio::spawn(async move { client.get("/api/v1/events/stream", &header).await });
+    let page = hub.client.get("/", &format!("cookie: {cookie}")).await.body;
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(!stream.is_finished());
+    hub.client.form("/logout", &cookie, &format!("csrf={csrf}")).await;
+    let answer = stream.await.unwrap();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let again = hub.client.get("/api/v1/events/stream", &format!("cookie: {cookie}")).await;
+    assert_eq!(again.status, 401, "{again:?}");
+}

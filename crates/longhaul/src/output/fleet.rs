@@ -12,6 +12,8 @@ use longhaul_fleet::api::{
 
 /// The maximum number of rows of the load table.
 const LOAD_ROWS: usize = 20;
+/// The most runs of a cycle that are printed; the JSON document has more.
+const RUN_ROWS: usize = 20;
 
 /// Returns the plan of a mesh: tests, load, differences; the last line is the time of a cycle.
 pub(crate) fn fleet_plan_text(plan: &PlanDocument) -> String {
@@ -40,15 +42,35 @@ pub(crate) fn fleet_plan_text(plan: &PlanDocument) -> String {
     if plan.load.len() > LOAD_ROWS {
         let _ = writeln!(text, "and {} resources with less load", plan.load.len() - LOAD_ROWS);
     }
+    text += &planned_runs(plan);
     let _ = writeln!(text, "\n{}", change_lines(&plan.changes).trim_end());
     let cycle = span(plan.cycle_seconds);
+    let rounds = if plan.rounds == 1 { "round" } else { "rounds" };
     let _ = writeln!(
         text,
-        "\n{}: {} hosts, a full cycle takes {cycle} in {} rounds",
+        "\n{}: {} hosts, a full cycle takes {cycle} in {} {rounds}",
         escape(&plan.mesh),
         plan.hosts,
         plan.rounds
     );
+    text
+}
+
+/// Returns the first runs of a cycle with their starts.
+fn planned_runs(plan: &PlanDocument) -> String {
+    if plan.runs.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["start", "test", "source", "destination"].map(str::to_owned).to_vec()];
+    rows.extend(plan.runs.iter().take(RUN_ROWS).map(|run| {
+        let start = format!("+{}", span(run.offset_seconds));
+        vec![start, run.test.clone(), run.source.clone(), run.destination.clone()]
+    }));
+    let mut text = format!("\n{}\n", table(&rows).trim_end());
+    let all: usize = plan.tests.iter().map(|test| test.pairs as usize).sum();
+    if all > rows.len() - 1 {
+        let _ = writeln!(text, "and {} later runs of the cycle", all - (rows.len() - 1));
+    }
     text
 }
 
@@ -279,8 +301,9 @@ mod tests {
         assert_eq!(lines[0], "test   pairs  rounds  slot        every");
         assert_eq!(lines[1], "daily  2      1       1 min 30 s  1 h");
         assert!(text.contains("a/default/in   10.0 Gb/s  2.5 %"), "{text}");
+        assert!(text.contains("+0 s   daily  a       b\n+0 s   daily  b       a\n"), "{text}");
         assert!(text.contains("+ host a\n+ host b\n+ test daily\n"), "{text}");
-        let last = "two: 2 hosts, a full cycle takes 1 min 30 s in 1 rounds";
+        let last = "two: 2 hosts, a full cycle takes 1 min 30 s in 1 round";
         assert_eq!(lines.last(), Some(&last));
     }
 

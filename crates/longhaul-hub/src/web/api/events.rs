@@ -2,23 +2,26 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use longhaul_fleet::api::UserRole;
 use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::clock::now_ms;
+use crate::guard::Place;
 use crate::hub::{Hub, PageMessage};
 use crate::records::events::{Event, EventFilter, acknowledge, events};
 use crate::records::runs::named;
-use crate::web::access::ApiCaller;
+use crate::web::access::{ApiCaller, caller};
 use crate::web::failure::Failure;
+use crate::web::server::Client;
 
 /// The choice of events.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
@@ -85,26 +88,63 @@ pub(crate) async fn post_acknowledge(
     if known { Ok(StatusCode::NO_CONTENT) } else { Err(Failure::not_found("event")) }
 }
 
-/// Streams new events (`event`), and notices that runs or cells changed (`changed`).
+/// The longest time for which a stream lasts after the end of its session or token.
+const STILL_VALID: Duration = Duration::from_secs(10);
+
+/// Streams new events (`event`), and notices that runs or cells changed (`changed`). The stream ends soon
+/// after its session or token.
 #[utoipa::path(get, path = "/api/v1/events/stream",
-    responses((status = 200, content_type = "text/event-stream")))]
+    responses((status = 200, content_type = "text/event-stream"), (status = 503)))]
 pub(crate) async fn get_stream(
     State(hub): State<Arc<Hub>>,
+    Extension(client): Extension<Client>,
     _: ApiCaller,
-) -> Sse<impl Stream<Item = Result<Message, Infallible>>> {
-    let stream = stream::unfold(hub.live.subscribe(), async |mut live| {
-        let message = match live.recv().await {
-            Ok(PageMessage::Event(event)) => {
-                let text = serde_json::to_string(&*event).unwrap_or_default();
-                Message::default().event("event").id(event.id.clone()).data(text)
-            }
-            // A slow reader missed messages; it reads the page again.
-            Ok(PageMessage::Changed) | Err(RecvError::Lagged(_)) => {
-                Message::default().event("changed").data("{}")
-            }
-            Err(RecvError::Closed) => return None,
-        };
-        Some((Ok(message), live))
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Message, Infallible>>>, Failure> {
+    let place = hub.streams.take(client.0.ip(), Duration::ZERO).await;
+    let place = place.ok_or_else(|| Failure::busy("too many pages receive live updates"))?;
+    let live = hub.live.subscribe();
+    let open = OpenStream { hub, live, headers, checked: Instant::now(), _place: place };
+    let stream = stream::unfold(open, async |mut open| {
+        let message = open.next().await?;
+        Some((Ok(message), open))
     });
-    Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+}
+
+/// A page that receives live updates.
+struct OpenStream {
+    hub: Arc<Hub>,
+    live: Receiver<PageMessage>,
+    /// The headers of the request, with the session or token.
+    headers: HeaderMap,
+    checked: Instant,
+    _place: Place,
+}
+
+impl OpenStream {
+    /// Returns the next message; `None` if the reader may not read any longer, or the hub ends.
+    async fn next(&mut self) -> Option<Message> {
+        loop {
+            let left = STILL_VALID.saturating_sub(self.checked.elapsed());
+            if left.is_zero() {
+                // A failure of the database ends the stream, too: the browser opens another one.
+                caller(&self.hub, &self.headers).await.ok().flatten()?;
+                self.checked = Instant::now();
+                continue;
+            }
+            let Ok(received) = tokio::time::timeout(left, self.live.recv()).await else { continue };
+            return match received {
+                Ok(PageMessage::Event(event)) => {
+                    let text = serde_json::to_string(&*event).unwrap_or_default();
+                    Some(Message::default().event("event").id(event.id.clone()).data(text))
+                }
+                // A slow reader missed messages; it reads the page again.
+                Ok(PageMessage::Changed) | Err(RecvError::Lagged(_)) => {
+                    Some(Message::default().event("changed").data("{}"))
+                }
+                Err(RecvError::Closed) => None,
+            };
+        }
+    }
 }

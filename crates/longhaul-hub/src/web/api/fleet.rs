@@ -16,7 +16,7 @@ use crate::fleet::Applied;
 use crate::hub::Hub;
 use crate::records::agents::{Agent, agents};
 use crate::records::cells::cells;
-use crate::records::counts::{RunCount, counts};
+use crate::records::counts::{RunCount, counts, counts_of_pair};
 use crate::records::runs::{RunFilter, runs};
 use crate::store::{Sql, StoreError};
 use crate::web::access::ApiCaller;
@@ -176,6 +176,10 @@ pub(crate) async fn get_schedule(
 pub(crate) struct CountQuery {
     /// The number of days up to now; 1 to 366.
     days: Option<i64>,
+    /// The source of a pair; needs `destination`.
+    source: Option<String>,
+    /// The destination of a pair; needs `source`.
+    destination: Option<String>,
 }
 
 /// The runs of one test and day.
@@ -193,7 +197,7 @@ pub(crate) struct CountDocument {
     runs: i64,
 }
 
-/// Returns the number of runs by day, test, state and reason.
+/// Returns the number of runs by day, test, state and reason: those of all pairs, or of one pair.
 #[utoipa::path(get, path = "/api/v1/counts", params(CountQuery),
     responses((status = 200, body = Vec<CountDocument>)))]
 pub(crate) async fn get_counts(
@@ -203,7 +207,16 @@ pub(crate) async fn get_counts(
 ) -> Result<Json<Vec<CountDocument>>, Failure> {
     let now = now_ms();
     let from = now - query.days.unwrap_or(7).clamp(1, 366) * DAY;
-    let found = hub.store.read(move |sql| counts(sql, (from, now))).await?;
+    let pair = match (query.source, query.destination) {
+        (Some(source), Some(destination)) => Some((source, destination)),
+        (None, None) => None,
+        _ => return Err(Failure::bad("a pair needs a source and a destination")),
+    };
+    let read = move |sql: &mut dyn Sql| match &pair {
+        Some((source, destination)) => counts_of_pair(sql, (source, destination), (from, now)),
+        None => counts(sql, (from, now)),
+    };
+    let found = hub.store.read(read).await?;
     let document = |count: RunCount| CountDocument {
         day_ms: count.day_ms,
         test: count.test,

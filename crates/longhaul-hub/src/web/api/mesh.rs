@@ -6,8 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use longhaul_fleet::api::{
-    APPLY_SCHEMA, ApplyDocument, LoadDocument, MeshText, PLAN_SCHEMA, PlanDocument, PlannedTest,
-    UserRole,
+    APPLY_SCHEMA, ApplyDocument, LoadDocument, MeshText, PlanDocument, UserRole, plan_document,
 };
 use longhaul_fleet::change::{changes, outdated_tasks};
 use longhaul_fleet::mesh::{self, Mesh};
@@ -61,7 +60,7 @@ pub(crate) async fn post_apply(
     Ok(Json(apply_text(&hub, request, &caller.name).await?))
 }
 
-/// Reads a mesh and computes its schedule, on a thread that may take some time.
+/// Reads a mesh and computes its schedule.
 async fn scheduled(text: &str) -> Result<(Mesh, Schedule), Failure> {
     let text = text.to_owned();
     let work = move || {
@@ -69,7 +68,14 @@ async fn scheduled(text: &str) -> Result<(Mesh, Schedule), Failure> {
         let schedule = Schedule::new(&mesh);
         Ok((mesh, schedule))
     };
-    let done: Result<_, mesh::MeshError> = tokio::task::spawn_blocking(work)
+    computed(work).await
+}
+
+/// Does `work` on a thread that may take some time.
+async fn computed<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, mesh::MeshError> + Send + 'static,
+) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Failure::bad("the mesh is too large"))?;
     done.map_err(|error| Failure::bad(format!("the mesh is invalid: {error}")))
@@ -81,26 +87,13 @@ async fn scheduled(text: &str) -> Result<(Mesh, Schedule), Failure> {
 /// The mesh is invalid or the database is unavailable.
 pub(crate) async fn plan_text(hub: &Hub, text: &str) -> Result<PlanDocument, Failure> {
     let applied = hub.refresh().await?;
-    let (mesh, schedule) = scheduled(text).await?;
-    let test = |(at, test): (usize, &mesh::MeshTest)| PlannedTest {
-        test: test.name.clone(),
-        pairs: u32::try_from(test.pairs.len()).unwrap_or(u32::MAX),
-        rounds: schedule.tests.get(at).map_or(0, |test| test.rounds),
-        slot_seconds: u32::try_from(test.slot_ms() / 1000).unwrap_or(u32::MAX),
-        every_seconds: test.every_seconds,
+    let text = text.to_owned();
+    let work = move || {
+        let revision = applied.as_ref().map_or(0, |applied| applied.revision.unsigned_abs());
+        let applied = applied.as_ref().map(|applied| &applied.mesh);
+        Ok(plan_document(&mesh::parse(&text)?, applied, revision))
     };
-    let lines = changes(applied.as_ref().map(|applied| &applied.mesh), &mesh);
-    Ok(PlanDocument {
-        schema: PLAN_SCHEMA.to_owned(),
-        mesh: mesh.name.clone(),
-        revision: applied.as_ref().map_or(0, |applied| applied.revision.unsigned_abs()),
-        hosts: u32::try_from(mesh.hosts.len()).unwrap_or(u32::MAX),
-        tests: mesh.tests.iter().enumerate().map(test).collect(),
-        rounds: schedule.tests.iter().map(|test| test.rounds).sum(),
-        cycle_seconds: schedule.cycle_ms.unsigned_abs() / 1000,
-        load: load_documents(&schedule),
-        changes: lines.iter().map(ToString::to_string).collect(),
-    })
+    computed(work).await
 }
 
 /// Returns the loads of a schedule, the highest share first.

@@ -1,17 +1,21 @@
 //! Runs and pairs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::body::Body;
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
 use longhaul_fleet::api::{CellDocument, RUNS_SCHEMA, RunDocument, RunsDocument, UserRole};
 use longhaul_fleet::protocol::RunReason;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ms;
 use crate::figures::Route;
+use crate::guard::Place;
 use crate::hub::{Hub, PageMessage};
 use crate::records::cells::cells_of;
 use crate::records::leases::cancel;
@@ -20,6 +24,7 @@ use crate::records::runs::{RunFilter, named, run_of, runs};
 use crate::web::access::ApiCaller;
 use crate::web::failure::Failure;
 use crate::web::range::Range;
+use crate::web::server::Client;
 
 /// The choice of runs.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
@@ -75,31 +80,58 @@ pub(crate) fn parse_filter(query: &RunQuery, now: i64) -> Result<RunFilter, Fail
     })
 }
 
+/// The longest list that takes no place of the exports.
+const SMALL: i64 = 1000;
+/// The longest wait for a place.
+const EXPORT_WAIT: Duration = Duration::from_secs(20);
+
 /// Returns runs, the latest first.
 #[utoipa::path(get, path = "/api/v1/runs", params(RunQuery),
     responses((status = 200, body = RunsDocument)))]
 pub(crate) async fn get_runs(
     State(hub): State<Arc<Hub>>,
+    Extension(client): Extension<Client>,
     _: ApiCaller,
     Query(query): Query<RunQuery>,
 ) -> Result<Response, Failure> {
     let filter = parse_filter(&query, now_ms())?;
     let limit = query.limit.unwrap_or(200).clamp(1, 10_000);
+    let place = match limit > SMALL {
+        true => Some(hub.exports.take(client.0.ip(), EXPORT_WAIT).await.ok_or_else(busy)?),
+        false => None,
+    };
     let mut found = hub.store.read(move |sql| runs(sql, &filter, limit + 1)).await?;
     let more = found.len() as i64 > limit;
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let last = found.last().filter(|_| more);
     let next = last.map(|run| format!("{}.{}", run.planned_ms, run.run));
-    match query.format.as_deref() {
+    let list = match query.format.as_deref() {
         None | Some("json" | "") => {
             let schema = RUNS_SCHEMA.to_owned();
-            Ok(Json(RunsDocument { schema, runs: found, next }).into_response())
+            Json(RunsDocument { schema, runs: found, next }).into_response()
         }
-        Some("jsonl") => Ok(super::exports::json_lines(&found)),
-        Some("csv") => Ok(super::exports::runs_csv(&found)),
-        Some("pscheduler") => super::pscheduler::archiver_lines(hub, found, query.data.as_deref()),
-        Some(_) => Err(Failure::bad("the format is json, jsonl, csv or pscheduler")),
-    }
+        Some("jsonl") => super::exports::json_lines(&found),
+        Some("csv") => super::exports::runs_csv(&found),
+        Some("pscheduler") => super::pscheduler::archiver_lines(hub, found, query.data.as_deref())?,
+        Some(_) => return Err(Failure::bad("the format is json, jsonl, csv or pscheduler")),
+    };
+    Ok(holding(list, place))
+}
+
+fn busy() -> Failure {
+    Failure::busy("too many exports are under way; try again in a minute")
+}
+
+/// Returns an answer that holds its place until its reader has taken the bytes.
+fn holding(answer: Response, place: Option<Place>) -> Response {
+    let Some(place) = place else { return answer };
+    answer.map(|body| {
+        let parts = body.into_data_stream().map(move |part| {
+            let _held = &place;
+            part
+        });
+        Body::from_stream(parts)
+    })
 }
 
 /// Returns a run with its document.
@@ -186,4 +218,23 @@ pub(crate) async fn get_pair(
         })
     };
     Ok(Json(hub.store.read(read).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::guard::Places;
+
+    #[tokio::test]
+    async fn an_export_holds_its_place_until_it_is_read() {
+        let places = Places::new(1, 1);
+        let take = || places.take(IpAddr::V4(Ipv4Addr::LOCALHOST), Duration::ZERO);
+        let answer = holding("runs".into_response(), take().await);
+        assert!(take().await.is_none());
+        let body = axum::body::to_bytes(answer.into_body(), 100).await.unwrap();
+        assert_eq!(&body[..], b"runs");
+        assert!(take().await.is_some());
+    }
 }

@@ -6,10 +6,30 @@
     if (place) place.textContent = text;
   };
 
-  const localTimes = () => {
+  // Times are in UTC or in the time zone of the reader; the title of a time has the other one.
+  let local = false;
+  try { local = localStorage.getItem("times") === "local"; } catch { /* The browser keeps no data. */ }
+  const showTimes = () => {
     for (const time of document.querySelectorAll("time")) {
-      time.title = "local: " + new Date(time.dateTime).toLocaleString();
+      time.dataset.utc ??= time.textContent;
+      const here = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "long" });
+      time.textContent = local ? here : time.dataset.utc;
+      time.title = local ? time.dataset.utc : "local: " + here;
     }
+    const place = document.querySelector("footer p");
+    const button = place.querySelector("button") ?? place.appendChild(document.createElement("button"));
+    button.type = "button";
+    button.textContent = local ? "Show times in UTC" : "Show local times";
+    button.onclick = () => {
+      local = !local;
+      try { localStorage.setItem("times", local ? "local" : "UTC"); } catch { /* As above. */ }
+      showTimes();
+    };
+  };
+
+  // A phone shows a part of a graph: the latest one.
+  const showLatest = () => {
+    document.querySelectorAll("figure.plot svg").forEach((svg) => { svg.parentElement.scrollLeft = svg.parentElement.scrollWidth; });
   };
 
   // Reads the page again and replaces its content, unless the reader is in a form.
@@ -98,10 +118,11 @@
   };
 
   const start = () => {
-    localTimes();
+    showTimes();
     document.querySelectorAll("figure.plot[data-from]").forEach(zoom);
   };
   start();
+  showLatest();
   listen();
   addEventListener("pagehide", rest);
   addEventListener("pageshow", (event) => { if (event.persisted) resume(); });

@@ -7,7 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use longhaul_chart::traffic::{Bin, Period, TrafficGraph, TrafficUnit, section};
 use longhaul_fleet::api::HostDocument;
-use longhaul_fleet::mesh::Mesh;
+use longhaul_fleet::mesh::{Mesh, MeshInterface};
+use longhaul_fleet::protocol::{AgentState, InterfaceAddress};
 use longhaul_fleet::schedule::Task;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -57,7 +58,10 @@ pub(super) async fn get_hosts(
     let main = html! {
         h1 { "Hosts" }
         div.scroll { table.small {
-            thead { tr { @for name in ["Host", "State", "Last contact", "Address", "Version", "Backlog", "Memory", "Disk free", "Clock"] { th scope="col" { (name) } } } }
+            thead { tr {
+                @for name in ["Host", "State", "Last contact", "Address", "Version"] { th scope="col" { (name) } }
+                @for name in ["Backlog", "Memory", "Disk free", "Clock"] { th.figure scope="col" { (name) } }
+            } }
             tbody { @for host in &hosts { tr {
                 th scope="row" { a href=(format!("/hosts/{}", segment(&host.name))) { (host.name) } @if !host.in_mesh { span.soft { " not in the mesh" } } }
                 td { (state(host)) }
@@ -122,7 +126,7 @@ pub(super) async fn get_host(
         };
         let mut graphs = Vec::new();
         for one in series(sql, Kind::Interface, Some(&wanted))? {
-            let capacity = Capacity::of(&one, mesh);
+            let capacity = Capacity::of(&one, mesh, host.report.as_ref());
             graphs.push((
                 one.name.clone(),
                 capacity,
@@ -140,6 +144,7 @@ pub(super) async fn get_host(
         p.kind { "Host" }
         h1 { (name) }
         p { (state(&host)) @if let Some(seen) = host.seen_ms { " last contact " (time(seen)) } }
+        @if known.is_some() { h2 { "Facts and findings" } }
         (findings(known.as_ref()))
         h2 { "Traffic" }
         nav.tabs aria-label="Unit" {
@@ -169,11 +174,20 @@ enum Capacity {
 }
 
 impl Capacity {
-    /// Returns the declared capacity of an interface, or else its speed.
-    fn of(series: &Series, mesh: Option<&Mesh>) -> Self {
+    /// Returns the declared capacity of an interface, or else its speed. The mesh names the interface, or
+    /// has one of the addresses that the agent reports.
+    fn of(series: &Series, mesh: Option<&Mesh>, report: Option<&AgentState>) -> Self {
         let host = mesh.and_then(|mesh| mesh.host(&series.host));
+        let known = report.map(|report| report.addresses.as_slice()).unwrap_or_default();
+        let own = |declared: &&MeshInterface| {
+            let has = |one: &InterfaceAddress| {
+                one.interface == series.name && one.address == declared.address
+            };
+            known.iter().any(has)
+        };
         let declared = host.and_then(|host| {
-            host.interfaces.iter().find(|interface| interface.name == series.name)
+            let named = host.interfaces.iter().find(|interface| interface.name == series.name);
+            named.or_else(|| host.interfaces.iter().find(own))
         });
         match (declared, series.speed_bps.and_then(|speed| u64::try_from(speed).ok())) {
             (Some(declared), _) => Capacity::Declared(declared.capacity_bps.bps()),
@@ -244,7 +258,7 @@ fn bin(bucket: &Bucket, at: usize) -> Option<Bin> {
 }
 
 /// Returns the findings of the doctor's document of a host, without the facts that are in order.
-fn findings(known: Option<&(i64, Json)>) -> Markup {
+pub(super) fn findings(known: Option<&(i64, Json)>) -> Markup {
     let Some((at, document)) = known else { return html! {} };
     let list = document.get("findings").and_then(Json::as_array).cloned().unwrap_or_default();
     let text = |finding: &Json, name: &str| {
@@ -259,7 +273,6 @@ fn findings(known: Option<&(i64, Json)>) -> Markup {
         all.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("\n")
     };
     html! {
-        h2 { "Facts and findings" }
         p.soft { "Reported " (time(*at)) ". " (of("ok").len()) " facts are in order." }
         @if marks.iter().any(|(verdict, ..)| !of(verdict).is_empty()) {
             div.scroll { table.small {
@@ -273,5 +286,38 @@ fn findings(known: Option<&(i64, Json)>) -> Markup {
             } }
         }
         details.more { summary { "All facts" } pre { (serde_json::to_string_pretty(document).unwrap_or_default()) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_fleet::mesh::parse;
+
+    use super::*;
+
+    #[test]
+    fn the_mesh_names_an_interface_or_has_its_address() {
+        let mesh = parse(
+            "[hosts.a]\naddress = \"10.0.0.1\"\ncapacity = \"50M\"\n\
+             [hosts.b]\naddress = \"10.0.0.2\"\ninterface = \"eth0\"\ncapacity = \"30M\"\n\
+             [tests.t]\nkind = \"throughput\"\nseconds = 1\nevery = \"1h\"\n",
+        );
+        let mesh = mesh.unwrap();
+        let series = |host: &str, name: &str| Series {
+            id: 1,
+            kind: Kind::Interface,
+            host: host.to_owned(),
+            name: name.to_owned(),
+            speed_bps: Some(10_000_000_000),
+            last_ms: 0,
+        };
+        let address =
+            InterfaceAddress { interface: "wan0".to_owned(), address: "10.0.0.1".parse().unwrap() };
+        let report = AgentState { addresses: vec![address], ..AgentState::default() };
+        let of =
+            |host: &str, name: &str| Capacity::of(&series(host, name), Some(&mesh), Some(&report));
+        assert_eq!(of("a", "wan0"), Capacity::Declared(50_000_000));
+        assert_eq!(of("a", "wan1"), Capacity::Speed(10_000_000_000));
+        assert_eq!(of("b", "eth0"), Capacity::Declared(30_000_000));
     }
 }

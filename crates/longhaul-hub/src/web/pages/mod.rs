@@ -1,5 +1,6 @@
 //! The pages: HTML that works without script, and a small script for live updates and zoom.
 
+mod days;
 mod events;
 mod grid;
 mod hosts;
@@ -7,7 +8,9 @@ mod layout;
 mod login;
 mod pair;
 mod plot;
+mod run;
 mod runs;
+mod schedule;
 
 use std::sync::Arc;
 
@@ -15,11 +18,13 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 
 use crate::hub::Hub;
 use crate::web::access::{Caller, PageCaller};
+use crate::web::failure::{Cause, Sentence};
 
 /// The style of the pages: that of reports and charts, and that of the hub.
 const HUB_STYLE: &str = include_str!("../assets/hub.css");
@@ -51,15 +56,26 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .route("/hosts/{name}", get(hosts::get_host))
         .route("/pairs/{source}/{destination}", get(pair::get_pair))
         .route("/runs", get(runs::get_runs))
-        .route("/runs/{id}", get(runs::get_run))
-        .route("/schedule", get(runs::get_schedule))
+        .route("/runs/{id}", get(run::get_run))
+        .route("/schedule", get(schedule::get_schedule))
         .route("/events", get(events::get_events))
         .route("/events/{id}/ack", post(events::post_acknowledge))
         .route("/search", get(events::get_search))
         .route("/assets/style.css", get(get_style))
         .route("/assets/live.js", get(get_script))
         .fallback(get_nothing)
+        .layer(map_response(as_page))
         .layer(DefaultBodyLimit::max(64 << 10))
+}
+
+/// Returns a page in place of the document of a failed request, which is for programs.
+async fn as_page(answer: Response) -> Response {
+    let Some(Sentence(sentence)) = answer.extensions().get() else { return answer };
+    let mut page = layout::failure_page(answer.status(), None, sentence);
+    if let Some(cause) = answer.extensions().get::<Cause>() {
+        page.extensions_mut().insert(cause.clone());
+    }
+    page
 }
 
 async fn get_style() -> Response {

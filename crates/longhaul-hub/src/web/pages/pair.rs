@@ -8,12 +8,14 @@ use longhaul_fleet::api::{CellDocument, CellMetric, RunDocument};
 use maud::{Markup, html};
 
 use super::PageViewer;
+use super::days::{days_summary, days_table};
 use super::layout::{badge, page, range_form, segment, time};
 use super::plot::{Mark, Plot};
 use super::runs::table;
 use crate::clock::{MINUTE, now_ms};
 use crate::hub::Hub;
 use crate::records::cells::cells_of;
+use crate::records::counts::{RunCount, counts_of_pair};
 use crate::records::paths::{PathChange, path_changes};
 use crate::records::runs::{RunFilter, runs};
 use crate::records::series::{read_series, series};
@@ -28,6 +30,8 @@ const MOST_RUNS: i64 = 2000;
 /// The maximum number of changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
 
+/// The least top of a graph of losses.
+const LEAST_LOSS: f64 = 0.001;
 /// The maximum number of points of a graph: a month has a point per stored interval of two hours.
 const MOST_POINTS: i64 = 360;
 
@@ -37,6 +41,7 @@ struct Direction {
     destination: String,
     cells: Vec<CellDocument>,
     runs: Vec<RunDocument>,
+    counted: Vec<RunCount>,
     stamp: Option<(i64, Vec<Bucket>)>,
     /// The changes of the path, the latest first, and the route before them.
     paths: Vec<PathChange>,
@@ -94,6 +99,7 @@ fn direction(
         destination: destination.to_owned(),
         cells: cells_of(sql, (source, destination))?,
         runs: runs(sql, &filter, MOST_RUNS)?,
+        counted: counts_of_pair(sql, (source, destination), (from, to))?,
         stamp,
         paths: path_changes(sql, (source, destination), (from, to), MOST_CHANGES)?,
     })
@@ -109,6 +115,7 @@ fn section(direction: &Direction, window_ms: (i64, i64)) -> Markup {
             @if let Some((step, buckets)) = &direction.stamp { (stamp(*step, buckets, window_ms)) }
             (paths(&direction.paths, window_ms.0))
             h3 { "Runs" }
+            details.more { summary { (days_summary(&direction.counted)) } (days_table(&direction.counted)) }
             (table(shown))
             @if direction.runs.len() > shown.len() {
                 p { a href=(format!("/runs?source={}&destination={}", segment(&direction.source), segment(&direction.destination))) { "All runs" } }
@@ -150,6 +157,7 @@ fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
         step_ms: gaps.get(gaps.len() / 2).copied().unwrap_or(0),
         series: vec![("throughput", marks)],
         expected: cell.and_then(|cell| cell.expected),
+        least_top: 0.0,
     }
     .figure()
 }
@@ -166,12 +174,19 @@ fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
         };
         buckets.iter().filter_map(mark).collect()
     };
-    let plot =
-        |title, text, series| Plot { title, text, window_ms, step_ms, series, expected: None };
+    let plot = |title, text, series, least_top| Plot {
+        title,
+        text,
+        window_ms,
+        step_ms,
+        series,
+        expected: None,
+        least_top,
+    };
     let delays = vec![("median", marks(4)), ("99th percentile", marks(5)), ("lowest", marks(3))];
     html! {
-        (plot("Round-trip time (STAMP)", words::milliseconds as fn(f64) -> String, delays).figure())
-        (plot("Loss (STAMP)", words::percent, vec![("loss", marks(0))]).figure())
+        (plot("Round-trip time (STAMP)", words::milliseconds as fn(f64) -> String, delays, 0.0).figure())
+        (plot("Loss (STAMP)", words::percent, vec![("loss", marks(0))], LEAST_LOSS).figure())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use jiff::tz::TimeZone;
+use longhaul_chart::time_ticks;
 use maud::{Markup, PreEscaped, html};
 
 use crate::words;
@@ -31,6 +33,8 @@ pub(super) struct Plot<'a> {
     pub(super) series: Vec<(&'a str, Vec<Mark>)>,
     /// The expected value, drawn as a line.
     pub(super) expected: Option<f64>,
+    /// The least value at the top, so that a graph of small values does not magnify their noise.
+    pub(super) least_top: f64,
 }
 
 const WIDTH: f64 = 860.0;
@@ -39,6 +43,8 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const FOOT: f64 = 26.0;
+/// The most times of the axis.
+const TICKS: usize = 8;
 
 impl Plot<'_> {
     /// Returns the figure with its table.
@@ -57,7 +63,7 @@ impl Plot<'_> {
     fn highest(&self) -> f64 {
         let values = self.series.iter().flat_map(|(_, marks)| marks);
         let highs = values.filter_map(|mark| mark.range.map(|range| range.1).or(mark.value));
-        let most = highs.chain(self.expected).fold(0.0, f64::max);
+        let most = highs.chain(self.expected).fold(self.least_top, f64::max);
         if most <= 0.0 {
             return 1.0;
         }
@@ -68,6 +74,17 @@ impl Plot<'_> {
             .map(|factor| factor * power)
             .find(|top| *top >= most)
             .unwrap_or(most)
+    }
+
+    /// Returns the times of the axis with their texts: round times, or seconds in a short range.
+    fn ticks(&self) -> Vec<(i64, String)> {
+        let (from, to) = self.window_ms;
+        let round = time_ticks((from.div_euclid(1000), to.div_euclid(1000)), &TimeZone::UTC, TICKS);
+        if round.len() > 2 {
+            return round.into_iter().map(|(second, text)| (second * 1000, text)).collect();
+        }
+        let second = |at: i64| (at, words::utc(at)[11..19].to_owned());
+        [from, from + (to - from) / 2, to].map(second).to_vec()
     }
 
     fn svg(&self) -> String {
@@ -87,26 +104,26 @@ impl Plot<'_> {
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                 <text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 WIDTH - RIGHT,
                 LEFT - 6.0,
                 at + 4.0,
                 (self.text)(value)
             );
         }
-        for fifth in 0..=4 {
-            let at = from + (to - from) * fifth / 4;
-            let anchor =
-                ["start", "middle", "middle", "middle", "end"][usize::try_from(fifth).unwrap_or(0)];
-            let full = words::utc(at);
-            let text = if to - from > 3 * crate::clock::DAY { &full[..10] } else { &full[5..16] };
+        for (at, text) in self.ticks() {
+            let at = x(at);
+            let anchor = if at > WIDTH - 40.0 { "end" } else { "middle" };
             let _ = write!(
                 svg,
-                "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{text}</text>",
-                x(at),
+                "<line class=\"tick\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
+                 <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>",
+                HEIGHT - FOOT,
+                HEIGHT - FOOT + 4.0,
                 HEIGHT - 6.0
             );
         }
+        let _ = write!(svg, "<text class=\"zone\" x=\"4\" y=\"{:.1}\">UTC</text>", HEIGHT - 6.0);
         if let Some(expected) = self.expected {
             let at = y(expected);
             let _ = write!(
@@ -218,6 +235,7 @@ mod tests {
                 vec![mark(0, Some(1e9)), mark(10, None), mark(20, Some(2e9)), mark(90, Some(3e9))],
             )],
             expected: None,
+            least_top: 0.0,
         };
         let svg = plot.svg();
         assert!(svg.contains("class=\"gap\""), "{svg}");

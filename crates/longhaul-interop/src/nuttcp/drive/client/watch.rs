@@ -104,7 +104,7 @@ impl Watch<'_> {
                     }
                 }
                 ChannelRead::Nothing if !self.flags.done.load(Ordering::Acquire) => {
-                    heard = Instant::now()
+                    heard = Instant::now();
                 }
                 // A server that sends does not know of an interruption, and has no report.
                 ChannelRead::Nothing
