@@ -185,12 +185,15 @@ def wan_bridge(program, a, b, box):
     words = inside(box, program, "wan", "bridge", "eth1", "eth2", "--fix", "--name", NAME)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
+        # An error is a single line, too, and the process has then ended.
         line = process.stderr.readline()
-        if "are joined" not in line:
+        time.sleep(0.1)
+        if process.poll() is not None:
             raise RuntimeError(line.strip())
         return over_bridge(a, b)
     finally:
-        process.send_signal(signal.SIGINT)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
 
 
