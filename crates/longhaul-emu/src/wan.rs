@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{LinkReport, TopologyReport};
@@ -100,6 +100,11 @@ impl Wan {
     /// As for [`Topology::check_sites`].
     pub fn check_sites(&self) -> Result<(), EmuError> {
         self.topology.check_sites()
+    }
+
+    /// Returns the time at which the link's clock was zero: the start of traces and recordings.
+    pub fn link_started(&self) -> Option<Instant> {
+        self.topology.link_started(0)
     }
 
     /// Returns the counters so far.

@@ -11,6 +11,7 @@
 mod cli;
 pub mod exit;
 mod lab_path;
+mod monotonic;
 mod output;
 mod passphrase;
 mod process;

@@ -109,16 +109,17 @@ impl Lane {
 
     /// Reads a waiting packet, if there is one, for [`Lane::accept`] of this lane or of the lane
     /// that [`Lane::hand_over`] passes it to. The packet is assumed to have entered `waited` ago.
+    /// `now` is the time, which becomes that of the read.
     pub(super) fn read(
         &mut self,
+        (now, waited): (&mut LinkTime, Duration),
         clock: impl Fn() -> LinkTime,
-        waited: Duration,
         timeline: &mut Timeline,
     ) -> Option<Arrival> {
         if self.closed {
             return None;
         }
-        let begun = clock();
+        let begun = *now;
         timeline.begin_step(begun);
         let length = match self.source.read(self.store.landing()) {
             Ok(length) => length,
@@ -128,9 +129,9 @@ impl Lane {
                 return None;
             }
         };
-        let read = clock();
-        timeline.end_step(Step::Read, begun, read);
-        Some(Arrival { length, at: read.before(waited) })
+        *now = clock();
+        timeline.end_step(Step::Read, begun, *now);
+        Some(Arrival { length, at: now.before(waited) })
     }
 
     /// Returns the frame read last.
@@ -256,13 +257,14 @@ impl Lane {
         self.tap = Some(tap.beginning(now, self.framing));
     }
 
-    /// Writes a piece that is due, if there is one.
+    /// Writes a piece that is due `now`, if there is one. `now` becomes the end of the write.
     pub(super) fn release(
         &mut self,
+        now: &mut LinkTime,
         clock: impl Fn() -> LinkTime,
         timeline: &mut Timeline,
     ) -> bool {
-        let begun = clock();
+        let begun = *now;
         timeline.begin_step(begun);
         self.serve(begun);
         let due = self.schedule.take_due(begun + self.departure_cost / 2);
@@ -280,6 +282,7 @@ impl Lane {
             Err(_) => self.dropped.refused += part(&shape, &piece),
         }
         let ended = clock();
+        *now = ended;
         if let Some(tap) = &mut self.tap {
             let number = self.store.number(parcel);
             let at = begun + ended.since(begun) / 2;

@@ -32,6 +32,7 @@ const PRIORITY: i32 = 1;
 #[derive(Debug)]
 pub(crate) struct Driver {
     requests: Outbox<Request>,
+    origin: Instant,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,6 +65,7 @@ impl Driver {
         spins: Arc<SpinBudget>,
     ) -> io::Result<Self> {
         let (requests, inbox) = mailbox()?;
+        let origin = Instant::now();
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || {
             // The default timer slack of 50 us would delay every departure by up to 50 us.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -71,9 +73,14 @@ impl Driver {
             // during a fast transfer, an ordinary thread waits for tens of milliseconds at a time.
             let realtime = longhaul_sys::schedule::run_first(PRIORITY).is_ok();
             let sleeper = Sleeper::new(spins);
-            PacketMover { lanes, intakes, sleeper }.run(&inbox, realtime);
+            PacketMover { lanes, intakes, sleeper, origin }.run(&inbox, realtime);
         })?;
-        Ok(Driver { requests, thread: Some(thread) })
+        Ok(Driver { requests, origin, thread: Some(thread) })
+    }
+
+    /// Returns the time at which the clock of the lanes was zero.
+    pub(crate) fn origin(&self) -> Instant {
+        self.origin
     }
 
     /// Returns the counters so far, all taken at one time between two packets. Returns `None` if
@@ -128,21 +135,18 @@ struct PacketMover {
     lanes: Vec<Lane>,
     intakes: Vec<Intake>,
     sleeper: Sleeper,
+    origin: Instant,
 }
 
 impl PacketMover {
     fn run(mut self, inbox: &Inbox<Request>, realtime: bool) {
-        let origin = Instant::now();
+        let origin = self.origin;
         let clock = || LinkTime::from_nanos(origin.elapsed().as_nanos() as u64);
         let strain = ThreadLoad::begin();
         let saves = self.sleeper.saves();
         let mut timeline = Timeline::begin(clock(), saves);
         let mut attention = ReadyIntakes::new(saves);
-        // The time at which the next packet may enter. Each entry costs the thread a departure
-        // later. If packets entered at full speed while none is due, they would form a burst that
-        // cannot leave at the same speed. On a link without a rate, packets therefore enter and
-        // leave in turns.
-        let mut open_at = LinkTime::default();
+        let mut gate = Gate::default();
         let mut turn = 0;
         // The time that the packet that ended a sleep waited for the thread to wake up.
         let mut waited = Duration::ZERO;
@@ -152,21 +156,26 @@ impl PacketMover {
                     return;
                 }
             }
+            // Reading the clock costs time. Each step therefore begins at the time at which the
+            // previous one ended.
+            let mut now = clock();
             // Departures precede arrivals: they have a due time, while arrivals can wait in their
             // device.
             let mut busy = false;
             for lane in &mut self.lanes {
-                busy |= (0..BATCH).take_while(|_| lane.release(clock, &mut timeline)).count() > 0;
+                let released = |_: &usize| lane.release(&mut now, clock, &mut timeline);
+                busy |= (0..BATCH).take_while(released).count() > 0;
             }
             if realtime {
-                self.sleeper.rest(clock, &mut timeline);
+                self.sleeper.rest(&mut now, clock, &mut timeline);
             }
-            if busy || (clock() < open_at && attention.expects_any()) {
+            let is_open = gate.is_open(now);
+            if busy || (!is_open && attention.expects_any()) {
                 continue;
             }
             // The thread reads one packet, from the direction that was read less recently: a full
             // device must not delay the acknowledgements of the other direction.
-            if clock() >= open_at {
+            if is_open {
                 for _ in 0..self.intakes.len() {
                     turn = (turn + 1) % self.intakes.len();
                     if !attention.expects(turn) {
@@ -174,10 +183,11 @@ impl PacketMover {
                     }
                     let waited = std::mem::take(&mut waited);
                     let intake = &mut self.intakes[turn];
-                    let cost = intake.admit(&mut self.lanes, clock, waited, &mut timeline);
+                    let entry = (&mut now, waited);
+                    let cost = intake.admit(&mut self.lanes, entry, clock, &mut timeline);
                     attention.was_read(turn, cost.is_some());
                     if let Some(cost) = cost {
-                        open_at = clock() + cost;
+                        gate.pass(now, cost);
                         busy = true;
                         break;
                     }
@@ -231,6 +241,33 @@ impl PacketMover {
     }
 }
 
+/// Spaces the entries of packets.
+///
+/// Each entry costs the thread a departure later. If packets entered at full speed while none is
+/// due, they would form a burst that cannot leave at the same speed. On a link without a rate,
+/// packets therefore enter and leave in turns.
+#[derive(Debug, Default)]
+struct Gate {
+    /// The time at which the next packet may enter.
+    opens_at: LinkTime,
+}
+
+/// The most time that entries may catch up. Most departures take 5 us and a few take 100 us. If a
+/// slow departure delayed all later entries, packets would wait in their device while the thread
+/// spins.
+const CREDIT: Duration = Duration::from_micros(500);
+
+impl Gate {
+    fn is_open(&self, now: LinkTime) -> bool {
+        now >= self.opens_at
+    }
+
+    /// Records the entry of a packet whose departure is expected to take `cost`.
+    fn pass(&mut self, now: LinkTime, cost: Duration) {
+        self.opens_at = self.opens_at.max(now.before(CREDIT)) + cost;
+    }
+}
+
 /// Measures the processor time of the calling thread.
 ///
 /// A figure that the kernel does not provide is zero. The warning based on it is then missing, but
@@ -271,4 +308,33 @@ impl ThreadLoad {
 
 fn counts(gauge: Option<&ScheduleGauge>) -> ThreadSchedule {
     gauge.and_then(|gauge| gauge.read().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: Duration = Duration::from_micros(20);
+
+    /// Returns the number of packets that enter at `now`.
+    fn entries(gate: &mut Gate, now: LinkTime) -> u128 {
+        std::iter::from_fn(|| gate.is_open(now).then(|| gate.pass(now, COST))).count() as u128
+    }
+
+    #[test]
+    fn entries_catch_up_after_a_slow_departure() {
+        let mut gate = Gate::default();
+        let start = LinkTime::from_nanos(1_000_000_000);
+        entries(&mut gate, start);
+        let slow = Duration::from_micros(100);
+        assert_eq!(entries(&mut gate, start + slow), slow.as_micros() / COST.as_micros());
+        assert_eq!(entries(&mut gate, start + slow), 0, "in turns with departures");
+    }
+
+    #[test]
+    fn a_burst_after_a_pause_is_short() {
+        let mut gate = Gate::default();
+        let burst = entries(&mut gate, LinkTime::from_nanos(1_000_000_000));
+        assert_eq!(burst, CREDIT.as_micros() / COST.as_micros() + 1);
+    }
 }

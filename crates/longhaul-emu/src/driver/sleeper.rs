@@ -174,13 +174,20 @@ impl Sleeper {
     }
 
     /// Rests if a real-time thread has not rested for [`STINT`].
-    pub(super) fn rest(&mut self, clock: impl Fn() -> LinkTime, timeline: &mut Timeline) {
-        let now = clock();
+    /// `now` is the time, which becomes the end of the rest.
+    pub(super) fn rest(
+        &mut self,
+        now: &mut LinkTime,
+        clock: impl Fn() -> LinkTime,
+        timeline: &mut Timeline,
+    ) {
         if now.since(self.rested_at) > STINT {
-            timeline.begin_step(now);
+            let begun = *now;
+            timeline.begin_step(begun);
             std::thread::sleep(REST);
-            self.rested_at = clock();
-            timeline.slept(now, Some(now + REST), self.rested_at);
+            *now = clock();
+            self.rested_at = *now;
+            timeline.slept(begun, Some(begun + REST), *now);
         }
     }
 
@@ -243,10 +250,10 @@ mod tests {
         let time = std::cell::Cell::new(STINT);
         let clock = || LinkTime::default() + time.get();
         let mut timeline = Timeline::begin(clock(), false);
-        sleeper.rest(clock, &mut timeline);
+        sleeper.rest(&mut clock(), clock, &mut timeline);
         assert_eq!(sleeper.rested_at, LinkTime::default(), "not yet");
         time.set(STINT + US(1));
-        sleeper.rest(clock, &mut timeline);
+        sleeper.rest(&mut clock(), clock, &mut timeline);
         assert_eq!(sleeper.rested_at, clock());
     }
 

@@ -104,16 +104,17 @@ impl Intake {
     }
 
     /// Reads a waiting packet, if there is one, and passes it to its lane. Returns the expected
-    /// duration of its departure. The packet is assumed to have entered `waited` ago.
+    /// duration of its departure. The packet is assumed to have entered `waited` ago. `now` is the
+    /// time, which becomes that of the read.
     pub(super) fn admit(
         &mut self,
         lanes: &mut [Lane],
+        (now, waited): (&mut LinkTime, Duration),
         clock: impl Fn() -> LinkTime,
-        waited: Duration,
         timeline: &mut Timeline,
     ) -> Option<Duration> {
         let (reader, others) = lanes.get_mut(self.lanes.clone())?.split_first_mut()?;
-        let arrival = reader.read(clock, waited, timeline)?;
+        let arrival = reader.read((now, waited), clock, timeline)?;
         let choice = match &mut self.steering {
             Some(steering) => steering.choose(reader.landed(&arrival), arrival.at),
             None => 0,

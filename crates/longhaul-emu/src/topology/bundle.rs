@@ -232,6 +232,12 @@ impl RunningBundle {
         Ok(RunningBundle { links, ends, offloads, warnings, started, workers })
     }
 
+    /// Returns the time at which the clock of the first worker was zero. The clocks of others differ by
+    /// the time to start a thread.
+    pub(super) fn clock_started(&self) -> Option<Instant> {
+        self.workers.first().map(|worker| worker.driver.origin())
+    }
+
     /// Adds warnings that hold from the start.
     pub(super) fn warn(&mut self, warnings: Vec<LinkWarning>) {
         self.warnings.extend(warnings);

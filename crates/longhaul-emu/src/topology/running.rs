@@ -245,6 +245,13 @@ impl Topology {
         }
     }
 
+    /// Returns the time at which the clock of a link (by index) was zero.
+    pub fn link_started(&self, link: usize) -> Option<Instant> {
+        let has = |bundle: &Bundle| bundle.members.iter().any(|member| member.link == link);
+        let bundle = self.bundles.iter().position(has)?;
+        self.running.get(bundle)?.clock_started()
+    }
+
     /// Captures the packets of all links from now on.
     pub fn capture(&self, capture: &Capture) {
         for (bundle, running) in self.bundles.iter().zip(&self.running) {

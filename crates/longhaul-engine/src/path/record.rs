@@ -36,8 +36,9 @@ pub struct RecordSpec {
 }
 
 /// Records the path to the server of `session` for the time of `spec`, and passes each window to
-/// `take`, and whether both ends have the same clock. The windows count from `origin`. When `stop` is
-/// set, it ends early.
+/// `take`, and whether both ends have the same clock. The windows count from `origin`, and each probe
+/// is sent a whole number of intervals after it, so that the sessions of a recording continue each
+/// other. When `stop` is set, it ends early.
 ///
 /// # Errors
 /// The server refuses the measurement, no data can be exchanged with it, or `take` fails.
@@ -63,7 +64,8 @@ pub fn record(
     let mut recorder = Recorder {
         series: Series::new(client.same_clock),
         per_window: (WINDOW.as_nanos() / spec.interval.as_nanos().max(1)).max(1) as usize,
-        begun: origin.elapsed(),
+        begun: next_slot(origin.elapsed(), spec.interval),
+        origin,
         windows: 0,
         capacities,
         same_clock: client.same_clock,
@@ -74,11 +76,19 @@ pub fn record(
     recorded
 }
 
+/// Returns the time of the first slot that begins after `elapsed`.
+fn next_slot(elapsed: Duration, interval: Duration) -> Duration {
+    let interval = interval.as_nanos().max(1);
+    let slots = elapsed.as_nanos() / interval + 1;
+    Duration::from_nanos((slots * interval) as u64)
+}
+
 struct Recorder {
     series: Series,
     per_window: usize,
     /// The time of the first probe since the start of the recording.
     begun: Duration,
+    origin: Instant,
     windows: usize,
     /// The capacities that the first window states.
     capacities: [Option<Rate>; 2],
@@ -96,7 +106,7 @@ impl Recorder {
         stop: &AtomicBool,
         take: Take<'_>,
     ) -> Result<()> {
-        let begun = Instant::now();
+        let begun = self.origin + self.begun;
         let interval = self.spec.interval;
         let count = self.spec.time.as_nanos().div_ceil(interval.as_nanos().max(1)) as u32;
         let late = (PATIENCE.as_nanos() / interval.as_nanos().max(1)) as usize;

@@ -84,6 +84,10 @@ pub(super) struct Args {
     /// --replay FILE'
     #[arg(long, value_name = "FILE", conflicts_with = "stamp")]
     record: Option<PathBuf>,
+    /// Send the probes of the recording a whole number of intervals after this time of
+    /// CLOCK_MONOTONIC, in nanoseconds
+    #[arg(long, value_name = "NANOSECONDS", hide = true, requires = "record")]
+    slots_from: Option<u64>,
     /// Print one JSON document, "longhaul.path/1"
     #[arg(long)]
     json: bool,

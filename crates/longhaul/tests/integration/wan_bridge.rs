@@ -248,6 +248,11 @@ fn settings_that_falsify_the_link_are_named_fixed_and_restored() {
     boxes.ip("box", &["link", "set", "eth2", "down"]);
     let before = state();
     assert!(before.2.contains("10.79.0.1/24") && before.3.contains("10.80.0.0/24"), "{before:?}");
+    // `wan down` returns when the settings are restored.
+    let bridge = boxes.bridge(&["--rtt", "1ms", "--fix"]);
+    assert_ne!(state(), before);
+    assert_code(&bridge.wan("down", &[]), 0);
+    assert_eq!(state(), before);
     for kill in [Signal::INT, Signal::KILL] {
         let mut bridge = boxes.bridge(&["--rtt", "1ms", "--fix"]);
         assert_eq!(bridge.notes.len(), 1, "nothing to warn of: {:?}", bridge.notes);

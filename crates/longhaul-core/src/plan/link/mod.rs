@@ -13,6 +13,7 @@ mod delay;
 mod direction;
 mod error;
 mod loss;
+mod moments;
 mod netem;
 mod option_document;
 mod option_table;

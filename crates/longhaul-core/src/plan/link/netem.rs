@@ -44,23 +44,27 @@ const DEFAULT_LIMIT: u32 = 1000;
 pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFault> {
     let options = line.split_once("netem ").map_or(line, |(_, options)| options);
     let mut words = options.split_whitespace().peekable();
+    if words.peek().is_none() {
+        return Err(fault(line, KNOWN));
+    }
     let mut limit = DEFAULT_LIMIT;
     let mut shape = None;
     while let Some(word) = words.next() {
-        match word {
-            "delay" | "latency" => delay(link, &mut words)?,
-            "distribution" => shape = Some(next(&mut words, SHAPES)?),
-            "loss" | "drop" => loss(link, &mut words)?,
-            "corrupt" => link.corrupt = share(&mut words)?,
-            "duplicate" => link.duplicate = share(&mut words)?,
-            "rate" => rate(link, &mut words)?,
-            "limit" => limit = packets(&mut words)?,
-            "slot" => slot(link, &mut words)?,
-            "reorder" | "gap" => return Err(fault(word, REORDER)),
-            "ecn" => return Err(fault(word, ECN)),
-            "seed" => return Err(fault(word, SEED)),
-            other => return Err(fault(other, KNOWN)),
-        }
+        let read = match word {
+            "delay" | "latency" => delay(link, &mut words),
+            "distribution" => next(&mut words, SHAPES).map(|name| shape = Some(name)),
+            "loss" | "drop" => loss(link, &mut words),
+            "corrupt" => share(&mut words).map(|share| link.corrupt = share),
+            "duplicate" => share(&mut words).map(|share| link.duplicate = share),
+            "rate" => rate(link, &mut words),
+            "limit" => packets(&mut words).map(|packets| limit = packets),
+            "slot" => slot(link, &mut words),
+            "reorder" | "gap" => Err(fault(word, REORDER)),
+            "ecn" => Err(fault(word, ECN)),
+            "seed" => Err(fault(word, SEED)),
+            other => Err(fault(other, KNOWN)),
+        };
+        read.map_err(|fault| naming(word, fault))?;
     }
     // tc accepts the options in any order.
     if let Some(shape) = shape {
@@ -74,6 +78,16 @@ pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFa
 
 fn fault(word: &str, accepted: &'static str) -> OptionFault {
     OptionFault::Word(word.to_owned(), accepted)
+}
+
+/// Returns the fault, with the name of the option `word` if its value is missing.
+fn naming(word: &str, fault: OptionFault) -> OptionFault {
+    match fault {
+        OptionFault::Word(missing, accepted) if missing.is_empty() => {
+            OptionFault::Word(word.to_owned(), accepted)
+        }
+        other => other,
+    }
 }
 
 fn is_number(word: &&str) -> bool {
@@ -365,7 +379,11 @@ mod tests {
             ),
             ("loss state 60% 30% 0% 50% 50%", "0.6 and 0.5", "P13 + P14"),
             ("loss 120%", "120%", "from 0% to 100%"),
-            ("delay", "", "microseconds"),
+            ("delay", "delay", "microseconds"),
+            ("delay 1ms loss", "loss", "from 0% to 100%"),
+            ("limit", "limit", "missing"),
+            ("delay 1ms 1ms distribution", "distribution", "uniform, normal and pareto"),
+            ("", "", "the options are delay"),
             ("delay ten", "ten", "microseconds"),
             ("limit -1", "-1", "malformed"),
             ("gravity 9.81", "gravity", "the options are delay"),

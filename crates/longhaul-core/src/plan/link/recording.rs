@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::MAX_DELAY;
+use super::moments::Moments;
 use super::{Side, Trace, TraceError};
 use crate::stats::median;
 use crate::units::Rate;
@@ -71,6 +72,8 @@ pub struct PathRecording {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedWay {
     interval: Duration,
+    /// The times at which the probes entered this direction.
+    moments: Moments,
     /// The delay of each slot in us; that of the slot before if it is unknown.
     delays_us: Vec<u32>,
     /// The fate of each slot.
@@ -154,7 +157,12 @@ impl Trace for PathRecording {
         let interval = Duration::from_secs_f64(head.interval_seconds);
         let [up, down] = ways.map(|draft| draft.finish(interval));
         match (up, down) {
-            (Some(up), Some(down)) => Ok(PathRecording { head, up, down }),
+            (Some(up), Some(mut down)) => {
+                if up.delays_us.len() == down.delays_us.len() {
+                    down.moments = Moments::of_answers(interval, &up.delays_us);
+                }
+                Ok(PathRecording { head, up, down })
+            }
             _ => Err(TraceError::Stuck("has fewer than 10 probes that arrived in each direction")),
         }
     }
@@ -210,6 +218,7 @@ impl Draft {
             losses: fates.chunks(per_share.max(1)).map(share).collect(),
             reorders: reordered(&self.slots, interval) > 0,
             capacity: median(&self.capacities).map(|bps| Rate::from_bps(bps as u64)),
+            moments: Moments::regular(interval, fates.len()),
             interval,
             delays_us,
             fates,
@@ -251,19 +260,15 @@ fn reordered(slots: &[Option<i64>], interval: Duration) -> usize {
 }
 
 impl RecordedWay {
-    /// Returns the slot at `time` since the start; the recording repeats.
-    fn slot(&self, time: Duration) -> usize {
-        (time.as_nanos() / self.interval.as_nanos().max(1) % self.fates.len() as u128) as usize
-    }
-
-    /// Returns the delay of a segment that is sent at `time` since the start.
+    /// Returns the delay of a segment that is sent at `time` since the start: that of the nearest
+    /// probe. The recording repeats.
     pub fn delay_at(&self, time: Duration) -> Duration {
-        Duration::from_micros(self.delays_us[self.slot(time)].into())
+        Duration::from_micros(self.delays_us[self.moments.slot(time)].into())
     }
 
     /// Returns the probability of the loss of a segment that is sent at `time` since the start.
     pub fn loss_at(&self, time: Duration) -> f64 {
-        let slot = self.slot(time);
+        let slot = self.moments.slot(time);
         if self.fates[slot] == Fate::Outage {
             return 1.0;
         }
@@ -328,11 +333,11 @@ mod tests {
         assert_eq!(recording.head().target, "far");
         assert_eq!((recording.entries(), recording.time()), (30, Duration::from_millis(300)));
         let up = recording.way(Side::Near);
-        assert_eq!(up.delay_at(Duration::from_millis(15)), Duration::from_micros(45_100));
+        assert_eq!(up.delay_at(Duration::from_millis(14)), Duration::from_micros(45_100));
         assert_eq!(up.capacity(), Some(Rate::from_bps(100_000_000)));
         // Slot 5 is lost and has the delay of slot 4; the slots 20 to 22 are an outage.
         assert_eq!(up.fates()[5], Fate::Lost);
-        assert_eq!(up.delay_at(Duration::from_millis(55)), up.delay_at(Duration::from_millis(45)));
+        assert_eq!(up.delay_at(Duration::from_millis(50)), up.delay_at(Duration::from_millis(40)));
         assert_eq!(up.loss_at(Duration::from_millis(210)), 1.0);
         assert!((up.loss_at(Duration::from_millis(100)) - 1.0 / 27.0).abs() < 1e-9);
         assert_eq!(up.loss_at(Duration::from_millis(510)), 1.0, "the recording repeats");

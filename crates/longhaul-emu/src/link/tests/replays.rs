@@ -1,5 +1,7 @@
 //! Tests of links that replay a recorded path.
 
+use std::time::Duration;
+
 use longhaul_core::path::certify;
 use longhaul_core::plan::Side;
 use longhaul_core::plan::link::{
@@ -13,8 +15,8 @@ use super::plan_with_file;
 const SECONDS: u64 = 120;
 const PROBES: u64 = 100;
 
-/// Returns a recording whose probe `index` has the delay and fate of `probe` in both directions.
-fn recording(probe: impl Fn(u64) -> Option<i64>, capacity: Option<Rate>) -> String {
+/// Returns a recording whose probe `index` has the delay and fate of `probe` in each direction.
+fn recording(probe: impl Fn(Side, u64) -> Option<i64>, capacity: Option<Rate>) -> String {
     let head = RecordingHead {
         schema: RecordingHead::SCHEMA.to_owned(),
         version: String::new(),
@@ -26,9 +28,11 @@ fn recording(probe: impl Fn(u64) -> Option<i64>, capacity: Option<Rate>) -> Stri
     };
     let mut text = serde_json::to_string(&head).unwrap();
     for second in 0..SECONDS {
-        let delays_us = (0..PROBES).map(|index| probe(second * PROBES + index)).collect();
-        let probes = RecordedProbes { delays_us, capacity_bps: capacity };
-        let window = RecordedWindow { seconds: second as f64, up: probes.clone(), down: probes };
+        let [up, down] = Side::BOTH.map(|side| RecordedProbes {
+            delays_us: (0..PROBES).map(|index| probe(side, second * PROBES + index)).collect(),
+            capacity_bps: capacity,
+        });
+        let window = RecordedWindow { seconds: second as f64, up, down };
         text.push('\n');
         text.push_str(&serde_json::to_string(&window).unwrap());
     }
@@ -36,28 +40,53 @@ fn recording(probe: impl Fn(u64) -> Option<i64>, capacity: Option<Rate>) -> Stri
 }
 
 /// A path with queues that come and go, losses, pairs of losses and an outage.
-fn path(index: u64) -> Option<i64> {
-    let noise = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+fn path(side: Side, index: u64) -> Option<i64> {
+    let noise =
+        (2 * index + u64::from(side == Side::Far)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     let lost = noise.is_multiple_of(50) || (4000..4040).contains(&index) || index % 2999 < 2;
     let wave = ((index as f64 / 700.0).sin() + 1.0) * 4000.0;
     Some(if lost { -1 } else { 20_000 + wave as i64 + (noise % 800) as i64 })
 }
 
-/// Measures the link that replays `text` with the probes of a recording, in virtual time.
-fn measure(text: &str) -> PathRecording {
+/// Measures the link that replays `text` with the probes of a recording, in virtual time. The probes
+/// leave `late` after the times of the recording, and the far end answers at once.
+fn measure_late(text: &str, late: Duration) -> PathRecording {
     let plan = plan_with_file("--replay file --seed 3", text);
-    let mut model = LinkModel::new(&plan, Side::Near);
-    // The probes fall into the middle of the slots.
-    let delays: Vec<_> = (0..SECONDS * PROBES)
-        .map(|index| {
-            let now = LinkTime::from_nanos(index * 10_000_000 + 5_000_000);
-            let mut pieces = Vec::new();
-            model.offer(now, &PacketShape::single(128), &mut pieces);
-            let delay = pieces.first().map(|piece| piece.at.since(now).as_micros() as i64);
-            Some(delay.unwrap_or(-1))
-        })
+    let requests: Vec<(LinkTime, usize)> = (0..(SECONDS * PROBES) as usize)
+        .map(|index| (LinkTime::from_nanos(index as u64 * 10_000_000) + late, index))
         .collect();
-    PathRecording::parse(&recording(|index| delays[index as usize], None)).unwrap()
+    let up = delays(LinkModel::new(&plan, Side::Near), &requests);
+    let answered = requests
+        .iter()
+        .zip(&up)
+        .filter_map(|((at, index), delay)| Some((*at + Duration::from_micros((*delay)?), *index)));
+    let mut answers: Vec<(LinkTime, usize)> = answered.collect();
+    answers.sort_unstable();
+    let down = delays(LinkModel::new(&plan, Side::Far), &answers);
+    let fate = |delay: Option<u64>| delay.map_or(-1, |delay| delay as i64);
+    let mut ways = [vec![None; requests.len()], vec![None; requests.len()]];
+    for ((_, index), delay) in requests.iter().zip(up) {
+        ways[0][*index] = Some(fate(delay));
+    }
+    for ((_, index), delay) in answers.iter().zip(down) {
+        ways[1][*index] = Some(fate(delay));
+    }
+    let probe = |side, index| ways[usize::from(side == Side::Far)][index as usize];
+    PathRecording::parse(&recording(probe, None)).unwrap()
+}
+
+fn measure(text: &str) -> PathRecording {
+    measure_late(text, Duration::ZERO)
+}
+
+/// Returns the delays in us of probes with these times of entry; `None` if the link loses one.
+fn delays(mut model: LinkModel, probes: &[(LinkTime, usize)]) -> Vec<Option<u64>> {
+    let delay = |(now, _): &(LinkTime, usize)| {
+        let mut pieces = Vec::new();
+        model.offer(*now, &PacketShape::single(128), &mut pieces);
+        pieces.first().map(|piece| piece.at.since(*now).as_micros() as u64)
+    };
+    probes.iter().map(delay).collect()
 }
 
 #[test]
@@ -74,8 +103,9 @@ fn a_replayed_path_has_the_distributions_of_the_recording() {
 fn a_replay_that_is_altered_by_five_percent_fails() {
     let recorded = PathRecording::parse(&recording(path, None)).unwrap();
     for factor in [0.95, 1.05] {
-        let altered = |index| {
-            path(index).map(|delay| if delay < 0 { delay } else { (delay as f64 * factor) as i64 })
+        let altered = |side, index| {
+            path(side, index)
+                .map(|delay| if delay < 0 { delay } else { (delay as f64 * factor) as i64 })
         };
         let certificate = certify(&recorded, &measure(&recording(altered, None)));
         assert!(!certificate.passed, "{factor}: {certificate:#?}");
@@ -90,9 +120,35 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     let own = plan_with_file("--replay file --rate 1G", &text).up.rate_bps;
     assert_eq!(own, Some(Rate::from_bps(1_000_000_000)));
     // Every tenth probe takes 15 ms longer than the next, so it arrives after it.
-    let late = |index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
+    let late = |_, index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
     let text = recording(late, None);
     let recorded = PathRecording::parse(&text).unwrap().way(Side::Near).reordered();
     assert_eq!(recorded, SECONDS * PROBES / 10);
     assert_eq!(measure(&text).way(Side::Near).reordered(), recorded);
+}
+
+/// A path whose jitter of 1.2 ms on the way there moves the answers between the slots of the recording.
+fn jittery(side: Side, index: u64) -> Option<i64> {
+    let number = 2 * index + u64::from(side == Side::Far);
+    let noise = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.rotate_left(29);
+    // The sum of four numbers from 0 to 2000 us is nearly normal.
+    let sum: u64 = (0..4).map(|shift| (noise >> (16 * shift)) % 2001).sum();
+    Some(16_000 + sum as i64)
+}
+
+#[test]
+fn answers_meet_the_delays_of_their_own_slots_although_requests_arrive_irregularly() {
+    let text = recording(jittery, None);
+    let recorded = PathRecording::parse(&text).unwrap();
+    // A probe may leave up to 2 ms late.
+    for late_us in [0, 200, 2000] {
+        let measured = measure_late(&text, Duration::from_micros(late_us));
+        for side in Side::BOTH {
+            let [one, other] = [&recorded, &measured].map(|path| path.way(side).delays_ms());
+            let same = one.iter().zip(&other).filter(|(one, other)| one == other).count();
+            assert!(same * 100 >= one.len() * 98, "{side:?}, {late_us} us: {same}");
+        }
+        let certificate = certify(&recorded, &measured);
+        assert!(certificate.passed, "{late_us} us: {certificate:#?}");
+    }
 }

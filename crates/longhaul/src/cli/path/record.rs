@@ -14,6 +14,7 @@ use longhaul_engine::path::{RecordSpec, record};
 
 use super::{Args, PartArg, Peer};
 use crate::exit::{self, Coded};
+use crate::monotonic;
 use crate::output::print_message;
 use crate::remote::SshServer;
 use crate::signals::Interrupt;
@@ -42,7 +43,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     };
     let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
     let mut output = Output::create(file, args, &spec)?;
-    let origin = Instant::now();
+    let origin = origin(args.slots_from.map(monotonic::instant_of), interval);
     let mut recorded = Ok(());
     while recorded.is_ok() && interrupt.exit_code().is_none() {
         // Whole windows, so that those of the next session follow.
@@ -79,6 +80,13 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     }
     recorded?;
     Ok(interrupt.exit_code().unwrap_or(exit::OK))
+}
+
+/// Returns the start of the recording: now, or the last time a whole number of intervals after `from`.
+fn origin(from: Option<Instant>, interval: Duration) -> Instant {
+    let Some(from) = from else { return Instant::now() };
+    let intervals = from.elapsed().as_nanos() / interval.as_nanos().max(1);
+    from + Duration::from_nanos((intervals * interval.as_nanos()) as u64)
 }
 
 /// Records in one session with the server.

@@ -15,6 +15,7 @@ use longhaul_emu::{Wan, acquire_privileges};
 
 use crate::cli::link::read_trace;
 use crate::exit::{self, Coded};
+use crate::monotonic;
 use crate::output::{after_printing, certify_text, print_document, print_message, print_result};
 
 /// The time for the server at the far end to listen.
@@ -129,6 +130,10 @@ fn measure(
     near.args(["path", "far", "--quiet", "--record"]).arg(output);
     near.arg("--time").arg(format!("{}s", recorded.time().as_secs_f64()));
     near.arg("--interval").arg(format!("{}s", recorded.head().interval_seconds));
+    // A probe of the recording is then nearest to one probe of this measurement.
+    if let Some(origin) = wan.link_started() {
+        near.arg("--slots-from").arg(monotonic::nanos_of(origin).to_string());
+    }
     near.arg("--length").arg(recorded.head().packet_bytes.to_string());
     let measures = Side::BOTH.iter().any(|side| recorded.way(*side).capacity().is_some());
     if !measures {

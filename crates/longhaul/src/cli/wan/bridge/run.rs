@@ -91,7 +91,9 @@ pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     let held = RuntimeFiles::named(&args.name)?.hold()?;
     let ran = capture_file(args).and_then(|file| bridge(args, plan, (&mut facts, file), &held));
     held.clear(true)?;
-    let report = ran?;
+    let (report, caller) = ran?;
+    // Its end tells `wan down` that the interfaces are as before.
+    drop(caller);
     print_report(&report, args.verbose);
     if let Some(mut file) = report_to {
         serde_json::to_writer_pretty(&mut file, &report)
@@ -121,13 +123,14 @@ fn plan(args: &BridgeArgs) -> anyhow::Result<TopologyPlan> {
     Ok(plan)
 }
 
-/// Forwards frames until the end, and returns the last counters.
+/// Forwards frames until the end. Returns the last counters, and the connection of the command
+/// `wan down` that ended the bridge.
 fn bridge(
     args: &BridgeArgs,
     mut plan: TopologyPlan,
     (facts, capture_to): (&mut [Facts; 2], Option<PacketFile>),
     held: &RuntimeLock,
-) -> Result<LinkReport, Coded> {
+) -> Result<(LinkReport, Option<UnixStream>), Coded> {
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
     let events = Events::watch(held.listen()?, args.time)?;
     let names = [args.near.as_str(), args.far.as_str()];
@@ -159,8 +162,8 @@ fn bridge(
     if let Some(mut guard) = guard {
         guard.end()?;
     }
-    ended?;
-    Ok(report?)
+    let caller = ended?;
+    Ok((report?, caller))
 }
 
 fn print_report(report: &LinkReport, verbose: bool) {
@@ -191,17 +194,18 @@ impl Events {
         Ok(Events { requests, signals, end: time.map(|time| Instant::now() + time) })
     }
 
-    /// Answers requests until a signal, `wan down` or the end of the time.
+    /// Answers requests until a signal, `wan down` or the end of the time. Returns the connection of
+    /// `wan down`.
     ///
     /// # Errors
     /// An interface disappeared.
-    fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<()> {
+    fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<Option<UnixStream>> {
         /// The interval of checks of the interfaces.
         const CHECK: Duration = Duration::from_millis(500);
         loop {
             let left = self.end.map_or(CHECK, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Ok(());
+                return Ok(None);
             }
             if let Some(name) = bridge.lost_interface() {
                 anyhow::bail!(
@@ -211,12 +215,12 @@ impl Events {
                 );
             }
             match self.wait(left.min(CHECK)) {
-                Some(Wake::Signal) => return Ok(()),
+                Some(Wake::Signal) => return Ok(None),
                 Some(Wake::Request) => {
                     if let Ok((mut stream, _)) = self.requests.accept()
                         && self.answer(bridge, &mut stream)
                     {
-                        return Ok(());
+                        return Ok(Some(stream));
                     }
                 }
                 None => {}
