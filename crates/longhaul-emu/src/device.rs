@@ -16,7 +16,6 @@ use longhaul_sys::packet_socket::PacketSocket;
 use longhaul_sys::tun::{self, Tun, TunOffloads};
 
 use crate::EmuError;
-use crate::edge::Edge;
 use crate::packet::Framing;
 use crate::privilege::{namespaces_error, tun_error};
 
@@ -68,7 +67,7 @@ pub(crate) enum Device {
     Packet(PacketSocket),
     Ethernet(EthernetSocket),
     /// The network card of a virtual machine.
-    Guest(Edge),
+    Guest(Box<dyn PacketDevice>),
 }
 
 impl Device {

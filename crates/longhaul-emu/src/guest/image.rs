@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use super::GuestFault;
+use super::fault::GuestFault;
 
 /// The image of guests: a directory that `packaging/guest-image` fills.
 #[derive(Debug, Clone)]
@@ -53,6 +53,14 @@ impl Image {
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+}
+
+/// Returns the directory for the socket of ssh.
+///
+/// # Errors
+/// The image is missing.
+pub(crate) fn session() -> Result<PathBuf, GuestFault> {
+    Ok(Image::find()?.session())
 }
 
 #[cfg(test)]

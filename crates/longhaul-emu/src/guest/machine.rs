@@ -4,15 +4,15 @@ use std::env;
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longhaul_core::plan::GuestPlan;
 use longhaul_core::result::GuestProcessor;
 use longhaul_sys::poll::readable;
 
+use super::fault::GuestFault;
 use super::image::Image;
-use super::{GuestFault, quiet};
 use crate::site::SiteSpec;
 
 /// The addresses on the network card of a guest that no link carries, and their prefix length: those
@@ -122,6 +122,13 @@ fn facts(site: &SiteSpec, processor: GuestProcessor) -> String {
     // After the others: programs of RDMA prefer the first address of the card.
     lines.push(format!("control {GUEST_ADDRESS}/{PREFIX}\n"));
     lines.join("\n")
+}
+
+/// Returns a command whose output is read and whose input is empty.
+fn quiet(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
 }
 
 #[cfg(test)]

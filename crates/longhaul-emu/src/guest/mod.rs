@@ -13,7 +13,6 @@ mod shell;
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +27,7 @@ use crate::EmuError;
 use crate::site::Site;
 pub use fault::GuestFault;
 use image::Image;
+pub(crate) use image::session;
 pub(crate) use machine::{HOST_ADDRESS, PREFIX};
 pub use shell::GuestShell;
 
@@ -90,14 +90,6 @@ pub(crate) fn boot(
     let guests = started.collect::<Result<Vec<_>, _>>()?;
     guests.iter().try_for_each(|guest| guest.connect(&sites[guest.site]))?;
     Ok((guests, Some(processor)))
-}
-
-/// Returns the directory for the socket of ssh.
-///
-/// # Errors
-/// The image is missing.
-pub(crate) fn session() -> Result<PathBuf, GuestFault> {
-    Ok(Image::find()?.session())
 }
 
 impl Guest {
@@ -219,11 +211,4 @@ fn follow(output: ChildStdout, lines: &Mutex<Vec<String>>, ready: Sender<()>) {
         let surplus = lines.len().saturating_sub(SHOWN);
         lines.drain(..surplus);
     }
-}
-
-/// Returns a command whose output is read and whose input is empty.
-fn quiet(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command
 }

@@ -1,8 +1,9 @@
 //! The way into a guest: ssh from the namespaces of its site.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::process::Command;
+
+use rustix::termios::isatty;
 
 use super::image::Image;
 use super::machine::GUEST_ADDRESS;
@@ -58,7 +59,7 @@ impl GuestShell {
         let mut ssh = Command::new(&self.words[0]);
         ssh.args(&self.words[1..]);
         // A terminal here is a terminal there.
-        if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        if isatty(rustix::stdio::stdin()) && isatty(rustix::stdio::stdout()) {
             ssh.arg("-t");
         }
         ssh.arg(format!("root@{GUEST_ADDRESS}")).arg("--").arg(line(command, directory));

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{Host, network};
+use super::network;
+use super::spec::Host;
 
 /// The directory in which the files are created before they are bound to their places. It only has
 /// to exist: a tmpfs covers it briefly, in this thread's namespace only.

@@ -10,9 +10,9 @@ use longhaul_sys::namespace::NetworkNamespace;
 use longhaul_sys::tun;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::{Host, InterfaceSpec, RouteSpec, SiteSpec};
+use super::spec::{Host, InterfaceSpec, RouteSpec, SiteSpec};
 use crate::edge::Edge;
-use crate::guest;
+use crate::guest::{HOST_ADDRESS, PREFIX};
 
 /// The number of super-packets that a device queues for the emulator before it drops packets. The
 /// default of 500 is half a millisecond of acknowledgements; an entry needs eight bytes.
@@ -93,7 +93,7 @@ pub(super) fn guest_card(spec: &SiteSpec, wanted: &InterfaceSpec) -> io::Result<
     interface.set_queue_length(RING)?;
     interface.without_multicast()?;
     interface.up()?;
-    interface.add_address(guest::HOST_ADDRESS.into(), guest::PREFIX)?;
+    interface.add_address(HOST_ADDRESS.into(), PREFIX)?;
     Edge::open(interface.index(), spec.own.clone())
 }
 

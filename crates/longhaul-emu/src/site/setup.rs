@@ -8,11 +8,12 @@ use longhaul_sys::namespace::Init;
 use rustix::mount::MountFlags;
 
 use super::network::{Foreign, InstalledRoutes};
+use super::spec::SiteSpec;
 use super::tables::Tables;
-use super::{SiteSpec, names, network, windows};
+use super::{names, network, windows};
 use crate::EmuError;
 use crate::device::{Device, DeviceMaker};
-use crate::guest;
+use crate::guest::session as ssh_session;
 
 /// The parts of a site that exist while its thread lives.
 #[derive(Debug)]
@@ -52,11 +53,11 @@ pub(super) fn set_up(spec: &SiteSpec) -> Result<SiteParts, EmuError> {
             let card = network::guest_card(spec, interface);
             let card = card.map_err(step("create the network card of the virtual machine"))?;
             // The socket of ssh vanishes with the site.
-            let session = guest::session()
+            let session = ssh_session()
                 .map_err(|fault| EmuError::Guest { site: spec.own.name.clone(), fault })?;
             rustix::mount::mount("longhaul", &session, "tmpfs", MountFlags::NOSUID, None)
                 .map_err(|errno| step("mount the directory of ssh")(errno.into()))?;
-            return Ok(vec![Device::Guest(card)]);
+            return Ok(vec![Device::Guest(Box::new(card))]);
         }
         if foreign.is_some() && Interface::named(&interface.name).is_ok() {
             let taken = std::io::ErrorKind::AlreadyExists.into();

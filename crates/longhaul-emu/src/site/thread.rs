@@ -11,7 +11,7 @@ use longhaul_sys::namespace::InitHandle;
 use longhaul_sys::poll::readable;
 
 use super::setup::{SiteParts, set_up};
-use super::{RouteSpec, SiteSpec};
+use super::spec::{RouteSpec, SiteSpec};
 use crate::EmuError;
 use crate::device::Device;
 

@@ -148,10 +148,27 @@ impl TopologyPlan {
         Ok(())
     }
 
+    /// Checks the virtual machine of a site (by index), if the site is one.
+    fn check_guest(&self, site: usize) -> Result<(), TopologyFault> {
+        let name = &self.sites[site];
+        let Some(guest) = self.guests.get(name) else { return Ok(()) };
+        if self.attachments.contains_key(name) {
+            return Err(TopologyFault::GuestAttached { site: name.clone() });
+        }
+        if guest.memory < GuestPlan::MIN_MEMORY {
+            return Err(TopologyFault::GuestMemory { site: name.clone(), memory: guest.memory });
+        }
+        if !(1..=GuestPlan::MAX_PROCESSORS).contains(&guest.processors) {
+            let processors = guest.processors;
+            return Err(TopologyFault::GuestProcessors { site: name.clone(), processors });
+        }
+        Ok(())
+    }
+
     fn validate_routing(&self) -> Result<(), TopologyError> {
         for site in 0..self.sites.len() {
             self.check_edge(site)
-                .and_then(|()| guest::check(self, site))
+                .and_then(|()| self.check_guest(site))
                 .map_err(|fault| TopologyError { part: TopologyPart::Site(site), fault })?;
         }
         if self.routing.failover > Routing::MAX_FAILOVER {

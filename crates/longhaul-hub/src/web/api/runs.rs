@@ -96,9 +96,10 @@ pub(crate) async fn get_runs(
 ) -> Result<Response, Failure> {
     let filter = parse_filter(&query, now_ms())?;
     let limit = query.limit.unwrap_or(200).clamp(1, 10_000);
-    let place = match limit > SMALL {
-        true => Some(hub.exports.take(client.0.ip(), EXPORT_WAIT).await.ok_or_else(busy)?),
-        false => None,
+    let place = if limit > SMALL {
+        Some(hub.exports.take(client.0.ip(), EXPORT_WAIT).await.ok_or_else(busy)?)
+    } else {
+        None
     };
     let mut found = hub.store.read(move |sql| runs(sql, &filter, limit + 1)).await?;
     let more = found.len() as i64 > limit;
