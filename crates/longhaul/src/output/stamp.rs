@@ -336,7 +336,7 @@ mod tests {
             NoReply { sent: 5, waited: std::time::Duration::from_secs(5), ..NoReply::default() };
         assert!(of(none).starts_with("no reply from far:862 to 5 STAMP packets in 5 s"));
         assert!(of(NoReply { short: Some(20), ..none }).contains("answers with 20 bytes"));
-        assert!(of(NoReply { foreign: 1, ..none }).contains("no replies to STAMP"));
+        assert!(of(NoReply { foreign: 1, ..none }).contains("not STAMP replies"));
         assert!(of(NoReply { unauthentic: 1, ..none }).contains("invalid HMAC"));
         let icmp = Some(Report::Prohibited);
         assert!(of(NoReply { icmp, ..none }).contains("a firewall on the way"));
