@@ -264,8 +264,8 @@ fn services_that_are_no_reflectors_end_in_one_sentence_and_in_time() {
     let cases: [(InvalidReflector, &[&str], i32, &str); 5] = [
         (InvalidReflector::start(|_| None), &[], 3, "no reply from"),
         (InvalidReflector::start(|_| Some(vec![1; 20])), &[], 3, "answers with 20 bytes"),
-        (InvalidReflector::start(|packet| Some(packet.to_vec())), &[], 3, "no replies to STAMP"),
-        (InvalidReflector::start(spoofed), &[], 3, "no replies to STAMP"),
+        (InvalidReflector::start(|packet| Some(packet.to_vec())), &[], 3, "not STAMP replies"),
+        (InvalidReflector::start(spoofed), &[], 3, "not STAMP replies"),
         (InvalidReflector::start(unsigned), &key_option, 4, "invalid HMAC"),
     ];
     let host = &host;

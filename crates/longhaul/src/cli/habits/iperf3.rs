@@ -72,7 +72,9 @@ pub(super) fn client_option(word: &str, line: &mut Line) -> Handled {
 /// Returns an answer to an option that only `longhaul iperf3` has.
 fn only_of_iperf3(word: &str, line: &Line) -> Handled {
     let name = word.split('=').next().unwrap_or_default();
-    let is_own = line.command.is_some_and(|own| has_option(own, name));
+    // clap adds the options of the help later.
+    let is_help = matches!(name, "-h" | "--help");
+    let is_own = is_help || line.command.is_some_and(|own| has_option(own, name));
     if is_own || !has_option(&command(), name) {
         return Ok(false);
     }

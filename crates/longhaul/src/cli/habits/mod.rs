@@ -251,6 +251,8 @@ mod tests {
             ("cp --bwlimit=0 a b", "cp --bwlimit=0 a b", 0),
             ("cp --exclude -z a b", "cp --exclude -z a b", 0),
             ("cp -h", "cp -h", 0),
+            ("test -h", "test -h", 0),
+            ("test --help", "test --help", 0),
             ("cp -- -P a", "cp -- -P a", 0),
         ] {
             assert_eq!(translated(line), (ours.to_owned(), notes), "{line}");
