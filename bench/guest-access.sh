@@ -6,7 +6,7 @@
 #        MIB=8 RTTS='0ms 15ms 90ms' ROUNDS=1 ROWS=REGEX RATE=1G MTU=9000
 # needs: qemu-system-x86, and the image of packaging/guest-image
 #
-# Prints a table. Without KVM a round takes some five minutes per round-trip time, and the figures are
+# Prints a table. Without KVM a round takes about a minute per round-trip time, and the figures are
 # those of an emulated processor: compare them only with each other.
 set -euo pipefail
 
@@ -19,6 +19,7 @@ finish() {
     rm -rf "$work"
 }
 trap finish EXIT
+trap "exit 1" INT TERM
 
 cat >"$work/guests.toml" <<END
 [[site]]

@@ -63,11 +63,11 @@ metadata() {
     awk -v s="$start" -v e="$(now)" 'BEGIN { printf "%.1f operations/s\n", 30 / (e - s) }'
 }
 
-disk() { # TRANSPORT write|read
-    target=iqn.2026-11.example:$1
-    quiet iscsiadm -m node -o new -T "$target" -p "$server:3260,1" -I "$3" || return 1
-    quiet iscsiadm -m node -T "$target" -p "$server:3260" -o update -n node.session.timeo.replacement_timeout -v 20
-    if ! quiet timeout 60 iscsiadm -m node -T "$target" -p "$server:3260" --login; then
+disk() { # PORT write|read INTERFACE
+    target=iqn.2026-11.example:disk port=$1
+    quiet iscsiadm -m node -o new -T "$target" -p "$server:$port,1" -I "$3" || return 1
+    quiet iscsiadm -m node -T "$target" -p "$server:$port" -o update -n node.session.timeo.replacement_timeout -v 20
+    if ! quiet timeout 60 iscsiadm -m node -T "$target" -p "$server:$port" --login; then
         iscsiadm -m node -T "$target" -o delete >/dev/null 2>&1
         return 1
     fi
@@ -94,11 +94,12 @@ disk() { # TRANSPORT write|read
 perftest() { # PORT OPTIONS...
     port=$1
     shift
-    quiet timeout 60 ib_write_bw -d rxe0 -x 1 -F -p "$port" "$@" --report_gbits server || return 1
+    # The default acknowledgement timeout of 67 ms is shorter than a long round trip.
+    quiet timeout 60 ib_write_bw -d rxe0 -x 1 -F -u 20 -p "$port" "$@" --report_gbits server || return 1
     awk '/BW average/ { getline; printf "%.1f Mb/s\n", $4 * 1000; found = 1 } END { exit !found }' /tmp/log
 }
 
-server=$(awk '$2 == "server" && $1 !~ /:/ { print $1 }' /etc/hosts)
+server=$LONGHAUL_SERVER
 quiet prepare
 row "NFS v3, write, 1 MiB records" mounted vers=3,nolock,proto=tcp write_file 1M
 row "NFS v3, read, 1 MiB records" mounted vers=3,nolock,proto=tcp read_file 1M
@@ -114,9 +115,9 @@ row "NFS v3 over RDMA, write" mounted vers=3,nolock,proto=rdma,port=20049 write_
 row "NFS v3 over RDMA, read" mounted vers=3,nolock,proto=rdma,port=20049 read_file 1M
 row "NFS v4.2 over RDMA, write" mounted vers=4.2,proto=rdma,port=20049 write_file 1M
 row "NFS v4.2 over RDMA, read" mounted vers=4.2,proto=rdma,port=20049 read_file 1M
-row "iSCSI, write" disk iscsi write default
-row "iSCSI, read" disk iscsi read default
-row "iSER, write" disk iser write iser
-row "iSER, read" disk iser read iser
+row "iSCSI, write" disk 3260 write default
+row "iSCSI, read" disk 3260 read default
+row "iSER, write" disk 3261 write iser
+row "iSER, read" disk 3261 read iser
 row "ib_write_bw, 1 queue pair" perftest 18515 -n 400
 row "ib_write_bw, 4 queue pairs" perftest 18516 -q 4 -n 100

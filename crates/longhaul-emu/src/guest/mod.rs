@@ -146,7 +146,7 @@ impl Guest {
 
     /// Opens the connection that all commands use.
     fn connect(&self, site: &Site) -> Result<(), EmuError> {
-        let mut ssh = self.shell.wrap(&Command::new("true"), "/".as_ref());
+        let mut ssh = self.shell.wrap(&Command::new("true"), "/".as_ref(), false);
         ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let status =
             site.spawn(ssh)?.wait().map_err(|source| self.fault(GuestFault::Watch(source)))?;

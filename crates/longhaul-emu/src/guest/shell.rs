@@ -3,8 +3,6 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-use rustix::termios::isatty;
-
 use super::image::Image;
 use super::machine::GUEST_ADDRESS;
 
@@ -54,12 +52,12 @@ impl GuestShell {
     }
 
     /// Returns the command that runs `command` in the guest, in the same directory, with the
-    /// environment variables that it sets. The caller sets the standard streams.
-    pub fn wrap(&self, command: &Command, directory: &OsStr) -> Command {
+    /// environment variables that it sets, and with a terminal if `terminal` is set. The caller sets the
+    /// standard streams.
+    pub fn wrap(&self, command: &Command, directory: &OsStr, terminal: bool) -> Command {
         let mut ssh = Command::new(&self.words[0]);
         ssh.args(&self.words[1..]);
-        // A terminal here is a terminal there.
-        if isatty(rustix::stdio::stdin()) && isatty(rustix::stdio::stdout()) {
+        if terminal {
             ssh.arg("-t");
         }
         ssh.arg(format!("root@{GUEST_ADDRESS}")).arg("--").arg(line(command, directory));
@@ -108,9 +106,9 @@ mod tests {
     fn a_shell_consists_of_words() {
         assert_eq!(GuestShell::from_words(Vec::new()), None);
         let shell = GuestShell::from_words(vec!["ssh".into(), "-F".into()]).unwrap();
-        let command = shell.wrap(&Command::new("true"), OsStr::new("/"));
+        let command = shell.wrap(&Command::new("true"), OsStr::new("/"), true);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(words[0], "-F");
+        assert_eq!(words[..2], ["-F", "-t"]);
         assert_eq!(words[words.len() - 3..words.len() - 1], ["root@169.254.77.2", "--"]);
     }
 }

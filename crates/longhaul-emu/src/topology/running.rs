@@ -146,7 +146,7 @@ impl Topology {
         let Some(shell) = self.guest_shell(site) else { return self.sites[site].spawn(command) };
         command.envs(self.environment(site));
         let here = std::env::current_dir().unwrap_or_default();
-        self.sites[site].spawn(shell.wrap(&command, here.as_os_str()))
+        self.sites[site].spawn(shell.wrap(&command, here.as_os_str(), false))
     }
 
     /// Returns the way into a site (by index) that is a virtual machine.

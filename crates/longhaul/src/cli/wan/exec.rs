@@ -50,7 +50,10 @@ pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
     command.args(arguments).envs(environment);
     if let Some(shell) = guest {
         let here = std::env::current_dir().unwrap_or_default();
-        command = shell.wrap(&command, here.as_os_str());
+        // A terminal here is a terminal there.
+        let is_terminal = rustix::termios::isatty(rustix::stdio::stdin())
+            && rustix::termios::isatty(rustix::stdio::stdout());
+        command = shell.wrap(&command, here.as_os_str(), is_terminal);
     }
     let child = command.spawn().map_err(|source| {
         let code = match source.kind() {

@@ -365,7 +365,10 @@ mod tests {
             ("site = 3\n".to_owned(), "my.toml:1:8: 'site' must be a list of tables"),
             ("[[site]]\nname = 3\n".to_owned(), "my.toml:2:8: 'name' must be a text"),
             ("[[site]]\n".to_owned(), "my.toml:1:1: 'name' is missing here"),
-            ("[[site]]\nname = 'a b'\n[[site]]\nname = 'b'".into(), "my.toml:2:8: 'a b' is not a"),
+            (
+                "[[site]]\nname = 'a b'\n[[site]]\nname = 'b'".into(),
+                "my.toml:2:8: 'a b' is not a valid",
+            ),
             (format!("{SITES}[[link]]\n"), "my.toml:5:1: 'between' is missing here"),
             (format!("{SITES}[[link]]\nbetween = ['a']"), "my.toml:6:11: 'between' must be the"),
             (format!("{SITES}[[link]]\nbetween = ['a','c']"), "my.toml:6:11: there is no site 'c'"),
