@@ -2,6 +2,7 @@
 
 mod confine;
 mod guests;
+mod hangup;
 mod limits;
 mod log;
 mod offer;
@@ -9,7 +10,6 @@ mod offer;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use longhaul_core::units::MinFree;
 use longhaul_engine::copy::Tree;
@@ -86,14 +86,6 @@ pub(super) struct Args {
     relay: Option<u16>,
 }
 
-/// Returns a flag that SIGHUP sets, to reload the keys.
-fn reload_on_hangup() -> Result<Arc<AtomicBool>, Coded> {
-    let requested = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, requested.clone())
-        .map_err(|error| Coded::new(exit::HOST, error))?;
-    Ok(requested)
-}
-
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
@@ -106,6 +98,7 @@ impl Args {
             relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))?;
             return Ok(exit::OK);
         }
+        let terminal = hangup::terminal();
         let account = self.confine.account()?;
         let config = ConfigDir::of_user()?;
         let config = account.as_ref().map_or(config.clone(), |user| config.trusting(user.uid()));
@@ -154,7 +147,9 @@ impl Args {
             log: log.clone(),
         };
         let services: Arc<dyn Services> = Arc::new(services);
-        let _watch = host.authorized.watch(reload_on_hangup()?, {
+        let reload = hangup::watch(terminal, interrupt.flag().clone());
+        let reload = reload.map_err(|error| Coded::new(exit::HOST, error))?;
+        let _watch = host.authorized.watch(reload, {
             let services = services.clone();
             move |event| services.log(event.into())
         })?;

@@ -5,9 +5,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text};
+use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for};
 
 fn document(output: &[u8]) -> Value {
     serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
@@ -84,6 +85,38 @@ fn options_of_iperf3_start_a_server_and_a_client() {
         let output = host.run(arguments);
         assert_code(&output, 2);
         assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_server_ends_with_its_terminal_unless_nohup_starts_it() {
+    let host = TestHost::new();
+    for (starter, stays) in [("exec", false), ("exec nohup", true)] {
+        let (pid_file, log) = (host.near("pid"), host.near("log"));
+        let serve = format!(
+            "echo $$ > {}; {starter} {PROGRAM} serve --bind 127.0.0.1 -p 0 < /dev/null > {} 2>&1",
+            pid_file.display(),
+            log.display()
+        );
+        let mut command = host.command("script", &["-qec", &serve, "/dev/null"]);
+        let mut terminal = command.stdout(Stdio::null()).spawn().unwrap();
+        let serves = || fs::read_to_string(&log).is_ok_and(|text| text.contains("serving tests"));
+        wait_for("the server serves", serves);
+        let pid = fs::read_to_string(&pid_file).unwrap();
+        let lives = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()));
+            status.is_ok_and(|status| !status.contains("State:\tZ"))
+        };
+        terminal.kill().unwrap();
+        terminal.wait().unwrap();
+        if stays {
+            thread::sleep(Duration::from_millis(500));
+            assert!(lives(), "nohup protects the server");
+            let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+            kill_process(pid, Signal::TERM).unwrap();
+        }
+        wait_for("the server ends", || !lives());
+        fs::remove_file(&log).unwrap();
     }
 }
 
