@@ -32,6 +32,7 @@ pub struct DatagramHeader {
 
 impl DatagramHeader {
     /// Returns the bytes on the wire.
+    #[inline]
     pub fn encode(&self) -> [u8; DATAGRAM_HEADER_BYTES] {
         let mut bytes = [0; DATAGRAM_HEADER_BYTES];
         let number = self.number & !MARK | if self.end { MARK } else { 0 };
@@ -42,6 +43,7 @@ impl DatagramHeader {
     }
 
     /// Parses the header of `datagram`; `None` if it is too short.
+    #[inline]
     pub fn decode(datagram: &[u8]) -> Option<Self> {
         let field = |at: usize| {
             let bytes: [u8; 8] = datagram.get(at..at + 8)?.try_into().ok()?;
