@@ -33,7 +33,7 @@ echo "$(uname -r), $(nproc) processors, $("$program" --version), a recording of 
   "$(($(stolen) - before)) ticks; load at the end $(cut -d' ' -f1 /proc/loadavg)"
 for run in "same $code" "altered $altered_code"; do
   set -- $run
-  printf '\n%s recording: exit code %s (0 passed, 8 failed)\n\n' "$1" "$2"
+  printf '\n%s recording: exit code %s (0: the certificate passes, 8: it fails)\n\n' "$1" "$2"
   echo "| from | figure | recorded | rebuilt | distance | bound | passed |"
   echo "|---|---|---|---|---|---|---|"
   rows "$1.json"
