@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Records the copies, their ramp-up and their share of a link in markdown files, 18 minutes in all.
+# Records the copies, their ramp-up and their share of a link in markdown files, 27 minutes in all.
 #
 #   bench/record-cp.sh DIR [SECTION...]        default: all sections, in this order
 #
 #   section   minutes  file                content
 #   tmpfs     6        cp-memory.md        1 GiB, tmpfs to tmpfs, loopback and 15, 90, 180 ms, beside globus-url-copy
-#   disk      4        cp-disk.md          1 GiB, disk to disk, 0, 15, 90, 180 ms
-#   large     2        cp-large.md         8 GiB, tmpfs over loopback and 90 ms, disk at 90 ms, one round
-#   small     2        cp-small.md         10,000 files of 64 KiB and 100,000 files of 4 KiB at 90 ms
+#   disk      6        cp-disk.md          1 GiB, disk to disk, 0 ms, and 15, 90, 180 ms at 10 Gb/s
+#   large     4        cp-large.md         8 GiB, tmpfs over loopback and 90 ms, disk at 90 ms, one round
+#   small     5        cp-small.md         10,000 files of 64 KiB and 100,000 files of 4 KiB at 90 ms
 #   ramp-up   3        ramp-up.md          1 GiB at 0, 90, 180 ms, and the loss beside iperf3
 #   fairness  3        fairness.md         a cubic flow beside a copy at 20 and 90 ms, one round
 #
@@ -24,6 +24,7 @@ sections=("$@")
 LONGHAUL=$(realpath "${LONGHAUL:-target/release/longhaul}")
 export LONGHAUL
 disk=$(realpath "${DISK:-$PWD}")
+unset DISK # bench/cp-memory.sh would copy files on this disk.
 mkdir -p "$record"
 failed=0
 
@@ -67,17 +68,18 @@ for section in "${sections[@]}"; do
             ;;
         disk)
             begin cp-disk.md "Copies from disk to disk"
-            add 4 DIR="$disk" COMPARE=no TOOLS="sealed cleartext globus" bench/cp.sh 3 1024 0 15 90 180
+            add 2 DIR="$disk" COMPARE=no TOOLS="sealed cleartext globus" bench/cp.sh 5 1024 0
+            add 5 DIR="$disk" LINK="--rate 10G" COMPARE=no TOOLS="sealed cleartext globus" bench/cp.sh 5 1024 15 90 180
             ;;
         large)
             begin cp-large.md "Copies of 8 GiB"
-            add 1 BUILDS="longhaul=$LONGHAUL" TOOLS="sealed cleartext globus" \
+            add 3 BUILDS="longhaul=$LONGHAUL" TOOLS="sealed cleartext globus" \
                 bench/cp-memory.sh 1 8192 loopback 90
-            add 1 DIR="$disk" COMPARE=no TOOLS="sealed cleartext globus" bench/cp.sh 1 8192 90
+            add 2 DIR="$disk" LINK="--rate 10G" COMPARE=no TOOLS="sealed cleartext globus" bench/cp.sh 1 8192 90
             ;;
         small)
             begin cp-small.md "Small files"
-            add 1 DIR="$disk" TOOLS=sealed bench/cp-small.sh 5 10000 64 90
+            add 3 DIR="$disk" TOOLS="sealed rsync" bench/cp-small.sh 5 10000 64 90
             add 1 DIR="$disk" TOOLS=sealed bench/cp-small.sh 2 100000 4 90
             ;;
         ramp-up)
