@@ -35,10 +35,11 @@ missing() {
 import csv, sys
 sys.path.insert(0, sys.argv[1])
 from readme_cells import cells_of, LEAST
+plan = sys.stdin.read()
 cells, rows, times, _ = cells_of(sys.argv[2])
 few = [(label, rtt) for label in rows for rtt in times if len(cells.get((label, rtt), [])) < LEAST]
 if few:
-    print(sys.stdin.read())
+    print(plan)
     for label, rtt in few:
         print(f"[[only]]\ntool = \"{label}\"\npath = {{ rtt = \"{rtt:g}ms\" }}")
 ' "$root/bench" "$dir/readme.csv"
@@ -121,7 +122,7 @@ END
 
 # The figure: an archive with one small run per cell gets the runs of the table.
 if [ -n "$longhaul" ]; then
-    "$longhaul" matrix quick --show-plan | sed -E 's/^(omit_)?seconds = .*/\1seconds = 1/' > "$out/shape.toml"
+    "$longhaul" matrix quick --show-plan | sed -E 's/^omit_seconds = .*/omit_seconds = 1/; s/^seconds = .*/seconds = 2/' > "$out/shape.toml"
     "$longhaul" matrix "$out/shape.toml" --scale 0.002 --yes --out "$out/shape" > /dev/null || true
     PYTHONPATH=$root/bench PYTHONDONTWRITEBYTECODE=1 python3 "$root/bench/readme_figure.py" \
         "$out/shape/matrix.sqlite" "$dir/readme.csv"
