@@ -91,7 +91,7 @@ after, took = threads(), time.monotonic() - begun
 own = 0.0
 for task, (name, seconds) in after.items():
     used = seconds - before.get(task, (name, 0.0))[1]
-    path = name.startswith(("link", "site", "warmer"))
+    path = name.startswith(("link", "site", "page-toucher"))
     own += 0 if path else used
     print(f"  thread {name}: {100 * used / took:.2f} % of a core{' (the path)' if path else ''}")
 print(f"runner: {100 * own / took:.2f} % of a core during a run")

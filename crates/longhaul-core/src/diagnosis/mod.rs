@@ -5,7 +5,7 @@
 //! and returns it with its limits, so a recorded diagnosis can be judged again. A copy consists of
 //! three parts: reading, the path, writing. A step measures each part separately ([`disks`],
 //! [`path`]). The slowest part is the limit, and the evidence of its step names the resource. If
-//! the whole copy is much slower than its slowest part, its own report is examined ([`whole`]).
+//! the whole copy is much slower than its slowest part, its own report is examined ([`whole_copy`]).
 //! `docs/design/diagnosis.md` explains the thresholds and states how often the answer was correct.
 
 mod cause;
@@ -13,7 +13,7 @@ mod cures;
 mod disks;
 mod path;
 mod shallow;
-mod whole;
+mod whole_copy;
 
 use cause::Cause;
 pub use shallow::{BoundedPlan, bounded_plan};
@@ -61,7 +61,7 @@ fn causes(diagnosis: &Diagnosis) -> Vec<Cause> {
         .chain(disks::cause(diagnosis, End::Receiver))
         .collect();
     parts.sort_by_key(|cause| cause.allows);
-    let together = whole::cause(diagnosis, &parts);
+    let together = whole_copy::cause(diagnosis, &parts);
     let mut causes: Vec<Cause> = Vec::with_capacity(parts.len() + 1);
     for cause in together.into_iter().chain(parts) {
         let known = |one: &Cause| one.resource == cause.resource && same_end(one.end, cause.end);

@@ -7,7 +7,7 @@ use longhaul_core::plan::{LinkPlan, Side};
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::arena::{Arena, ArenaBlock};
 
-use super::warmer::{PageToucher, Reserve};
+use super::page_toucher::{PageToucher, Reserve};
 
 /// The rate that the budget assumes for a link without a rate; it is more than one thread can
 /// forward.
@@ -58,7 +58,7 @@ const AHEAD: std::ops::RangeInclusive<usize> = (6 << 20)..=(48 << 20);
 pub(crate) struct PacketMemory {
     arena: Arena,
     reserve: Arc<Reserve>,
-    _warmer: PageToucher,
+    _toucher: PageToucher,
 }
 
 impl PacketMemory {
@@ -74,8 +74,8 @@ impl PacketMemory {
         // Kernels before 5.14 do not support the call, and then the first packets wait.
         let _ = arena.prefault().touch(0..WARM);
         let reserve = Reserve::new(arena.prefault(), WARM);
-        let warmer = PageToucher::start(reserve.clone())?;
-        Ok(Arc::new(PacketMemory { arena, reserve, _warmer: warmer }))
+        let toucher = PageToucher::start(reserve.clone())?;
+        Ok(Arc::new(PacketMemory { arena, reserve, _toucher: toucher }))
     }
 
     /// Takes a block that is never returned.

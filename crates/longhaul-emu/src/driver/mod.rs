@@ -18,19 +18,19 @@
 //!   or queued.
 //! - Memory stays within the pool's budget.
 
-mod attention;
 mod carrier;
 mod lane;
 mod mailbox;
 mod memory;
+mod page_toucher;
 mod pool;
+mod ready_intakes;
 mod run;
 mod schedule;
 mod sleeper;
 mod steering;
 mod store;
 mod timeline;
-mod warmer;
 
 #[cfg(test)]
 mod tests;

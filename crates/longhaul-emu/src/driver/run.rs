@@ -12,10 +12,10 @@ use longhaul_core::units::Bytes;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
-use super::attention::ReadyIntakes;
 use super::carrier::Carrier;
 use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
+use super::ready_intakes::ReadyIntakes;
 use super::sleeper::{Sleeper, SpinBudget};
 use super::steering::Intake;
 use super::timeline::Timeline;
@@ -145,7 +145,7 @@ impl PacketMover {
         let strain = ThreadLoad::begin();
         let saves = self.sleeper.saves();
         let mut timeline = Timeline::begin(clock(), saves);
-        let mut attention = ReadyIntakes::new(saves);
+        let mut ready = ReadyIntakes::new(saves);
         let mut gate = Gate::default();
         let mut turn = 0;
         // The time that the packet that ended a sleep waited for the thread to wake up.
@@ -170,7 +170,7 @@ impl PacketMover {
                 self.sleeper.rest(&mut now, clock, &mut timeline);
             }
             let is_open = gate.is_open(now);
-            if busy || (!is_open && attention.expects_any()) {
+            if busy || (!is_open && ready.expects_any()) {
                 continue;
             }
             // The thread reads one packet, from the direction that was read less recently: a full
@@ -178,14 +178,14 @@ impl PacketMover {
             if is_open {
                 for _ in 0..self.intakes.len() {
                     turn = (turn + 1) % self.intakes.len();
-                    if !attention.expects(turn) {
+                    if !ready.expects(turn) {
                         continue;
                     }
                     let waited = std::mem::take(&mut waited);
                     let intake = &mut self.intakes[turn];
                     let entry = (&mut now, waited);
                     let cost = intake.admit(&mut self.lanes, entry, clock, &mut timeline);
-                    attention.was_read(turn, cost.is_some());
+                    ready.was_read(turn, cost.is_some());
                     if let Some(cost) = cost {
                         gate.pass(now, cost);
                         busy = true;
@@ -199,7 +199,7 @@ impl PacketMover {
                 let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
                 let woken = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
                 let open = |intake: &usize| self.intakes[*intake].source(&self.lanes).is_some();
-                attention.woke(&woken, (0..self.intakes.len()).filter(open));
+                ready.woke(&woken, (0..self.intakes.len()).filter(open));
                 waited = woken.waited;
             }
         }

@@ -8,13 +8,13 @@
 //! Times are [`LinkTime`], nanoseconds since an origin that the caller chooses: a clock in the
 //! driver, a number in a test. The times of successive offers must not decrease.
 
-mod accidents;
 mod aqm;
 mod backlog;
 mod batch;
 mod capacity;
 mod chain;
 mod cross;
+mod damage;
 mod delay;
 mod loss;
 mod model;

@@ -7,9 +7,9 @@ use longhaul_core::result::Impairments;
 use longhaul_core::units::Bytes;
 
 use super::LinkTime;
-use super::accidents::{BitErrors, DamageStage};
 use super::backlog::Backlog;
 use super::batch::{Batch, Carrier};
+use super::damage::{BitErrors, DamageStage};
 use super::delay::Delay;
 use super::loss::{Losses, ReplayedLoss};
 use super::policer::TokenBucket;
@@ -32,7 +32,7 @@ pub(super) struct Stages {
     queue: Option<Queue>,
     scheduler: Option<Scheduler>,
     bit_errors: Option<BitErrors>,
-    accidents: Option<DamageStage>,
+    damage: Option<DamageStage>,
     slots: Option<SlotGate>,
     reordering: Option<Reordering>,
     /// The state of the interface when the plan ended.
@@ -60,7 +60,7 @@ impl Stages {
             queue: Queue::new(plan, from, now),
             scheduler: Scheduler::new(plan, from, now),
             bit_errors: BitErrors::new(plan, from, left),
-            accidents: DamageStage::new(plan, from, left),
+            damage: DamageStage::new(plan, from, left),
             slots: SlotGate::new(plan, from, now),
             reordering: reorder
                 .map(|reorder| Reordering::new(&reorder, stream(Purpose::Reorder), left)),
@@ -78,7 +78,7 @@ impl Stages {
             && self.queue.is_none()
             && self.scheduler.is_none()
             && self.bit_errors.is_none()
-            && self.accidents.is_none()
+            && self.damage.is_none()
             && self.slots.is_none()
             && self.reordering.is_none()
     }
@@ -148,8 +148,8 @@ impl Stages {
         if let Some(bit_errors) = &mut self.bit_errors {
             bit_errors.apply(batch);
         }
-        if let Some(accidents) = &mut self.accidents {
-            accidents.apply(batch);
+        if let Some(damage) = &mut self.damage {
+            damage.apply(batch);
         }
         delay.apply(batch);
         if let Some(slots) = &mut self.slots {
@@ -192,11 +192,11 @@ impl Stages {
             (Some(slots), Some(old)) => slots.continue_from(&old),
             _ => {}
         }
-        let accidents = |plan: &LinkDirection| {
+        let damage = |plan: &LinkDirection| {
             [plan.mark_ce, plan.corrupt, plan.corrupt_silent, plan.duplicate]
         };
-        if accidents(&self.plan) == accidents(&before.plan) {
-            self.accidents = before.accidents;
+        if damage(&self.plan) == damage(&before.plan) {
+            self.damage = before.damage;
         }
         if self.plan.reorder == before.plan.reorder {
             self.reordering = before.reordering;

@@ -6,7 +6,7 @@
 //! session: it answers requests, counts the [streams](stream) that measure loss, and records the
 //! arrival times of the [trains] that measure capacity. The client orders the server to measure the
 //! opposite direction in the same way. A host without longhaul is probed by [ICMP echo, closed
-//! ports and TCP](alone).
+//! ports and TCP](serverless).
 //!
 //! A [recording](record()) sends requests for a long time and keeps the delay and fate of each in both
 //! directions.
@@ -19,27 +19,26 @@
 //!   requests, and data go only to the address of the flow, which has proved that it takes part in
 //!   the session.
 
-mod alone;
 mod client;
 mod echo;
 mod flow;
 mod hops;
-mod probe_socket;
-
 mod mtu;
+mod probe_socket;
 mod probers;
 mod record;
 mod series;
 mod serve;
+mod serverless;
 mod stream;
 mod tally;
 mod tcp;
 mod trains;
 
-pub use alone::{ServerlessHost, run_without_server};
 pub use client::run;
 pub use record::{RecordSpec, record};
 pub use serve::serve;
+pub use serverless::{ServerlessHost, run_without_server};
 
 #[cfg(test)]
 mod tests;

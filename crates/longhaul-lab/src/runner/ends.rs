@@ -9,11 +9,11 @@ use longhaul_core::plan::Side;
 use longhaul_core::result::{CpuSeconds, RunRecord, RunSample, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
 
-use super::beside::SideFlows;
 use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
 use super::script;
+use super::side_flows::SideFlows;
 use super::work::{CopyTarget, Run, RunProblem, Work};
 use crate::drivers::{DiskTask, Job, ServerCommand, ToolTask};
 use crate::network::NetPath;

@@ -7,7 +7,6 @@
 //! Each path is measured before its first run. A run over a path that violates its conditions is
 //! repeated at most twice.
 
-mod beside;
 mod compare;
 mod disk;
 mod ends;
@@ -22,6 +21,7 @@ mod process;
 mod ready;
 mod run;
 mod script;
+mod side_flows;
 mod strays;
 mod tally;
 mod tools;

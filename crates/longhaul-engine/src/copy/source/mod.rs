@@ -4,7 +4,6 @@
 //! buffers from files; each data connection has a sender that takes the next filled buffer of any
 //! file. Small files share a buffer. Nothing waits for a round trip per file.
 
-mod alone;
 mod announce;
 mod carry;
 mod feed;
@@ -13,6 +12,7 @@ mod follow;
 mod listed;
 mod outstanding;
 mod place;
+mod read_step;
 mod run;
 mod sampling;
 mod shared;
@@ -27,9 +27,9 @@ use longhaul_core::wire::copy::Top;
 
 use crate::copy::tree::Tree;
 
-pub(crate) use alone::{forget, read, sample_source};
 pub use feed::{Feed, StreamReader};
 pub use listed::read_names;
+pub(crate) use read_step::{forget, read, sample_source};
 pub(super) use run::{SourceTerms, run};
 
 /// The files to send.

@@ -23,7 +23,7 @@ pub(super) struct Reserve {
     wanted: AtomicUsize,
     /// The bytes touched so far, written only by the thread that touches memory.
     touched: AtomicUsize,
-    warmer: OnceLock<Thread>,
+    toucher: OnceLock<Thread>,
 }
 
 impl Reserve {
@@ -33,7 +33,7 @@ impl Reserve {
             memory,
             wanted: AtomicUsize::new(touched),
             touched: AtomicUsize::new(touched),
-            warmer: OnceLock::new(),
+            toucher: OnceLock::new(),
         })
     }
 
@@ -41,9 +41,9 @@ impl Reserve {
     pub(super) fn want(&self, bytes: usize) {
         let bytes = bytes.next_multiple_of(STEP);
         if self.wanted.fetch_max(bytes, Ordering::Relaxed) < bytes
-            && let Some(warmer) = self.warmer.get()
+            && let Some(toucher) = self.toucher.get()
         {
-            warmer.unpark();
+            toucher.unpark();
         }
     }
 
@@ -79,8 +79,8 @@ impl PageToucher {
     pub(super) fn start(reserve: Arc<Reserve>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let thread = thread::Builder::new().name("warmer".into()).spawn(move || {
-            let _ = reserve.warmer.set(thread::current());
+        let thread = thread::Builder::new().name("page-toucher".into()).spawn(move || {
+            let _ = reserve.toucher.set(thread::current());
             while !stopped.load(Ordering::Relaxed) {
                 if !reserve.touch_some() {
                     thread::park();
@@ -113,7 +113,7 @@ mod tests {
     fn what_is_wanted_is_touched_and_no_more() {
         let memory = Mapping::reserve(64 << 20).unwrap();
         let reserve = Reserve::new(memory.prefault(), 0);
-        let warmer = PageToucher::start(reserve.clone()).unwrap();
+        let toucher = PageToucher::start(reserve.clone()).unwrap();
         for wanted in [1, 5 << 20, 3 << 20] {
             reserve.want(wanted);
             let deadline = Instant::now() + Duration::from_secs(20);
@@ -122,7 +122,7 @@ mod tests {
                 thread::yield_now();
             }
         }
-        drop(warmer);
+        drop(toucher);
         assert_eq!(reserve.touched.load(Ordering::Relaxed), 6 << 20);
     }
 }

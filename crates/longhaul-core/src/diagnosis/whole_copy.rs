@@ -1,12 +1,24 @@
 //! Limits of the whole copy if it is much slower than its slowest part.
 
 use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, round_with_account};
-use crate::result::{CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Resource};
+use crate::result::{
+    CopyEvidence, CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Resource,
+};
 use crate::units::{Bytes, Rate};
 
 /// The minimum share of the rate of its slowest part at which a whole copy counts as equally fast;
 /// short steps vary.
 const NEAR: f64 = 0.6;
+
+/// The resources that limit each connection separately.
+const PER_CONNECTION: [Resource; 6] = [
+    Resource::ReceiverWindow,
+    Resource::SenderWindow,
+    Resource::Loss,
+    Resource::ShallowQueue,
+    Resource::CongestionWindow,
+    Resource::TcpMemory,
+];
 
 /// Returns the limit that the whole copy's report names if it is much slower than `parts`.
 pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
@@ -34,7 +46,24 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     let known =
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
     // The copy names the same part, which was faster when measured separately.
-    let named: &[Resource] = match copy.limit {
+    if let Some(part) = known(resources_of(copy.limit)) {
+        return Some(Cause { allows, step, ..part.clone() });
+    }
+    // A limit per connection affects a copy more than a test: the copy starts with fewer
+    // connections.
+    if PER_CONNECTION.contains(&slowest.resource) {
+        return Some(Cause { allows, ..slowest.clone() });
+    }
+    if let Some((end, evidence)) = full_end(copy) {
+        return of(cpu_of(end), Some(end), evidence);
+    }
+    let evidence = Evidence::Contention { whole_bps: allows, slowest_bps: slowest.allows };
+    of(Resource::Contention, None, evidence)
+}
+
+/// Returns the resources that the limit of a copy's report stands for.
+fn resources_of(limit: Option<CopyLimit>) -> &'static [Resource] {
+    match limit {
         Some(CopyLimit::SourceDisk) => &[Resource::SourceDisk],
         Some(CopyLimit::SinkDisk) => &[Resource::SinkDisk, Resource::FileAllocation],
         Some(CopyLimit::Sealing) => &[Resource::Encryption],
@@ -52,35 +81,18 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
             Resource::TcpMemory,
         ],
         _ => &[],
-    };
-    if let Some(part) = known(named) {
-        return Some(Cause { allows, step, ..part.clone() });
     }
-    // A limit per connection affects a copy more than a test: the copy starts with fewer
-    // connections.
-    let of_each = [
-        Resource::ReceiverWindow,
-        Resource::SenderWindow,
-        Resource::Loss,
-        Resource::ShallowQueue,
-        Resource::CongestionWindow,
-        Resource::TcpMemory,
-    ];
-    if of_each.contains(&slowest.resource) {
-        return Some(Cause { allows, ..slowest.clone() });
-    }
-    let ends = [(End::Sender, &copy.source), (End::Receiver, &copy.sink)];
+}
+
+/// Returns the end whose CPU is fully loaded during the whole copy, the sender first.
+fn full_end(copy: &CopyEvidence) -> Option<(End, Evidence)> {
     let full = |report: &EndReport| report.end.host_busy.is_some_and(|busy| busy >= HOST_FULL);
-    for (end, report) in ends {
-        if let Some(thread) = report.end.busiest.filter(is_bound) {
-            return of(cpu_of(end), Some(end), Evidence::BusyTogether { thread });
-        }
-        if full(report) {
-            return of(cpu_of(end), Some(end), Evidence::FullTogether);
-        }
-    }
-    let evidence = Evidence::Contention { whole_bps: allows, slowest_bps: slowest.allows };
-    of(Resource::Contention, None, evidence)
+    [(End::Sender, &copy.source), (End::Receiver, &copy.sink)].into_iter().find_map(
+        |(end, report)| match report.end.busiest.filter(is_bound) {
+            Some(thread) => Some((end, Evidence::BusyTogether { thread })),
+            None => full(report).then_some((end, Evidence::FullTogether)),
+        },
+    )
 }
 
 /// Returns the whole copy with its rate, or else the slowest partial copy.

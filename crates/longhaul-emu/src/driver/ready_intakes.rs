@@ -69,27 +69,27 @@ mod tests {
 
     #[test]
     fn a_saving_thread_reads_what_was_found_readable() {
-        let mut attention = ReadyIntakes::new(true);
+        let mut ready = ReadyIntakes::new(true);
         // Only the second intake is watched, because the device of the first is gone.
-        attention.woke(&woken(1, 5000), [1].into_iter());
-        assert!(!attention.expects(0) && attention.expects(1));
-        attention.was_read(1, true);
-        assert!(!attention.expects_any(), "asks again");
-        attention.woke(&woken(1, 20), [0, 1].into_iter());
-        attention.was_read(0, true);
-        assert!(attention.expects(0), "packets follow each other closely");
-        attention.was_read(0, false);
-        assert!(!attention.expects(0));
+        ready.woke(&woken(1, 5000), [1].into_iter());
+        assert!(!ready.expects(0) && ready.expects(1));
+        ready.was_read(1, true);
+        assert!(!ready.expects_any(), "asks again");
+        ready.woke(&woken(1, 20), [0, 1].into_iter());
+        ready.was_read(0, true);
+        assert!(ready.expects(0), "packets follow each other closely");
+        ready.was_read(0, false);
+        assert!(!ready.expects(0));
         let spun = WaitEnd { readable: None, ..woken(0, 0) };
-        attention.woke(&spun, [0, 1].into_iter());
-        assert!(!attention.expects(0), "the sleeper did not ask");
+        ready.woke(&spun, [0, 1].into_iter());
+        assert!(!ready.expects(0), "the sleeper did not ask");
     }
 
     #[test]
     fn other_threads_always_read() {
-        let mut attention = ReadyIntakes::new(false);
-        attention.was_read(0, false);
-        attention.woke(&woken(0, 5000), [0].into_iter());
-        assert!(attention.expects(0) && attention.expects_any());
+        let mut ready = ReadyIntakes::new(false);
+        ready.was_read(0, false);
+        ready.woke(&woken(0, 5000), [0].into_iter());
+        assert!(ready.expects(0) && ready.expects_any());
     }
 }
