@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use longhaul_core::plan::Verify;
 use longhaul_core::result::{
-    Action, ActionKind, CopyLimit, CopyPathReport, CopyResult, DigestOf, EndReport,
+    Action, ActionKind, AddressReport, CopyLimit, CopyPathReport, CopyResult, CopySummary,
+    DigestOf, EndReport,
 };
 use longhaul_core::text::{Escaped, escape};
 use longhaul_core::units::Bytes;
@@ -58,71 +59,23 @@ fn dry_run_text(result: &CopyResult) -> String {
 
 fn summary_text(result: &CopyResult) -> String {
     let (summary, path) = (&with_escaped_text(&result.summary), &with_escaped_text(&result.path));
-    let verdict = escape(&result.verdict);
-    let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
-    let mut facts = Vec::new();
-    // Without a complete file nothing was verified or synced.
-    if result.failures.is_empty() || summary.files > 0 {
-        facts.extend([
-            match summary.verification {
-                Some(Verify::Reread) => "verified by reading back from disk".to_owned(),
-                _ => yes(summary.verified, "verified"),
-            },
-            yes(summary.encrypted, "encrypted"),
-            yes(summary.durable, "synced to disk"),
-        ]);
-    }
-    facts.extend([format!("{} {}", summary.streams, plural(summary.streams.into(), "stream"))]);
-    if let Some(retransmits) = summary.retransmits {
-        facts.push(format!("{retransmits} {}", plural(retransmits, "retransmit")));
-    }
-    facts.extend(path.congestion.clone());
-    if summary.reconnects > 0 {
-        facts.push(format!(
-            "{} {}",
-            summary.reconnects,
-            plural(summary.reconnects.into(), "reconnect")
-        ));
-    }
-    if summary.resumed_bytes.get() > 0 {
-        facts.push(format!("{} resumed", summary.resumed_bytes));
-    }
-    if summary.resent_blocks > 0 {
-        facts.push(format!("{} corrupted blocks resent", summary.resent_blocks));
-    }
-    if let Some(rtt) = summary.rtt_ms {
-        facts.push(format!("RTT {}", millis(rtt)));
-    }
-    facts.push(format!(
-        "CPU {:.0} % at the source, {:.0} % at the sink",
-        result.source.end.cpu_percent, result.sink.end.cpu_percent
-    ));
-    let mut more = String::new();
-    for (count, what) in [
-        (summary.unchanged_files, "unchanged"),
-        (summary.deleted, "deleted"),
-        (result.failures.len() as u64, "failed"),
-    ] {
-        if count > 0 {
-            let _ = write!(more, ", {count} {what}");
-        }
-    }
-    if let [_, _, ..] = &path.addresses[..] {
-        facts.extend(path.addresses.iter().map(|over| {
-            let streams = plural(over.streams.into(), "stream");
-            format!("{} over {} ({} {streams})", over.bytes, over.address, over.streams)
-        }));
-    }
-    let steps: String = path.steps.iter().map(|step| format!("{step}\n")).collect();
-    let verdict = if verdict.is_empty() {
-        String::new()
-    } else {
-        styled(Style::Measured, &verdict, output_is_colored()) + "\n"
-    };
+    let more = further_counts(result);
     // A copy without files has no rate and no load.
     if summary.files == 0 && summary.bytes.get() == 0 && !more.is_empty() {
         return format!("no file was copied: {}", more.trim_start_matches(", "));
     }
+    let steps: String = path.steps.iter().map(|step| format!("{step}\n")).collect();
+    let verdict = match &escape(&result.verdict)[..] {
+        "" => String::new(),
+        verdict => styled(Style::Measured, verdict, output_is_colored()) + "\n",
+    };
+    let mut facts = guarantees(result, summary);
+    facts.extend(transfer_facts(summary, path));
+    facts.push(format!(
+        "CPU {:.0} % at the source, {:.0} % at the sink",
+        result.source.end.cpu_percent, result.sink.end.cpu_percent
+    ));
+    facts.extend(address_facts(path));
     format!(
         "{steps}{}\n{verdict}{} in {} {}{more} in {:.2} s: {}",
         facts.join(", "),
@@ -132,6 +85,67 @@ fn summary_text(result: &CopyResult) -> String {
         summary.seconds,
         summary.throughput_bps,
     )
+}
+
+/// Returns the counts of files that were not copied, each after a comma.
+fn further_counts(result: &CopyResult) -> String {
+    let mut more = String::new();
+    for (count, what) in [
+        (result.summary.unchanged_files, "unchanged"),
+        (result.summary.deleted, "deleted"),
+        (result.failures.len() as u64, "failed"),
+    ] {
+        if count > 0 {
+            let _ = write!(more, ", {count} {what}");
+        }
+    }
+    more
+}
+
+/// Returns whether the copied files were verified, encrypted and synced.
+fn guarantees(result: &CopyResult, summary: &CopySummary) -> Vec<String> {
+    // Without a complete file nothing was verified or synced.
+    if !result.failures.is_empty() && summary.files == 0 {
+        return Vec::new();
+    }
+    let yes = |is: bool, word: &str| if is { word.to_owned() } else { format!("not {word}") };
+    vec![
+        match summary.verification {
+            Some(Verify::Reread) => "verified by reading back from disk".to_owned(),
+            _ => yes(summary.verified, "verified"),
+        },
+        yes(summary.encrypted, "encrypted"),
+        yes(summary.durable, "synced to disk"),
+    ]
+}
+
+/// Returns the streams, the retransmits and the interruptions of a copy.
+fn transfer_facts(summary: &CopySummary, path: &CopyPathReport) -> Vec<String> {
+    let counted = |count: u64, noun: &str| format!("{count} {}", plural(count, noun));
+    let mut facts = vec![counted(summary.streams.into(), "stream")];
+    facts.extend(summary.retransmits.map(|retransmits| counted(retransmits, "retransmit")));
+    facts.extend(path.congestion.clone());
+    if summary.reconnects > 0 {
+        facts.push(counted(summary.reconnects.into(), "reconnect"));
+    }
+    if summary.resumed_bytes.get() > 0 {
+        facts.push(format!("{} resumed", summary.resumed_bytes));
+    }
+    if summary.resent_blocks > 0 {
+        facts.push(format!("{} corrupted blocks resent", summary.resent_blocks));
+    }
+    facts.extend(summary.rtt_ms.map(|rtt| format!("RTT {}", millis(rtt))));
+    facts
+}
+
+/// Returns the bytes per address, if there are several.
+fn address_facts(path: &CopyPathReport) -> Vec<String> {
+    let [_, _, ..] = &path.addresses[..] else { return Vec::new() };
+    let fact = |over: &AddressReport| {
+        let streams = plural(over.streams.into(), "stream");
+        format!("{} over {} ({} {streams})", over.bytes, over.address, over.streams)
+    };
+    path.addresses.iter().map(fact).collect()
 }
 
 /// Returns the sentence with the limit of a copy and the share of time that each stage waited. It

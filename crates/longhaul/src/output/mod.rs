@@ -2,12 +2,13 @@
 //! the last line of its text is the answer.
 
 mod agent;
-mod agent_words;
+mod agent_failure;
 mod certificate;
 mod copy;
 mod copy_bar;
 mod diagnosis;
 mod doctor;
+mod engine_failure;
 mod failure;
 mod fleet;
 #[cfg(feature = "hub")]
@@ -28,7 +29,8 @@ pub(crate) use copy::{copy_stats, copy_text, copy_verdict};
 pub(crate) use copy_bar::CopyBar;
 pub(crate) use diagnosis::{DiagnoseView, diagnosis_text};
 pub(crate) use doctor::doctor_text;
-pub(crate) use failure::{failure_text, lapse_text};
+pub(crate) use engine_failure::lapse_text;
+pub(crate) use failure::failure_text;
 pub(crate) use fleet::{
     fleet_apply_text, fleet_hosts_text, fleet_plan_text, fleet_revoked_text, fleet_run_text,
     fleet_runs_text, fleet_status_text,

@@ -26,33 +26,12 @@ pub(super) fn peer_words(error: &InteropError) -> String {
             let line: String = line.chars().take(80).collect();
             format!("{peer} answers \"{line}\" and speaks another protocol; check the port (-p)")
         }
-        InteropError::Unsupported { peer, wanted: PeerOption::Version, since: Some(since) } => {
-            format!("{peer} is older than {since}, the oldest supported version")
-        }
         InteropError::Busy { peer } => {
             format!("{peer} is busy with another client; try again when its test has ended")
         }
-        InteropError::Denied { peer, stated } => {
-            let what = if *stated {
-                "refused the user name or the password"
-            } else {
-                "ended the connection when it read the user name and the password"
-            };
-            format!(
-                "{peer} {what}; check --username, IPERF3_PASSWORD, --rsa-public-key-path and the \
-                 clocks of both hosts, and add --use-pkcs1-padding for a version before 3.17"
-            )
-        }
+        InteropError::Denied { peer, stated } => denied(peer, *stated),
         InteropError::Reported { peer, during, code, .. } => reported(peer, *during, *code),
-        InteropError::Unsupported { peer, wanted, since } => {
-            let option = option_of(*wanted);
-            match since {
-                Some(since) => {
-                    format!("{peer} is older than {since}, the first version with {option}")
-                }
-                None => format!("{} has no {option}; omit it", peer.program),
-            }
-        }
+        InteropError::Unsupported { peer, wanted, since } => unsupported(peer, *wanted, *since),
         InteropError::KeyFile { path, .. } => {
             format!("cannot use {} as an RSA public key in PEM format", path.display())
         }
@@ -70,6 +49,32 @@ pub(super) fn peer_words(error: &InteropError) -> String {
         | InteropError::Cut { .. }
         | InteropError::Engine(_)
         | InteropError::Host { .. } => error.to_string(),
+    }
+}
+
+/// Returns the words for a refused user; `stated` if the program reported the refusal.
+fn denied(peer: &PeerName, stated: bool) -> String {
+    let what = if stated {
+        "refused the user name or the password"
+    } else {
+        "ended the connection when it read the user name and the password"
+    };
+    format!(
+        "{peer} {what}; check --username, IPERF3_PASSWORD, --rsa-public-key-path and the clocks of \
+         both hosts, and add --use-pkcs1-padding for a version before 3.17"
+    )
+}
+
+/// Returns the words for an option that a program lacks; later versions have it from `since` on.
+fn unsupported(peer: &PeerName, wanted: PeerOption, since: Option<&str>) -> String {
+    match (wanted, since) {
+        (PeerOption::Version, Some(since)) => {
+            format!("{peer} is older than {since}, the oldest supported version")
+        }
+        (wanted, Some(since)) => {
+            format!("{peer} is older than {since}, the first version with {}", option_of(wanted))
+        }
+        (wanted, None) => format!("{} has no {}; omit it", peer.program, option_of(wanted)),
     }
 }
 

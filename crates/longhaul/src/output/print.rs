@@ -269,13 +269,10 @@ mod tests {
         assert!(shown.ends_with("%E2%80%AEx%0D\n"), "{shown}");
     }
 
-    /// Returns an error of each kind with hostile texts. The match makes a missing kind a compile
-    /// error.
-    fn engine_errors(text: &str) -> Vec<EngineError> {
-        let (words, path) = (|| text.to_owned(), || std::path::PathBuf::from(text));
-        let source = || io::Error::other(text.to_owned());
-        let kind = longhaul_core::wire::RefusalKind::Files;
-        let known = |error: &EngineError| match error {
+    /// Returns whether an error has a text of a peer or a path. The match makes a missing kind a
+    /// compile error.
+    fn has_text(error: &EngineError) -> bool {
+        match error {
             EngineError::Address(_)
             | EngineError::Resolve { .. }
             | EngineError::Connect { .. }
@@ -315,27 +312,13 @@ mod tests {
             | EngineError::OverQuota { .. }
             | EngineError::Stalled { .. }
             | EngineError::Interrupted => false,
-        };
-        let errors = vec![
-            EngineError::Address(words()),
-            EngineError::Resolve { host: words(), source: source() },
-            EngineError::Connect { address: words(), source: source() },
-            EngineError::LocalAddress { address: words(), source: source() },
-            EngineError::OtherFamily { host: words(), local: words(), ipv6: false },
-            EngineError::DataConnect { stream: 0, address: words(), source: source() },
-            EngineError::DataMissing { peer: words() },
-            EngineError::NoSpace {
-                path: path(),
-                needs: longhaul_core::units::Bytes::new(2),
-                free: longhaul_core::units::Bytes::new(1),
-                reserve: longhaul_core::units::Bytes::new(1),
-            },
-            EngineError::Listen { address: words(), source: source() },
-            EngineError::Handshake { peer: words(), source: source() },
-            EngineError::HandshakeRefusal {
-                peer: words(),
-                reason: longhaul_engine::HandshakeRefusal::Closed,
-            },
+        }
+    }
+
+    /// Returns an error of each kind that concerns a key, with hostile texts.
+    fn key_errors(text: &str) -> Vec<EngineError> {
+        let (words, path) = (|| text.to_owned(), || std::path::PathBuf::from(text));
+        vec![
             EngineError::KeyChanged {
                 host: words(),
                 known: words(),
@@ -357,6 +340,34 @@ mod tests {
                 lapse: longhaul_engine::session::KeyLapse::Expired,
             },
             EngineError::KeyOption { file: path(), line: 1, option: words() },
+        ]
+    }
+
+    /// Returns an error of each kind with hostile texts.
+    fn engine_errors(text: &str) -> Vec<EngineError> {
+        let (words, path) = (|| text.to_owned(), || std::path::PathBuf::from(text));
+        let source = || io::Error::other(text.to_owned());
+        let kind = longhaul_core::wire::RefusalKind::Files;
+        let mut errors = vec![
+            EngineError::Address(words()),
+            EngineError::Resolve { host: words(), source: source() },
+            EngineError::Connect { address: words(), source: source() },
+            EngineError::LocalAddress { address: words(), source: source() },
+            EngineError::OtherFamily { host: words(), local: words(), ipv6: false },
+            EngineError::DataConnect { stream: 0, address: words(), source: source() },
+            EngineError::DataMissing { peer: words() },
+            EngineError::NoSpace {
+                path: path(),
+                needs: longhaul_core::units::Bytes::new(2),
+                free: longhaul_core::units::Bytes::new(1),
+                reserve: longhaul_core::units::Bytes::new(1),
+            },
+            EngineError::Listen { address: words(), source: source() },
+            EngineError::Handshake { peer: words(), source: source() },
+            EngineError::HandshakeRefusal {
+                peer: words(),
+                reason: longhaul_engine::HandshakeRefusal::Closed,
+            },
             EngineError::Refused { peer: words(), kind, reason: words() },
             EngineError::Control {
                 peer: words(),
@@ -371,7 +382,8 @@ mod tests {
             EngineError::Failed { peer: words(), reason: words(), again: false },
             EngineError::System { operation: "x", source: source() },
         ];
-        assert!(errors.iter().all(known));
+        errors.extend(key_errors(text));
+        assert!(errors.iter().all(has_text));
         errors
     }
 

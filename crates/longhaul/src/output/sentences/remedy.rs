@@ -53,7 +53,6 @@ fn finding(rule: &str, end: End, diagnosis: &Diagnosis) -> Option<Words> {
 }
 
 fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosis) -> Words {
-    let Diagnosis { source, target, .. } = diagnosis;
     let cp = |option| cp(option, diagnosis);
     match remedy {
         Remedy::PathRepair
@@ -103,15 +102,18 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
             Words::of("a faster disk, or several as one (RAID 0, striped LVM)").value(allows, "")
         }
         Remedy::LargeExtents => Words::of(LARGE_EXTENTS).run("df -hT ."),
-        Remedy::OneArchive => {
-            let slash = if target.ends_with('/') { "" } else { "/" };
-            Words::of("copy them as one archive")
-                .run(format!("tar c {source} | longhaul cp - {target}{slash}archive.tar"))
-        }
+        Remedy::OneArchive => Words::of("copy them as one archive").run(archive(diagnosis)),
         Remedy::NoSync => Words::of("do not sync: a crash of the sink's host may lose files")
             .value("synced", "not synced")
             .run(cp("--no-fsync")),
     }
+}
+
+/// Returns the command that copies the source as one archive.
+fn archive(diagnosis: &Diagnosis) -> String {
+    let Diagnosis { source, target, .. } = diagnosis;
+    let slash = if target.ends_with('/') { "" } else { "/" };
+    format!("tar c {source} | longhaul cp - {target}{slash}archive.tar")
 }
 
 /// Returns the words for new or repaired hardware.

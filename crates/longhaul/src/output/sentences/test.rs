@@ -40,16 +40,6 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
         TestLimit::SenderCpu | TestLimit::ReceiverCpu => cpu(end, facts.end(end), hosts.name(end)),
         TestLimit::ReceiverWindow => window(facts, end, share, hosts.name(end)),
         TestLimit::SendBuffer => window(facts, end, share, hosts.name(end)),
-        TestLimit::HostDrops if facts.udp.is_some() => (
-            format!("limited by the {end}'s host, which dropped {share:.1} % of the datagrams"),
-            Some(match end {
-                End::Sender => "send slower (-b)".to_owned(),
-                End::Receiver => format!(
-                    "use more streams (-P) or a larger buffer (-w, and net.core.rmem_max on {})",
-                    hosts.name(end)
-                ),
-            }),
-        ),
         TestLimit::Loss if facts.udp.is_some() => (
             format!(
                 "limited by the path, which lost {share:.1} % of the datagrams and delivered {}",
@@ -57,18 +47,7 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
             ),
             Some("send slower (-b), until none are lost".to_owned()),
         ),
-        TestLimit::HostDrops => (
-            format!(
-                "limited by the {end}'s host, which dropped {} packets ({} segments retransmitted)",
-                facts.end(end).drops,
-                facts.retransmits
-            ),
-            Some(format!(
-                "on {}, enlarge the rings of the interface (ethtool -G) and \
-                 net.core.netdev_max_backlog, and spread its interrupts over more cores",
-                hosts.name(end)
-            )),
-        ),
+        TestLimit::HostDrops => host_drops(facts, end, share, hosts.name(end)),
         TestLimit::Loss => loss(facts),
         TestLimit::ShallowQueue => shallow_queue(facts),
         TestLimit::LinkRate => (link(facts, share), compare(facts)),
@@ -92,6 +71,30 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
         ),
         TestLimit::Nothing => ("no limit found".to_owned(), None),
     }
+}
+
+fn host_drops(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Option<String>) {
+    if facts.udp.is_none() {
+        let sentence = format!(
+            "limited by the {end}'s host, which dropped {} packets ({} segments retransmitted)",
+            facts.end(end).drops,
+            facts.retransmits
+        );
+        let advice = format!(
+            "on {host}, enlarge the rings of the interface (ethtool -G) and \
+             net.core.netdev_max_backlog, and spread its interrupts over more cores"
+        );
+        return (sentence, Some(advice));
+    }
+    let advice = match end {
+        End::Sender => "send slower (-b)".to_owned(),
+        End::Receiver => format!(
+            "use more streams (-P) or a larger buffer (-w, and net.core.rmem_max on {host})"
+        ),
+    };
+    let sentence =
+        format!("limited by the {end}'s host, which dropped {share:.1} % of the datagrams");
+    (sentence, Some(advice))
 }
 
 fn memory(end: End, share: f64, facts: &EndFacts, host: &str) -> (String, Option<String>) {
@@ -151,11 +154,11 @@ fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
 
 fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Option<String>) {
     let side = facts.end(end);
-    let (name, size, setting, most) = match end {
-        End::Receiver => ("window", facts.receiver_window_bytes, "rmem", "rmem_max"),
+    let (name, size) = match end {
+        End::Receiver => ("window", facts.receiver_window_bytes),
         End::Sender => {
             let total = side.buffer_bytes.get().saturating_mul(facts.streams.into());
-            ("buffer", Bytes::new(total), "wmem", "wmem_max")
+            ("buffer", Bytes::new(total))
         }
     };
     let product = facts.bandwidth_delay_bytes;
@@ -177,16 +180,27 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
     let streams = u64::from(facts.streams.max(1));
     let twice = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(2));
     let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
+    (sentence, Some(window_advice(facts, end, wanted, host)))
+}
+
+/// Returns the advice that gives the buffers of `end` the size `wanted`.
+fn window_advice(facts: &TestFacts, end: End, wanted: Bytes, host: &str) -> String {
+    let side = facts.end(end);
+    let (setting, most) = match end {
+        End::Receiver => ("rmem", "rmem_max"),
+        End::Sender => ("wmem", "wmem_max"),
+    };
     let limits = &side.limits;
     let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
-    let advice = if !side.is_known() {
+    if !side.is_known() {
         format!(
             "raise the third number of net.ipv4.tcp_{setting} or net.core.{most} on {host} to {}, \
              or use more streams (-P)",
             wanted.get()
         )
     } else if facts.window_asked {
-        let clipped = limits.asked_bytes.get() > 0 && near(twice(limits.asked_bytes));
+        let clipped = limits.asked_bytes.get() > 0
+            && near(Bytes::new(limits.asked_bytes.get().saturating_mul(2)));
         if clipped {
             format!(
                 "raise net.core.{most} on {host} from {} to {}, or omit -w",
@@ -209,8 +223,7 @@ fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Optio
              run a longer test (-t), or use more streams (-P)",
             side.buffer_bytes, limits.autotuned_bytes
         )
-    };
-    (sentence, Some(advice))
+    }
 }
 
 fn loss(facts: &TestFacts) -> (String, Option<String>) {
