@@ -89,14 +89,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
-        if self.stdio {
-            serve_stdio(self.loopback, interrupt.flag().clone())?;
-            return Ok(exit::OK);
-        }
-        if let Some(port) = self.relay {
-            let failed = |error| anyhow::Error::from(error).context("the data connection failed");
-            relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))?;
-            return Ok(exit::OK);
+        if self.stdio || self.relay.is_some() {
+            return self.run_over_ssh(&interrupt).map(|()| exit::OK);
         }
         let terminal = hangup::terminal();
         let account = self.confine.account()?;
@@ -108,10 +102,7 @@ impl Args {
         let guests = self.guests.bind(self.bind, self.limits.tiers(&pool).of(false))?;
         // Before any thread starts. The rest runs as the final user.
         self.confine.become_user(account.as_ref())?;
-        let files = self.root.as_deref().map(|root| {
-            self.confine.as_user(Tree::beneath(root).map_err(EngineError::file("open", root)))
-        });
-        let files = files.transpose()?;
+        let files = self.files()?;
         let authorized = AuthorizedKeys::load(&config, identity.public());
         let authorized = self.confine.as_user(authorized)?;
         if self.confine.confines() {
@@ -128,15 +119,10 @@ impl Args {
             print_message(warning);
         }
         let host = Arc::new(ServerKeys { identity, authorized });
-        let rights = match (self.read_only, self.write_only) {
-            (true, _) => Rights::ReadOnly,
-            (false, true) => Rights::WriteOnly,
-            (false, false) => Rights::Full,
-        };
         let log = Arc::new(log.start(listener.address())?);
         let services = Offer {
             files,
-            rights,
+            rights: self.rights(),
             min_free: self.min_free.unwrap_or(MinFree::OF_SERVER),
             no_third_party: self.no_third_party,
             tiers: self.limits.tiers(&pool),
@@ -149,10 +135,8 @@ impl Args {
         let services: Arc<dyn Services> = Arc::new(services);
         let reload = hangup::watch(terminal, interrupt.flag().clone());
         let reload = reload.map_err(|error| Coded::new(exit::HOST, error))?;
-        let _watch = host.authorized.watch(reload, {
-            let services = services.clone();
-            move |event| services.log(event.into())
-        })?;
+        let logged = services.clone();
+        let _watch = host.authorized.watch(reload, move |event| logged.log(event.into()))?;
         let clients = ClientLimits { one_off: self.one_off, ..self.limits.clients(&pool) };
         // If the kernel refuses, the limits on connections fit the present limit.
         let _ = longhaul_sys::process::raise_descriptor_limit();
@@ -162,6 +146,29 @@ impl Args {
         process::notify("STOPPING=1");
         log.finish();
         Ok(interrupt.exit_code().unwrap_or(exit::OK))
+    }
+
+    /// Serves the copy that started this process over ssh.
+    fn run_over_ssh(&self, interrupt: &Interrupt) -> Result<(), Coded> {
+        let Some(port) = self.relay else {
+            return Ok(serve_stdio(self.loopback, interrupt.flag().clone())?);
+        };
+        let failed = |error| anyhow::Error::from(error).context("the data connection failed");
+        relay(port).map_err(|error| Coded::new(exit::UNREACHABLE, failed(error)))
+    }
+
+    /// Opens the directory of `--root`.
+    fn files(&self) -> Result<Option<Tree>, Coded> {
+        let open = |root| Tree::beneath(root).map_err(EngineError::file("open", root));
+        self.root.as_deref().map(|root| self.confine.as_user(open(root))).transpose()
+    }
+
+    fn rights(&self) -> Rights {
+        match (self.read_only, self.write_only) {
+            (true, _) => Rights::ReadOnly,
+            (false, true) => Rights::WriteOnly,
+            (false, false) => Rights::Full,
+        }
     }
 
     /// Returns the files and directories that the server needs while it runs.

@@ -358,6 +358,14 @@ impl Args {
         }
     }
 
+    fn direction(&self) -> Direction {
+        match (self.reverse, self.bidir) {
+            (_, true) => Direction::Both,
+            (true, false) => Direction::Reverse,
+            (false, false) => Direction::Forward,
+        }
+    }
+
     /// Returns the plan. `datagram_bytes` is the default size of a datagram.
     fn plan(&self, datagram_bytes: Bytes) -> Result<TestPlan, Coded> {
         let defaults = TestPlan::new();
@@ -381,11 +389,7 @@ impl Args {
             (Protocol::Tcp | Protocol::Mptcp, _) => defaults.write_bytes,
         });
         let plan = TestPlan {
-            direction: match (self.reverse, self.bidir) {
-                (_, true) => Direction::Both,
-                (true, false) => Direction::Reverse,
-                (false, false) => Direction::Forward,
-            },
+            direction: self.direction(),
             amount: match (self.bytes, self.blocks, self.time) {
                 (Some(bytes), _, _) => TestLength::Bytes(bytes),
                 (None, Some(blocks), _) => {

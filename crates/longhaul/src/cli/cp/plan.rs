@@ -30,33 +30,7 @@ impl Args {
         let Some((target, sources @ [_, ..])) = self.places.split_last() else {
             return usage("missing target: give SRC... DST".to_owned());
         };
-        let zeros = sources.contains(&Location::Zero);
-        if zeros != self.size.is_some() {
-            let reason = if zeros {
-                "the source /dev/zero needs --size"
-            } else {
-                "--size is only for the source /dev/zero"
-            };
-            return usage(reason.to_owned());
-        }
-        if *target == Location::Zero || sources.contains(&Location::Null) {
-            return usage("/dev/zero can only be a source, and /dev/null only a target".to_owned());
-        }
-        self.check_standard(sources, target)?;
-        if self.verify == Verify::Reread && matches!(target, Location::Null | Location::Standard) {
-            return usage("--verify=reread needs files as target".to_owned());
-        }
-        let local = sources
-            .iter()
-            .chain([target])
-            .all(|place| !matches!(place, Location::Server { .. } | Location::Ssh { .. }));
-        let protection = match (self.cleartext, self.no_verify) {
-            (_, true) => Protection::Bare,
-            (true, false) => Protection::Hashed,
-            // A copy within one process crosses no network.
-            (false, false) if local => Protection::Hashed,
-            (false, false) => Protection::Sealed,
-        };
+        self.check_places(sources, target)?;
         Ok(CopyPlan {
             sources: if self.rsync_slash {
                 sources.iter().map(Location::contents_if_slash).collect()
@@ -67,7 +41,7 @@ impl Args {
             options: CopyOptions {
                 streams: self.streams,
                 block_bytes: block,
-                protection,
+                protection: self.protection(),
                 durable: !self.no_fsync,
                 preserve: self.preserve || self.archive,
                 recursive: self.recursive || self.archive,
@@ -83,6 +57,36 @@ impl Args {
             names: self.names(sources)?,
             zero_bytes: self.size,
         })
+    }
+
+    /// Rejects sources and targets that exclude each other or an option.
+    fn check_places(&self, sources: &[Location], target: &Location) -> Result<(), Coded> {
+        let usage = |text: &str| Err(Coded::new(exit::USAGE, anyhow!(text.to_owned())));
+        match (sources.contains(&Location::Zero), self.size.is_some()) {
+            (true, false) => return usage("the source /dev/zero needs --size"),
+            (false, true) => return usage("--size is only for the source /dev/zero"),
+            _ => {}
+        }
+        if *target == Location::Zero || sources.contains(&Location::Null) {
+            return usage("/dev/zero can only be a source, and /dev/null only a target");
+        }
+        self.check_standard(sources, target)?;
+        if self.verify == Verify::Reread && matches!(target, Location::Null | Location::Standard) {
+            return usage("--verify=reread needs files as target");
+        }
+        Ok(())
+    }
+
+    fn protection(&self) -> Protection {
+        let is_remote =
+            |place: &Location| matches!(place, Location::Server { .. } | Location::Ssh { .. });
+        match (self.cleartext, self.no_verify) {
+            (_, true) => Protection::Bare,
+            (true, false) => Protection::Hashed,
+            // A copy within one process crosses no network.
+            (false, false) if !self.places.iter().any(is_remote) => Protection::Hashed,
+            (false, false) => Protection::Sealed,
+        }
     }
 
     /// Reads the paths listed in --files-from.
