@@ -34,6 +34,7 @@ mod placement;
 mod sampler;
 mod serve;
 mod snapshot;
+mod table;
 mod third;
 mod ticks;
 mod udp;

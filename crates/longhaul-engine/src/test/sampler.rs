@@ -252,6 +252,11 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         idle.check(|| Snapshot::take(self.slots).progress(self.role == End::Sender))
     }
 
+    fn failure(&self, number: usize, slot: &Slot) -> Option<String> {
+        let error = slot.ended()?.failure.as_ref()?;
+        Some(format!("stream {number} broke at the {}: {error}", self.role))
+    }
+
     /// Returns the result of this end after all its threads have ended.
     pub(super) fn result(
         &mut self,
@@ -265,10 +270,6 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let seconds = |slot: &Slot| {
             let at = slot.ended().map_or(now.at, |ended| ended.at);
             at.saturating_duration_since(base.at).as_secs_f64()
-        };
-        let failure = |number: usize, slot: &Slot| {
-            let error = slot.ended()?.failure.as_ref()?;
-            Some(format!("stream {number} broke at the {}: {error}", self.role))
         };
         // The clock of a thread runs from before the first byte until after the last, which matters
         // in a test of milliseconds: it is limited to the time that counts.
@@ -298,7 +299,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 address: slot.carrier.local_address().map(|address| address.to_string()),
                 cpus: slot.cpus.clone(),
                 multipath: slot.carrier.multipath(self.plan.protocol),
-                failure: failure(number, slot),
+                failure: self.failure(number, slot),
             }
         };
         let streams: Vec<_> = self.slots.iter().enumerate().map(stream).collect();
