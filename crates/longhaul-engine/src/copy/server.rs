@@ -33,8 +33,8 @@ use super::watchdog::bounded;
 use crate::FUZZ_HASTE;
 use crate::error::{EngineError, Result};
 use crate::session::{
-    Announced, ControlReceiver, DataDialer, KeyQuota, Operation, Rights, ServedSession,
-    SessionSecret, WorkRecord,
+    Announced, ControlReceiver, ControlSender, DataAcceptor, DataDialer, KeyQuota, Operation,
+    Rights, ServedSession, SessionSecret, WorkRecord,
 };
 
 /// The longest time for the client's request and its data connections.
@@ -50,6 +50,16 @@ enum Task {
     Forward(SourcePlan, SourceTerms, CopyOptions, Introduction),
 }
 
+impl Task {
+    fn options(&self) -> &CopyOptions {
+        match self {
+            Task::Receive(_, options)
+            | Task::Send(_, _, options)
+            | Task::Forward(_, _, options, _) => options,
+        }
+    }
+}
+
 /// Answers the request of a client that may not copy at all.
 ///
 /// # Errors
@@ -60,8 +70,15 @@ pub fn refuse(session: ServedSession, kind: RefusalKind, reason: String) -> Resu
     let request: CopyRequest = receiver.receive()?;
     note_request(&request, &record);
     names_of(&request, &mut receiver)?;
-    sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
-    Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason })
+    Err(refusal(&sender, kind, reason))
+}
+
+/// Refuses the request of a client, and returns the refusal, or the error of sending it.
+fn refusal(sender: &ControlSender, kind: RefusalKind, reason: String) -> EngineError {
+    match sender.send(&CopyReply::Refused { kind, reason: reason.clone() }) {
+        Ok(()) => EngineError::Refused { peer: sender.peer().to_owned(), kind, reason },
+        Err(error) => error,
+    }
 }
 
 /// Serves one copy within `tree`; the client is authorized already.
@@ -85,14 +102,10 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         within_quota(&request, tree, quota).and_then(|tree| plan(request, names, &tree, &is_over));
     let task = match planned {
         Ok(task) => task,
-        Err((kind, reason)) => {
-            sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
-            return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
-        }
+        Err((kind, reason)) => return Err(refusal(&sender, kind, reason)),
     };
     let wanted_first = matches!(&task, Task::Receive(sink, _) if sink.wanted_first());
-    let (Task::Receive(_, options) | Task::Send(_, _, options) | Task::Forward(_, _, options, _)) =
-        &task;
+    let options = task.options();
     if options.nice {
         // For this thread and the threads that it starts. Without the privilege it has no effect.
         let _ = longhaul_sys::cpu::yield_to_others();
@@ -105,54 +118,61 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     if let Err(shortage) =
         streams.announce(Announced { streams: first, further, ..Announced::default() })
     {
-        let (kind, reason) = (RefusalKind::Limit, shortage.to_string());
-        sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
-        return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
+        return Err(refusal(&sender, RefusalKind::Limit, shortage.to_string()));
     }
     let dialed = match &task {
         Task::Forward(_, _, options, to) if !to.addresses.is_empty() => match dial(to, options) {
             Ok(dialed) => Some(dialed),
             Err(error) => {
-                let kind = RefusalKind::Unreachable;
                 let reason = format!("cannot reach the target: {}", chain(&error));
-                sender.send(&CopyReply::Refused { kind, reason: reason.clone() })?;
-                return Err(EngineError::Refused { peer: sender.peer().to_owned(), kind, reason });
+                return Err(refusal(&sender, RefusalKind::Unreachable, reason));
             }
         },
         _ => None,
     };
     sender.send(&CopyReply::Ready { asks: wanted_first, rereads: true })?;
-    let streams = match dialed {
-        Some((first, dialer)) => {
-            Streams::new(first, ConnectionSource::Dial(dialer), socket_options(options))
-        }
-        None => {
-            let first = streams.accept_all(first_streams(options), OPENING_TIMEOUT)?;
-            let streams =
-                Streams::new(first, ConnectionSource::Accept(streams), socket_options(options));
-            match &task {
-                // The client passes on data that is sealed for the sink.
-                Task::Forward(_, _, _, to) => {
-                    streams.of_session(SessionSecret::from_keying_material(to.keying()))
-                }
-                _ => streams,
-            }
-        }
-    };
+    let streams = data_connections(&task, dialed, streams)?;
     let link = Channels { sender, receiver, streams: streams.with_shared_rate(rate) };
     let progress = CopyProgress::default();
     progress.set_limit(options.rate_bps);
     let copied = record.time(|| carry(task, link, &progress, stop));
+    note_copy(&record, &progress, copied.as_ref().ok());
+    copied.map(drop)
+}
+
+/// Records the bytes and files of a copy, and its outcome if it has ended with one.
+fn note_copy(record: &WorkRecord, progress: &CopyProgress, copied: Option<&Copied>) {
     record.note(|work| {
         work.bytes = progress.moved();
         work.resumed = progress.resumed();
         work.files = Some(progress.files());
-        if let Ok(copied) = &copied {
+        if let Some(copied) = copied {
             work.failures = copied.failures as u64;
             work.limit = copied.limit;
         }
     });
-    copied.map(drop)
+}
+
+/// Returns the data connections of a task: those that were `dialed` to another server, or the client's.
+fn data_connections(
+    task: &Task,
+    dialed: Option<(Vec<TcpStream>, DataDialer)>,
+    acceptor: DataAcceptor,
+) -> Result<Streams> {
+    let options = task.options();
+    let before_connect = socket_options(options);
+    if let Some((first, dialer)) = dialed {
+        return Ok(Streams::new(first, ConnectionSource::Dial(dialer), before_connect));
+    }
+    let first = acceptor.accept_all(first_streams(options), OPENING_TIMEOUT)?;
+    let streams = Streams::new(first, ConnectionSource::Accept(acceptor), before_connect);
+    Ok(match task {
+        // The client passes on data that is sealed for the sink.
+        Task::Forward(_, _, _, to) => {
+            streams.of_session(SessionSecret::from_keying_material(to.keying()))
+        }
+        _ => streams,
+    })
 }
 
 /// The outcome of a copy, for the audit log.

@@ -19,7 +19,7 @@ use super::write::Writing;
 use crate::copy::tree::wire_path;
 use crate::copy::{Tree, check_options as check};
 use crate::error::{EngineError, Result};
-use crate::session::{KeyRate, Operation, Reserved, ServedSession, WorkRecord};
+use crate::session::{ControlReceiver, KeyRate, Operation, Reserved, ServedSession, WorkRecord};
 
 /// The time limit for the first order.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,6 +27,9 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 /// The number of waiting orders; a client sends the next one after the answer.
 const ORDERS: usize = 1;
+
+/// The interval at which the stop flag is checked.
+const ORDER_CHECK: Duration = Duration::from_millis(100);
 
 /// Serves the steps of one authorized client within `tree`. The temporary directory is removed when
 /// the client leaves or `stop` is set.
@@ -40,20 +43,12 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     let peer = sender.peer().to_owned();
     receiver.set_timeout(Some(OPENING_TIMEOUT))?;
     let DiagnoseOrder::Open { sources, target, options } = receiver.receive()? else {
-        return Err(EngineError::Protocol {
-            peer,
-            what: "its first message is not the \
-            description of this end",
-        });
+        let what = "its first message is not the description of this end";
+        return Err(EngineError::Protocol { peer, what });
     };
     let paths: Vec<_> = target.iter().chain(&sources).map(path).collect();
     record.note_request(Operation::Diagnose, paths.iter().map(PathBuf::as_path));
-    let role = match target {
-        Some(target) => {
-            Role::Sink(Some(path(&target)).filter(|path| path != Path::new("/dev/null")))
-        }
-        None => Role::Source(sources.iter().map(path).collect()),
-    };
+    let role = role(target.as_ref(), &sources);
     let allowed = allowed(tree, &role, quota.is_some())
         .map_err(|reason| (RefusalKind::NotAuthorized, reason));
     if let Err((kind, reason)) = allowed.and_then(|()| check(&options)) {
@@ -71,19 +66,18 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
     thread::scope(|scope| {
         let gone = &gone;
         scope.spawn(move || {
+            queue_orders(&mut receiver, &orders);
             // A client that leaves ends its running order.
-            while let Ok(order) = receiver.receive::<DiagnoseOrder>() {
-                if orders.send(order).is_err() {
-                    break;
-                }
-            }
             gone.store(true, Ordering::Relaxed);
         });
+        let mut execute = |order| {
+            execute(&mut local_end, order, rate.as_ref(), gone)
+                .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) })
+        };
         let done = loop {
-            match waiting.recv_timeout(Duration::from_millis(100)) {
+            match waiting.recv_timeout(ORDER_CHECK) {
                 Ok(order) => {
-                    let event = execute(&mut local_end, order, rate.as_ref(), gone)
-                        .unwrap_or_else(|error| DiagnoseEvent::Failed { reason: chain(&error) });
+                    let event = execute(order);
                     note(&record, &event);
                     if let Err(error) = sender.send(&event) {
                         break Err(error);
@@ -100,6 +94,25 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         closer();
         done
     })
+}
+
+/// Queues the client's orders until it leaves or nothing takes them.
+fn queue_orders(receiver: &mut ControlReceiver, orders: &mpsc::SyncSender<DiagnoseOrder>) {
+    while let Ok(order) = receiver.receive::<DiagnoseOrder>() {
+        if orders.send(order).is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the role of this end: the sink if the client names a target.
+fn role(target: Option<&FilePath>, sources: &[FilePath]) -> Role {
+    match target {
+        Some(target) => {
+            Role::Sink(Some(path(target)).filter(|path| path != Path::new("/dev/null")))
+        }
+        None => Role::Source(sources.iter().map(path).collect()),
+    }
 }
 
 /// Adds the bytes that were read or written to the record.

@@ -302,9 +302,7 @@ impl Service<'_> {
             PathOrder::Send(spec) => {
                 spec.validate().map_err(invalid)?;
                 if let Some(limit) = self.limits.rate.filter(|l| spec.rate_bps() > l.bps() as f64) {
-                    let reason = format!("this server allows {limit}; request fewer probes");
-                    let (peer, kind) = ("the server".to_owned(), RefusalKind::Limit);
-                    return Err(EngineError::Refused { peer, kind, reason });
+                    return Err(refused(limit));
                 }
                 stream::send(&self.flow, &spec, stopped)
                     .map(PathEvent::Sent)
@@ -329,10 +327,8 @@ impl Service<'_> {
                 Ok(PathEvent::Arrived { trains: self.flow.take_arrivals(trains) })
             }
             PathOrder::Begin { .. } | PathOrder::Start | PathOrder::Stop | PathOrder::Finished => {
-                Err(EngineError::Protocol {
-                    peer: "the client".to_owned(),
-                    what: "it sent an unexpected message",
-                })
+                let (peer, what) = ("the client".to_owned(), "it sent an unexpected message");
+                Err(EngineError::Protocol { peer, what })
             }
         }
     }

@@ -7,6 +7,7 @@ mod between;
 mod into_itself;
 mod key;
 mod memory;
+mod relay;
 mod retry;
 mod summary;
 mod transfer;

@@ -41,7 +41,7 @@ pub fn push(
     run: CopyRun<'_>,
 ) -> Result<CopyResult> {
     let CopyRun { options, progress, .. } = run;
-    let mut whole = CopySessions::begin(options, progress);
+    let mut sessions = CopySessions::begin(options, progress);
     let (secret, memory) = (line.secret, RateMemory::new(line.past, Direction::To));
     let wired = sent_path(target)?;
     let outcome = persist(line, run, |session| {
@@ -54,12 +54,16 @@ pub fn push(
         let request = CopyRequest::Receive { key: copy, target, top, options: options_sent };
         let opened = open(session, &request, None, options);
         let (link, wanted_first) = opened.map_err(|error| memory.refused(error, options))?;
-        whole.note_host(&link);
+        sessions.note_host(&link);
         let terms = SourceTerms { wanted_first, key: Some(key) };
-        source::run(link, plan, terms, run).inspect_err(|_| whole.lost(progress))
+        source::run(link, plan, terms, run).inspect_err(|_| sessions.lost(progress))
     })?;
-    let mut summary =
-        whole.summarize(options, &outcome.sink, !outcome.reports.failures.is_empty(), &outcome.tcp);
+    let mut summary = sessions.summarize(
+        options,
+        &outcome.sink,
+        !outcome.reports.failures.is_empty(),
+        &outcome.tcp,
+    );
     summary.retransmits = Some(outcome.source.retransmits);
     summary.streams = outcome.source.path.streams;
     let path = outcome.source.path;
@@ -68,7 +72,7 @@ pub fn push(
     let sink = EndReport { end: outcome.sink.end, stages: outcome.sink.stages };
     let reports = outcome.reports.with_not_kept(outcome.sink.not_kept);
     let transfer = TransferReports { source, sink, path };
-    Ok(result(summary, transfer, &whole.circumstances(progress), reports))
+    Ok(result(summary, transfer, &sessions.circumstances(progress), reports))
 }
 
 /// The place that fetched files go to.
@@ -82,6 +86,16 @@ pub enum FetchTarget<'a> {
     Outlet(&'a Arc<Outlet>),
 }
 
+impl FetchTarget<'_> {
+    /// Returns the path that the key of the copy contains.
+    fn path(&self) -> &Path {
+        match self {
+            FetchTarget::Path(path) => path,
+            FetchTarget::Outlet(_) => Path::new("-"),
+        }
+    }
+}
+
 /// Fetches `files` from the server of `line` to `target` on this host.
 ///
 /// # Errors
@@ -93,31 +107,23 @@ pub fn pull(
     run: CopyRun<'_>,
 ) -> Result<CopyResult> {
     let CopyRun { options, progress, .. } = run;
-    let mut whole = CopySessions::begin(options, progress);
-    let refused = |reason: String| EngineError::Refused {
-        peer: "the target".to_owned(),
-        kind: RefusalKind::Files,
-        reason,
-    };
+    let mut sessions = CopySessions::begin(options, progress);
     let wired: Vec<_> = files.paths.iter().map(|path| sent_path(path)).collect::<Result<_>>()?;
     let (secret, memory) = (line.secret, RateMemory::new(line.past, Direction::From));
     let outcome = persist(line, run, |session| {
         let options = &memory.options(options, &session);
         let run = CopyRun { options, ..run };
-        let place = match target {
-            FetchTarget::Path(path) => path,
-            FetchTarget::Outlet(_) => Path::new("-"),
-        };
-        let key = KeyMaker::new(secret, "pull").server(session.peer()).files(&files).to(place);
+        let key = KeyMaker::new(secret, "pull").server(session.peer());
+        let key = key.files(&files).to(target.path());
         let destination = match target {
             FetchTarget::Outlet(outlet) => Destination::Outlet(outlet.clone()),
             FetchTarget::Path(path) => {
                 Destination::place(&Tree::anywhere(), path, files.top(), &key, options)
-                    .map_err(|error| refused(error.to_string()))?
+                    .map_err(|error| bad_target(&error))?
             }
         };
         let sink = Sink::open(destination, &key, options, &|| run.stop.load(Ordering::Relaxed))
-            .map_err(|busy| refused(busy.to_string()))?;
+            .map_err(|busy| bad_target(&busy))?;
         let paths = wired.clone();
         let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());
         let request = CopyRequest::Send {
@@ -129,11 +135,11 @@ pub fn pull(
         };
         let opened = open(session, &request, files.names, options);
         let (link, _) = opened.map_err(|error| memory.refused(error, options))?;
-        whole.note_host(&link);
-        sink.run(link, run).inspect_err(|_| whole.lost(progress))
+        sessions.note_host(&link);
+        sink.run(link, run).inspect_err(|_| sessions.lost(progress))
     })?;
-    whole.end(outcome.completed);
-    let mut summary = whole.summarize(
+    sessions.end(outcome.completed);
+    let mut summary = sessions.summarize(
         options,
         &outcome.report,
         !outcome.reports.failures.is_empty(),
@@ -151,7 +157,13 @@ pub fn pull(
     let sink = EndReport { end: outcome.report.end, stages: outcome.report.stages };
     let reports = outcome.reports.with_not_kept(outcome.report.not_kept);
     let transfer = TransferReports { source, sink, path };
-    Ok(result(summary, transfer, &whole.circumstances(progress), reports))
+    Ok(result(summary, transfer, &sessions.circumstances(progress), reports))
+}
+
+/// Returns the refusal of a target at this host.
+fn bad_target(reason: &dyn std::error::Error) -> EngineError {
+    let (peer, kind) = ("the target".to_owned(), RefusalKind::Files);
+    EngineError::Refused { peer, kind, reason: reason.to_string() }
 }
 
 /// Makes the request and opens the data connections, all in one round trip, which a server that is

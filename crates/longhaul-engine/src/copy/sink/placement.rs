@@ -104,22 +104,6 @@ impl Destination {
         if is_kept_for_ours(tree, target) {
             return Err(PlaceError::Reserved(target.to_owned()));
         }
-        let parent_failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| PlaceError::Parent { path, source }
-        };
-        let slash = target.as_os_str().as_bytes().ends_with(b"/");
-        let into = |path: &Path, rename| {
-            let dir = tree.open_dir(path).map_err(parent_failed(path))?;
-            let tree = Tree::from_dir(dir)
-                .with_rights(tree.rights())
-                .with_owners(tree.may_own())
-                .with_min_free(tree.min_free())
-                .with_quota(tree.quota().cloned());
-            let contents = top == Top::Contents;
-            let path = path.to_owned();
-            Ok(Destination::Directory { tree, path, rename, only_dir: slash, contents })
-        };
         let existing = match tree.metadata(target) {
             Ok(metadata) => Some(metadata.kind),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -129,6 +113,9 @@ impl Destination {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        let slash = target.as_os_str().as_bytes().ends_with(b"/");
+        let contents = top == Top::Contents;
+        let into = |path: &Path, rename| Self::into_directory(tree, path, rename, slash, contents);
         // An earlier attempt of this copy has made the directory.
         let begun = |name: &OsStr| {
             let given = tree.open_dir(parent).ok().and_then(|dir| Journal::given_name(&dir, key));
@@ -143,16 +130,11 @@ impl Destination {
                 Err(PlaceError::NotADirectory(target.to_owned()))
             }
             (None, Top::Several) => Err(PlaceError::NoDirectory(target.to_owned())),
+            (None, Top::Contents) if options.tree.dry_run && target.file_name().is_some() => {
+                Ok(Destination::Planned(target.to_owned()))
+            }
             (None, Top::Contents) => {
-                let Some(name) = target.file_name() else {
-                    return Err(PlaceError::NoDirectory(target.to_owned()));
-                };
-                if options.tree.dry_run {
-                    return Ok(Destination::Planned(target.to_owned()));
-                }
-                let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
-                rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
-                    .map_err(|error| parent_failed(target)(error.into()))?;
+                make_directory(tree, parent, target)?;
                 into(target, None)
             }
             (_, Top::One) => {
@@ -166,6 +148,39 @@ impl Destination {
             }
         }
     }
+
+    /// Returns the directory `path` as destination.
+    fn into_directory(
+        tree: &Tree,
+        path: &Path,
+        rename: Option<OsString>,
+        only_dir: bool,
+        contents: bool,
+    ) -> Result<Self, PlaceError> {
+        let dir = tree.open_dir(path).map_err(parent_failed(path))?;
+        let tree = Tree::from_dir(dir)
+            .with_rights(tree.rights())
+            .with_owners(tree.may_own())
+            .with_min_free(tree.min_free())
+            .with_quota(tree.quota().cloned());
+        Ok(Destination::Directory { tree, path: path.to_owned(), rename, only_dir, contents })
+    }
+}
+
+/// Creates the directory `target` in `parent`.
+fn make_directory(tree: &Tree, parent: &Path, target: &Path) -> Result<(), PlaceError> {
+    let Some(name) = target.file_name() else {
+        return Err(PlaceError::NoDirectory(target.to_owned()));
+    };
+    let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
+    rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
+        .map_err(|error| parent_failed(target)(error.into()))
+}
+
+/// Returns a function that makes the error of the directory `path` from its source.
+fn parent_failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
+    let path = path.to_owned();
+    move |source| PlaceError::Parent { path, source }
 }
 
 /// Returns whether `target` is reserved. The directories above a path of this host's user may have

@@ -139,30 +139,38 @@ fn receive_block(
         }
         return ask_again(shared, &coming);
     }
-    let what = match coming {
-        Incoming::Block { file: None, .. } => return Ok(()),
-        Incoming::Block { file: Some(file), offset, length, .. } => {
-            let digest = digest.filter(|_| noted);
-            ReceivedContent::Block { file, offset, length, digest }
+    match content(shared, coming, digest.filter(|_| noted))? {
+        Some(what) => {
+            onward.blocks.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
         }
-        Incoming::Pack { files, .. } => {
-            let mut pieces = Vec::with_capacity(files.len());
-            let mut start = 0;
-            for PackEntry { file: id, length } in files {
-                if let Some(file) =
-                    shared.records.ledger.file(id).map_err(ConnectionEnd::no_entry)?
-                {
-                    if file.size() != u64::from(length) {
-                        return Err(ConnectionEnd::Hostile("it sent a file of another length"));
-                    }
-                    pieces.push((file, start));
-                }
-                start += length as usize;
-            }
-            ReceivedContent::Pack(pieces)
+        None => Ok(()),
+    }
+}
+
+/// Returns the content of a verified buffer with its files; `None` if its file has failed.
+fn content(
+    shared: &SinkShared<'_>,
+    coming: Incoming,
+    digest: Option<u128>,
+) -> Result<Option<ReceivedContent>, ConnectionEnd> {
+    let files = match coming {
+        Incoming::Block { file, offset, length, .. } => {
+            return Ok(file.map(|file| ReceivedContent::Block { file, offset, length, digest }));
         }
+        Incoming::Pack { files, .. } => files,
     };
-    onward.blocks.send(ReceivedBuffer { what, buffer }).map_err(|_| ConnectionEnd::Over)
+    let mut pieces = Vec::with_capacity(files.len());
+    let mut start = 0;
+    for PackEntry { file: id, length } in files {
+        if let Some(file) = shared.records.ledger.file(id).map_err(ConnectionEnd::no_entry)? {
+            if file.size() != u64::from(length) {
+                return Err(ConnectionEnd::Hostile("it sent a file of another length"));
+            }
+            pieces.push((file, start));
+        }
+        start += length as usize;
+    }
+    Ok(Some(ReceivedContent::Pack(pieces)))
 }
 
 /// Reads the next header and finds its files; `None` at the end of the connection's blocks.

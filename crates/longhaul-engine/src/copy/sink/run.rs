@@ -4,25 +4,25 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::ThreadRole;
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
 
 use super::entry_file::NextStages;
-use super::finish::Finisher;
+use super::finish::{CompleteFile, Finisher};
 use super::follow::follow_source;
 use super::ledger::Ledger;
 use super::placement::Destination;
 use super::receive::receive_blocks;
 use super::recorder::JournalRecorder;
 use super::report::{Never, conclude, keep_journal, report};
-use super::reread::{REREADERS, read_again};
-use super::shared::{Received, SinkContext, SinkMeters, SinkRecords, SinkShared};
+use super::reread::{REREADERS, Reread, read_again};
+use super::shared::{Received, ReceivedBuffer, SinkContext, SinkMeters, SinkRecords, SinkShared};
 use super::store::{Store, Token};
 use super::sweep::Sweep;
 use super::write::{finish_files, write_blocks};
@@ -34,6 +34,7 @@ use crate::copy::reports::FileReports;
 use crate::copy::streams::{Channels, Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
+use crate::session::ControlReceiver;
 use crate::{FUZZ_HASTE, lock};
 
 /// The number of writer threads, equal to the number of readers of the source. Each has one write
@@ -182,82 +183,39 @@ impl Sink {
     }
 }
 
+/// The data connections of a sink.
+#[derive(Clone, Copy)]
+struct SinkConnections<'a> {
+    streams: &'a Streams,
+    /// The TCP state of the connections that have ended.
+    tcp: &'a Mutex<Vec<TcpInfo>>,
+}
+
 impl SinkShared<'_> {
     /// Runs all stages to the end, and returns the TCP state of the connections.
     fn carry(
         &self,
         streams: Streams,
         stop: &AtomicBool,
-        control: &mut crate::session::ControlReceiver,
+        control: &mut ControlReceiver,
     ) -> Vec<TcpInfo> {
         let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
-        let (tcp_all, streams) = (&tcp, &streams);
+        let connections = SinkConnections { streams: &streams, tcp: &tcp };
         thread::scope(|scope| {
-            let (received, to_write) = bounded(WRITE_QUEUE);
+            let (blocks, to_write) = bounded(WRITE_QUEUE);
             let (complete, to_finish) = bounded(FINISH_QUEUE);
             // The journal of the earlier attempt bounds the number of these messages.
             let (reread, to_read) = unbounded();
-            let receive = move |stream: u32, socket: TcpStream, onward: Received| {
-                let mut receiver =
-                    streams.receiver(stream, socket, self.context.options.protection);
-                receiver.count_into(self.context.arrived.clone());
-                scope.spawn(move || {
-                    let info = self.meters.cpu.stage(ThreadRole::Receive, || {
-                        receive_blocks(self, stream, receiver, &onward)
-                    });
-                    lock(tcp_all).extend(info);
-                });
-            };
-            let received = Received { blocks: received, complete: complete.clone() };
-            let first = streams.first();
-            let opened = first.len() as u32;
-            for (stream, socket) in first {
-                receive(stream, socket, received.clone());
-            }
-            let more = received.clone();
-            let dialing = scope.spawn(move || {
-                let over = || {
-                    self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed)
-                };
-                let wanted = || self.records.wanted.load(Ordering::Relaxed);
-                let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
-                streams.more(growth, |stream, socket| {
-                    receive(stream, socket, more.clone());
-                });
-            });
-            for _ in 0..WRITERS {
-                let (blocks, complete) = (to_write.clone(), complete.clone());
-                scope.spawn(move || {
-                    self.meters
-                        .cpu
-                        .stage(ThreadRole::Write, || write_blocks(self, &blocks, &complete));
-                });
-            }
+            let received = Received { blocks, complete: complete.clone() };
+            let dialing = self.start_receivers(scope, connections, received);
+            self.start_writers(scope, &to_write, &complete);
+            self.start_rereaders(scope, &to_read, &complete);
             scope.spawn(move || {
                 self.meters.cpu.stage(ThreadRole::Finish, || finish_files(self, &to_finish));
             });
-            let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
-            for _ in 0..rereaders {
-                let (claims, complete) = (to_read.clone(), complete.clone());
-                scope.spawn(move || {
-                    self.meters
-                        .cpu
-                        .stage(ThreadRole::Read, || read_again(self, &claims, &complete));
-                });
-            }
-            let (over, ended) = bounded::<Never>(0);
-            let journal = ended.clone();
-            scope.spawn(move || {
-                self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop));
-            });
-            scope.spawn(move || {
-                self.meters.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
-            });
-            scope.spawn(move || {
-                self.meters.cpu.stage(ThreadRole::Control, || conclude(self));
-                drop(over);
-            });
-            drop((received, to_write, to_read));
+            self.start_control(scope, stop);
+            // The threads hold the ends they need; a stage ends when the one before it has.
+            drop((to_write, to_read));
 
             let onward = NextStages { complete, reread };
             let followed =
@@ -265,24 +223,113 @@ impl SinkShared<'_> {
             drop(onward);
             dialing.thread().unpark();
             match followed {
-                // The copy is complete, and the source has closed the channel.
-                Err(_) if self.records.finished.load(Ordering::Relaxed) => {
-                    self.context.cancel.release();
-                }
-                Err(reason) => {
-                    if !reason.is_violation() {
-                        self.drain();
-                    }
-                    if self.records.interrupted.load(Ordering::Relaxed) {
-                        self.context.cancel.fail(EngineError::Interrupted);
-                    } else {
-                        self.abort(reason);
-                    }
-                }
+                Err(reason) => self.source_left(reason),
                 Ok(never) => match never {},
             }
         });
         tcp.into_inner().unwrap_or_default()
+    }
+
+    /// Starts a thread per connection that receives blocks, and a thread that opens or accepts
+    /// further connections, which it returns.
+    fn start_receivers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        connections: SinkConnections<'scope>,
+        onward: Received,
+    ) -> ScopedJoinHandle<'scope, ()> {
+        let SinkConnections { streams, tcp } = connections;
+        let receive = move |stream: u32, socket: TcpStream, onward: Received| {
+            let mut receiver = streams.receiver(stream, socket, self.context.options.protection);
+            receiver.count_into(self.context.arrived.clone());
+            scope.spawn(move || {
+                let info = self
+                    .meters
+                    .cpu
+                    .stage(ThreadRole::Receive, || receive_blocks(self, stream, receiver, &onward));
+                lock(tcp).extend(info);
+            });
+        };
+        let first = streams.first();
+        let opened = first.len() as u32;
+        for (stream, socket) in first {
+            receive(stream, socket, onward.clone());
+        }
+        scope.spawn(move || {
+            let over =
+                || self.context.cancel.is_set() || self.records.finished.load(Ordering::Relaxed);
+            let wanted = || self.records.wanted.load(Ordering::Relaxed);
+            let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
+            streams.more(growth, |stream, socket| receive(stream, socket, onward.clone()));
+        })
+    }
+
+    /// Starts the threads that write blocks.
+    fn start_writers<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        blocks: &Receiver<ReceivedBuffer>,
+        complete: &Sender<Vec<CompleteFile>>,
+    ) {
+        for _ in 0..WRITERS {
+            let (blocks, complete) = (blocks.clone(), complete.clone());
+            scope.spawn(move || {
+                self.meters.cpu.stage(ThreadRole::Write, || write_blocks(self, &blocks, &complete));
+            });
+        }
+    }
+
+    /// Starts the threads that verify the data of an earlier attempt, if there was one.
+    fn start_rereaders<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        claims: &Receiver<Reread>,
+        complete: &Sender<Vec<CompleteFile>>,
+    ) {
+        let rereaders = if self.recorder.has_past() { REREADERS } else { 0 };
+        for _ in 0..rereaders {
+            let (claims, complete) = (claims.clone(), complete.clone());
+            scope.spawn(move || {
+                self.meters.cpu.stage(ThreadRole::Read, || read_again(self, &claims, &complete));
+            });
+        }
+    }
+
+    /// Starts the threads that report to the source, keep the journal and end the copy.
+    fn start_control<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        stop: &'scope AtomicBool,
+    ) {
+        let (over, ended) = bounded::<Never>(0);
+        let journal = ended.clone();
+        scope.spawn(move || {
+            self.meters.cpu.stage(ThreadRole::Control, || report(self, &ended, stop));
+        });
+        scope.spawn(move || {
+            self.meters.cpu.stage(ThreadRole::Control, || keep_journal(self, &journal));
+        });
+        scope.spawn(move || {
+            self.meters.cpu.stage(ThreadRole::Control, || conclude(self));
+            drop(over);
+        });
+    }
+
+    /// Ends the copy after the control channel has ended for `reason`.
+    fn source_left(&self, reason: EngineError) {
+        if self.records.finished.load(Ordering::Relaxed) {
+            // The copy is complete, and the source has closed the channel.
+            self.context.cancel.release();
+            return;
+        }
+        if !reason.is_violation() {
+            self.drain();
+        }
+        if self.records.interrupted.load(Ordering::Relaxed) {
+            self.context.cancel.fail(EngineError::Interrupted);
+        } else {
+            self.abort(reason);
+        }
     }
 
     /// Receives the data that were in flight when the source disconnected, so that a later attempt

@@ -31,60 +31,20 @@ pub(super) fn follow_sink(
 ) -> Result<SinkReport> {
     loop {
         let message = receiver.receive()?;
-        watch(shared, &message);
+        shared.context.watchdog.note_message(&message);
         match message {
-            SinkMessage::Progress {
-                written_bytes,
-                resumed_bytes,
-                stages,
-                done,
-                stream_blocks,
-                kept_bytes,
-                ..
-            } => {
-                if let Some(feed) = &shared.context.feed {
-                    feed.written(stream_blocks);
-                }
-                let progress = shared.context.progress;
-                progress.sink_is(stages);
-                progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
-                progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
-                progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
-                let done = done
-                    .iter()
-                    .filter(|id| shared.records.outstanding.remove(**id).is_some())
-                    .count();
-                shared.context.progress.files.fetch_add(done as u64, Ordering::Relaxed);
-            }
+            SinkMessage::Progress { .. } => note_progress(shared, message),
             SinkMessage::Actions(actions) => lock(&shared.records.reports).peer_acts(actions),
             SinkMessage::Digests(digests) => lock(&shared.records.reports).peer_digests(digests),
-            SinkMessage::Resend { id, offset } => {
-                if !shared.records.wanted.is_announced(id) {
+            SinkMessage::Resend { id, offset } => match requested_job(shared, id, offset) {
+                Ok(None) => {}
+                Ok(Some(job)) => {
+                    let _ = jobs.send(job);
+                }
+                Err(NoSuchBlock) => {
                     return Err(broken(receiver, "it requested a block that does not exist"));
                 }
-                // Complete or failed meanwhile: the last messages of both ends can cross.
-                let Some(file) =
-                    shared.records.outstanding.get(id).filter(|file| !file.has_failed())
-                else {
-                    continue;
-                };
-                let job = {
-                    if file.is_small(shared.context.block_bytes) {
-                        (offset == 0).then(|| Job::Pack(vec![file]))
-                    } else {
-                        let exists =
-                            offset < file.size && offset.is_multiple_of(shared.context.block_bytes);
-                        exists.then(|| {
-                            file.reread();
-                            Job::Block { file, offset }
-                        })
-                    }
-                };
-                let Some(job) = job else {
-                    return Err(broken(receiver, "it requested a block that does not exist"));
-                };
-                let _ = jobs.send(job);
-            }
+            },
             SinkMessage::Failed { id, path, reason } => {
                 if let Some(file) = id.and_then(|id| shared.records.outstanding.remove(id)) {
                     file.fail();
@@ -92,15 +52,7 @@ pub(super) fn follow_sink(
                 lock(&shared.records.reports).fail(path.to_string(), reason);
             }
             SinkMessage::Wanted { before, held } => {
-                for KeptFile { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
-                    if let Some(file) = shared.records.outstanding.remove(*id) {
-                        shared.context.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
-                        shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);
-                    }
-                }
-                if !shared.context.wanted_first
-                    || !shared.records.wanted.note_decisions(before, held)
-                {
+                if !note_wanted(shared, before, held) {
                     return Err(broken(receiver, "its decisions are out of sequence"));
                 }
             }
@@ -117,9 +69,70 @@ pub(super) fn follow_sink(
     }
 }
 
-/// Counts the progress in a message.
-fn watch(shared: &SourceShared<'_>, message: &SinkMessage) {
-    shared.context.watchdog.note_message(message);
+/// Takes the figures of [`SinkMessage::Progress`], and releases the entries that are done.
+fn note_progress(shared: &SourceShared<'_>, message: SinkMessage) {
+    let SinkMessage::Progress {
+        written_bytes,
+        resumed_bytes,
+        stages,
+        done,
+        stream_blocks,
+        kept_bytes,
+        ..
+    } = message
+    else {
+        return;
+    };
+    if let Some(feed) = &shared.context.feed {
+        feed.written(stream_blocks);
+    }
+    let progress = shared.context.progress;
+    progress.sink_is(stages);
+    progress.moved_bytes.store(written_bytes.get(), Ordering::Relaxed);
+    progress.resumed_bytes.store(resumed_bytes.get(), Ordering::Relaxed);
+    progress.kept_bytes.store(kept_bytes.get(), Ordering::Relaxed);
+    let outstanding = &shared.records.outstanding;
+    let done = done.iter().filter(|id| outstanding.remove(**id).is_some()).count();
+    progress.files.fetch_add(done as u64, Ordering::Relaxed);
+}
+
+/// The sink requested a block that the copy does not have.
+struct NoSuchBlock;
+
+/// Returns the job that sends a block again; `None` if its file is complete or failed meanwhile,
+/// because the last messages of both ends can cross.
+fn requested_job(
+    shared: &SourceShared<'_>,
+    id: u64,
+    offset: u64,
+) -> std::result::Result<Option<Job>, NoSuchBlock> {
+    if !shared.records.wanted.is_announced(id) {
+        return Err(NoSuchBlock);
+    }
+    let Some(file) = shared.records.outstanding.get(id).filter(|file| !file.has_failed()) else {
+        return Ok(None);
+    };
+    let block_bytes = shared.context.block_bytes;
+    if file.is_small(block_bytes) {
+        return if offset == 0 { Ok(Some(Job::Pack(vec![file]))) } else { Err(NoSuchBlock) };
+    }
+    if offset >= file.size || !offset.is_multiple_of(block_bytes) {
+        return Err(NoSuchBlock);
+    }
+    file.reread();
+    Ok(Some(Job::Block { file, offset }))
+}
+
+/// Records the sink's decisions on the entries below `before`, and releases the files that it has.
+/// Returns `false` if the decisions violate the protocol.
+fn note_wanted(shared: &SourceShared<'_>, before: u64, held: Vec<KeptFile>) -> bool {
+    for KeptFile { id, .. } in held.iter().filter(|held| held.blocks.is_none()) {
+        if let Some(file) = shared.records.outstanding.remove(*id) {
+            shared.context.progress.total_bytes.fetch_sub(file.size, Ordering::Relaxed);
+            shared.context.progress.total_files.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    shared.context.wanted_first && shared.records.wanted.note_decisions(before, held)
 }
 
 impl SourceShared<'_> {

@@ -3,11 +3,11 @@
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{bounded, unbounded};
-use longhaul_core::plan::Protection;
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use longhaul_core::plan::{CopyOptions, Protection};
 use longhaul_core::result::{StageTimes, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
@@ -107,17 +107,7 @@ pub(in crate::copy) fn run(
     let mut receiver = link.receiver;
     let (report, tcp) = shared.carry(link.streams, plan, run, &mut receiver);
 
-    let elapsed = start.elapsed();
-    let stages = StageTimes {
-        read: shared.meters.reading.share(elapsed),
-        send: shared.meters.sending.share(elapsed),
-        seal: shared.meters.sealing.share(elapsed),
-        ..StageTimes::default()
-    };
-    let retransmits = tcp.iter().map(|info| info.retransmits).sum();
-    let end = shared.context.disk.described(shared.meters.cpu.report(elapsed));
-    let path = shared.steered.report(&tcp);
-    let source = SourceReport { end, stages, retransmits, path };
+    let source = shared.report(start.elapsed(), &tcp);
     let reports = std::mem::take(&mut *lock(&shared.records.reports));
     match report {
         Some(sink) => {
@@ -127,6 +117,17 @@ pub(in crate::copy) fn run(
         }
         None => Err(cancel.take_reason()),
     }
+}
+
+/// The data connections of a source.
+#[derive(Clone, Copy)]
+struct SourceConnections<'a> {
+    streams: &'a Streams,
+    options: &'a CopyOptions,
+    /// The TCP state of the connections that have ended.
+    tcp: &'a Mutex<Vec<TcpInfo>>,
+    /// Set when the copy is over.
+    over: &'a AtomicBool,
 }
 
 impl SourceShared<'_> {
@@ -142,7 +143,8 @@ impl SourceShared<'_> {
         let CopyRun { options, stop, .. } = run;
         let tcp: Mutex<Vec<TcpInfo>> = Mutex::default();
         let over = AtomicBool::new(false);
-        let (tcp_all, over_all, streams) = (&tcp, &over, &streams);
+        let (over_all, streams) = (&over, &streams);
+        let connections = SourceConnections { streams, options, tcp: &tcp, over: &over };
         let report = thread::scope(|scope| {
             let (jobs, job_queue) = bounded(JOB_QUEUE);
             let (filled, filled_queue) = bounded::<ReadContent>(FILLED_QUEUE);
@@ -159,30 +161,9 @@ impl SourceShared<'_> {
                 let stage = self.stage(ThreadRole::Read);
                 scope.spawn(move || stage.run(|| read_blocks(self, &jobs, &filled)));
             }
-            let send = move |stream: u32, socket: TcpStream| {
-                // Options that the kernel refuses cost only speed.
-                let _ = socket_options(options).apply(&socket);
-                self.steered.add(&socket, self.context.opens_connections);
-                let sender = streams.sender(stream, socket, options.protection);
-                let (blocks, stage) = (filled_queue.clone(), self.stage(ThreadRole::Send));
-                scope.spawn(move || {
-                    let info = stage.run(|| send_blocks(self, stream, sender, &blocks));
-                    lock(tcp_all).extend(info);
-                });
-            };
-            let first = streams.first();
-            let opened = first.len() as u32;
-            for (stream, socket) in first {
-                send(stream, socket);
-            }
+            let more = self.start_senders(scope, connections, filled_queue);
             // The threads hold the ends they need; a stage ends when the one before it has.
             drop((job_queue, filled));
-            let more = scope.spawn(move || {
-                let over = || self.context.cancel.is_set() || over_all.load(Ordering::Relaxed);
-                let wanted = || self.steered.wanted();
-                let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
-                streams.more(growth, send);
-            });
             let controller = StreamController::new(self, options);
             let ticker = scope.spawn(|| tick(self, controller, over_all, stop));
             if !options.nice && !options.dedicated {
@@ -202,9 +183,56 @@ impl SourceShared<'_> {
         });
         (report, tcp.into_inner().unwrap_or_default())
     }
-}
 
-impl SourceShared<'_> {
+    /// Starts a thread per connection that sends blocks, and a thread that opens or accepts further
+    /// connections, which it returns.
+    fn start_senders<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        connections: SourceConnections<'scope>,
+        filled: Receiver<ReadContent>,
+    ) -> ScopedJoinHandle<'scope, ()> {
+        let SourceConnections { streams, options, tcp, over } = connections;
+        let send = move |stream: u32, socket: TcpStream| {
+            // Options that the kernel refuses cost only speed.
+            let _ = socket_options(options).apply(&socket);
+            self.steered.add(&socket, self.context.opens_connections);
+            let sender = streams.sender(stream, socket, options.protection);
+            let (blocks, stage) = (filled.clone(), self.stage(ThreadRole::Send));
+            scope.spawn(move || {
+                let info = stage.run(|| send_blocks(self, stream, sender, &blocks));
+                lock(tcp).extend(info);
+            });
+        };
+        let first = streams.first();
+        let opened = first.len() as u32;
+        for (stream, socket) in first {
+            send(stream, socket);
+        }
+        scope.spawn(move || {
+            let over = || self.context.cancel.is_set() || over.load(Ordering::Relaxed);
+            let wanted = || self.steered.wanted();
+            let growth = Growth { opened, cancel: &self.context.cancel, over, wanted };
+            streams.more(growth, send);
+        })
+    }
+
+    /// Returns the report of this end after `elapsed`, with the TCP state of all connections.
+    fn report(&self, elapsed: Duration, tcp: &[TcpInfo]) -> SourceReport {
+        let stages = StageTimes {
+            read: self.meters.reading.share(elapsed),
+            send: self.meters.sending.share(elapsed),
+            seal: self.meters.sealing.share(elapsed),
+            ..StageTimes::default()
+        };
+        SourceReport {
+            end: self.context.disk.described(self.meters.cpu.report(elapsed)),
+            stages,
+            retransmits: tcp.iter().map(|info| info.retransmits).sum(),
+            path: self.steered.report(tcp),
+        }
+    }
+
     /// Waits until every stage has ended, and ends those that wait for a sink that has reported the
     /// end and takes no more.
     fn await_stages(&self) {
