@@ -236,64 +236,20 @@ impl TryFrom<WorkDocument> for PlannedWork {
     type Error = WorkFault;
 
     fn try_from(document: WorkDocument) -> Result<Self, WorkFault> {
-        let WorkDocument {
-            name,
-            seconds,
-            omit_seconds,
-            files,
-            size,
-            volume,
-            mixed,
-            data,
-            from,
-            to,
-        } = document;
-        if name.trim().is_empty() {
+        if document.name.trim().is_empty() {
             return Err(WorkFault::NoName);
         }
-        let stray = |field, with| WorkFault::Stray { name: name.clone(), field, with };
-        let range = |field, value: String, accepted| WorkFault::Range {
-            name: name.clone(),
-            field,
-            value,
-            accepted,
-        };
-        if omit_seconds.is_some() && seconds.is_none() {
-            return Err(stray("omit_seconds", "anything but seconds"));
-        }
-        let content = match (seconds, files, size, volume, mixed, data) {
-            (Some(seconds), None, None, None, None, None) => {
-                if from != DataStore::Disk || to != DataStore::Disk {
-                    return Err(stray("from or to", "seconds, which run from memory to memory"));
-                }
-                let omit_seconds = omit_seconds.unwrap_or_default();
-                if !(1..=86_400).contains(&seconds) {
-                    return Err(range("seconds", seconds.to_string(), "1 to 86400"));
-                }
-                if omit_seconds > 3600 {
-                    return Err(range("omit_seconds", omit_seconds.to_string(), "at most 3600"));
-                }
-                Content::Timed { seconds, omit_seconds }
-            }
-            (None, files, Some(size), None, None, None) => {
-                Content::Files { files: files.unwrap_or(1), size }
-            }
-            (None, None, Some(size), Some(volume), None, None) => Content::Volume { volume, size },
-            (None, None, None, Some(volume), Some(sizes), None) => Content::Mixed { volume, sizes },
-            (None, None, None, None, None, Some(path)) if !path.is_empty() => {
-                Content::Data { path }
-            }
-            _ => return Err(WorkFault::Content { name }),
-        };
-        for (field, bytes) in [("size", size), ("volume", volume)] {
+        let content = document.content()?;
+        for (field, bytes) in [("size", document.size), ("volume", document.volume)] {
             if bytes.is_some_and(|bytes| bytes.get() == 0) {
-                return Err(range(field, "0".into(), "more: there must be something to copy"));
+                let accepted = "more: there must be something to copy";
+                return Err(document.out_of_range(field, 0, accepted));
             }
         }
         if let Content::Mixed { sizes, .. } = &content
             && let Some((field, accepted)) = sizes.fault()
         {
-            return Err(range(field, "out of range".into(), accepted));
+            return Err(document.out_of_range(field, "out of range", accepted));
         }
         let count = match content {
             Content::Files { files, .. } => files,
@@ -301,9 +257,63 @@ impl TryFrom<WorkDocument> for PlannedWork {
             _ => 1,
         };
         if !(1..=10_000_000).contains(&count) {
-            return Err(range("the number of files", count.to_string(), "1 to ten million"));
+            return Err(document.out_of_range("the number of files", count, "1 to ten million"));
         }
+        let WorkDocument { name, from, to, .. } = document;
         Ok(PlannedWork { name, content, from, to })
+    }
+}
+
+impl WorkDocument {
+    /// Returns the content that the fields describe.
+    fn content(&self) -> Result<Content, WorkFault> {
+        let WorkDocument { seconds, omit_seconds, files, size, volume, mixed, data, .. } = self;
+        if omit_seconds.is_some() && seconds.is_none() {
+            return Err(self.stray("omit_seconds", "anything but seconds"));
+        }
+        Ok(match (*seconds, *files, *size, *volume, mixed, data) {
+            (Some(seconds), None, None, None, None, None) => self.timed(seconds)?,
+            (None, files, Some(size), None, None, None) => {
+                Content::Files { files: files.unwrap_or(1), size }
+            }
+            (None, None, Some(size), Some(volume), None, None) => Content::Volume { volume, size },
+            (None, None, None, Some(volume), Some(sizes), None) => {
+                Content::Mixed { volume, sizes: *sizes }
+            }
+            (None, None, None, None, None, Some(path)) if !path.is_empty() => {
+                Content::Data { path: path.clone() }
+            }
+            _ => return Err(WorkFault::Content { name: self.name.clone() }),
+        })
+    }
+
+    /// Returns the content of a work that lasts for a time.
+    fn timed(&self, seconds: u32) -> Result<Content, WorkFault> {
+        if self.from != DataStore::Disk || self.to != DataStore::Disk {
+            return Err(self.stray("from or to", "seconds, which run from memory to memory"));
+        }
+        let omit_seconds = self.omit_seconds.unwrap_or_default();
+        if !(1..=86_400).contains(&seconds) {
+            return Err(self.out_of_range("seconds", seconds, "1 to 86400"));
+        }
+        if omit_seconds > 3600 {
+            return Err(self.out_of_range("omit_seconds", omit_seconds, "at most 3600"));
+        }
+        Ok(Content::Timed { seconds, omit_seconds })
+    }
+
+    fn stray(&self, field: &'static str, with: &'static str) -> WorkFault {
+        WorkFault::Stray { name: self.name.clone(), field, with }
+    }
+
+    fn out_of_range(
+        &self,
+        field: &'static str,
+        value: impl ToString,
+        accepted: &'static str,
+    ) -> WorkFault {
+        let (name, value) = (self.name.clone(), value.to_string());
+        WorkFault::Range { name, field, value, accepted }
     }
 }
 

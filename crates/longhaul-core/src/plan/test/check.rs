@@ -7,15 +7,21 @@ use crate::plan::{PlanError, TestOption};
 use crate::units::format_span;
 use crate::wire::DATAGRAM_HEADER_BYTES;
 
+fn check(
+    good: bool,
+    field: &'static str,
+    value: String,
+    accepted: &'static str,
+) -> Result<(), PlanError> {
+    if good { Ok(()) } else { Err(PlanError::OutOfRange { field, value, accepted }) }
+}
+
 impl TestPlan {
     /// Checks every number.
     ///
     /// # Errors
     /// The first field that is out of range.
     pub fn validate(&self) -> Result<(), PlanError> {
-        let check = |good: bool, field, value: String, accepted| {
-            if good { Ok(()) } else { Err(PlanError::OutOfRange { field, value, accepted }) }
-        };
         let span = |from: f64, to: f64, d: Duration| (from..=to).contains(&d.as_secs_f64());
         match self.amount {
             TestLength::Time(t) => {
@@ -32,15 +38,7 @@ impl TestPlan {
             self.streams.to_string(),
             "1 to 128",
         )?;
-        let length = self.write_bytes.get();
-        if self.protocol == Protocol::Udp {
-            let good =
-                (DATAGRAM_HEADER_BYTES as u64..=Self::MAX_DATAGRAM_BYTES.get()).contains(&length);
-            check(good, "length of a datagram", length.to_string(), "24 to 65507 bytes")?;
-        } else {
-            let good = (1..=Self::MAX_WRITE_BYTES.get()).contains(&length);
-            check(good, "length of a write", self.write_bytes.to_string(), "1 byte to 4 MiB")?;
-        }
+        self.check_length()?;
         if let Some(window) = self.window_bytes {
             // The kernel takes an int and doubles it.
             let good = (4096..=1 << 30).contains(&window.get());
@@ -75,6 +73,18 @@ impl TestPlan {
             "128 at most",
         )?;
         self.check_together()
+    }
+
+    /// Checks the length of a write or datagram.
+    fn check_length(&self) -> Result<(), PlanError> {
+        let length = self.write_bytes.get();
+        if self.protocol == Protocol::Udp {
+            let good =
+                (DATAGRAM_HEADER_BYTES as u64..=Self::MAX_DATAGRAM_BYTES.get()).contains(&length);
+            return check(good, "length of a datagram", length.to_string(), "24 to 65507 bytes");
+        }
+        let good = (1..=Self::MAX_WRITE_BYTES.get()).contains(&length);
+        check(good, "length of a write", self.write_bytes.to_string(), "1 byte to 4 MiB")
     }
 
     /// Checks options that require or exclude each other.

@@ -126,35 +126,7 @@ impl TestHalf {
     fn fold(plan: &TestPlan, end: &TestEnd, measured: MeasuredHalf) -> (Self, Vec<Warning>) {
         let MeasuredHalf { intervals, sender, receiver } = measured;
         let (sender, receiver) = (&sender, &receiver);
-        let streams: Vec<_> = sender
-            .streams
-            .iter()
-            .zip(&receiver.streams)
-            .enumerate()
-            .map(|(number, (from, to))| StreamResult {
-                stream: number as u32,
-                throughput_bps: rate(to.bytes, to.seconds),
-                bytes: to.bytes,
-                seconds: to.seconds,
-                retransmits: from.retransmits,
-                rtt_ms: from.rtt_ms,
-                rtt_min_ms: from.rtt_min_ms,
-                sender_cpu_percent: from.cpu_percent,
-                receiver_cpu_percent: to.cpu_percent,
-                congestion: from.congestion.clone(),
-                mss: from.mss,
-                send_buffer_bytes: from.buffer_bytes,
-                receive_buffer_bytes: to.buffer_bytes,
-                udp: to.udp.map(|to| UdpResult::join_reports(from.udp.as_ref(), &to)),
-                link: plan.link_of(number as u32).map(|(link, _)| link as u32),
-                sender_address: from.address.clone(),
-                receiver_address: to.address.clone(),
-                sender_cpus: from.cpus.clone(),
-                receiver_cpus: to.cpus.clone(),
-                multipath: from.multipath,
-                failure: from.failure.clone().or_else(|| to.failure.clone()),
-            })
-            .collect();
+        let streams = join_streams(plan, sender, receiver);
         let agree = || {
             let totals = |end: &SideReport| -> Option<Vec<Bytes>> {
                 end.streams.iter().map(|s| s.total_bytes).collect()
@@ -189,6 +161,35 @@ impl TestHalf {
         let warnings = warnings.into_iter().map(Warning::from).collect();
         (TestHalf { summary, streams, intervals }, warnings)
     }
+}
+
+/// Joins the reports of both ends per stream.
+fn join_streams(plan: &TestPlan, sender: &SideReport, receiver: &SideReport) -> Vec<StreamResult> {
+    let join =
+        |(number, (from, to)): (usize, (&SideStreamReport, &SideStreamReport))| StreamResult {
+            stream: number as u32,
+            throughput_bps: rate(to.bytes, to.seconds),
+            bytes: to.bytes,
+            seconds: to.seconds,
+            retransmits: from.retransmits,
+            rtt_ms: from.rtt_ms,
+            rtt_min_ms: from.rtt_min_ms,
+            sender_cpu_percent: from.cpu_percent,
+            receiver_cpu_percent: to.cpu_percent,
+            congestion: from.congestion.clone(),
+            mss: from.mss,
+            send_buffer_bytes: from.buffer_bytes,
+            receive_buffer_bytes: to.buffer_bytes,
+            udp: to.udp.map(|to| UdpResult::join_reports(from.udp.as_ref(), &to)),
+            link: plan.link_of(number as u32).map(|(link, _)| link as u32),
+            sender_address: from.address.clone(),
+            receiver_address: to.address.clone(),
+            sender_cpus: from.cpus.clone(),
+            receiver_cpus: to.cpus.clone(),
+            multipath: from.multipath,
+            failure: from.failure.clone().or_else(|| to.failure.clone()),
+        };
+    sender.streams.iter().zip(&receiver.streams).enumerate().map(join).collect()
 }
 
 fn links(plan: &TestPlan, streams: &[StreamResult], seconds: f64) -> Vec<LinkSummary> {

@@ -21,17 +21,8 @@ impl TestFacts {
         steady: Option<&Steady>,
         limits: [Option<&HostLimits>; 2],
     ) -> Option<Self> {
-        // The last interval of the receiver may have no counterpart. If one end is another program,
-        // no interval has one.
-        let paired = |s: &TestSample| s.sender_host.is_some() && s.receiver_host.is_some();
-        let any_paired = intervals.iter().any(paired);
-        let counted = |sample: &&TestSample| !sample.omitted && (paired(sample) || !any_paired);
-        let from = steady.map_or(0.0, |steady| steady.ramp_up_seconds);
-        let mut part: Vec<_> =
-            intervals.iter().filter(counted).filter(|s| s.start_seconds >= from).collect();
-        if part.is_empty() {
-            part = intervals.iter().filter(counted).collect();
-        }
+        let counted = counted(intervals);
+        let part = steady_part(&counted, steady);
         let from_seconds = part.first()?.start_seconds;
         let seconds: f64 = part.iter().map(|s| s.seconds()).sum();
         let tcp = || {
@@ -47,19 +38,12 @@ impl TestFacts {
             let weighed: f64 = tcp().map(|(t, seconds)| of(t).get() as f64 * seconds).sum();
             Bytes::new((weighed / seconds.max(f64::MIN_POSITIVE)) as u64)
         };
-        // A loss early in a test keeps the window small for a long time.
-        let whole = |of: fn(&TcpSample) -> u64| {
-            let all = intervals.iter().filter(counted).flat_map(|sample| &sample.streams);
-            sum(all.filter_map(|stream| stream.sender.as_ref()).map(of))
-        };
-        let (segments, retransmits) = (whole(|t| t.segments), whole(|t| t.retransmits));
+        let sent = SegmentTotals::of(&counted);
         let rtt_ms = over_time(tcp().map(|(t, seconds)| (t.rtt_mean_ms, seconds)));
         let rtt_min_ms =
             streams.iter().filter_map(|s| s.rtt_min_ms).reduce(f64::min).unwrap_or(0.0);
         let [sender_limits, receiver_limits] = limits;
-        let interfaces = limits.iter().filter_map(|limits| limits.as_ref()?.interface_bps).min();
-        let reference_bps =
-            plan.rate_bps.or(interfaces).unwrap_or_else(|| reference(throughput_bps));
+        let reference_bps = reference(plan, limits, throughput_bps);
         let rtt_min = Duration::try_from_secs_f64(rtt_min_ms / 1e3).unwrap_or_default();
         Some(TestFacts {
             from_seconds,
@@ -78,10 +62,10 @@ impl TestFacts {
             rtt_min_ms,
             cwnd_bytes: level(|t| t.cwnd_bytes),
             receiver_window_bytes: level(|t| t.peer_window_bytes),
-            loss_percent: percent(retransmits as f64, segments as f64),
-            retransmits,
-            burst_percent: percent(whole(|t| t.burst_retransmits) as f64, retransmits as f64),
-            marked_percent: percent(whole(|t| t.marked_segments) as f64, segments as f64),
+            loss_percent: percent(sent.retransmits as f64, sent.segments as f64),
+            retransmits: sent.retransmits,
+            burst_percent: percent(sent.burst_retransmits as f64, sent.retransmits as f64),
+            marked_percent: percent(sent.marked as f64, sent.segments as f64),
             settled: steady.is_some(),
             spread_percent: steady.map(Steady::spread_percent),
             reference_bps,
@@ -92,36 +76,67 @@ impl TestFacts {
     }
 }
 
-fn reference(throughput: Rate) -> Rate {
+/// Returns the intervals that count. The last interval of the receiver may have no counterpart. If one
+/// end is another program, no interval has one.
+fn counted(intervals: &[TestSample]) -> Vec<&TestSample> {
+    let paired = |s: &TestSample| s.sender_host.is_some() && s.receiver_host.is_some();
+    let any_paired = intervals.iter().any(paired);
+    let counts = |sample: &&TestSample| !sample.omitted && (paired(sample) || !any_paired);
+    intervals.iter().filter(counts).collect()
+}
+
+/// Returns the intervals of the steady part, or all if it has no whole interval.
+fn steady_part<'a>(counted: &[&'a TestSample], steady: Option<&Steady>) -> Vec<&'a TestSample> {
+    let from = steady.map_or(0.0, |steady| steady.ramp_up_seconds);
+    let part: Vec<_> = counted.iter().copied().filter(|s| s.start_seconds >= from).collect();
+    if part.is_empty() { counted.to_vec() } else { part }
+}
+
+/// The segments of all connections in the whole test: a loss early in a test keeps the window small
+/// for a long time.
+struct SegmentTotals {
+    segments: u64,
+    retransmits: u64,
+    burst_retransmits: u64,
+    marked: u64,
+}
+
+impl SegmentTotals {
+    fn of(counted: &[&TestSample]) -> Self {
+        let total = |of: fn(&TcpSample) -> u64| {
+            let streams = counted.iter().flat_map(|sample| &sample.streams);
+            sum(streams.filter_map(|stream| stream.sender.as_ref()).map(of))
+        };
+        SegmentTotals {
+            segments: total(|t| t.segments),
+            retransmits: total(|t| t.retransmits),
+            burst_retransmits: total(|t| t.burst_retransmits),
+            marked: total(|t| t.marked_segments),
+        }
+    }
+}
+
+/// Returns the rate with which windows are compared.
+fn reference(plan: &TestPlan, limits: [Option<&HostLimits>; 2], throughput: Rate) -> Rate {
+    let interfaces = limits.iter().filter_map(|limits| limits.as_ref()?.interface_bps).min();
+    if let Some(rate) = plan.rate_bps.or(interfaces) {
+        return rate;
+    }
     let near = |bps: &&u64| throughput.bps() < **bps / 10 * 9;
     Rate::from_bps(REFERENCE_BPS.iter().find(near).copied().unwrap_or(throughput.bps()))
 }
 
 /// Returns the mean of values weighted by their seconds.
 fn over_time(values: impl Iterator<Item = (f64, f64)>) -> f64 {
-    let (total, seconds) = values.fold((0.0, 0.0), |(sum, whole), (value, seconds)| {
-        (sum + value * seconds, whole + seconds)
+    let (total, seconds) = values.fold((0.0, 0.0), |(sum, total), (value, seconds)| {
+        (sum + value * seconds, total + seconds)
     });
     if seconds > 0.0 { total / seconds } else { 0.0 }
 }
 
 impl EndFacts {
     fn gather(end: End, part: &[&TestSample], limits: Option<&HostLimits>) -> Self {
-        let threads: Vec<(&ThreadSample, f64)> = part
-            .iter()
-            .flat_map(|sample| sample.streams.iter().map(|stream| (stream, sample.seconds())))
-            .filter_map(|(stream, seconds)| match end {
-                End::Sender => Some((stream.sender_thread.as_ref()?, seconds)),
-                End::Receiver => Some((stream.receiver_thread.as_ref()?, seconds)),
-            })
-            .collect();
-        let hosts: Vec<(&HostSample, f64)> = part
-            .iter()
-            .filter_map(|sample| match end {
-                End::Sender => Some((sample.sender_host.as_ref()?, sample.seconds())),
-                End::Receiver => Some((sample.receiver_host.as_ref()?, sample.seconds())),
-            })
-            .collect();
+        let (threads, hosts) = (threads_of(end, part), hosts_of(end, part));
         let thread =
             |of: fn(&ThreadSample) -> f64| over_time(threads.iter().map(|(t, s)| (of(t), *s)));
         let host = |of: fn(&HostSample) -> f64| over_time(hosts.iter().map(|(h, s)| (of(h), *s)));
@@ -171,6 +186,27 @@ impl EndFacts {
                 .chain(threads.iter().map(|(t, _)| t.drops))),
         }
     }
+}
+
+/// Returns the samples of the threads of `end`, with the seconds that they cover.
+fn threads_of<'a>(end: End, part: &[&'a TestSample]) -> Vec<(&'a ThreadSample, f64)> {
+    part.iter()
+        .flat_map(|sample| sample.streams.iter().map(|stream| (stream, sample.seconds())))
+        .filter_map(|(stream, seconds)| match end {
+            End::Sender => Some((stream.sender_thread.as_ref()?, seconds)),
+            End::Receiver => Some((stream.receiver_thread.as_ref()?, seconds)),
+        })
+        .collect()
+}
+
+/// Returns the samples of the host of `end`, with the seconds that they cover.
+fn hosts_of<'a>(end: End, part: &[&'a TestSample]) -> Vec<(&'a HostSample, f64)> {
+    part.iter()
+        .filter_map(|sample| match end {
+            End::Sender => Some((sample.sender_host.as_ref()?, sample.seconds())),
+            End::Receiver => Some((sample.receiver_host.as_ref()?, sample.seconds())),
+        })
+        .collect()
 }
 
 impl ThreadSample {

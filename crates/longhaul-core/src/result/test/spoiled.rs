@@ -30,17 +30,8 @@ pub(super) fn warnings(
 ) -> Vec<WarningKind> {
     let mut found = Vec::new();
     if let Some(requested_bytes) = plan.window_bytes {
-        let mut clipped = |end, of: fn(&StreamResult) -> Option<Bytes>| {
-            let granted = streams.iter().filter_map(of).min();
-            // The kernel rounds sizes, so a small difference does not mean that it clipped the
-            // buffer.
-            if let Some(granted_bytes) = granted.filter(|g| g.get() + 4096 < requested_bytes.get())
-            {
-                found.push(WarningKind::WindowClipped { end, requested_bytes, granted_bytes });
-            }
-        };
-        clipped(End::Sender, |s| s.send_buffer_bytes);
-        clipped(End::Receiver, |s| s.receive_buffer_bytes);
+        found.extend(clipped(End::Sender, requested_bytes, streams));
+        found.extend(clipped(End::Receiver, requested_bytes, streams));
     }
     let mut busy = |end, of: fn(&StreamResult) -> Option<f64>| {
         let most = streams.iter().filter_map(of).fold(0.0, f64::max);
@@ -81,6 +72,18 @@ pub(super) fn warnings(
         found.push(WarningKind::AllOmitted);
     }
     found
+}
+
+/// Returns the warning that the kernel of `end` has made the buffers smaller than requested.
+fn clipped(end: End, requested_bytes: Bytes, streams: &[StreamResult]) -> Option<WarningKind> {
+    let granted = streams.iter().filter_map(|stream| match end {
+        End::Sender => stream.send_buffer_bytes,
+        End::Receiver => stream.receive_buffer_bytes,
+    });
+    // The kernel rounds sizes, so a small difference does not mean that it clipped the buffer.
+    let is_clipped = |granted: &Bytes| granted.get() + 4096 < requested_bytes.get();
+    let granted_bytes = granted.min().filter(is_clipped)?;
+    Some(WarningKind::WindowClipped { end, requested_bytes, granted_bytes })
 }
 
 /// Returns the time of a second or longer in which a sender of datagrams missed the requested rate most.
