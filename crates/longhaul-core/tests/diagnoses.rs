@@ -96,7 +96,7 @@ fn writing_anew_that_is_slower_than_writing_over_is_allocation() {
         diagnosis.steps.iter_mut().find(|report| report.step == DiagnosisStep::Write).unwrap();
     for round in &mut report.rounds {
         let twice = Rate::from_bps(round.throughput_bps.bps() * 2);
-        round.alone.as_mut().unwrap().overwrite_bps = Some(twice);
+        round.disk.as_mut().unwrap().overwrite_bps = Some(twice);
     }
     let judged = judge(diagnosis);
     assert_eq!(judged.limits[0].resource, Resource::FileAllocation, "{:?}", judged.limits);

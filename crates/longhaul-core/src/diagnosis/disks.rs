@@ -41,11 +41,11 @@ fn resource(
         let evidence = Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps };
         return (Resource::SmallFiles, evidence);
     }
-    let thread = round.alone.as_ref().and_then(|alone| alone.end.busiest);
+    let thread = round.disk.as_ref().and_then(|report| report.end.busiest);
     if let Some(thread) = thread.filter(is_bound) {
         return (cpu_of(end), Evidence::BusyFilesThread { rate_bps, thread });
     }
-    let overwrite = round.alone.as_ref().and_then(|alone| alone.overwrite_bps);
+    let overwrite = round.disk.as_ref().and_then(|report| report.overwrite_bps);
     if let Some(overwrite_bps) = overwrite.filter(|_| end == End::Receiver)
         && overwrite_bps.bps() as f64 >= ALLOCATION * round.throughput_bps.bps() as f64
     {

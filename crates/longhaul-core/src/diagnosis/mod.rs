@@ -85,8 +85,8 @@ const LEAST: Rate = Rate::from_bps(10_000_000_000);
 /// Returns the rate that the path's settings should allow: the rate of the slower disk, limited to
 /// 10 to 100 Gb/s.
 pub fn rate_for_settings(steps: &[StepReport]) -> Rate {
-    let alone =
+    let disks =
         steps.iter().filter(|one| matches!(one.step, DiagnosisStep::Read | DiagnosisStep::Write));
-    let slower = alone.filter_map(|one| one.throughput_bps).min();
+    let slower = disks.filter_map(|one| one.throughput_bps).min();
     slower.unwrap_or(LEAST).clamp(LEAST, MOST)
 }

@@ -130,7 +130,7 @@ impl RuleJudgement {
             case: case.to_owned(),
             values,
             title: String::new(),
-            seen: String::new(),
+            present: String::new(),
             wanted: String::new(),
             why: String::new(),
             commands: Vec::new(),

@@ -73,20 +73,20 @@ struct Samples {
     kept: Vec<i64>,
     /// Every `stride`-th sample is kept.
     stride: u64,
-    seen: u64,
+    offered: u64,
     most: i64,
 }
 
 impl Default for Samples {
     fn default() -> Self {
-        Samples { kept: Vec::new(), stride: 1, seen: 0, most: i64::MIN }
+        Samples { kept: Vec::new(), stride: 1, offered: 0, most: i64::MIN }
     }
 }
 
 impl Samples {
     fn push(&mut self, sample: i64) {
         self.most = self.most.max(sample);
-        if self.seen.is_multiple_of(self.stride) {
+        if self.offered.is_multiple_of(self.stride) {
             if self.kept.len() == MOST_SAMPLES {
                 let mut at = 0;
                 self.kept.retain(|_| {
@@ -97,7 +97,7 @@ impl Samples {
             }
             self.kept.push(sample);
         }
-        self.seen += 1;
+        self.offered += 1;
     }
 }
 

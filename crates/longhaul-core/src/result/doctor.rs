@@ -163,8 +163,8 @@ pub struct Finding {
     /// The verdict.
     pub verdict: FindingVerdict,
     /// The value read; for [`FindingVerdict::Unseen`] the unreadable item and the reason.
-    #[serde(default)]
-    pub seen: String,
+    #[serde(rename = "seen", default)]
+    pub present: String,
     /// The wanted value; empty if the rule has none.
     #[serde(default)]
     pub wanted: String,

@@ -70,7 +70,7 @@ pub use stamp::{
     StampDirection, StampFigures, StampHistograms, StampNumbering, StampOrigin, StampOrigins,
     StampRecord, StampReflector, StampResult,
 };
-pub use step::{AloneReport, CopyEvidence, DiagnosisStep, HostUse, StepReport, StepRound};
+pub use step::{CopyEvidence, DiagnosisStep, DiskStepReport, HostUse, StepReport, StepRound};
 pub use test::{
     Curve, EndFacts, Holder, LinkSummary, MeasuredHalf, Reason, Shares, SideReport,
     SideStreamReport, SideSummary, Steady, StreamResult, StreamSample, TEST_SCHEMA, TestEnd,

@@ -156,8 +156,8 @@ pub struct StepRound {
     #[serde(default)]
     pub copy: Option<Box<CopyEvidence>>,
     /// The report of an end that read or wrote separately, in such a step.
-    #[serde(default)]
-    pub alone: Option<AloneReport>,
+    #[serde(rename = "alone", default)]
+    pub disk: Option<DiskStepReport>,
 }
 
 /// The report of a copy about itself.
@@ -175,7 +175,7 @@ pub struct CopyEvidence {
 
 /// The report of one end that read or wrote separately.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct AloneReport {
+pub struct DiskStepReport {
     /// The number of bytes read or written.
     pub bytes: Bytes,
     /// The number of files, or of passes over the same files.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FilePath, RefusalKind};
 use crate::plan::CopyOptions;
-use crate::result::{AloneReport, EndView, Finding, HostUse, SampleReport};
+use crate::result::{DiskStepReport, EndView, Finding, HostUse, SampleReport};
 use crate::units::{Bytes, Rate};
 
 /// The longest time in seconds that one order may take.
@@ -83,7 +83,7 @@ pub enum DiagnoseEvent {
         failure: Option<String>,
     },
     /// The answer to [`DiagnoseOrder::Read`] and [`DiagnoseOrder::Write`].
-    Done(Box<AloneReport>),
+    Done(Box<DiskStepReport>),
     /// The answer to [`DiagnoseOrder::Forget`].
     Forgotten,
     /// The answer to [`DiagnoseOrder::Fresh`].

@@ -42,7 +42,7 @@ pub(super) struct Watchdog {
     steps: AtomicU64,
     /// Messages that report that the peer's disk is busy.
     claims: AtomicU64,
-    seen: Mutex<LastProgress>,
+    last: Mutex<LastProgress>,
     /// The counters in the sink's last report.
     reported: Mutex<[u64; 3]>,
     /// The virtual time that has passed besides the real time.
@@ -63,14 +63,14 @@ impl Watchdog {
     /// Waits for `patience` while nothing moves.
     pub(super) fn new(patience: Duration) -> Self {
         let now = Instant::now();
-        let seen =
+        let last =
             LastProgress { steps: 0, claims: 0, moved: now, claimed: now, idle: Duration::ZERO };
         let (steps, claims) = (AtomicU64::new(0), AtomicU64::new(0));
         Watchdog {
             patience,
             steps,
             claims,
-            seen: Mutex::new(seen),
+            last: Mutex::new(last),
             reported: Mutex::default(),
             #[cfg(test)]
             passed: Mutex::default(),
@@ -111,7 +111,7 @@ impl Watchdog {
 
     /// Returns the time since the last progress or claim, as of the last check.
     pub(super) fn idle(&self) -> Duration {
-        lock(&self.seen).idle
+        lock(&self.last).idle
     }
 
     /// Returns the time without progress, if it is too long. `moved` is a number that changes with
@@ -138,21 +138,21 @@ impl Watchdog {
     }
 
     fn stalled_at(&self, now: Instant, moved: u64, working: bool) -> Option<Duration> {
-        let mut seen = lock(&self.seen);
+        let mut last = lock(&self.last);
         let steps = self.steps.load(Ordering::Relaxed).wrapping_add(moved);
-        if working || steps != seen.steps {
-            seen.steps = steps;
-            seen.moved = now;
+        if working || steps != last.steps {
+            last.steps = steps;
+            last.moved = now;
         }
         let claims = self.claims.load(Ordering::Relaxed);
-        if claims != seen.claims {
-            seen.claims = claims;
-            seen.claimed = now;
+        if claims != last.claims {
+            last.claims = claims;
+            last.claimed = now;
         }
         let since = |then: Instant| now.saturating_duration_since(then);
-        let still = since(seen.moved);
-        let idle = still.min(since(seen.claimed));
-        seen.idle = idle;
+        let still = since(last.moved);
+        let idle = still.min(since(last.claimed));
+        last.idle = idle;
         (idle >= self.patience || still >= self.patience * CLAIMS).then_some(still)
     }
 }

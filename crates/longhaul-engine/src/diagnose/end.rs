@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport};
+use longhaul_core::result::{DiskStepReport, EndView, Finding, HostUse, SampleReport};
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder};
@@ -89,7 +89,7 @@ impl EndWorker {
         options: &CopyOptions,
         time: Duration,
         stop: &AtomicBool,
-    ) -> Result<AloneReport> {
+    ) -> Result<DiskStepReport> {
         match self {
             EndWorker::Local(end) => end.read(options, time, None, stop),
             EndWorker::Remote(end) => {
@@ -99,7 +99,7 @@ impl EndWorker {
         }
     }
 
-    pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {
+    pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<DiskStepReport> {
         match self {
             EndWorker::Local(end) => end.write(writing, stop),
             EndWorker::Remote(end) => {
@@ -164,7 +164,7 @@ impl EndWorker {
 
 impl RemoteEnd {
     /// Gives an order that reads or writes, and returns its report.
-    fn report(&mut self, order: &DiagnoseOrder) -> Result<AloneReport> {
+    fn report(&mut self, order: &DiagnoseOrder) -> Result<DiskStepReport> {
         match self.ask(order)? {
             DiagnoseEvent::Done(report) => Ok(*report),
             event => Err(self.unexpected(event)),

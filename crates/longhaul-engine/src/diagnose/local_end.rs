@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::doctor::{DiskFacts, Target, examine, summary};
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{AloneReport, EndView, Finding, HostUse, SampleReport, TargetSource};
+use longhaul_core::result::{
+    DiskStepReport, EndView, Finding, HostUse, SampleReport, TargetSource,
+};
 use longhaul_core::units::Rate;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::doctor::{FactSource, Query, read_facts};
@@ -95,11 +97,11 @@ impl LocalEnd {
         time: Duration,
         rate: Option<Rate>,
         stop: &AtomicBool,
-    ) -> Result<AloneReport> {
+    ) -> Result<DiskStepReport> {
         read(&self.plan, options, time, &Throttle::new(rate), stop)
     }
 
-    pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<AloneReport> {
+    pub(super) fn write(&mut self, writing: Writing, stop: &AtomicBool) -> Result<DiskStepReport> {
         let scratch = self.scratch.as_mut().ok_or_else(no_directory)?;
         scratch.fresh()?;
         let (dir, path) = scratch.directory()?;

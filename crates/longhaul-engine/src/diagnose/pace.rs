@@ -11,7 +11,7 @@ use crate::copy::CopyProgress;
 use crate::lock;
 
 /// The interval between two samples; a sink reports its progress several times a second.
-const LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// The share of a copy that is omitted from its steady rate, because TCP still increases its window.
 const LEFT_OUT: f64 = 0.25;
 /// The share of a copy up to which its steady rate is measured: the last blocks leave connections
@@ -116,7 +116,7 @@ pub(super) fn follow<T>(
                     on(progress.rate());
                 }
                 drop(points);
-                thread::park_timeout(LOOK);
+                thread::park_timeout(STOP_CHECK);
             }
         });
         let outcome = copy(enough);

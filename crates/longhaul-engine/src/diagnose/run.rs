@@ -13,7 +13,7 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::{EndWorker, OpenedEnd};
-use super::steps::{CopyStep, LOOK, StepRunner};
+use super::steps::{CopyStep, LARGEST_SAMPLE, StepRunner};
 use super::{DiagnosePlan, Openers};
 use crate::error::{EngineError, Result};
 
@@ -150,7 +150,7 @@ impl DiagnoseOutcome {
         openers: &mut dyn Openers,
         end: End,
     ) -> Option<EndWorker> {
-        let options = CopyOptions { sample: Some(LOOK), ..plan.options.clone() };
+        let options = CopyOptions { sample: Some(LARGEST_SAMPLE), ..plan.options.clone() };
         let role = plan.role(end);
         let opened = if plan.way.is_here(end) {
             Ok(EndWorker::local(&role, &options))
@@ -310,7 +310,8 @@ impl Runner<'_> {
     /// Drops the source's files from the page cache. The step that reads the source reports a
     /// failure.
     fn forget(&mut self) {
-        let options = CopyOptions { sample: Some(LOOK), ..self.steps.plan.options.clone() };
+        let options =
+            CopyOptions { sample: Some(LARGEST_SAMPLE), ..self.steps.plan.options.clone() };
         if let Some(source) = &mut self.source {
             let _ = source.forget(&options);
         }
@@ -355,8 +356,8 @@ impl Runner<'_> {
         let Some(report) = self.outcome.steps.iter_mut().find(|one| one.step == step) else {
             return;
         };
-        if let Some(alone) = &round.alone {
-            report.note.clone_from(&alone.how);
+        if let Some(disk) = &round.disk {
+            report.note.clone_from(&disk.how);
         }
         if step == DiagnosisStep::Memory
             && let Some(reason) = &round.reason

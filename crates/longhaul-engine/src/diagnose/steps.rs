@@ -9,7 +9,7 @@ use longhaul_core::plan::{
     CopyOptions, CopySample, Direction, SampleContent, TestLength, TestPlan,
 };
 use longhaul_core::result::{
-    AloneReport, BoundedTest, CopyEvidence, CopyResult, End, StepRound, TestResult, TestSample,
+    BoundedTest, CopyEvidence, CopyResult, DiskStepReport, End, StepRound, TestResult, TestSample,
 };
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
@@ -33,7 +33,7 @@ const AROUND: Duration = Duration::from_millis(800);
 /// The additional round trips for opening and closing a session.
 const TRIPS_AROUND: u32 = 8;
 /// The largest sample that is counted at a source.
-pub(super) const LOOK: CopySample =
+pub(super) const LARGEST_SAMPLE: CopySample =
     CopySample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
 /// The minimum number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
@@ -78,10 +78,11 @@ impl CopyStep {
 
 impl StepRunner<'_> {
     pub(super) fn read(&mut self, source: &mut EndWorker) -> Result<StepRound> {
-        let sample = CopySample { bytes: self.plan.size.unwrap_or(LOOK.bytes), ..LOOK };
+        let sample =
+            CopySample { bytes: self.plan.size.unwrap_or(LARGEST_SAMPLE.bytes), ..LARGEST_SAMPLE };
         let options = CopyOptions { sample: Some(sample), ..self.plan.options.clone() };
         let report = source.read(&options, self.time, self.stop)?;
-        Ok(alone(report))
+        Ok(disk_round(report))
     }
 
     pub(super) fn write(&mut self, sink: &mut EndWorker) -> Result<StepRound> {
@@ -92,7 +93,7 @@ impl StepRunner<'_> {
         let (bytes, files) = if large { (most, 1) } else { (self.bytes.min(most), self.files) };
         let durable = self.plan.options.durable;
         let writing = Writing { bytes, files, durable, time: self.time, rate: None };
-        Ok(alone(sink.write(writing, self.stop)?))
+        Ok(disk_round(sink.write(writing, self.stop)?))
     }
 
     /// Measures memory to memory as `longhaul test` does.
@@ -159,7 +160,7 @@ impl StepRunner<'_> {
     /// Runs a copy, and reports its rate to `on`.
     pub(super) fn copy(&mut self, step: CopyStep, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
         let CopyStep { content, bytes, streams, target } = step;
-        let sample = CopySample { bytes: Bytes::new(bytes), files: LOOK.files, content };
+        let sample = CopySample { bytes: Bytes::new(bytes), files: LARGEST_SAMPLE.files, content };
         let content = match self.plan.source {
             None => SampleContent::Memory,
             Some(_) => content,
@@ -244,14 +245,14 @@ fn block_of(bytes: u64, most: Bytes) -> Bytes {
     Bytes::new(block.min(most.get()))
 }
 
-fn alone(report: AloneReport) -> StepRound {
+fn disk_round(report: DiskStepReport) -> StepRound {
     let elapsed = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
     StepRound {
         throughput_bps: Rate::mean(report.bytes, elapsed),
         bytes: report.bytes,
         files: report.files,
         seconds: report.seconds,
-        alone: Some(report),
+        disk: Some(report),
         ..StepRound::default()
     }
 }

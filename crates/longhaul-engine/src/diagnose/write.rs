@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_core::result::{AloneReport, DataPath, StageTimes, ThreadRole};
+use longhaul_core::result::{DataPath, DiskStepReport, StageTimes, ThreadRole};
 use longhaul_core::units::{Bytes, MinFree, Rate};
 use longhaul_sys::memory::AlignedBuffer;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, renameat, syncfs};
@@ -59,7 +59,7 @@ pub(super) fn write(
     writing: Writing,
     reserve: MinFree,
     stop: &AtomicBool,
-) -> Result<AloneReport> {
+) -> Result<DiskStepReport> {
     let room = free_bytes(dir, reserve).map_or(u64::MAX, Bytes::get);
     let writing = Writing { bytes: writing.bytes.min(room / 2), ..writing };
     if writing.bytes < writing.files.max(1) {
@@ -93,7 +93,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn large(self) -> io::Result<AloneReport> {
+    fn large(self) -> io::Result<DiskStepReport> {
         let begun = Instant::now();
         let (file, direct) = match self.create("large", OFlags::DIRECT) {
             Ok(file) => (file, true),
@@ -156,7 +156,7 @@ impl Work<'_> {
         Ok(next.into_inner())
     }
 
-    fn small(self, size: usize) -> io::Result<AloneReport> {
+    fn small(self, size: usize) -> io::Result<DiskStepReport> {
         let begun = Instant::now();
         let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let mut bytes = vec![0; size];
@@ -209,11 +209,11 @@ impl Work<'_> {
         outcomes.into_iter().collect()
     }
 
-    fn report(&self, bytes: u64, files: u64, elapsed: Duration, mut how: String) -> AloneReport {
+    fn report(&self, bytes: u64, files: u64, elapsed: Duration, mut how: String) -> DiskStepReport {
         if let Some(rate) = self.writing.rate {
             how.push_str(&format!("; limited to {rate} for this key"));
         }
-        AloneReport {
+        DiskStepReport {
             bytes: Bytes::new(bytes),
             files,
             seconds: elapsed.as_secs_f64(),

@@ -24,7 +24,7 @@ use super::tally::ProbeTally;
 use crate::lock;
 
 /// The interval at which the receiving thread checks whether to end.
-const STOP_LOOK: Duration = Duration::from_millis(50);
+const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The receive buffer, as of a flow of a test: longer than a thread waits for a busy core.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 /// The send buffer, which holds a train.
@@ -158,7 +158,7 @@ impl Shared {
         let begun = Instant::now();
         let mut received = 0u64;
         while !self.stop.load(Ordering::Acquire) {
-            poll::readable(&self.socket, STOP_LOOK);
+            poll::readable(&self.socket, STOP_CHECK);
             while let Ok(Some(report)) = probe::receive_report(&self.socket, &mut buffer) {
                 let number = self.header(&buffer[..report.bytes]).map(|header| header.number);
                 // A port of the peer that is closed now is not an answer.

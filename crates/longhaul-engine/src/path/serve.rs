@@ -30,7 +30,7 @@ const OTHER_TIME: Duration = Duration::from_secs(300);
 /// the search for silent hops.
 const SILENCE_LIMIT: Duration = Duration::from_secs(120);
 /// The interval at which silence is checked.
-const SILENCE_LOOK: Duration = Duration::from_secs(1);
+const SILENCE_CHECK: Duration = Duration::from_secs(1);
 /// The memory of a measurement besides its socket: arrival times, waiting answers, a thread.
 const FIXED_BYTES: u64 = 3 << 20;
 /// The smallest buffer of the socket: the kernel's default (`net.core.rmem_default`).
@@ -160,7 +160,7 @@ fn serve_orders(
         let mut sent = Ok(());
         let mut silence = IdleClient::new(limits);
         loop {
-            let order = match orders.recv_timeout(SILENCE_LOOK) {
+            let order = match orders.recv_timeout(SILENCE_CHECK) {
                 Ok(order) => order,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() >= until => break,

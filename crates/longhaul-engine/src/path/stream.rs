@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::flow::ProbeFlow;
 
 /// The longest sleep before a sender checks whether to stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// Sends the stream of `spec`, each packet at its time, until `stopped`.
 pub(super) fn send(
@@ -32,7 +32,7 @@ pub(super) fn send(
             break;
         }
         if let Some(early) = due.checked_sub(begun.elapsed()).filter(|early| !early.is_zero()) {
-            thread::sleep(early.min(STOP_LOOK));
+            thread::sleep(early.min(STOP_CHECK));
             continue;
         }
         let header = ProbeHeader {
@@ -49,7 +49,7 @@ pub(super) fn send(
         match flow.shared.send(&packet, None) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll::writable(&flow.shared.socket, STOP_LOOK);
+                poll::writable(&flow.shared.socket, STOP_CHECK);
                 continue;
             }
             // The interface's queue was full.

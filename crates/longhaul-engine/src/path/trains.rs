@@ -29,7 +29,7 @@ const REST: f64 = 4.0;
 /// The shortest pause in seconds, so that a delay of the host affects at most one train.
 const LEAST_REST: f64 = 0.01;
 /// The longest sleep before a sender checks whether to stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// The longest time of all trains of a direction in seconds, if more than [`LEAST_TRAINS`] are
 /// left.
 const ALL_TIME: f64 = 2.5;
@@ -55,7 +55,7 @@ pub(super) fn send(
         }
         let due = Instant::now() + Duration::from_nanos(if train > 0 { spec.gap_ns } else { 0 });
         while let Some(left) = due.checked_duration_since(Instant::now()).filter(|_| !stopped()) {
-            thread::sleep(left.min(STOP_LOOK));
+            thread::sleep(left.min(STOP_CHECK));
         }
         for (number, packet) in bytes.chunks_mut(payload as usize).enumerate() {
             let header = ProbeHeader {

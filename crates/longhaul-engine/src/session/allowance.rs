@@ -64,17 +64,17 @@ pub(crate) struct Allowance {
 struct Numbers {
     /// The number of connections that may still arrive.
     left: u32,
-    seen: HashSet<u32>,
+    arrived: HashSet<u32>,
 }
 
 impl Numbers {
     fn is_expected(&self, number: u32) -> bool {
-        self.left > 0 && !self.seen.contains(&number)
+        self.left > 0 && !self.arrived.contains(&number)
     }
 
     fn arrived(&mut self, number: u32) {
         self.left -= 1;
-        self.seen.insert(number);
+        self.arrived.insert(number);
     }
 }
 
@@ -85,7 +85,7 @@ impl Allowance {
             DescriptorSource::Shared(_) => (0, 0),
             DescriptorSource::Quota(_) => (EARLY_STREAMS, 0),
         };
-        let numbers = |left| Numbers { left, seen: HashSet::new() };
+        let numbers = |left| Numbers { left, arrived: HashSet::new() };
         Allowance {
             source,
             streams: numbers(streams),
@@ -101,7 +101,7 @@ impl Allowance {
     pub(crate) fn announce(&mut self, announced: Announced) -> Result<(), Shortage> {
         let Announced { streams, flows, further, beside } = announced;
         let short = Shortage { connections: streams + flows };
-        let arrived = self.streams.seen.len() as u32;
+        let arrived = self.streams.arrived.len() as u32;
         let coming = (streams + flows).saturating_sub(arrived);
         let needed = u64::from(coming) * DESCRIPTORS + u64::from(streams) * u64::from(beside);
         match &self.source {
@@ -125,7 +125,7 @@ impl Allowance {
 
     /// Permits one more stream, of any number, after the announced ones have ended.
     pub(crate) fn announce_again(&mut self) {
-        self.streams.seen.clear();
+        self.streams.arrived.clear();
         self.streams.left = self.streams.left.saturating_add(1);
         self.reserved += 1;
     }

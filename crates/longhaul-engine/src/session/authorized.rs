@@ -27,7 +27,7 @@ use crate::error::{EngineError, Result};
 use crate::lock;
 
 /// The interval between two checks of the list and of the expiry times.
-const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
+const CHECK_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 /// The maximum number of events that wait for a report.
 const EVENTS_LIMIT: usize = 64;
 
@@ -48,7 +48,7 @@ struct Shared {
 struct State {
     keys: HashMap<PublicKey, Grant>,
     /// The state of the file when it was last read.
-    seen: Option<LastRead>,
+    last_read: Option<LastRead>,
     sessions: HashMap<u64, Live>,
     sessions_begun: u64,
     /// The rate that the running sessions of a key share.
@@ -109,8 +109,8 @@ impl AuthorizedKeys {
     /// The file cannot be read, is exposed to other users, or has an invalid option.
     pub fn load(config: &ConfigDir, own: PublicKey) -> Result<Self> {
         let mut state = State::default();
-        let seen = state.read(config, own, None)?;
-        state.seen = Some(seen);
+        let last_read = state.read(config, own, None)?;
+        state.last_read = Some(last_read);
         let shared = Shared { config: config.clone(), own, state: Mutex::new(state) };
         Ok(AuthorizedKeys(Arc::new(shared)))
     }
@@ -185,7 +185,7 @@ impl AuthorizedKeys {
         let (stop, stopped) = bounded::<()>(0);
         let (events, reported) = bounded(EVENTS_LIMIT);
         let check = move || {
-            while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 for event in keys.poll_events(forced.swap(false, Ordering::Relaxed)) {
                     // Events that find no place are lost, as the report has not returned for long.
                     let _ = events.try_send(event);
@@ -220,20 +220,23 @@ impl State {
     /// Reads the list if it has changed; with `forced` it is read and reported in any case.
     fn refresh(&mut self, config: &ConfigDir, own: PublicKey, forced: bool) {
         let stamp = stamp(config);
-        let same = self.seen.as_ref().is_some_and(|seen| seen.stamp == stamp && !seen.fresh);
+        let same = self
+            .last_read
+            .as_ref()
+            .is_some_and(|last_read| last_read.stamp == stamp && !last_read.fresh);
         if same && !forced {
             return;
         }
-        let before = self.seen.take().filter(|_| !forced);
-        let read = self.read(config, own, before.as_ref().map(|seen| &seen.outcome));
-        let (seen, event) = match read {
-            Ok(seen) => {
+        let before = self.last_read.take().filter(|_| !forced);
+        let read = self.read(config, own, before.as_ref().map(|last_read| &last_read.outcome));
+        let (last_read, event) = match read {
+            Ok(last_read) => {
                 let keys = self.keys.keys().filter(|key| **key != own).count();
                 let gone = |live: &&Live| !self.keys.contains_key(&live.key);
                 let ended = self.sessions.values().filter(gone).count();
-                let same = before.is_some_and(|before| before.outcome == seen.outcome);
+                let same = before.is_some_and(|before| before.outcome == last_read.outcome);
                 let roots = self.roots();
-                (seen, (!same).then_some(KeysEvent::Reloaded { keys, ended, roots }))
+                (last_read, (!same).then_some(KeysEvent::Reloaded { keys, ended, roots }))
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
@@ -243,7 +246,7 @@ impl State {
                 (LastRead { stamp, fresh: is_fresh(stamp), outcome }, event)
             }
         };
-        self.seen = Some(seen);
+        self.last_read = Some(last_read);
         event.into_iter().for_each(|event| self.record(event));
     }
 

@@ -49,7 +49,7 @@ pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 /// The interval at which a wait for a data connection checks whether the client is there.
 const PEER_CHECK: Duration = Duration::from_millis(100);
 /// The interval at which accepted flows are answered while others are awaited.
-const ANSWER_LOOK: Duration = Duration::from_millis(20);
+const ANSWER_CHECK: Duration = Duration::from_millis(20);
 
 /// The sessions that wait for data connections, shared by all threads of a server.
 #[derive(Clone, Default)]
@@ -318,7 +318,7 @@ impl DataAcceptor {
         let mut flows = Numbered::new(count);
         let mut found = 0;
         while found < count {
-            match self.accept_flow(ANSWER_LOOK) {
+            match self.accept_flow(ANSWER_CHECK) {
                 Ok(flow) => {
                     flows.put(flow)?;
                     found += 1;

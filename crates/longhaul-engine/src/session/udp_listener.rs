@@ -14,7 +14,7 @@ use super::server::SessionRegistry;
 use super::udp::Cookie;
 
 /// The interval at which a waiting thread checks whether to stop.
-const STOP_LOOK: Duration = Duration::from_millis(100 / crate::HASTE);
+const STOP_CHECK: Duration = Duration::from_millis(100 / crate::HASTE);
 
 /// The UDP socket beside a listener's TCP socket, which accepts flows.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl UdpListener {
                 Ok(found) => self.greet(&bytes[..found.bytes], &found, registry),
                 // ICMP errors about answers are ignored.
                 Err(_) => {
-                    poll::readable(self.port.socket(), STOP_LOOK);
+                    poll::readable(self.port.socket(), STOP_CHECK);
                 }
             }
         }

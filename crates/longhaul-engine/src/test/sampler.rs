@@ -14,7 +14,7 @@ use longhaul_sys::tcp::Granted;
 
 use super::context::{Bounds, Context, Ending, Part, Signals};
 use super::mover::Slot;
-use super::observe::{LOOK, Observer};
+use super::observe::{Observer, PROBE_INTERVAL};
 use super::snapshot::Snapshot;
 use super::ticks::millis;
 use super::ticks::{IdleTimer, Slow, Ticks, end_of_time};
@@ -25,7 +25,7 @@ const RATE_SLACK: f64 = 1.1;
 /// The time by which its bytes may be early.
 const RATE_BURST: Duration = Duration::from_secs(1);
 /// The interval at which a sender checks whether its last data are acknowledged.
-const DRAIN_LOOK: Duration = Duration::from_millis(1);
+const DRAIN_CHECK: Duration = Duration::from_millis(1);
 
 /// Samples the movers of one end.
 pub(super) struct Sampler<'a, F> {
@@ -111,7 +111,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             if let Some(reason) = self.must_cut(started, idle) {
                 return Err(reason);
             }
-            thread::park_timeout(LOOK);
+            thread::park_timeout(PROBE_INTERVAL);
         }
     }
 
@@ -141,7 +141,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 return Some(reason);
             }
             let now = Instant::now();
-            self.observer.look(self.slots, Some(now.saturating_duration_since(epoch)));
+            self.observer.probe_if_due(self.slots, Some(now.saturating_duration_since(epoch)));
             let due = ticks.due.map(|due| epoch + due);
             let closed = closing.load(Ordering::Relaxed);
             let over_now = || over.is_some_and(|over| now >= over) || self.amount_reached();
@@ -157,7 +157,9 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                 }
             } else {
                 let next = [due, over.filter(|_| !closed)].into_iter().flatten().min();
-                let wait = next.map_or(LOOK, |next| next.saturating_duration_since(now).min(LOOK));
+                let wait = next.map_or(PROBE_INTERVAL, |next| {
+                    next.saturating_duration_since(now).min(PROBE_INTERVAL)
+                });
                 thread::park_timeout(wait);
             }
         }
@@ -224,7 +226,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             if let Some(reason) = self.must_cut(epoch, idle) {
                 return Some(reason);
             }
-            thread::park_timeout(DRAIN_LOOK);
+            thread::park_timeout(DRAIN_CHECK);
         }
     }
 

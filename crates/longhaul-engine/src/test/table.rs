@@ -13,7 +13,7 @@ use crate::error::{EngineError, Result};
 use crate::session::{ControlReceiver, ControlSender};
 
 /// The interval at which the stop flag is checked.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// The most that the server's samples may be ahead of this clock: the omitted time and the end
 /// shorten intervals, and the two clocks start at times that differ by the delay of the path.
 const SAMPLE_SLACK: Duration = Duration::from_secs(60);
@@ -135,7 +135,7 @@ impl<F: FnMut(&TestSample)> Table<F> {
                 // A server that is gone ends the test by itself.
                 let _ = sender.send(&TestOrder::Stop);
             }
-            match heard.recv_timeout(STOP_LOOK) {
+            match heard.recv_timeout(STOP_CHECK) {
                 Ok(Note::Ours(sample)) => self.add(true, sample),
                 Ok(Note::Theirs(sample)) => self.add(false, sample),
                 Ok(Note::OurEnd(result)) => {

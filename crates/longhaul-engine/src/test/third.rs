@@ -26,7 +26,7 @@ use crate::session::{
 };
 
 /// The interval at which the stop flag is checked.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// The additional time of a test for connecting and draining.
 const AROUND_LIMIT: Duration = Duration::from_secs(120);
 
@@ -59,7 +59,7 @@ pub fn run_third(
                     let _ = stopping.send(&ThirdOrder::Stop);
                     return;
                 }
-                thread::park_timeout(STOP_LOOK);
+                thread::park_timeout(STOP_CHECK);
             }
         });
         let mut intervals = Vec::new();

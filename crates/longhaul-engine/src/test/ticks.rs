@@ -78,23 +78,23 @@ pub(super) struct IdleTimer {
     limit: Duration,
     progress: u64,
     since: Instant,
-    looked: Instant,
+    checked: Instant,
 }
 
 impl IdleTimer {
     pub(super) fn new(limit: Duration) -> Self {
         let now = Instant::now();
-        IdleTimer { limit, progress: 0, since: now, looked: now }
+        IdleTimer { limit, progress: 0, since: now, checked: now }
     }
 
     /// Checks `progress` from time to time. Returns the reason to cut the test if it has not
     /// changed for too long.
     pub(super) fn check(&mut self, progress: impl FnOnce() -> u64) -> Option<String> {
         let now = Instant::now();
-        if now - self.looked < self.limit / 20 {
+        if now - self.checked < self.limit / 20 {
             return None;
         }
-        self.looked = now;
+        self.checked = now;
         let progress = progress();
         if progress != self.progress {
             self.progress = progress;

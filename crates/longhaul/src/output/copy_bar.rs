@@ -75,16 +75,16 @@ fn draw(progress: &CopyProgress, over: &AtomicBool) {
 /// The lines of the display.
 struct Lines {
     all: MultiProgress,
-    whole: ProgressBar,
+    copy_line: ProgressBar,
     files: Vec<ProgressBar>,
 }
 
 impl Lines {
     fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let whole = all.add(ProgressBar::new(0));
-        whole.set_style(style("{wide_bar} {percent:>3} %  {msg}"));
-        Lines { all, whole, files: Vec::new() }
+        let copy_line = all.add(ProgressBar::new(0));
+        copy_line.set_style(style("{wide_bar} {percent:>3} %  {msg}"));
+        Lines { all, copy_line, files: Vec::new() }
     }
 
     fn show(&mut self, progress: &CopyProgress, moved: Bytes, rate: Rate) {
@@ -97,7 +97,7 @@ impl Lines {
             }
         }
         while self.files.len() < files.len() {
-            let line = self.all.insert_before(&self.whole, ProgressBar::new(1));
+            let line = self.all.insert_before(&self.copy_line, ProgressBar::new(1));
             line.set_style(style("{wide_msg}"));
             self.files.push(line);
         }
@@ -105,17 +105,17 @@ impl Lines {
             line.set_message(file_line(file, columns));
         }
         let total = progress.total();
-        self.whole.set_length(total.get());
-        self.whole.set_position(moved.get());
+        self.copy_line.set_length(total.get());
+        self.copy_line.set_position(moved.get());
         let parts = parts(progress, moved, total, rate);
-        self.whole.set_message(fitting(&parts, columns.saturating_sub(PERCENT_COLUMNS)));
+        self.copy_line.set_message(fitting(&parts, columns.saturating_sub(PERCENT_COLUMNS)));
     }
 
     fn clear(self) {
         for line in self.files {
             line.finish_and_clear();
         }
-        self.whole.finish_and_clear();
+        self.copy_line.finish_and_clear();
     }
 }
 

@@ -113,7 +113,7 @@ fn full(text: &mut String, finding: &Finding) {
     let title = format!("{subject}{}", finding.title);
     text.push_str(&beside(&area, &title, INDENT, text_columns()));
     for (name, part) in
-        [("present", &finding.seen), ("advised", &finding.wanted), ("why", &finding.why)]
+        [("present", &finding.present), ("advised", &finding.wanted), ("why", &finding.why)]
     {
         if !part.is_empty() {
             let name = format!("{:INDENT$}{name:<8}", "");
@@ -150,12 +150,12 @@ fn row(text: &mut String, finding: &Finding) {
     };
     let left = format!("  {about:<SUBJECT$} {:<TITLE$} ", finding.title);
     if text_columns().saturating_sub(left.chars().count()) >= LEAST_SEEN {
-        text.push_str(&beside(&left, &finding.seen, INDENT, text_columns()));
+        text.push_str(&beside(&left, &finding.present, INDENT, text_columns()));
         return;
     }
     let subject = format!("  {about:<SUBJECT$} ");
     text.push_str(&beside(&subject, &finding.title, SUBJECT + 3, text_columns()));
-    for line in wrap(&finding.seen, text_columns() - SUBJECT - 3).lines() {
+    for line in wrap(&finding.present, text_columns() - SUBJECT - 3).lines() {
         let _ = writeln!(text, "{:1$}{line}", "", SUBJECT + 3);
     }
 }

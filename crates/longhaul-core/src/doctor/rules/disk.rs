@@ -63,29 +63,29 @@ pub(super) fn direct_io(disk: &DiskFacts, _: &HostFacts, _: &Target) -> RuleAnsw
 
 pub(super) fn scheduler(disk: &DiskFacts, _: &HostFacts, _: &Target) -> RuleAnswer {
     let Some(device) = disk.device.clone()? else { return NOTHING };
-    let (seen, turns) = (disk.scheduler.clone()?, disk.rotational.clone()?);
+    let (present, turns) = (disk.scheduler.clone()?, disk.rotational.clone()?);
     let (ordered, bare) = (["mq-deadline", "deadline"], ["none", "noop"]);
-    let good = ordered.contains(&seen.as_str()) || (!turns && bare.contains(&seen.as_str()));
+    let good = ordered.contains(&present.as_str()) || (!turns && bare.contains(&present.as_str()));
     match (good, turns) {
         (true, _) => fine("good"),
         (false, true) => advice("other_rotational").with("wanted", "mq-deadline"),
         (false, false) => advice("other").with("wanted", "none"),
     }
-    .with("scheduler", seen)
+    .with("scheduler", present)
     .with("device", device)
     .answer()
 }
 
 pub(super) fn read_ahead(disk: &DiskFacts, _: &HostFacts, target: &Target) -> RuleAnswer {
     let Some(device) = disk.device.clone()? else { return NOTHING };
-    let (seen, turns) = (disk.read_ahead.clone()?, disk.rotational.clone()?);
+    let (present, turns) = (disk.read_ahead.clone()?, disk.rotational.clone()?);
     let wait = if turns { SEEK_SECONDS } else { FLASH_SECONDS };
     let wanted = Bytes::new(
         ((target.rate.bytes_per_second() as f64 * wait) as u64).next_multiple_of(64 << 10),
     );
-    let judgement = if seen >= wanted { fine("enough") } else { advice("small") };
+    let judgement = if present >= wanted { fine("enough") } else { advice("small") };
     judgement
-        .with("read_ahead_bytes", seen)
+        .with("read_ahead_bytes", present)
         .with("wanted_bytes", wanted)
         .with("wanted_sectors", wanted.get() / 512)
         .with("access_ms", wait * 1e3)

@@ -61,17 +61,17 @@ pub(super) fn payload(pci: &PciFacts, target: &Target) -> RuleAnswer {
     if pci.link.clone()?.is_none() {
         return NOTHING;
     }
-    let (seen, supported) = (pci.payload.clone()?, pci.payload_supported.clone()?);
+    let (present, supported) = (pci.payload.clone()?, pci.payload_supported.clone()?);
     let useful = |bytes: Bytes| {
         let bytes = bytes.get() as f64;
         bytes / (bytes + PCIE_OVERHEAD_BYTES as f64) * 100.0
     };
-    let enough = seen >= supported || !target.is_at_least(FAST);
+    let enough = present >= supported || !target.is_at_least(FAST);
     if enough { fine("enough") } else { advice("small") }
-        .with("payload_bytes", seen)
+        .with("payload_bytes", present)
         .with("supported_bytes", supported)
         .with("overhead_bytes", PCIE_OVERHEAD_BYTES)
-        .with("useful_percent", useful(seen))
+        .with("useful_percent", useful(present))
         .with("possible_percent", useful(supported))
         .answer()
 }
@@ -80,12 +80,12 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> RuleAnswer {
     if pci.link.clone()?.is_none() {
         return NOTHING;
     }
-    let seen = pci.read_request.clone()?;
-    let enough = seen >= READ_REQUEST || !target.is_at_least(FAST);
+    let present = pci.read_request.clone()?;
+    let enough = present >= READ_REQUEST || !target.is_at_least(FAST);
     if enough { fine("enough") } else { advice("small") }
-        .with("request_bytes", seen)
+        .with("request_bytes", present)
         .with("wanted_bytes", READ_REQUEST)
-        .with("requests", 9000_u64.div_ceil(seen.get().max(1)))
+        .with("requests", 9000_u64.div_ceil(present.get().max(1)))
         .with("wanted_requests", 9000_u64.div_ceil(READ_REQUEST.get()))
         .with("address", pci.address.as_str())
         .answer()

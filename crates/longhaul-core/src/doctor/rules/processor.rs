@@ -17,7 +17,7 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> RuleAnswer {
         Err(unseen) => return Err(unseen.clone()),
     };
     let named = |(name, count): (&String, &u32)| format!("{name} ({count})");
-    let seen = governors.iter().map(named).collect::<Vec<_>>().join(", ");
+    let present = governors.iter().map(named).collect::<Vec<_>>().join(", ");
     // With these two drivers the hardware chooses the frequency, and powersave does not mean the
     // lowest one.
     let driver = host.processors.frequency_driver.as_deref().unwrap_or("");
@@ -30,7 +30,7 @@ pub(super) fn governor(host: &HostFacts, target: &Target) -> RuleAnswer {
     } else {
         advice("other")
     };
-    judgement.with("governors", seen).answer()
+    judgement.with("governors", present).answer()
 }
 
 fn is_guest(host: &HostFacts) -> bool {

@@ -53,21 +53,21 @@ pub(super) fn autotuned_send(host: &HostFacts, target: &Target) -> RuleAnswer {
 }
 
 fn autotuned(host: &HostFacts, target: &Target, name: &str, usable: fn(u64) -> u64) -> RuleAnswer {
-    let seen = host.number(name, 2)?;
-    let judgement = judged(by_size(seen, buffer(target)), "size")
-        .with("buffer_bytes", seen)
+    let present = host.number(name, 2)?;
+    let judgement = judged(by_size(present, buffer(target)), "size")
+        .with("buffer_bytes", present)
         .with("wanted_bytes", buffer(target))
-        .with("reached_bps", reached(usable(seen), target))
+        .with("reached_bps", reached(usable(present), target))
         .with("least_bytes", host.number(name, 0)?)
         .with("initial_bytes", host.number(name, 1)?);
     with_windows(judgement, target).answer()
 }
 
 /// Returns the verdict on a size: half of the wanted size still allows half of the rate.
-fn by_size(seen: u64, wanted: u64) -> FindingVerdict {
-    match seen {
-        _ if seen >= wanted => FindingVerdict::Ok,
-        _ if seen >= wanted / 2 => FindingVerdict::Advice,
+fn by_size(present: u64, wanted: u64) -> FindingVerdict {
+    match present {
+        _ if present >= wanted => FindingVerdict::Ok,
+        _ if present >= wanted / 2 => FindingVerdict::Advice,
         _ => FindingVerdict::Problem,
     }
 }
@@ -83,13 +83,13 @@ pub(super) fn asked_send(host: &HostFacts, target: &Target) -> RuleAnswer {
 /// Judges the largest buffer that a program can request. The kernel doubles the requested size
 /// (socket(7)) and does not autotune this buffer. UDP buffers are never autotuned.
 fn largest_request(host: &HostFacts, target: &Target, name: &str) -> RuleAnswer {
-    let seen = host.number(name, 0)?;
+    let present = host.number(name, 0)?;
     let wanted = window(target).next_multiple_of(MIB).min(LARGEST_BUFFER);
-    let judgement = if seen >= wanted { fine("size") } else { advice("size") };
+    let judgement = if present >= wanted { fine("size") } else { advice("size") };
     let judgement = judgement
-        .with("buffer_bytes", seen)
+        .with("buffer_bytes", present)
         .with("wanted_bytes", wanted)
-        .with("reached_bps", reached(seen, target));
+        .with("reached_bps", reached(present, target));
     with_windows(judgement, target).answer()
 }
 
@@ -107,10 +107,10 @@ pub(super) fn scaling(host: &HostFacts, target: &Target) -> RuleAnswer {
 /// third number, allocations fail.
 pub(super) fn host_wide(host: &HostFacts, target: &Target) -> RuleAnswer {
     let page = host.page_bytes.max(1);
-    let seen = host.number("net.ipv4.tcp_mem", 1)? * page;
+    let present = host.number("net.ipv4.tcp_mem", 1)? * page;
     let wanted = (2 * target.bdp().get()).next_multiple_of(MIB);
     let memory = host.memory.clone()?;
-    let verdict = by_size(seen, wanted);
+    let verdict = by_size(present, wanted);
     // Half of the memory remains for programs and the page cache.
     let judgement = if wanted > memory.get() / 2 {
         judged(verdict, "little_memory").with("memory_bytes", memory)
@@ -121,7 +121,11 @@ pub(super) fn host_wide(host: &HostFacts, target: &Target) -> RuleAnswer {
             .with("wanted_pages", pages(wanted))
             .with("wanted_high_pages", pages(wanted / 2 * 3))
     };
-    judgement.with("pressure_bytes", seen).with("wanted_bytes", wanted).for_target(target).answer()
+    judgement
+        .with("pressure_bytes", present)
+        .with("wanted_bytes", wanted)
+        .for_target(target)
+        .answer()
 }
 
 pub(super) fn pressure(host: &HostFacts, _: &Target) -> RuleAnswer {

@@ -22,7 +22,7 @@ pub(super) type Never = std::convert::Infallible;
 /// The longest time between two checkpoints.
 const CHECKPOINT: Duration = Duration::from_millis(1_000 / HASTE);
 /// The shortest time between two checkpoints. At 10 Gb/s 250 MB arrive in this time.
-const CHECKPOINT_LOOK: Duration = Duration::from_millis(200 / HASTE);
+const CHECKPOINT_CHECK: Duration = Duration::from_millis(200 / HASTE);
 /// The number of new bytes from which a checkpoint is written before [`CHECKPOINT`] has passed.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
@@ -85,7 +85,7 @@ pub(super) fn report(shared: &SinkShared<'_>, over: &Receiver<Never>, stop: &Ato
 /// Writes checkpoints until the sender of `over` is dropped.
 pub(super) fn keep_journal(shared: &SinkShared<'_>, over: &Receiver<Never>) {
     let (mut last, mut bytes) = (Instant::now(), 0);
-    while over.recv_timeout(CHECKPOINT_LOOK) == Err(RecvTimeoutError::Timeout) {
+    while over.recv_timeout(CHECKPOINT_CHECK) == Err(RecvTimeoutError::Timeout) {
         let written = shared.records.ledger.written_bytes();
         // The number decreases if bytes of an earlier attempt turn out to be unusable.
         if written.abs_diff(bytes) >= CHECKPOINT_BYTES || last.elapsed() >= CHECKPOINT {

@@ -80,7 +80,7 @@ impl Reread {
 pub(super) fn read_again(
     shared: &SinkShared<'_>,
     claims: &Receiver<Reread>,
-    whole: &Sender<Vec<CompleteFile>>,
+    finished: &Sender<Vec<CompleteFile>>,
 ) {
     let mut buffer = AlignedBuffer::new(DIRECT_ALIGN);
     for Reread { of, claim } in claims {
@@ -96,7 +96,7 @@ pub(super) fn read_again(
         let good =
             shared.meters.checking.time(|| of.holds(&claim, &mut buffer, &shared.store.checked));
         if let Some(complete) = of.decide(shared, (claim.offset, claim.length), good)
-            && whole.send(vec![complete]).is_err()
+            && finished.send(vec![complete]).is_err()
         {
             return;
         }

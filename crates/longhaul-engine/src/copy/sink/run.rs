@@ -54,7 +54,7 @@ const JOURNAL_PATIENCE: Duration =
 /// The longest time for receiving the data in flight from a source that has left.
 const DRAIN_LIMIT: Duration = Duration::from_millis(1_000 / FUZZ_HASTE);
 /// The time without data after which the sink assumes that no data are in flight.
-const DRAIN_LOOK: Duration = Duration::from_millis(100 / FUZZ_HASTE);
+const DRAIN_CHECK: Duration = Duration::from_millis(100 / FUZZ_HASTE);
 
 /// A target that is ready to receive a copy.
 pub(in crate::copy) struct Sink {
@@ -339,7 +339,7 @@ impl SinkShared<'_> {
         let arrived = || self.context.arrived.sum();
         let mut before = arrived();
         while Instant::now() < deadline && !self.context.cancel.is_set() {
-            thread::sleep(DRAIN_LOOK);
+            thread::sleep(DRAIN_CHECK);
             let now = arrived();
             if now == before {
                 return;

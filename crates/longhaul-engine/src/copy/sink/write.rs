@@ -16,7 +16,7 @@ use crate::copy::pool::PoolBuffer;
 pub(super) fn write_blocks(
     shared: &SinkShared<'_>,
     blocks: &Receiver<ReceivedBuffer>,
-    whole: &Sender<Vec<CompleteFile>>,
+    finished: &Sender<Vec<CompleteFile>>,
 ) {
     let mut writes = false;
     for ReceivedBuffer { what, buffer } in blocks {
@@ -33,7 +33,7 @@ pub(super) fn write_blocks(
                 shared.meters.writing.time(|| write_pack(shared, pieces, &buffer))
             }
         };
-        if !complete.is_empty() && whole.send(complete).is_err() {
+        if !complete.is_empty() && finished.send(complete).is_err() {
             return;
         }
     }
@@ -135,11 +135,11 @@ fn create_or_write(error: &io::Error) -> &'static str {
 }
 
 /// Finishes complete files in waves: while one is synced, the next gathers.
-pub(super) fn finish_files(shared: &SinkShared<'_>, whole: &Receiver<Vec<CompleteFile>>) {
+pub(super) fn finish_files(shared: &SinkShared<'_>, finished: &Receiver<Vec<CompleteFile>>) {
     shared.meters.syncing.join();
-    while let Ok(mut wave) = whole.recv() {
+    while let Ok(mut wave) = finished.recv() {
         while wave.len() < SYNC_BATCH
-            && let Ok(more) = whole.try_recv()
+            && let Ok(more) = finished.try_recv()
         {
             wave.extend(more);
         }

@@ -24,7 +24,7 @@ const WINDOW_BYTES: u64 = 128 << 20;
 /// The same in blocks, if they are small.
 const WINDOW_BLOCKS: u64 = 4096;
 /// The interval at which a wait checks for the end of the copy.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// A stream that can be read once.
 pub struct Feed {
@@ -134,7 +134,7 @@ impl Feed {
                 if over() {
                     return Ok(Next::Over);
                 }
-                let waited = self.freed.wait_timeout(kept, LOOK);
+                let waited = self.freed.wait_timeout(kept, STOP_CHECK);
                 kept = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -188,8 +188,8 @@ impl Input {
                 break Ok(false);
             }
             // A terminal, a pipe or a socket can be silent for a long time.
-            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
-            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&look)) {
+            let check = Timespec { tv_sec: 0, tv_nsec: STOP_CHECK.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&check)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(error) => break Err(error.into()),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, DirectIo};
-use longhaul_core::result::{AloneReport, SampleReport, StageTimes, ThreadRole};
+use longhaul_core::result::{DiskStepReport, SampleReport, StageTimes, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
@@ -97,7 +97,7 @@ pub(crate) fn read(
     time: Duration,
     throttle: &Throttle,
     stop: &AtomicBool,
-) -> Result<AloneReport> {
+) -> Result<DiskStepReport> {
     let (clock, cpu) = (StageClock::default(), CpuMeter::default());
     // Measures the disk, even if the cache is faster.
     let disk = Disk::new(DirectIo::Always);
@@ -126,7 +126,7 @@ pub(crate) fn read(
             break;
         }
     }
-    Ok(AloneReport {
+    Ok(DiskStepReport {
         bytes: Bytes::new(bytes.into_inner()),
         files: files.into_inner(),
         seconds: elapsed.as_secs_f64(),

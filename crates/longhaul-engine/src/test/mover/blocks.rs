@@ -18,7 +18,7 @@ use crate::test::block_format::{BlockFormat, BlockState};
 /// the streams in turn, so that the rest would only wait in buffers.
 const MOST_AHEAD: u64 = 8;
 /// The longest time in which a waiting thread does not see the stop flag.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// The turns of the streams of one end, so that all end after the same number of blocks.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Turns {
                 self.changed.notify_all();
                 return Some(number);
             }
-            let waited = self.changed.wait_timeout(state, STOP_LOOK);
+            let waited = self.changed.wait_timeout(state, STOP_CHECK);
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
     }

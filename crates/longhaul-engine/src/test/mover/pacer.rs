@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// thread from its core, and short enough that the mean over a second keeps to the rate.
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// The longest sleep between two checks of the stop flag.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 /// The default burst, as time at the pacing rate.
 const BURST_TIME: Duration = Duration::from_millis(1);
 /// The largest default burst. The default receive buffer of a UDP socket on Linux, 208 KiB with
@@ -50,7 +50,7 @@ impl Pacer {
             }
             let now = Instant::now();
             match self.next.checked_duration_since(now) {
-                Some(wait) if !wait.is_zero() => thread::sleep(wait.min(STOP_LOOK)),
+                Some(wait) if !wait.is_zero() => thread::sleep(wait.min(STOP_CHECK)),
                 _ => self.begin_burst(now),
             }
         }

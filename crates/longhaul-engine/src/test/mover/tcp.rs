@@ -31,7 +31,7 @@ pub(in crate::test) struct Sending<'a> {
 }
 
 /// The longest time in which a thread of an open connection does not see the stop flag.
-const STOP_LOOK: Duration = Duration::from_millis(50);
+const STOP_CHECK: Duration = Duration::from_millis(50);
 /// The time between the last data and the stop flag that belongs to the delay of the flag.
 const STOP_GRACE: Duration = Duration::from_millis(150);
 
@@ -50,7 +50,7 @@ pub(in crate::test) fn send(
     let Sending { share, mut pacer, stop, open, sampler } = sending;
     slot.run(sampler, || {
         if open {
-            stream.set_write_timeout(Some(STOP_LOOK))?;
+            stream.set_write_timeout(Some(STOP_CHECK))?;
         }
         let mut feed = supply.feed()?;
         let mut sent = 0u64;
@@ -133,7 +133,7 @@ pub(in crate::test) fn receive(
     let Watch { first, sampler, stop, blocks } = watch;
     slot.run(sampler, || {
         if stop.is_some() {
-            stream.set_read_timeout(Some(STOP_LOOK))?;
+            stream.set_read_timeout(Some(STOP_CHECK))?;
         }
         // Aligned to a page, like the sender's buffer.
         let mut buffer = AlignedBuffer::new(reading.buffer_bytes);

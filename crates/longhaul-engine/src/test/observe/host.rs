@@ -11,16 +11,16 @@ use longhaul_sys::host::{
 
 /// The interval between reads of the kernel's memory statistics: the kernel formats the whole file
 /// at each read.
-const MEMORY_LOOK: Duration = Duration::from_millis(100);
+const MEMORY_CHECK: Duration = Duration::from_millis(100);
 
 /// Samples the host per interval.
 pub(super) struct HostWatch {
     since: Instant,
     cores: Vec<(u32, CoreTimes)>,
     drops: Drops,
-    looked: Instant,
+    checked: Instant,
     memory: TcpMemory,
-    looks: u32,
+    checks: u32,
     pressed: u32,
 }
 
@@ -41,30 +41,30 @@ impl HostWatch {
             since: now,
             cores: core_times(),
             drops: drops(),
-            looked: now,
+            checked: now,
             memory: TcpMemory::default(),
-            looks: 0,
+            checks: 0,
             pressed: 0,
         }
     }
 
     /// Checks whether the kernel's memory is under pressure, if it is due.
-    pub(super) fn look(&mut self) {
-        if self.looked.elapsed() >= MEMORY_LOOK {
-            self.look_now();
+    pub(super) fn check_if_due(&mut self) {
+        if self.checked.elapsed() >= MEMORY_CHECK {
+            self.check();
         }
     }
 
-    fn look_now(&mut self) {
-        self.looked = Instant::now();
+    fn check(&mut self) {
+        self.checked = Instant::now();
         self.memory = tcp_memory();
-        self.looks += 1;
+        self.checks += 1;
         self.pressed += u32::from(self.memory.pressure);
     }
 
     /// Ends an interval.
     pub(super) fn interval(&mut self) -> (HostSample, Cores) {
-        self.look_now();
+        self.check();
         let elapsed = self.since.elapsed();
         let cores = Cores::between(&self.cores, &core_times(), elapsed);
         let dropped = drops();
@@ -78,7 +78,7 @@ impl HostWatch {
             interrupts_percent: interrupts.map_or(0.0, |(_, core)| core.interrupts_percent),
             tcp_memory_bytes: Bytes::new(self.memory.used_bytes),
             tcp_memory_pressure_bytes: Bytes::new(self.memory.pressure_bytes),
-            tcp_memory_pressure_percent: 100.0 * f64::from(self.pressed) / f64::from(self.looks),
+            tcp_memory_pressure_percent: 100.0 * f64::from(self.pressed) / f64::from(self.checks),
             tcp_drops: since(|d| d.tcp + d.tcp_pruned),
             udp_drops: since(|d| d.udp),
             interface_drops: since(|d| d.interfaces + d.cores),
@@ -86,7 +86,7 @@ impl HostWatch {
         self.since = Instant::now();
         self.cores = core_times();
         self.drops = dropped;
-        (self.looks, self.pressed) = (0, 0);
+        (self.checks, self.pressed) = (0, 0);
         (sample, cores)
     }
 }

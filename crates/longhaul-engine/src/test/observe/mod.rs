@@ -23,14 +23,14 @@ use super::mover::Slot;
 use super::snapshot::Snapshot;
 
 /// The interval between two probes.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 /// The streams per probe, in turn: 800 system calls a second, below 1 % of a core.
 const PROBES: usize = 16;
 
 /// Observes the connections, threads and host of one end.
 pub(super) struct Observer {
     role: End,
-    looked: Instant,
+    probed: Instant,
     next: usize,
     tallies: Vec<Tally>,
     host: HostWatch,
@@ -41,16 +41,16 @@ impl Observer {
     pub(super) fn new(role: End, slots: &[Slot]) -> Self {
         let tallies = slots.iter().map(|_| Tally::default()).collect();
         let curve = (role == End::Receiver).then(Recorder::default);
-        Observer { role, looked: Instant::now(), next: 0, tallies, host: HostWatch::new(), curve }
+        Observer { role, probed: Instant::now(), next: 0, tallies, host: HostWatch::new(), curve }
     }
 
     /// Probes if it is due. `since` is the time since the first byte.
-    pub(super) fn look(&mut self, slots: &[Slot], since: Option<Duration>) {
-        if self.looked.elapsed() < LOOK {
+    pub(super) fn probe_if_due(&mut self, slots: &[Slot], since: Option<Duration>) {
+        if self.probed.elapsed() < PROBE_INTERVAL {
             return;
         }
-        self.looked = Instant::now();
-        self.host.look();
+        self.probed = Instant::now();
+        self.host.check_if_due();
         self.record(slots, since);
         for _ in 0..slots.len().min(PROBES) {
             self.next = (self.next + 1) % slots.len();

@@ -17,7 +17,7 @@ use crate::lock;
 use crate::test::block_format::DatagramFormat;
 
 /// The timeout of a call on the socket, after which the thread checks for shutdown.
-const SHUT_LOOK: Duration = Duration::from_millis(100);
+const SHUT_CHECK: Duration = Duration::from_millis(100);
 /// The interval between reports of a receiver.
 const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// The interval between end marks of a sender until the receiver has seen one.
@@ -121,8 +121,8 @@ impl UdpFlow {
         udp::count_drops(&socket)?;
         udp::report_send_drops(&socket, socket.local_addr()?.is_ipv6())?;
         socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(SHUT_LOOK))?;
-        socket.set_write_timeout(Some(SHUT_LOOK))?;
+        socket.set_read_timeout(Some(SHUT_CHECK))?;
+        socket.set_write_timeout(Some(SHUT_CHECK))?;
         Ok(UdpFlow {
             socket,
             tag,

@@ -35,7 +35,7 @@ pub(crate) struct SequenceTracker {
     /// The highest number seen or announced by an end mark, plus one.
     next: u64,
     /// One bit per number of the last [`REACH`] numbers below `next`: set if it was received.
-    seen: Box<[u64]>,
+    arrived: Box<[u64]>,
     counts: UdpCounts,
     /// The jitter in ns, and the last transit time between two clocks.
     jitter_ns: f64,
@@ -46,7 +46,7 @@ impl SequenceTracker {
     pub(crate) fn new() -> Self {
         SequenceTracker {
             next: 0,
-            seen: vec![0; WORDS].into(),
+            arrived: vec![0; WORDS].into(),
             counts: UdpCounts::default(),
             jitter_ns: 0.0,
             transit_ns: None,
@@ -62,13 +62,13 @@ impl SequenceTracker {
         } else if self.next - number > REACH {
             self.counts.late += 1;
             return false;
-        } else if self.seen[word(number)] & bit(number) != 0 {
+        } else if self.arrived[word(number)] & bit(number) != 0 {
             self.counts.duplicated += 1;
             return false;
         } else {
             self.counts.reordered += 1;
         }
-        self.seen[word(number)] |= bit(number);
+        self.arrived[word(number)] |= bit(number);
         self.counts.datagrams += 1;
         true
     }
@@ -115,7 +115,7 @@ impl SequenceTracker {
     fn skip_to(&mut self, number: u64) {
         let from = self.next;
         if number - from >= WINDOW {
-            self.seen.fill(0);
+            self.arrived.fill(0);
             return;
         }
         // A datagram in sequence enters a new word every 64 numbers and clears all of it: the other
@@ -123,7 +123,7 @@ impl SequenceTracker {
         let mut at = from;
         while at <= number {
             if at.is_multiple_of(WORD_BITS) {
-                self.seen[word(at)] = 0;
+                self.arrived[word(at)] = 0;
                 at += WORD_BITS;
             } else {
                 at = at.next_multiple_of(WORD_BITS);

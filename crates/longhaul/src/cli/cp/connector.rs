@@ -168,8 +168,8 @@ impl<'a> Connector<'a> {
             }
         };
         found.iter_mut().for_each(|address| address.set_port(port));
-        let mut seen = std::collections::HashSet::new();
-        found.retain(|address| seen.insert(*address));
+        let mut known = std::collections::HashSet::new();
+        found.retain(|address| known.insert(*address));
         Ok(session.spread_over(found))
     }
 }

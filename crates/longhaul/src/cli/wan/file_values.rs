@@ -62,7 +62,7 @@ pub(super) fn string<'t>(key: &str, value: &'t Spanned<DeValue<'_>>) -> Result<&
     }
 }
 
-pub(super) fn whole(key: &str, value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
+pub(super) fn whole_number(key: &str, value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
     match value.get_ref() {
         DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
         _ => None,

@@ -18,7 +18,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::file_values::{
     Fault, FileError, Reason, boolean, names, scalar, span, string, table, tables, two_names,
-    unknown, whole, wrong_type,
+    unknown, whole_number, wrong_type,
 };
 use super::shipped;
 use crate::cli::link::read_trace;
@@ -74,7 +74,7 @@ struct Places {
 
 #[derive(Debug, Clone)]
 struct LinkPlaces {
-    whole: Range<usize>,
+    span: Range<usize>,
     name: Range<usize>,
     ends: Range<usize>,
 }
@@ -86,7 +86,7 @@ impl Places {
             TopologyPart::Site(index) => self.sites[index].clone(),
             TopologyPart::LinkName(index) => self.links[index].name.clone(),
             TopologyPart::LinkEnds(index) => self.links[index].ends.clone(),
-            TopologyPart::LinkPlan(index) => self.links[index].whole.clone(),
+            TopologyPart::LinkPlan(index) => self.links[index].span.clone(),
             TopologyPart::Route(index) => self.routes[index].clone(),
             TopologyPart::Failover => self.failover.clone(),
             TopologyPart::Name | TopologyPart::Whole => 0..0,
@@ -119,7 +119,7 @@ fn read(text: &str, directory: &Path, name: &str) -> Result<TopologyFile, Fault>
     for (key, value) in root.get_ref() {
         match &**key.get_ref() {
             "description" => description = Some(string("description", value)?.to_owned()),
-            "seed" => seed = Some(whole("seed", value)?),
+            "seed" => seed = Some(whole_number("seed", value)?),
             "site" => {
                 for site in tables("site", value)? {
                     let FileSite { name, span, attachment, guest } = read_site(site)?;
@@ -187,7 +187,7 @@ fn read_site(site: &Spanned<DeValue<'_>>) -> Result<FileSite, Fault> {
                 sized = Some(key.span());
             }
             "vm-processors" => {
-                let count = whole("vm-processors", value)?;
+                let count = whole_number("vm-processors", value)?;
                 // The plan refuses a number that is too large.
                 size.processors = u32::try_from(count).unwrap_or(u32::MAX);
                 sized = Some(key.span());
@@ -246,14 +246,14 @@ fn read_link(
         let name = if count.is_some() { format!("{name}-{number}") } else { name.clone() };
         let (near, far, plan_of_link) = (near.clone(), far.clone(), link_plan.clone());
         plan.links.push(TopologyLink { name, near, far, plan: plan_of_link });
-        let (whole, name, ends) = (link.span(), name_span.clone(), ends.clone());
-        places.links.push(LinkPlaces { whole, name, ends });
+        let (span, name, ends) = (link.span(), name_span.clone(), ends.clone());
+        places.links.push(LinkPlaces { span, name, ends });
     }
     Ok(())
 }
 
 fn read_count(value: &Spanned<DeValue<'_>>) -> Result<u64, Fault> {
-    let count = whole("count", value)?;
+    let count = whole_number("count", value)?;
     if (1..=TopologyPlan::MAX_LINKS as u64).contains(&count) {
         return Ok(count);
     }

@@ -44,7 +44,7 @@ fn findings(diagnosis: &mut Diagnosis) {
         for finding in view.iter_mut().flat_map(|view| &mut view.findings) {
             doctor::complete(finding);
             let what = format!("the {}'s host: {}", name_of(end), finding.title);
-            let gap = Gap { what, why: finding.seen.clone() };
+            let gap = Gap { what, why: finding.present.clone() };
             if finding.is_denied() && !gaps.contains(&gap) {
                 gaps.push(gap);
             }
@@ -339,7 +339,7 @@ mod tests {
         let cure = &diagnosis.limits[0].cures[0];
         let finding = diagnosis.ends.of(End::Receiver).unwrap().finding("tcp_rmem").unwrap();
         assert_eq!(finding.verdict, FindingVerdict::Problem);
-        assert_eq!((&cure.present, &cure.proposed), (&finding.seen, &finding.wanted));
+        assert_eq!((&cure.present, &cure.proposed), (&finding.present, &finding.wanted));
         assert!(cure.command.contains("net.ipv4.tcp_rmem"), "{cure:?}");
         let cures = &recorded("encryption").limits[0].cures;
         assert!(cures.iter().any(|cure| cure.command.contains("--cleartext")), "{cures:?}");

@@ -49,7 +49,7 @@ pub(super) fn complete(cure: &mut Cure, resource: Resource, allows: Rate, diagno
 fn finding(rule: &str, end: End, diagnosis: &Diagnosis) -> Option<Words> {
     let finding = diagnosis.ends.of(end)?.finding(rule)?;
     let command = finding.commands.first().cloned().unwrap_or_default();
-    Some(Words::of(&finding.title).value(&finding.seen, &finding.wanted).run(command))
+    Some(Words::of(&finding.title).value(&finding.present, &finding.wanted).run(command))
 }
 
 fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosis) -> Words {

@@ -170,29 +170,29 @@ impl Bound {
         if now.least_rtt < SHORT_PATH {
             return None;
         }
-        let seen = self.observe(now);
-        let limit = if seen.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
-        let congested = seen.significant && seen.congestion_loss > limit;
+        let observed = self.observe(now);
+        let limit = if observed.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
+        let congested = observed.significant && observed.congestion_loss > limit;
         match self.lowered {
             Some(lowered) if now.at < lowered.grown_until => {}
-            None if congested && !seen.queued && seen.loss < RANDOM_LIMIT => {
-                self.random_loss = seen.loss;
+            None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {
+                self.random_loss = observed.loss;
             }
-            _ if congested => self.lower(now, seen),
+            _ if congested => self.lower(now, observed),
             Some(lowered) => {
-                if let Some(onset) = self.onset.as_mut().filter(|_| !seen.queued) {
-                    onset.compare(seen.window_rate, seen.sent, seen.loss);
+                if let Some(onset) = self.onset.as_mut().filter(|_| !observed.queued) {
+                    onset.compare(observed.window_rate, observed.sent, observed.loss);
                 }
-                self.lowered = Some(lowered.grow(now.at, seen));
+                self.lowered = Some(lowered.grow(now.at, observed));
             }
             None => {}
         }
-        self.check_earlier(seen, now.rtt);
+        self.check_earlier(observed, now.rtt);
         let least = SLOW_START * now.initial_windows as f64 / now.rtt.as_secs_f64();
         let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
         Some(match self.lowered {
             Some(lowered) => lowered.rate.max(least / 8.0),
-            None if seen.queued => (SLOW_START_QUEUED * self.window_rate).max(least),
+            None if observed.queued => (SLOW_START_QUEUED * self.window_rate).max(least),
             None => (SLOW_START * self.trip_rate).min(most).max(least),
         })
     }
@@ -247,39 +247,40 @@ impl Bound {
 
     /// Removes the bound by the earlier copy if the path carries its rate without a queue. The path
     /// has then become faster, or it did not limit the earlier copy.
-    fn check_earlier(&mut self, seen: Observation, rtt: Duration) {
+    fn check_earlier(&mut self, observed: Observation, rtt: Duration) {
         let Some(earlier) = &mut self.earlier else { return };
-        let carries = !seen.queued && self.trip_rate > EARLIER_USED * earlier.rate;
+        let carries = !observed.queued && self.trip_rate > EARLIER_USED * earlier.rate;
         earlier.carried =
-            if carries { earlier.carried + seen.step / rtt.as_secs_f64() } else { 0.0 };
+            if carries { earlier.carried + observed.step / rtt.as_secs_f64() } else { 0.0 };
         if earlier.carried >= EARLIER_TRIPS {
             self.earlier = None;
         }
     }
 
-    fn lower(&mut self, now: ConnectionsSample, seen: Observation) {
+    fn lower(&mut self, now: ConnectionsSample, observed: Observation) {
         // In slow start the rate over a window is lower than the present rate. The rate over a
         // round trip may be too high because of a burst of acknowledgements.
         let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
-        let factor = if seen.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
+        let factor =
+            if observed.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
         let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
         self.onset = match self.onset {
             // A queue that builds up later is that of the path.
-            _ if seen.queued => None,
+            _ if observed.queued => None,
             Some(onset) if onset.is_confirmed() => Some(onset),
-            _ => Some(Onset::new(delivered, seen.loss)),
+            _ => Some(Onset::new(delivered, observed.loss)),
         };
         self.lowered = Some(BoundAfterLoss {
             rate: factor * delivered.min(most),
             before: delivered,
-            grown_until: now.at + seen.window + now.rtt * SETTLING_TRIPS,
+            grown_until: now.at + observed.window + now.rtt * SETTLING_TRIPS,
         });
     }
 }
 
 impl BoundAfterLoss {
-    fn grow(self, now: Duration, seen: Observation) -> Self {
-        let growth = if seen.queued {
+    fn grow(self, now: Duration, observed: Observation) -> Self {
+        let growth = if observed.queued {
             PROBING_QUEUED
         } else if self.rate < RECOVERED * self.before {
             RECOVERY
@@ -287,7 +288,7 @@ impl BoundAfterLoss {
             PROBING
         };
         // The bound does not grow while the copy uses less than half of it.
-        let used = seen.window_rate > self.rate / 2.0;
+        let used = observed.window_rate > self.rate / 2.0;
         let growth = if used { growth.powf((now - self.grown_until).as_secs_f64()) } else { 1.0 };
         BoundAfterLoss { rate: self.rate * growth, grown_until: now, ..self }
     }

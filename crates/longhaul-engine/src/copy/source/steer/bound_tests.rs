@@ -155,7 +155,7 @@ fn a_known_rate_that_is_far_too_high_has_no_effect() {
 #[test]
 fn an_unused_bound_does_not_grow() {
     let lowered = BoundAfterLoss { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
-    let seen = Observation {
+    let observed = Observation {
         step: 0.0,
         window: WINDOW_FLOOR,
         window_rate: 10.0,
@@ -166,8 +166,8 @@ fn an_unused_bound_does_not_grow() {
         significant: false,
     };
     let second = Duration::from_secs(1);
-    assert_eq!(lowered.grow(second, seen).rate, 100.0);
-    assert!(lowered.grow(second, Observation { window_rate: 90.0, ..seen }).rate > 200.0);
+    assert_eq!(lowered.grow(second, observed).rate, 100.0);
+    assert!(lowered.grow(second, Observation { window_rate: 90.0, ..observed }).rate > 200.0);
 }
 
 #[test]

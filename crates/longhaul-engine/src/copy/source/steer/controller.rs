@@ -116,10 +116,10 @@ impl<'a> StreamController<'a> {
         if now.at - then.at < length {
             return;
         }
-        let seen = WindowStats::between(then, self.middle.take(), &now, infos);
+        let stats = WindowStats::between(then, self.middle.take(), &now, infos);
         self.window = Some(now);
         let congestion = self.shared.steered.congestion().unwrap_or_default();
-        let decision = self.policy.decide(seen, limit, &congestion);
+        let decision = self.policy.decide(stats, limit, &congestion);
         self.act(decision, &congestion);
     }
 

@@ -141,58 +141,58 @@ impl StreamPolicy {
         self.wanted
     }
 
-    /// Returns the decision for the measurements `seen`, given the user's rate limit and the name
+    /// Returns the decision for the measurements `stats`, given the user's rate limit and the name
     /// of the present congestion control.
     pub(super) fn decide(
         &mut self,
-        seen: WindowStats,
+        stats: WindowStats,
         limit: Option<Rate>,
         congestion: &str,
     ) -> Decision {
         // Otherwise the senders wait for blocks, so a disk limits the copy.
-        let network_limits = seen.sending >= NETWORK_LIMITED;
-        if self.congestion_free && network_limits && seen.loss >= LIMITING_LOSS {
+        let network_limits = stats.sending >= NETWORK_LIMITED;
+        if self.congestion_free && network_limits && stats.loss >= LIMITING_LOSS {
             self.congestion_free = false;
             if !congestion.starts_with("bbr") {
                 // The rate with BBR is not compared with an earlier rate.
                 self.before = None;
-                return Decision::Bbr { loss: seen.loss };
+                return Decision::Bbr { loss: stats.loss };
             }
         }
         // The last connections that were requested may not be open yet.
-        if !self.free || limit.is_some() || !network_limits || seen.streams < self.wanted {
+        if !self.free || limit.is_some() || !network_limits || stats.streams < self.wanted {
             return Decision::Keep;
         }
         // One BBR connection fills a path, and further ones would only reduce the share of other
         // traffic. A loss-based connection increases its window slowly on a long path, so several
         // connections fill the path earlier.
-        let path_has_room = !congestion.starts_with("bbr") && !seen.queued;
-        if seen.growing || !(seen.limited >= SENDER_LIMITED || path_has_room) {
+        let path_has_room = !congestion.starts_with("bbr") && !stats.queued;
+        if stats.growing || !(stats.limited >= SENDER_LIMITED || path_has_room) {
             return Decision::Keep;
         }
-        if let Some(reason) = self.stop_reason(&seen) {
+        if let Some(reason) = self.stop_reason(&stats) {
             self.free = false;
-            return Decision::Stop { streams: seen.streams, reason };
+            return Decision::Stop { streams: stats.streams, reason };
         }
-        self.before = Some(seen);
-        self.wanted = (2 * seen.streams).min(MOST_STREAMS);
-        Decision::Add { from: seen.streams, to: self.wanted, rate: seen.rate }
+        self.before = Some(stats);
+        self.wanted = (2 * stats.streams).min(MOST_STREAMS);
+        Decision::Add { from: stats.streams, to: self.wanted, rate: stats.rate }
     }
 
-    fn stop_reason(&self, seen: &WindowStats) -> Option<StopReason> {
+    fn stop_reason(&self, stats: &WindowStats) -> Option<StopReason> {
         if let Some(before) = &self.before {
-            if seen.rate < LEAST_GAIN * before.rate {
-                let (rate, fewer) = (seen.rate, before.streams);
+            if stats.rate < LEAST_GAIN * before.rate {
+                let (rate, fewer) = (stats.rate, before.streams);
                 return Some(StopReason::TooLittleGain { rate, before: before.rate, fewer });
             }
-            if seen.loss >= OVERFLOW_LOSS.max(2.0 * before.loss) {
-                return Some(StopReason::Overflow { loss: seen.loss, before: before.loss });
+            if stats.loss >= OVERFLOW_LOSS.max(2.0 * before.loss) {
+                return Some(StopReason::Overflow { loss: stats.loss, before: before.loss });
             }
         }
-        if seen.cpu >= CPU_FULL {
+        if stats.cpu >= CPU_FULL {
             return Some(StopReason::Cpu);
         }
-        (seen.streams >= MOST_STREAMS).then_some(StopReason::Maximum)
+        (stats.streams >= MOST_STREAMS).then_some(StopReason::Maximum)
     }
 }
 
@@ -200,7 +200,7 @@ impl StreamPolicy {
 mod tests {
     use super::*;
 
-    fn seen(streams: u32, rate: f64) -> WindowStats {
+    fn stats(streams: u32, rate: f64) -> WindowStats {
         WindowStats {
             streams,
             rate,
@@ -219,7 +219,7 @@ mod tests {
         let mut streams = vec![policy.wanted()];
         for _ in 0..20 {
             let now = *streams.last().unwrap();
-            match policy.decide(seen(now, rate_of(now)), None, "cubic") {
+            match policy.decide(stats(now, rate_of(now)), None, "cubic") {
                 Decision::Add { to, .. } => streams.push(to),
                 Decision::Stop { .. } => return streams,
                 decision => panic!("{decision:?}"),
@@ -244,7 +244,7 @@ mod tests {
     fn a_requested_number_of_connections_does_not_change() {
         let mut policy = StreamPolicy::new(Some(3), false);
         for _ in 0..5 {
-            assert_eq!(policy.decide(seen(3, 1.0), None, "cubic"), Decision::Keep);
+            assert_eq!(policy.decide(stats(3, 1.0), None, "cubic"), Decision::Keep);
         }
         assert_eq!(policy.wanted(), 3);
     }
@@ -252,31 +252,31 @@ mod tests {
     #[test]
     fn a_slow_disk_busy_processors_loss_and_a_limit_prevent_further_connections() {
         let with = |change: fn(&mut WindowStats)| {
-            let mut seen = seen(4, 1.0);
-            change(&mut seen);
-            seen
+            let mut stats = stats(4, 1.0);
+            change(&mut stats);
+            stats
         };
-        let first = |seen, limit| StreamPolicy::new(None, true).decide(seen, limit, "cubic");
+        let first = |stats, limit| StreamPolicy::new(None, true).decide(stats, limit, "cubic");
         assert_eq!(
-            first(with(|seen| seen.sending = 0.3), None),
+            first(with(|stats| stats.sending = 0.3), None),
             Decision::Keep,
             "a disk limits the copy"
         );
-        assert_eq!(first(seen(4, 1.0), Some(Rate::from_bps(1))), Decision::Keep);
+        assert_eq!(first(stats(4, 1.0), Some(Rate::from_bps(1))), Decision::Keep);
         assert_eq!(
-            first(seen(3, 1.0), None),
+            first(stats(3, 1.0), None),
             Decision::Keep,
             "the last connection is not open yet"
         );
         let stop = |streams, reason| Decision::Stop { streams, reason };
-        assert_eq!(first(with(|seen| seen.cpu = 0.99), None), stop(4, StopReason::Cpu));
+        assert_eq!(first(with(|stats| stats.cpu = 0.99), None), stop(4, StopReason::Cpu));
 
         let mut policy = StreamPolicy::new(None, true);
         assert_eq!(
-            policy.decide(with(|seen| seen.loss = 1e-4), None, "cubic"),
+            policy.decide(with(|stats| stats.loss = 1e-4), None, "cubic"),
             Decision::Add { from: 4, to: 8, rate: 1.0 }
         );
-        let lossy = WindowStats { loss: 2e-3, ..seen(8, 1.5) };
+        let lossy = WindowStats { loss: 2e-3, ..stats(8, 1.5) };
         let reason = StopReason::Overflow { loss: 2e-3, before: 1e-4 };
         assert_eq!(
             policy.decide(lossy, None, "cubic"),
@@ -284,7 +284,7 @@ mod tests {
             "faster, but the queue overflows"
         );
         assert_eq!(
-            policy.decide(seen(8, 9.0), None, "cubic"),
+            policy.decide(stats(8, 9.0), None, "cubic"),
             Decision::Keep,
             "the decision to stop is final"
         );
@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn loss_selects_bbr_once_and_only_if_it_is_not_in_use() {
-        let lossy = |streams, rate| WindowStats { loss: 1e-4, ..seen(streams, rate) };
+        let lossy = |streams, rate| WindowStats { loss: 1e-4, ..stats(streams, rate) };
         let mut policy = StreamPolicy::new(None, false);
         assert_eq!(
-            policy.decide(seen(4, 1.0), None, "cubic"),
+            policy.decide(stats(4, 1.0), None, "cubic"),
             Decision::Add { from: 4, to: 8, rate: 1.0 }
         );
         assert_eq!(policy.decide(lossy(8, 1.0), None, "cubic"), Decision::Bbr { loss: 1e-4 });
@@ -306,12 +306,12 @@ mod tests {
             "the rate before BBR does not count"
         );
 
-        let clean = WindowStats { loss: 2e-5, ..seen(4, 1.0) };
+        let clean = WindowStats { loss: 2e-5, ..stats(4, 1.0) };
         let idle = WindowStats { sending: 0.2, ..lossy(4, 1.0) };
-        for (seen, congestion, fixed) in
+        for (stats, congestion, fixed) in
             [(clean, "cubic", false), (lossy(4, 1.0), "bbr", false), (lossy(4, 1.0), "lp", true)]
         {
-            let decision = StreamPolicy::new(None, fixed).decide(seen, None, congestion);
+            let decision = StreamPolicy::new(None, fixed).decide(stats, None, congestion);
             assert_eq!(decision, Decision::Add { from: 4, to: 8, rate: 1.0 }, "{congestion}");
         }
         let decision = StreamPolicy::new(None, false).decide(idle, None, "cubic");
@@ -320,12 +320,12 @@ mod tests {
 
     #[test]
     fn slow_start_and_a_full_path_prevent_further_connections() {
-        let decide = |seen, congestion| {
-            StreamPolicy::new(None, true).decide(seen, None, congestion) != Decision::Keep
+        let decide = |stats, congestion| {
+            StreamPolicy::new(None, true).decide(stats, None, congestion) != Decision::Keep
         };
-        let path_limits = WindowStats { limited: 0.25, ..seen(4, 1.0) };
-        assert!(decide(seen(4, 1.0), "bbr"), "the sender or a window limits the connections");
-        assert!(!decide(WindowStats { growing: true, ..seen(4, 1.0) }, "bbr"));
+        let path_limits = WindowStats { limited: 0.25, ..stats(4, 1.0) };
+        assert!(decide(stats(4, 1.0), "bbr"), "the sender or a window limits the connections");
+        assert!(!decide(WindowStats { growing: true, ..stats(4, 1.0) }, "bbr"));
         assert!(!decide(path_limits, "bbr"));
         assert!(decide(path_limits, "cubic"), "CUBIC increases its window slowly");
         assert!(!decide(WindowStats { queued: true, ..path_limits }, "cubic"));

@@ -21,15 +21,15 @@ const READ_AHEAD: &str = "{target_bps} / 8 x {access_ms} of access time = {wante
                           otherwise programs that read through the page cache wait (longhaul cp \
                           reads ahead itself, with direct I/O)";
 
-const fn files(name: &'static str, seen: &'static str) -> Case {
-    case(name, seen)
+const fn files(name: &'static str, present: &'static str) -> Case {
+    case(name, present)
         .wanted("4096 or more")
         .why(FILES)
         .run(&["ulimit -n 4096    # LimitNOFILE= for a service"])
 }
 
-const fn locked(name: &'static str, seen: &'static str) -> Case {
-    case(name, seen)
+const fn locked(name: &'static str, present: &'static str) -> Case {
+    case(name, present)
         .wanted("64.0 MiB or more")
         .why(LOCKED)
         .run(&["ulimit -l unlimited    # as root; LimitMEMLOCK= for a service"])

@@ -38,7 +38,7 @@ pub(super) fn complete(finding: &mut Finding) {
     let named = |case: &&Case| case.name == finding.case;
     let Some(case) = phrase.cases.iter().chain(UNSEEN).find(named) else { return };
     phrase.title.clone_into(&mut finding.title);
-    finding.seen = fill(case.seen, finding);
+    finding.present = fill(case.present, finding);
     finding.wanted = fill(case.wanted, finding);
     finding.why = fill(case.why, finding);
     // A subject that is in order needs no remedy.
@@ -138,9 +138,9 @@ mod tests {
         };
         found.extend(findings(&FactSource::host(), &this_host, &target("1G", "1ms")));
         for finding in &found {
-            let Finding { title, seen, wanted, why, commands, .. } = finding;
-            assert!(!title.is_empty() && !seen.is_empty(), "{finding:?}");
-            let text = [&[seen.clone(), wanted.clone(), why.clone()], &commands[..]].concat();
+            let Finding { title, present, wanted, why, commands, .. } = finding;
+            assert!(!title.is_empty() && !present.is_empty(), "{finding:?}");
+            let text = [&[present.clone(), wanted.clone(), why.clone()], &commands[..]].concat();
             assert!(!text.iter().any(|text| text.contains('?')), "{finding:#?}");
             let judged =
                 matches!(finding.verdict, FindingVerdict::Problem | FindingVerdict::Advice);
@@ -153,7 +153,7 @@ mod tests {
         let found = recorded(SERVER, "/srv", &target("100G", "100ms"));
         let bus = finding(&found, "pcie_rate");
         // 256/280 x 128/130 x 8 lanes x 8 GT/s = 57.6 Gb/s.
-        assert_eq!(bus.seen, "57.6 Gb/s over 8 GT/s x8");
+        assert_eq!(bus.present, "57.6 Gb/s over 8 GT/s x8");
         assert!(bus.why.contains("256/(256+24) x 128/130 x 8 lanes x 8 GT/s = 57.6 Gb/s"));
         let commands = |rule| &finding(&found, rule).commands;
         assert_eq!(
@@ -161,7 +161,10 @@ mod tests {
             ["sudo setpci -s 0000:86:00.0 CAP_EXP+8.w=5000:7000"]
         );
         assert_eq!(commands("offloads")[..], ["sudo ethtool -K enp134s0f0np0 gro on"]);
-        assert_eq!(finding(&found, "interrupt_node").seen, "node 1; interrupts also on CPUs 0-7");
+        assert_eq!(
+            finding(&found, "interrupt_node").present,
+            "node 1; interrupts also on CPUs 0-7"
+        );
         let pin = &commands("interrupt_node")[1];
         assert!(pin.contains("echo 8-15,24-31 | sudo tee /proc/irq/${i##*/}/smp"), "{pin}");
         assert_eq!(
@@ -173,10 +176,10 @@ mod tests {
     #[test]
     fn a_tuned_node_needs_no_commands() {
         let found = recorded(NODE, "/data", &target("100G", "100ms"));
-        assert_eq!(finding(&found, "pcie_rate").seen, "241 Gb/s over 16 GT/s x16");
-        assert!(finding(&found, "interrupt_node").seen.contains("16-31"));
+        assert_eq!(finding(&found, "pcie_rate").present, "241 Gb/s over 16 GT/s x16");
+        assert!(finding(&found, "interrupt_node").present.contains("16-31"));
         assert!(finding(&found, "tcp_rmem").why.contains("over at least 2 connections"));
-        assert_eq!(finding(&found, "file_system").seen, "xfs at /data, on md0");
+        assert_eq!(finding(&found, "file_system").present, "xfs at /data, on md0");
         assert!(found.iter().all(|f| f.verdict != FindingVerdict::Ok || f.commands.is_empty()));
     }
 
@@ -186,7 +189,7 @@ mod tests {
         // The rate of the bus is judged with an assumed payload.
         assert!(finding(&found, "pcie_rate").why.contains("256 assumed"), "{found:#?}");
         let bus = finding(&found, "pcie_payload");
-        assert!(bus.seen.contains("permission denied") && bus.why.contains("CAP_SYS_ADMIN"));
+        assert!(bus.present.contains("permission denied") && bus.why.contains("CAP_SYS_ADMIN"));
         assert_eq!(bus.commands, ["sudo longhaul doctor"]);
     }
 
@@ -203,6 +206,6 @@ mod tests {
             r#"{"rule": "tcp_sack", "area": "tcp", "title": "t", "verdict": "ok", "seen": "s"}"#;
         let mut finding: Finding = serde_json::from_str(text).unwrap();
         complete(&mut finding);
-        assert_eq!((finding.title.as_str(), finding.seen.as_str()), ("t", "s"));
+        assert_eq!((finding.title.as_str(), finding.present.as_str()), ("t", "s"));
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Phrase {
 /// one of its values. `{{` and `}}` stand for braces.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    pub(super) seen: &'static str,
+    pub(super) present: &'static str,
     pub(super) wanted: &'static str,
     pub(super) why: &'static str,
     pub(super) commands: &'static [&'static str],
@@ -35,8 +35,8 @@ pub(super) const fn phrase(
 }
 
 /// Returns a case with the value read.
-pub(super) const fn case(name: &'static str, seen: &'static str) -> Case {
-    Case { name, seen, wanted: "", why: "", commands: &[] }
+pub(super) const fn case(name: &'static str, present: &'static str) -> Case {
+    Case { name, present, wanted: "", why: "", commands: &[] }
 }
 
 impl Case {
@@ -93,12 +93,12 @@ fn value(name: &str, finding: &Finding) -> Option<String> {
     let unit = if bare { "" } else { name.rsplit('_').next().unwrap_or_default() };
     Some(match finding.values.get(name)? {
         FindingValue::Text(text) => text.clone(),
-        FindingValue::Count(count) => whole(*count, unit),
+        FindingValue::Count(count) => counted(*count, unit),
         FindingValue::Number(value) => number(*value, unit),
     })
 }
 
-fn whole(count: u64, unit: &str) -> String {
+fn counted(count: u64, unit: &str) -> String {
     match unit {
         "bps" => Rate::from_bps(count).to_string(),
         "bytes" => Bytes::new(count).to_string(),
@@ -150,7 +150,7 @@ mod tests {
             case: "enough".to_owned(),
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             title: String::new(),
-            seen: String::new(),
+            present: String::new(),
             wanted: String::new(),
             why: String::new(),
             commands: Vec::new(),
