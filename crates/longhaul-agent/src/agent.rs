@@ -157,7 +157,7 @@ pub fn run(
         parts.start(scope, options, &journal, notice);
         let runs = scope.spawn(|| queue.run(scope, &parts.end));
         let exchange = scope.spawn(|| sync.run(&parts.end));
-        // An agent that exchanges and does not run would accept leases in vain.
+        // An agent that only exchanges messages would accept leases and never run them.
         while !stop.load(Ordering::Relaxed) && !exchange.is_finished() && !runs.is_finished() {
             thread::sleep(LOOK);
         }

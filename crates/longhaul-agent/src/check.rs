@@ -35,7 +35,7 @@ pub enum CheckResult {
     Wrong(String),
 }
 
-/// The free space below which an agent refuses runs soon.
+/// The free space below which an agent is about to refuse runs.
 const LEAST_FREE_BYTES: u64 = 100 << 20;
 
 /// Checks the directory, the key, the enrollment, the journal, the program, the reflector's port and

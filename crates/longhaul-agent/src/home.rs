@@ -15,7 +15,7 @@ use crate::error::{AgentError, Result};
 pub struct Enrollment {
     /// The hub: `https://HOST:PORT`.
     pub hub: String,
-    /// The pin of the hub's key; `None` if its certificate is verified by its chain.
+    /// The pin of the hub's key; `None` if the chain of its certificate is verified.
     pub pin: Option<String>,
     /// The agent's id.
     pub agent: String,

@@ -40,7 +40,8 @@ const RESERVE_BYTES: usize = 8 << 20;
 /// The number of counters that one write of the journal reserves.
 const COUNTERS: u64 = 1000;
 
-/// The highest counter that a hub can name: the later ones are enough for all requests.
+/// The highest counter that the agent accepts from a hub: the counters above it are enough for all
+/// requests.
 const MOST_COUNTER: i64 = i64::MAX / 2;
 
 /// The journal of an agent.
@@ -164,7 +165,7 @@ impl Journal {
             let stored: Option<i64> = rusqlite::OptionalExtension::optional(
                 transaction.query_row(sql, (), |row| row.get(0)),
             )?;
-            // A number of a hub can be any.
+            // A hub can send any number.
             let least = i64::try_from(least).unwrap_or(i64::MAX).min(MOST_COUNTER);
             let start = stored.unwrap_or(0).max(least);
             let sql = "INSERT OR REPLACE INTO counters VALUES ('request', ?1)";

@@ -26,7 +26,7 @@ use execute::report_of;
 
 /// The longest wait for the next run: the clock of the hub may step meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
-/// The wait for the clock of the hub after the start of the agent, and the time between two looks.
+/// The wait for the clock of the hub after the start of the agent, and the time between two checks.
 const CLOCK_WAIT: Duration = Duration::from_secs(5);
 const CLOCK_LOOK: Duration = Duration::from_millis(100);
 /// The maximum number of reports in memory that the journal could not store.
@@ -151,7 +151,7 @@ impl<'a> RunQueue<'a> {
             if self.runs().contains_key(&key) || self.runs().len() >= MOST_RUNS {
                 continue;
             }
-            // A lease that does not fit the journal is repeated by the hub.
+            // If the journal cannot store a lease, the hub repeats it.
             match self.journal.accept(&lease) {
                 Ok(Acceptance::New) if !self.allow.take(lease.peer) => {
                     self.refuse(&lease, RunReason::AddressRefused);
@@ -250,12 +250,13 @@ impl<'a> RunQueue<'a> {
         runs.values().map(|entry| left(entry.next_news_ms(), now)).min()
     }
 
-    /// Returns true while the clock of this host alone would decide on the runs of the journal.
+    /// Returns true while only the clock of this host is available to decide on the runs of the
+    /// journal.
     fn waits_for_clock(&self) -> bool {
         !self.clock.is_known() && self.begun.elapsed() < CLOCK_WAIT
     }
 
-    /// Returns the runs whose start has come.
+    /// Returns the runs that are due.
     fn due(&self) -> Vec<Lease> {
         if self.waits_for_clock() {
             return Vec::new();

@@ -27,7 +27,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The shortest time from the start of an exchange to the start of the next one.
 const LEAST_CYCLE: Duration = Duration::from_millis(200);
-/// The wait while the result of a run is due, so that it leaves soon.
+/// The wait while the result of a run is due, so that the result is sent soon.
 const ACTIVE_WAIT_SECONDS: u64 = 1;
 /// The maximum number of bytes of journal entries in one request; the rest of a body is samples and
 /// facts.

@@ -44,8 +44,8 @@ pub fn is_hostile(c: char) -> bool {
         || (c as u32) & 0xfffe == 0xfffe
 }
 
-/// Returns `text` without hostile characters. A line feed is one, too, so the result is a single
-/// line.
+/// Returns `text` without hostile characters. A line feed counts as hostile, so the result is a
+/// single line.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escape_if(text, is_hostile)
 }

@@ -2,7 +2,7 @@
 //! interface of this host.
 //!
 //! The host has the address of its site and reaches all other sites directly on its network, as the
-//! networks of sites (198.18.0.0/15 and 2001:2::/48) are. The edge answers its questions for their
+//! networks of sites (198.18.0.0/15 and 2001:2::/48) are. The edge answers its requests for their
 //! link-layer addresses (ARP, RFC 826; neighbor discovery, RFC 4861) with one address, and passes
 //! IP packets without their Ethernet headers.
 
@@ -27,7 +27,7 @@ const BROADCAST: Mac = [0xff; 6];
 /// The size of an Ethernet header in bytes.
 const ETHERNET: usize = 14;
 
-/// The time between two questions for the address of the host.
+/// The time between two requests for the address of the host.
 const ASK: Duration = Duration::from_secs(1);
 
 type Mac = [u8; 6];
@@ -97,7 +97,7 @@ impl Edge {
         }
     }
 
-    /// Learns from an ARP packet, and returns the answer to a question for another site.
+    /// Learns from an ARP packet, and returns the answer to a request for another site.
     fn arp(&self, packet: &[u8]) -> Option<Vec<u8>> {
         // Ethernet and IPv4 with their sizes, then the operation.
         let rest = packet.strip_prefix(&[0, 1, 8, 0, 6, 4, 0])?.get(..21)?;
@@ -132,7 +132,7 @@ impl Edge {
         Some(advertisement(target, source, from))
     }
 
-    /// Asks for the Ethernet address of the host, unless that happened recently.
+    /// Requests the Ethernet address of the host, unless it was requested recently.
     fn ask(&self) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.is_none_or(|at| at.elapsed() > ASK) {
@@ -143,7 +143,7 @@ impl Edge {
         }
     }
 
-    /// Sends a frame without its virtio-net header. A lost one is asked for again.
+    /// Sends a frame without its virtio-net header. A lost request is repeated.
     fn send(&self, frame: &[u8]) {
         let _ = self.socket.write(&[IoSlice::new(&[0; VNET_HEADER]), IoSlice::new(frame)]);
     }

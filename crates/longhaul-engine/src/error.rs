@@ -116,7 +116,7 @@ pub enum EngineError {
     /// A key file cannot be used.
     #[error("{} is not a longhaul key file", .0.display())]
     BadKey(PathBuf),
-    /// A private key is encrypted, and nobody gave its passphrase.
+    /// A private key is encrypted, and no passphrase is available.
     #[error(
         "{path} is encrypted, and no passphrase is available", path = .0.display()
     )]
@@ -186,7 +186,7 @@ pub enum EngineError {
         /// The error of the channel.
         source: FrameError,
     },
-    /// The peer did something that the protocol does not allow.
+    /// The peer violated the protocol.
     #[error("{peer} violated the protocol: {what}")]
     Protocol {
         /// Host and port.

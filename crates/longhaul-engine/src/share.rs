@@ -86,7 +86,7 @@ impl SessionPool {
         self.memory.take(wanted)
     }
 
-    /// Returns whether an anonymous client waits for a place.
+    /// Returns whether an anonymous client waits for a session.
     pub(crate) fn is_contended(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }

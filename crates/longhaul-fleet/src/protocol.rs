@@ -1,8 +1,8 @@
 //! The protocol of agents and the hub: JSON over HTTPS below [`BASE`].
 //!
 //! An agent sends `POST /agent/v1/enrol` ([`EnrollRequest`], [`EnrollResponse`]) once, and then
-//! `POST /agent/v1/sync?wait=SECONDS` ([`SyncRequest`], [`SyncResponse`]) for ever. The agent signs
-//! every `sync`, see [`signed_text`]. A refused request has the body [`RefusalBody`].
+//! `POST /agent/v1/sync?wait=SECONDS` ([`SyncRequest`], [`SyncResponse`]) repeatedly. The agent
+//! signs every `sync`, see [`signed_text`]. A refused request has the body [`RefusalBody`].
 //! `docs/design/fleet.md` describes the states.
 
 mod identity;
@@ -47,7 +47,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 pub const MAX_WAIT_SECONDS: u64 = 25;
 /// The maximum number of bytes of an identifier: of a run, an agent, a host, an interface, a test.
 pub const MAX_NAME_BYTES: usize = 128;
-/// The maximum number of bytes of a message for people.
+/// The maximum number of bytes of a message for the reader.
 pub const MAX_MESSAGE_BYTES: usize = 4096;
 /// The maximum number of rows of samples in one sync.
 pub const MAX_ROWS: usize = 20_000;

@@ -1,7 +1,7 @@
 //! The import of pSConfig templates (the JSON that perfSONAR's agents read) as mesh files.
 //!
-//! A mesh file expresses throughput, round-trip, latency and trace tasks between groups of the types
-//! mesh and disjoint. Everything else is listed as left out.
+//! A mesh file expresses throughput, round-trip, latency and trace tasks between groups of the
+//! types mesh and disjoint. All other parts are listed as omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -84,7 +84,7 @@ pub fn import(
 
 struct Import {
     root: Map<String, Value>,
-    /// The name of the host of each name of an address.
+    /// The host name per address name.
     names: BTreeMap<String, String>,
     text: String,
     left_out: Vec<LeftOut>,

@@ -1,10 +1,10 @@
-//! The schedule of the heavy tests of a mesh: tasks with exclusive resources, their rounds, the time
-//! of a full cycle, the load of the resources, and the choice of the next runs.
+//! The schedule of the exclusive tests of a mesh: tasks with exclusive resources, their rounds, the
+//! time of a full cycle, the load of the resources, and the choice of the next runs.
 //!
 //! A [`Schedule`] depends on the mesh only. [`Schedule::plan`] is a pure function of the schedule,
 //! the states of the tasks and the active runs: the hub calls it every few seconds and stores its
-//! decisions. A resource is an interface direction or a trunk direction. Two heavy runs never overlap
-//! on a resource. `docs/design/fleet.md` describes the order and its bounds.
+//! decisions. A resource is an interface direction or a trunk direction. Two exclusive runs never
+//! overlap on a resource. `docs/design/fleet.md` describes the order and its bounds.
 
 mod book;
 mod color;

@@ -16,9 +16,9 @@ pub struct HubConfig {
     pub data: PathBuf,
     /// The address of a PostgreSQL database; SQLite in `data` if `None`.
     pub database: Option<String>,
-    /// The operator's certificate chain and private key in PEM; self-made ones if `None`.
+    /// The operator's certificate chain and private key in PEM; self-signed ones if `None`.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// True if everybody may read without a login.
+    /// True if anyone may read without a login.
     pub public: bool,
     /// The channels of notifications.
     pub channels: Vec<Channel>,
@@ -153,7 +153,7 @@ pub enum HubError {
         /// The name.
         name: String,
     },
-    /// A name or password does not fit the rules.
+    /// A name or password violates the rules.
     #[error("the name or password of the user is too short or too long")]
     BadUser,
 }

@@ -1,4 +1,5 @@
-//! The limits per network: failed logins, and shares of a resource, in memory of a bounded size.
+//! The limits per network: failed logins, and *places*, the permits to use a limited resource.
+//! Their memory is bounded.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -68,7 +69,7 @@ impl Guard {
         Admission::Allowed
     }
 
-    /// Forgets the failures of a user and network after a correct password.
+    /// Removes the failures of a user and network after a correct password.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         for key in keys(address, user) {
@@ -111,8 +112,8 @@ impl Shares {
         Shares { most, places: Mutex::default() }
     }
 
-    /// Returns the places of the network of `address`: one set for senders who proved who they are,
-    /// and one for others.
+    /// Returns the places of the network of `address`: one set for authenticated senders, and one
+    /// for others.
     pub(crate) fn of(&self, address: IpAddr, proven: bool) -> Arc<Semaphore> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= MOST_NETWORKS {

@@ -20,23 +20,23 @@ use crate::store::{Store, StoreError};
 const LOGINS: usize = 2;
 /// The requests of agents whose body is in memory at the same time.
 const UPLOADS: usize = 64;
-/// Those of one network.
+/// The limit per network.
 const UPLOADS_OF_NETWORK: usize = 32;
-/// The requests without a signature that precedes the body: anybody who knows an agent's id can
-/// send them.
+/// The requests whose headers have no signature: anybody who knows an agent's id can send them.
 const UNPROVEN_UPLOADS: usize = 8;
 /// The open pages that receive live updates.
 const STREAMS: usize = 2048;
-/// Those of one network.
+/// The limit per network.
 const STREAMS_OF_NETWORK: usize = 512;
 /// The large lists that are in memory at the same time, because their readers have not taken all bytes.
 const EXPORTS: usize = 8;
-/// Those of one network.
+/// The limit per network.
 const EXPORTS_OF_NETWORK: usize = 4;
-/// The messages that a slow reader of live updates may miss at most before it is cut off.
+/// The maximum number of messages that a slow reader of live updates may miss before it is
+/// disconnected.
 const LIVE: usize = 256;
 
-/// The age from which on the list of agents is read again.
+/// The age at which the list of agents is read again.
 const DIRECTORY: Duration = Duration::from_secs(2);
 
 /// A message to open pages.
@@ -54,7 +54,7 @@ pub(crate) struct Hub {
     pub(crate) store: Store,
     /// The pin of the hub's key.
     pub(crate) pin: String,
-    /// True if everybody may read.
+    /// True if anyone may read.
     pub(crate) public: bool,
     pub(crate) guard: Guard,
     pub(crate) logins: Semaphore,
@@ -65,7 +65,7 @@ pub(crate) struct Hub {
     pub(crate) streams: Places,
     pub(crate) exports: Places,
     pub(crate) channels: Vec<Channel>,
-    /// The host and the directory of this hub: its name among several hubs over a database.
+    /// The host and the directory of this hub: its name among several hubs that share a database.
     pub(crate) instance: String,
     /// The URL of the receiver of remote write.
     pub(crate) remote_write: Option<String>,
@@ -173,8 +173,8 @@ impl Hub {
         std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records events and queues their notifications. New ones reach open pages by the watch over
-    /// the store, which sees those of other hubs, too.
+    /// Records events and queues their notifications. The task that watches the store sends new
+    /// events, including those of other hubs, to open pages.
     pub(crate) async fn record(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
         if events.is_empty() {
             return Ok(());

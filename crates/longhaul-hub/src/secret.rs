@@ -61,7 +61,7 @@ pub(crate) fn hash_password(password: &str) -> Result<String, NoRandom> {
     Ok(format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${hash}"))
 }
 
-/// Returns whether a password has the hash. A malformed hash has no password.
+/// Returns whether a password matches the hash. No password matches a malformed hash.
 pub(crate) fn has_hash(password: &str, stored: &str) -> bool {
     let Some((cost, salt, hash)) = parse(stored) else { return false };
     derive(password, &salt, cost).is_some_and(|found| {

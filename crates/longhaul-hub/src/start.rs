@@ -54,7 +54,7 @@ pub fn run(
         }
         Ok(())
     });
-    // A transaction that runs may end; connections are dropped.
+    // A running transaction may complete; connections are dropped.
     runtime.shutdown_timeout(Duration::from_secs(5));
     ended
 }
@@ -134,7 +134,7 @@ async fn first_user(store: &Store) -> Result<Option<String>, HubError> {
     let hash = hash_password(&password)?;
     let admin = Person { name: "admin".to_owned(), role: UserRole::Admin, created_ms: now_ms() };
     let added = store.write(move |sql| add_person(sql, &admin, &hash)).await?;
-    // Another hub over the same database may have added it first.
+    // Another hub that shares the database may have added it first.
     Ok(added.then_some(password))
 }
 
@@ -164,7 +164,7 @@ pub enum UserChange {
 /// Changes the users of a hub, which may be running, and returns all users.
 ///
 /// # Errors
-/// The database cannot be used, or the name or password is not acceptable.
+/// The database cannot be used, or the name or password is invalid.
 pub fn change_users(config: &HubConfig, change: UserChange) -> Result<Vec<Person>, HubError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

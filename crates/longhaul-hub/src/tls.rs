@@ -1,4 +1,4 @@
-//! The certificate of the hub: the operator's, or a self-made one whose key agents pin.
+//! The certificate of the hub: the operator's, or a self-signed one whose key agents pin.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::HubError;
 
-/// The name of the file with the self-made certificate and its key.
+/// The name of the file with the self-signed certificate and its key.
 const FILE: &str = "hub.pem";
 
 /// The certificate of a running hub.
@@ -25,7 +25,8 @@ pub(crate) struct Tls {
     pub(crate) pin: String,
 }
 
-/// Loads the operator's certificate, or the self-made one in `data`, which is made if it is missing.
+/// Loads the operator's certificate, or the self-signed one in `data`, which is created if it is
+/// missing.
 ///
 /// # Errors
 /// A file is inaccessible, invalid, or readable by others.
@@ -123,7 +124,7 @@ fn write_private(data: &Path, path: &Path, bytes: &[u8]) -> Result<(), HubError>
         .map_err(HubError::file("create", &temporary))?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     written.map_err(HubError::file("write", &temporary))?;
-    // Another hub over the same directory may have won; its certificate stays.
+    // Another hub that uses the same directory may have been first; its certificate is kept.
     match fs::hard_link(&temporary, path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(HubError::file("create", path)(error));

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-/// The certificates of Debian and its relatives, and of Fedora and its relatives.
+/// The certificates of Debian, of Fedora, and of distributions derived from them.
 const SYSTEM_CERTIFICATES: [&str; 2] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 
@@ -52,7 +52,7 @@ fn provider() -> Arc<CryptoProvider> {
 pub(crate) fn roots(file: Option<&Path>) -> Result<RootCertStore, TrustError> {
     let mut roots = RootCertStore::empty();
     if let Some(text) = SYSTEM_CERTIFICATES.iter().find_map(|path| std::fs::read(path).ok()) {
-        // Some system certificates use algorithms that rustls does not know.
+        // Some system certificates use algorithms that rustls does not support.
         let certificates = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok);
         roots.add_parsable_certificates(certificates);
     }

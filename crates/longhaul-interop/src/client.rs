@@ -78,7 +78,8 @@ pub(crate) fn bind_to(socket: &Socket, local: Option<&LocalAddress>) -> io::Resu
     local.map_or(Ok(()), |local| local.bind(socket))
 }
 
-/// Connects to `address` within [`CONNECT_LIMIT`]; `prepare` sets options before.
+/// Connects to `address` within [`CONNECT_LIMIT`]. `prepare` sets options before the connection is
+/// opened.
 ///
 /// # Errors
 /// The error of `prepare` or of the connection.

@@ -190,7 +190,7 @@ pub enum Step {
 impl std::fmt::Display for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Step::Greeting => "the ends greeted each other",
+            Step::Greeting => "the greetings were exchanged",
             Step::Parameters => "the parameters were exchanged",
             Step::Streams => "the data connections were opened",
             Step::FirstDatagram => "the first datagram of a stream was sent",

@@ -4,7 +4,7 @@
 //!   cores of the host.
 //! - [`series`] and [`consolidate`] compute rates and bins of fixed length. They are pure: time is an
 //!   argument.
-//! - [`record`] keeps series on disk, and [`page`] draws them in the manner of MRTG.
+//! - [`record`] keeps series on disk, and [`page`] draws them as MRTG does.
 //! - [`metrics`] serves the counters to Prometheus.
 //!
 //! ```

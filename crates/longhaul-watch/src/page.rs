@@ -1,4 +1,4 @@
-//! The page of a record in the manner of MRTG: four graphs of each interface with their tables.
+//! The page of a record, as MRTG draws it: four graphs of each interface with their tables.
 
 use std::io::Write;
 use std::path::Path;
@@ -118,8 +118,8 @@ fn body(sections: &[(RecordedInterface, Vec<TrafficGraph>)], options: &PageOptio
         footer {
             "Written by longhaul " (options.version) ". In is traffic that the host received, Out is "
             "traffic that it sent. A gray area has no data. Averages do not include time without data. "
-            "Percentages are of the rate of the link. The 95th percentile is the average that 95 % of "
-            "the bins do not exceed."
+            "Percentages are relative to the rate of the link. The 95th percentile is the average "
+            "that 95 % of the bins do not exceed."
         }
     }
 }

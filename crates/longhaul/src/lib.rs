@@ -1,6 +1,6 @@
 //! The longhaul program: it parses the command line into a plan, runs it and prints the result.
 //!
-//! [`run`] does all of it. `cli` has one module per command, `output` makes all text for people,
+//! [`run`] does all of it. `cli` has one module per command, `output` makes all text for the user,
 //! and [`exit`] defines the exit codes.
 //!
 //! ```no_run

@@ -20,7 +20,7 @@ use ureq::unversioned::transport::{
 
 use crate::error::{AgentError, Result};
 
-/// The certificates of Debian and its relatives.
+/// The certificates of Debian and of distributions derived from it.
 const SYSTEM_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The reason for which a hub is trusted.
@@ -73,7 +73,7 @@ fn roots(path: &Path) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&contents) {
         let certificate = certificate.map_err(|error| damaged(error.to_string()))?;
-        // Some system certificates use algorithms that rustls does not know.
+        // Some system certificates use algorithms that rustls does not support.
         let _ = store.add(certificate);
     }
     if store.is_empty() { Err(damaged("it has no certificate".to_owned())) } else { Ok(store) }

@@ -1,10 +1,10 @@
-//! The addresses that an agent tests, whatever its hub asks for.
+//! The addresses that an agent tests, whatever its hub requests.
 
 use std::net::IpAddr;
 
 use longhaul_engine::session::Sources;
 
-/// The addresses that an agent tests, whatever its hub asks for.
+/// The addresses that an agent tests, whatever its hub requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllowedPeers(Option<Sources>);
 

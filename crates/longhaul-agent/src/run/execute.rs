@@ -22,7 +22,7 @@ const REFUSED: i32 = 4;
 const HOST: i32 = 6;
 /// The pause before a command that failed at once is repeated.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The time in which a failure is one of the start: the peer or the port was not ready.
+/// The time within which a failure counts as a failed start: the peer or the port was not ready.
 const START: Duration = Duration::from_secs(8);
 /// The time before the end of the window at which the source stops the run: the clocks of the next run's
 /// agents may differ by so much, and the runs must not overlap.

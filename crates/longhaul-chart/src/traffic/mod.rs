@@ -1,4 +1,4 @@
-//! Traffic over time in the manner of MRTG: an area for incoming and a line for outgoing traffic, with
+//! Traffic over time, as MRTG draws it: an area for incoming and a line for outgoing traffic, with
 //! a table of maximum, average and current values. A time without data is a gap, never a zero.
 //!
 //! ```

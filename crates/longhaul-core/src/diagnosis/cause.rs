@@ -22,7 +22,7 @@ pub(super) struct Cause {
 /// The percentage of time above which a thread is CPU-bound: the sum of running and waiting for its
 /// core. Such a thread waits for almost nothing else.
 pub(super) const CPU_BOUND_PERCENT: f64 = 80.0;
-/// The percentage of time in which a thread waits for a core above which it lacks CPU, even if it
+/// A thread that waits for a core for more than this percentage of the time lacks CPU, even if it
 /// sleeps at other times: it sleeps only after it has caught up.
 pub(super) const WAITING_PERCENT: f64 = 40.0;
 /// The share of time above which throttling by a CPU quota is the limit.
@@ -48,8 +48,8 @@ pub(super) fn round(diagnosis: &Diagnosis, step: DiagnosisStep) -> Option<&StepR
     diagnosis.step(step)?.median()
 }
 
-/// Returns the round nearest to the step's median that has a copy's report of itself. A round that
-/// the time limit ended has none.
+/// Returns the round nearest to the step's median that has the copy's own report. A round that the
+/// time limit ended has none.
 pub(super) fn round_with_account(
     diagnosis: &Diagnosis,
     step: DiagnosisStep,

@@ -1,5 +1,5 @@
-//! Recognizes a place of the path that drops bursts instead of queueing them: a policer, or a
-//! switch with few buffers.
+//! Recognizes a part of the path that drops bursts instead of queueing them: a policer, or a switch
+//! with few buffers.
 //!
 //! Random errors lose the same share of the segments in every test. A full link with a queue delays
 //! packets before it drops them. A shallow queue does neither: its loss depends on the rate, and
@@ -33,9 +33,9 @@ const PEAK_PART: f64 = 0.15;
 /// in bursts of two segments or a millisecond (tcp_tso_autosize(), net/ipv4/tcp_output.c). At this rate
 /// and with one connection, they are short enough for a queue of 20 KB at 500 Mb/s.
 const BOUND: f64 = 0.25;
-/// The longest bounded test, in times of another test.
+/// The longest bounded test, as a multiple of the duration of another test.
 const LONGEST: f64 = 3.0;
-/// The expected losses of the test, if it need not be longer than that.
+/// The number of expected losses for which a bounded test is made longer, up to [`LONGEST`].
 const WANTED_EXPECTED: f64 = 16.0;
 /// The minimum number of segments that a bounded test would lose on a path with random errors. If
 /// the expected number is 8, a Poisson variable is 2 or less with a probability of 1.4 %.

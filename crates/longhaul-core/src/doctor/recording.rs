@@ -71,8 +71,8 @@ pub enum RecordingError {
     /// The first line does not identify a recording.
     #[error("not a host recording: the first line is not '{HEAD}'")]
     NotOne,
-    /// A line is neither a question nor part of an answer.
-    #[error("line {line} of the recording is neither a question nor part of an answer")]
+    /// A line is neither a query nor part of an answer.
+    #[error("line {line} of the recording is neither a query nor part of an answer")]
     Line {
         /// The line number, from 1.
         line: usize,

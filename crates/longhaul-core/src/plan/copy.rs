@@ -233,7 +233,7 @@ pub struct CopyOptions {
     /// increase the rate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub streams_may_grow: bool,
-    /// The rate that an earlier copy reached over this path: the startup becomes careful there.
+    /// The rate that an earlier copy reached over this path, which bounds the startup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier_bps: Option<Rate>,
     /// The size of a block: the unit of reading, verifying and writing.

@@ -39,7 +39,7 @@ pub enum Resource {
     CongestionWindow,
     /// The slowest link of the path.
     LinkRate,
-    /// A place of the path that drops bursts instead of queueing them: a policer, or a switch with
+    /// A part of the path that drops bursts instead of queueing them: a policer, or a switch with
     /// few buffers.
     ShallowQueue,
     /// The kernel's memory for TCP.
@@ -285,7 +285,7 @@ pub enum Remedy {
     LongerCopy,
     /// BBR as the congestion control.
     Bbr,
-    /// A repair of the place that loses packets.
+    /// A repair of the part of the path that loses packets.
     PathRepair,
     /// A faster link.
     FasterLink,

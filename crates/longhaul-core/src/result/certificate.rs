@@ -185,7 +185,7 @@ pub const RECORDING_CERTIFICATE_SCHEMA: &str = "longhaul.recording_certificate/1
 pub struct RecordingCertificate {
     /// [`RECORDING_CERTIFICATE_SCHEMA`].
     pub schema: String,
-    /// The time for which the rebuilt link was measured.
+    /// The time for which the replayed link was measured.
     pub seconds: f64,
     /// True if no check failed.
     pub passed: bool,
@@ -204,7 +204,7 @@ pub struct RecordingCheck {
     pub figure: RecordingFigure,
     /// The recorded value: the median in ms of delays, the share of probes or runs, or bit/s.
     pub recorded: Option<f64>,
-    /// The value of the rebuilt link.
+    /// The value of the replayed link.
     pub rebuilt: Option<f64>,
     /// The distance of the distributions, or the relative error of a capacity.
     pub distance: Option<f64>,

@@ -245,7 +245,8 @@ pub struct TransferEnd {
     /// The bytes read or written with direct I/O.
     #[serde(default)]
     pub direct_bytes: Bytes,
-    /// The way of most bytes between memory and disk; `None` if none were read or written.
+    /// The way in which most bytes moved between memory and disk; `None` if none were read or
+    /// written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<DataPath>,
     /// The thread that ran or waited for a processor for the largest share of its lifetime.
@@ -257,7 +258,7 @@ pub struct TransferEnd {
     pub throttled: Option<f64>,
 }
 
-/// The way of bytes between memory and disk.
+/// The way in which bytes move between memory and disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataPath {

@@ -16,8 +16,8 @@ use crate::link::LinkTime;
 pub(crate) struct Carrier {
     outages: Vec<Outage>,
     hold: Duration,
-    /// The periods for which the link was taken down by request, without those that no router
-    /// remembers. The last one may be open.
+    /// The periods for which the link was taken down by request, without those that no longer
+    /// affect routers. The last one may be open.
     forced: Vec<(LinkTime, Option<LinkTime>)>,
 }
 
@@ -65,7 +65,7 @@ impl Carrier {
         (down, next)
     }
 
-    /// Returns the first period of `outage` that routers have not forgotten at `now`.
+    /// Returns the first period of `outage` that still affects routers at `now`.
     fn outage(&self, outage: &Outage, now: LinkTime) -> Option<(LinkTime, Option<LinkTime>)> {
         let known = now.before(self.hold).since(LinkTime::default());
         let at = |span: Duration| LinkTime::default() + span;

@@ -1,4 +1,4 @@
-//! The intakes that may have packets, so that a thread with little traffic does not ask in vain.
+//! The intakes that may have packets, so that a thread with little traffic does not read in vain.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const DENSE: Duration = Duration::from_micros(200);
 /// The intakes, by index, that may have packets.
 ///
 /// A thread that saves processor time reads an intake only after the sleeper found it readable, and
-/// reads it again without asking while packets follow each other closely. Other threads read every
+/// reads it again without polling while packets follow each other closely. Other threads read every
 /// intake in every round: a packet that arrives while the thread spins is then read at once.
 #[derive(Debug)]
 pub(super) struct ReadyIntakes {

@@ -23,7 +23,7 @@ pub enum GuestFault {
     },
     /// A file of the image is missing.
     #[error(
-        "{} is missing; make the image of guests with packaging/guest-image, or set \
+        "{} is missing; create the image of guests with packaging/guest-image, or set \
          LONGHAUL_GUEST_IMAGE to its directory",
         .path.display()
     )]
@@ -43,10 +43,10 @@ pub enum GuestFault {
         /// The last lines of the console.
         console: String,
     },
-    /// No command can enter.
+    /// ssh cannot start commands in the guest.
     #[error(
-        "ssh cannot enter the guest ({status}); make its image again with packaging/guest-image; \
-         the console's last lines: {console}"
+        "ssh cannot connect to the guest ({status}); create its image again with \
+         packaging/guest-image; the console's last lines: {console}"
     )]
     Connection {
         /// The exit status of ssh.

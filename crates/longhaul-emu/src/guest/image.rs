@@ -71,7 +71,7 @@ mod tests {
     fn a_missing_file_is_named_with_the_script_that_makes_it() {
         let nowhere = PathBuf::from("/nonexistent/guest");
         let error = Image::in_directory(nowhere).unwrap_err().to_string();
-        assert!(error.starts_with("/nonexistent/guest/kernel is missing; make"), "{error}");
+        assert!(error.starts_with("/nonexistent/guest/kernel is missing; create"), "{error}");
         assert!(error.contains("packaging/guest-image"), "{error}");
     }
 }

@@ -15,8 +15,8 @@ use super::fault::GuestFault;
 use super::image::Image;
 use crate::site::SiteSpec;
 
-/// The addresses on the network card of a guest that no link carries, and their prefix length: those
-/// of this host and of the guest (RFC 3927).
+/// The addresses on the network card of a guest that are not routed over any link, and their prefix
+/// length: those of this host and of the guest (RFC 3927).
 pub(crate) const HOST_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
 pub(super) const GUEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
 pub(crate) const PREFIX: u8 = 30;

@@ -1,10 +1,10 @@
 //! Guests: virtual machines of QEMU that are sites.
 //!
-//! QEMU runs in the namespaces of the site, so the kernel ends it with the site. Its network card is
-//! a TAP device there, at which the emulator's [`Edge`](crate::edge::Edge) is. The guest boots the
-//! kernel and the initramfs that `packaging/guest-image` makes, and then uses the files of this
-//! host, below a layer in its memory that takes all changes. Commands enter by ssh, over the same
-//! card with addresses that no link carries.
+//! QEMU runs in the namespaces of the site, so the kernel ends it with the site. Its network card
+//! is a TAP device there, at which the emulator's [`Edge`](crate::edge::Edge) is. The guest boots
+//! the kernel and the initramfs that `packaging/guest-image` makes, and then uses the files of this
+//! host, below a layer in its memory that takes all changes. Commands run over ssh, on the same
+//! card with addresses that are not routed over any link.
 
 mod fault;
 mod image;
@@ -126,7 +126,7 @@ impl Guest {
         self.site
     }
 
-    /// Returns the way into the guest.
+    /// Returns the shell that runs commands in the guest.
     pub(crate) fn shell(&self) -> &GuestShell {
         &self.shell
     }

@@ -1,4 +1,4 @@
-//! The way into a guest: ssh from the namespaces of its site.
+//! Runs commands in a guest by ssh from the namespaces of its site.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::image::Image;
 use super::machine::GUEST_ADDRESS;
 
-/// The way into a guest, as a command that works in the namespaces of its site.
+/// The command that reaches a guest by ssh. It works in the namespaces of the site.
 ///
 /// The words can be sent to another process, which passes them to [`GuestShell::from_words`].
 #[derive(Debug, Clone, PartialEq, Eq)]

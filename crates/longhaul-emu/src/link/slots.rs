@@ -159,7 +159,7 @@ impl SlotGate {
         (self.segments, self.bytes) = (0, 0);
     }
 
-    /// Skips the slots before `due`, which nobody uses. Slots at a fixed interval keep their phase.
+    /// Skips the unused slots before `due`. Slots at a fixed interval keep their phase.
     fn skip_to(&mut self, due: LinkTime) {
         let interval = self.plan.most.as_nanos() as u64;
         let passed = due.since(self.opens_at).as_nanos() as u64 / interval;

@@ -86,7 +86,7 @@ fn diagnose(error: &io::Error, node: &Node) -> Diagnosis {
             "run it with sudo, or open the device to users: sudo chmod 0666 /dev/net/tun",
         ),
         (Some(Errno::ACCESS), None) => Diagnosis::new(
-            "this user may not look into /dev/net",
+            "this user may not access /dev/net",
             "run it with sudo, or allow access: sudo chmod 0755 /dev/net",
         ),
         // The mode permits opening the node, so the device list of a control group denies it.
@@ -113,7 +113,7 @@ mod tests {
         for (error, node, reason, remedy) in [
             (Errno::NOENT, Node::default(), "missing", "modprobe tun"),
             (Errno::ACCESS, mode(0o600), "(mode 0600)", "chmod 0666 /dev/net/tun"),
-            (Errno::ACCESS, Node::default(), "look into", "chmod 0755 /dev/net"),
+            (Errno::ACCESS, Node::default(), "may not access", "chmod 0755 /dev/net"),
             (Errno::PERM, mode(0o666), "closed to this container", "--device /dev/net/tun"),
             (Errno::PERM, mode(0o600), "CAP_NET_ADMIN", "--cap-add NET_ADMIN"),
             (Errno::NXIO, mode(0o666), "does not work", "modprobe tun"),

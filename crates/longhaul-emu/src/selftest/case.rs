@@ -178,8 +178,8 @@ pub(super) trait Judged {
     /// Marks the check as failed if it has a reason.
     fn judged(self) -> Check;
 
-    /// Adds the emulator's count of the events of which the probe has `seen` so many: the counts
-    /// must be equal.
+    /// Adds the emulator's count of the events. The probe has counted `seen` of them, and the
+    /// counts must be equal.
     fn counted(self, seen: u64, emulator: u64) -> Check;
 
     /// Adds `reason` as a cause of failure, if there is one.

@@ -83,8 +83,8 @@ pub(super) fn configure(spec: &SiteSpec) -> io::Result<InstalledRoutes> {
     InstalledRoutes::install(own, interfaces, &spec.routes)
 }
 
-/// Creates the network card of a virtual machine, a TAP device, with the emulator's end of it and an
-/// address through which commands enter.
+/// Creates the network card of a virtual machine, a TAP device, with the emulator's end of it and
+/// an address for the ssh connection of commands.
 pub(super) fn guest_card(spec: &SiteSpec, wanted: &InterfaceSpec) -> io::Result<Edge> {
     tun::create_tap(&wanted.name)?;
     quieten(&wanted.name);

@@ -1,7 +1,7 @@
 //! Claims of interfaces: an interface belongs to one bridge or topology at a time.
 //!
-//! Two bridges over one interface would deliver each frame twice, and bridges in a circle would
-//! forward frames without end.
+//! Two bridges over one interface would deliver each frame twice, and bridges in a loop would
+//! forward frames forever.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

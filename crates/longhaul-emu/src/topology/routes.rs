@@ -121,7 +121,7 @@ impl Routes {
 /// Replaces the hops of the sites of `route` by those of the route, if every bundle of it is up.
 ///
 /// Every site of the route up to its destination gets a hop, and routes of a valid plan agree, so
-/// no packet moves in a circle.
+/// no packet loops.
 fn follow(
     plan: &TopologyPlan,
     route: &PlannedRoute,

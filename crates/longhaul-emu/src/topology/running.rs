@@ -149,7 +149,7 @@ impl Topology {
         self.sites[site].spawn(shell.wrap(&command, here.as_os_str(), false))
     }
 
-    /// Returns the way into a site (by index) that is a virtual machine.
+    /// Returns the shell of a site (by index) that is a virtual machine.
     pub fn guest_shell(&self, site: usize) -> Option<&GuestShell> {
         self.guests.iter().find(|guest| guest.site() == site).map(Guest::shell)
     }

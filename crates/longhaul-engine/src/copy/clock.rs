@@ -12,7 +12,7 @@ use longhaul_sys::host::{scheduling, throttled};
 
 use crate::lock;
 
-/// The time that the threads of one stage spent at work, waiting for other stages left out.
+/// The time that the threads of one stage spent at work, without waits for other stages.
 #[derive(Default)]
 pub(crate) struct StageClock {
     busy_ns: Lanes,

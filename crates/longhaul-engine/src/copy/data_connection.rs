@@ -94,12 +94,12 @@ pub struct BlockSender {
     /// The time for sealing and hashing.
     sealing: Duration,
     rate: Option<Arc<KeyRate>>,
-    /// The room for a segment of a block that is sent in pieces; empty before the first.
+    /// The buffer for a segment of a block that is sent in pieces; empty before the first.
     piece: Vec<u8>,
 }
 
 impl BlockSender {
-    /// Sends blocks on `socket`, which has proved itself.
+    /// Sends blocks on `socket`, which is authenticated.
     pub fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         let (sealer, sealing) = (Sealer::new(key), Duration::ZERO);
         BlockSender { socket, sealer, protection, sealing, rate: None, piece: Vec::new() }
@@ -120,7 +120,7 @@ impl BlockSender {
         self.payload(&header, payload)
     }
 
-    /// Sends whole files, whose bytes stand in `payload` one after the other.
+    /// Sends whole files, whose bytes are in `payload` one after another.
     ///
     /// # Errors
     /// The connection is broken.
@@ -135,8 +135,8 @@ impl BlockSender {
         self.payload(&before, payload)
     }
 
-    /// Sends a header and a table as they are, which need not be true of `payload`.
-    /// For peers that tests make.
+    /// Sends a header and a table unchanged, even if they do not match `payload`. Tests use this
+    /// for hostile peers.
     ///
     /// # Errors
     /// The connection is broken.
@@ -255,7 +255,7 @@ pub(super) struct BlockReceiver {
     /// The time for opening and hashing.
     verifying: Duration,
     rate: Option<Arc<KeyRate>>,
-    /// The room for a segment of a block that is received in pieces; empty before the first.
+    /// The buffer for a segment of a block that is received in pieces; empty before the first.
     piece: Vec<u8>,
 }
 
@@ -322,9 +322,9 @@ impl BlockReceiver {
         }
     }
 
-    /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`]
-    /// more room, and hashes it if `digest`. After one that fails its check the connection is good
-    /// for the next block.
+    /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`] more
+    /// room, and hashes it if `digest`. If the check fails, the connection can still receive the
+    /// next block.
     pub(super) fn payload(
         &mut self,
         buffer: &mut [u8],

@@ -1,8 +1,9 @@
 //! The rates that earlier copies reached, per destination, in the user's cache.
 //!
-//! The rate of the last copy over a path determines how many connections a startup needs, and where
-//! it becomes careful. The file is a hint: it is used only if no other user could have written it,
-//! and every value in it is bounded. `docs/design/ramp-up.md` describes its effect.
+//! The rate of the last copy over a path determines the number of connections at the start of a
+//! copy, and limits the rate of its ramp-up. The file is a hint: it is used only if no other user
+//! could have written it, and every value in it is bounded. `docs/design/ramp-up.md` describes its
+//! effect.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,7 +23,7 @@ const HEADING: &str = "longhaul rates 1";
 /// The longest file that is read, and the maximum number of entries that are written.
 const LENGTH_LIMIT: u64 = 128 << 10;
 const ENTRIES: usize = 256;
-/// The time after which a rate is forgotten.
+/// The time after which a rate is discarded.
 const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The rates that are remembered.
 const SLOWEST: Rate = Rate::from_bps(1_000_000);
@@ -120,7 +121,7 @@ impl PastRates {
     /// Replaces the file; a reader sees the old one or the new one.
     fn write(&self, entries: &[Entry]) -> io::Result<()> {
         let dir = self.dir.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        // Not recursive: a home directory that does not exist stays so.
+        // Not recursive: a home directory that does not exist is not created.
         for dir in dir.parent().into_iter().chain([dir.as_path()]) {
             match DirBuilder::new().mode(0o700).create(dir) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -306,7 +306,7 @@ fn plan(
     }
 }
 
-/// Opens the data connections of a session that is lent to this end.
+/// Opens the data connections of a session whose secret the client has passed on.
 fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, DataDialer)> {
     let secret = SessionSecret::from_keying_material(to.keying());
     let dialer = DataDialer::spread(to.addresses.clone(), secret);
@@ -336,8 +336,8 @@ fn check_write(
     if rights.may_replace() {
         return Ok(());
     }
-    // Each of these would reveal or change existing files, or leave a trap for the owner of the
-    // box.
+    // Each of these would reveal or change existing files, or create files that deceive the owner
+    // of the drop box.
     if tree.asks_first() || tree.delete.is_some() {
         return refuse("the server accepts only new files: no updates, no deletion and no dry run");
     }
@@ -361,7 +361,7 @@ pub(crate) fn check(options: &CopyOptions) -> std::result::Result<(), (RefusalKi
     }
     let manifest = options.tree.manifest.as_ref();
     if manifest.is_some_and(|name| !name.as_bytes().is_empty() && !name.is_plain_relative()) {
-        return invalid("a manifest whose name leads elsewhere".to_owned());
+        return invalid("a manifest with a path outside the target".to_owned());
     }
     if manifest.is_some_and(|name| has_reserved(Path::new(OsStr::from_bytes(name.as_bytes())))) {
         return invalid(format!("a manifest of this name: {RESERVED}"));

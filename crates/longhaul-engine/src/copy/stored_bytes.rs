@@ -61,7 +61,7 @@ fn stored_until(root: &Tree, deadline: Instant) -> Result<u64, CountError> {
     Ok(bytes)
 }
 
-/// Returns the error for `path`, which is relative to the root: clients do not learn its place.
+/// Returns the error for `path`, which is relative to the root: clients do not learn its location.
 fn cannot_read(path: &Path, error: &io::Error) -> CountError {
     if path.as_os_str().is_empty() {
         return CountError(format!("their directory cannot be read: {error}"));

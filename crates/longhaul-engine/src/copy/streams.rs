@@ -85,7 +85,7 @@ pub(super) struct Growth<'a, O, W> {
     pub(super) cancel: &'a Cancel,
     /// Returns whether the copy is over.
     pub(super) over: O,
-    /// Returns the number of connections that the copy wants in all.
+    /// Returns the total number of connections that the copy requests.
     pub(super) wanted: W,
 }
 
@@ -109,7 +109,7 @@ impl Streams {
         Streams { rate, ..self }
     }
 
-    /// Binds the connections to the session of `secret`, which another end lent.
+    /// Binds the connections to the session of `secret`, which the client has passed on.
     pub(super) fn of_session(self, secret: SessionSecret) -> Self {
         Streams { secret, ..self }
     }

@@ -10,7 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
-/// Bytes of a final name that are kept: NAME_MAX is 255, and the rest of a name is its own.
+/// Bytes of a final name that are kept: NAME_MAX is 255, and the other parts of a temporary name
+/// need the rest.
 const KEPT_BYTES: usize = 200;
 const MARK: &[u8] = b".longhaul-";
 const END: &[u8] = b".part";

@@ -134,7 +134,7 @@ impl LocalEnd {
             port: DEFAULT_PORT,
         };
         let mut findings = examine(&facts, &[], &target);
-        // Clients must not learn the place of a server's root.
+        // Clients must not learn the location of a server's root.
         for finding in findings.iter_mut().filter(|one| one.subject == self.directory) {
             finding.subject.clone_from(&self.shown);
         }

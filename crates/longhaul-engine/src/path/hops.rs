@@ -13,7 +13,7 @@ use super::probe_socket::{ProbeSocket, ProbeSpec, ReplyKind};
 
 /// The probes per hop.
 const TRIES: u32 = 3;
-/// The hops that are asked at the same time.
+/// The number of hops that are probed at the same time.
 const AT_ONCE: u8 = 8;
 /// The interval between two probes, because routers limit their answers
 /// (`net.ipv4.icmp_ratelimit`, icmp(7)).

@@ -8,7 +8,8 @@ use super::probe_socket::PeerTimes;
 
 /// The number of windows whose fastest round trip gives the offset of the clocks.
 const OFFSET_WINDOWS: usize = 10;
-/// The longest run of missing answers that the byte with the number of requests resolves.
+/// The longest run of missing answers for which the one-byte counter of requests in the next answer
+/// tells lost requests from lost answers.
 const RESOLVED: u64 = 200;
 
 /// A request and its answer.

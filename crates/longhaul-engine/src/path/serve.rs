@@ -192,7 +192,7 @@ fn serve_orders(
     })
 }
 
-/// Detects a client that holds its place without using it.
+/// Detects a client that occupies a session without using it.
 struct IdleClient<'a> {
     limits: &'a TestLimits,
     begun: Instant,

@@ -84,7 +84,7 @@ impl Server {
         self.limiter.admit_guest(socket).map_err(dropped).ok()
     }
 
-    /// Waits for a place for another program's client from `source`, while `waits` returns true.
+    /// Waits for a session for another program's client from `source`, while `waits` returns true.
     ///
     /// # Errors
     /// The reason of a refusal; `None` if the wait ended.

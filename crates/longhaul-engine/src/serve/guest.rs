@@ -1,5 +1,5 @@
-//! The clients of other programs: listeners with other protocols that share the places, limits, log
-//! and stop flag of a server.
+//! The clients of other programs: listeners with other protocols that share the sessions, limits,
+//! log and stop flag of a server.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Gate {
     ending: Arc<AtomicBool>,
 }
 
-/// A connection whose client is not yet known; it counts until dropped.
+/// A connection whose client is not yet known. It counts as unauthenticated until it is dropped.
 #[derive(Debug)]
 pub struct GuestArrival {
     /// The connection.
@@ -58,10 +58,10 @@ pub struct StreamPlaces {
     _portion: SessionPart,
 }
 
-/// The reason why a client gets no place.
+/// The reason why a client gets no session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPlace {
-    /// All places are taken, and the client cannot wait longer.
+    /// All sessions are in use, and the client cannot wait longer.
     Busy,
     /// A limit on the address or on the queue; a sentence without a full stop.
     Limit(String),
@@ -83,7 +83,7 @@ impl Gate {
         self.ending.load(Ordering::Relaxed)
     }
 
-    /// Counts a fresh connection among those of unknown clients; `None` if it is refused, which
+    /// Counts a new connection as unauthenticated. Returns `None` if the connection is refused, and
     /// closes it.
     pub fn admit(&self, socket: TcpStream) -> Option<GuestArrival> {
         let address = super::event::canonical(socket.peer_addr().ok()?);
@@ -105,11 +105,11 @@ impl Gate {
         self.server.blame_guest(network(address.ip()), Failure::Authentication);
     }
 
-    /// Waits up to `limit` for a place for the client of `arrival`, which has `streams` data
-    /// connections. `present` is asked from time to time whether the client still waits.
+    /// Waits up to `limit` for a session for the client of `arrival`, which has `streams` data
+    /// connections. Calls `present` repeatedly, and stops waiting when it returns false.
     ///
     /// # Errors
-    /// There is no place.
+    /// No session is available.
     pub fn enter(
         &self,
         arrival: GuestArrival,
@@ -118,7 +118,7 @@ impl Gate {
         present: impl Fn() -> bool,
     ) -> std::result::Result<Visit, NoPlace> {
         let (source, until) = (arrival.source, Instant::now() + limit);
-        // The client is known: it no longer counts as a fresh connection.
+        // The client is known: it no longer counts as unauthenticated.
         drop(arrival);
         let descriptor = self.server.guest_descriptor().ok_or(NoPlace::Descriptors)?;
         let waits = || Instant::now() < until && !self.stopped() && present();

@@ -11,14 +11,14 @@ pub struct ClientLimits {
     pub one_off: bool,
     /// The maximum number of sessions at once; 1 measures each client separately.
     pub at_once: usize,
-    /// The maximum number of sessions without an authorized key, of those.
+    /// The maximum number of these sessions without an authorized key.
     pub anonymous: usize,
-    /// The maximum number of waiting clients with and without an authorized key, each; 0 refuses
-    /// clients that find no place.
+    /// The maximum number of waiting clients with an authorized key, and of those without; 0
+    /// refuses clients if all sessions are in use.
     pub waiting: usize,
     /// The maximum number of sessions and waiting clients of one address (of one /64 for IPv6).
     pub each_address: usize,
-    /// The most of these without an authorized key.
+    /// The maximum for one address without an authorized key.
     pub anonymous_each_address: usize,
     /// The limits on unauthenticated connections.
     pub startups: StartupLimits,
@@ -30,9 +30,10 @@ pub struct ClientLimits {
 }
 
 impl Default for ClientLimits {
-    /// Returns 64 sessions at once, which the cores and memory of a large host can serve. A quarter
-    /// may be without a key. 512 of each kind wait. The keys of one address are unlimited; 32
-    /// clients without a key suffice for a class or a small site behind one address.
+    /// Returns the defaults. 64 sessions at once suit the cores and memory of a large host; a
+    /// quarter of them may be without a key. 512 clients of each kind may wait. Clients with a key
+    /// have no limit per address; 32 clients without a key are enough for a class or a small site
+    /// behind one address.
     fn default() -> Self {
         ClientLimits {
             one_off: false,
@@ -49,8 +50,8 @@ impl Default for ClientLimits {
 }
 
 impl ClientLimits {
-    /// Returns the maximum number of anonymous sessions of one address: half of the places, so that
-    /// another address finds one.
+    /// Returns the maximum number of anonymous sessions of one address: half of the anonymous
+    /// sessions, so that other addresses get some.
     pub(super) fn anonymous_running_each_address(&self) -> usize {
         self.anonymous.div_ceil(2)
     }

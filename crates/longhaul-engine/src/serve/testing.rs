@@ -55,7 +55,8 @@ impl TestServer {
         TestServer::with(|outcomes| Arc::new(Only { serve, outcomes }))
     }
 
-    /// Serves by the services that `services` returns for the channel of outcomes.
+    /// Creates the services with `services`, which gets the channel of the outcomes, and serves
+    /// with them.
     pub(crate) fn with(services: impl FnOnce(Sender<Result<()>>) -> Arc<dyn Services>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = ConfigDir::at(dir.path());

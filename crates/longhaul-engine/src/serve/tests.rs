@@ -370,7 +370,7 @@ fn a_client_of_another_version_is_refused() {
 #[test]
 fn a_server_of_another_version_is_reported() {
     let ((sender, mut receiver), session) = piped();
-    let reason = "it speaks protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
+    let reason = "it uses protocol 99 (longhaul 7.5), the client 2 (longhaul 0.1.0)".to_owned();
     let answer = Welcome::Refused { kind: RefusalKind::Version, reason };
     session.sender.send(&answer).unwrap();
     let refused = greet(&sender, &mut receiver, Service::Test, |_| true).unwrap_err();
@@ -379,7 +379,7 @@ fn a_server_of_another_version_is_reported() {
         "{refused:?}"
     );
     assert!(
-        refused.to_string().starts_with("the server refused: it speaks protocol 99"),
+        refused.to_string().starts_with("the server refused: it uses protocol 99"),
         "{refused}"
     );
 }

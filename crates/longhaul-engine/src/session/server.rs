@@ -423,7 +423,7 @@ impl ServedSession {
         let hello: AnyHello = self.receiver.receive()?;
         if hello.protocol != PROTOCOL_VERSION {
             let reason = format!(
-                "it speaks protocol {PROTOCOL_VERSION} (longhaul {}), the client {} (longhaul \
+                "it uses protocol {PROTOCOL_VERSION} (longhaul {}), the client {} (longhaul \
                  {}); use the same version at both ends",
                 env!("CARGO_PKG_VERSION"),
                 hello.protocol,

@@ -6,7 +6,7 @@
 //! service decides who may request such tests
 //! ([`Services::refusal`](crate::serve::Services::refusal) of
 //! [`Service::ThirdParty`](longhaul_core::wire::Service::ThirdParty)). Data are sent only to
-//! servers that speak the protocol and accept the test.
+//! servers that use the protocol and accept the test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

@@ -109,7 +109,7 @@ const LEAST_RATE: Rate = Rate::from_bps(1_000_000);
 /// The window over which the rate is measured.
 const SLOW_WINDOW: Duration = Duration::from_secs(60);
 
-/// Detects an anonymous test that is almost idle while others wait for its place.
+/// Detects an anonymous test that is almost idle while others wait for its session.
 #[derive(Debug)]
 pub(super) struct Slow<'a> {
     /// The pool; `None` if the test may be slow.

@@ -90,11 +90,11 @@ pub struct LoadDocument {
     pub resource: String,
     /// The capacity in bit/s.
     pub capacity_bps: u64,
-    /// The share of time in which a heavy test occupies the resource; 0 to 1.
+    /// The share of time in which an exclusive test occupies the resource; 0 to 1.
     pub busy_share: f64,
     /// The mean rate of the tests at the expected rates, in bit/s.
     pub mean_bps: u64,
-    /// The constant rate of the light tests (STAMP), in bit/s.
+    /// The constant rate of STAMP, in bit/s.
     pub light_bps: u64,
 }
 

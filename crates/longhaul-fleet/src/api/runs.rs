@@ -71,7 +71,7 @@ pub struct RunDocument {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// The run has a time, and no agent has its lease.
+    /// The run is planned, and no agent has its lease yet.
     Planned,
     /// The agents have their leases.
     Leased,

@@ -140,7 +140,7 @@ pub struct HostDocument {
 pub enum HostState {
     /// The agent is in contact.
     Present,
-    /// The agent has not called for a minute.
+    /// The agent has not contacted the hub for a minute.
     Away,
     /// A maintenance window covers the present time.
     Maintenance,

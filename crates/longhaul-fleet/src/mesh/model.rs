@@ -31,7 +31,7 @@ pub struct Mesh {
 pub struct MeshHost {
     /// The name, unique in the mesh.
     pub name: String,
-    /// The place for people, such as a site or a city.
+    /// The location, such as a site or a city, as free text.
     pub site: Option<String>,
     /// False if the host has no agent and is only a destination of `iperf3` or `nuttcp`.
     pub agent: bool,
@@ -126,7 +126,7 @@ pub struct StampMesh {
     pub judgement: Judgement,
 }
 
-/// A time in which no heavy test starts at the hosts.
+/// A period in which no exclusive test runs at the hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Maintenance {
     /// The hosts.
@@ -135,7 +135,7 @@ pub struct Maintenance {
     pub start_ms: i64,
     /// The end, in ms since 1970; exclusive.
     pub end_ms: i64,
-    /// The reason for people.
+    /// The reason, as free text.
     pub reason: String,
 }
 

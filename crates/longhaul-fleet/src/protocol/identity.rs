@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct EnrollToken {
     /// The secret, which the hub knows as a hash: 16 to 128 characters of `A-Za-z0-9_-`.
     pub secret: String,
-    /// The pin of the hub's key, see [`key_pin`]. `None` if the certificate is verified by its
-    /// chain.
+    /// The pin of the hub's key, see [`key_pin`]. `None` if the chain of the certificate is
+    /// verified.
     pub pin: Option<String>,
 }
 
@@ -97,7 +97,8 @@ pub fn signed_text(method: &str, path: &str, counter: u64, body: &[u8]) -> Strin
 }
 
 /// Returns the text of [`signed_text`] for a body whose digest is known. The header
-/// `longhaul-digest` has it, so that the hub verifies the signature before it reads the body.
+/// `longhaul-digest` contains this digest, so that the hub can verify the signature before it reads
+/// the body.
 pub fn signed_text_of_digest(method: &str, path: &str, counter: u64, digest: &str) -> String {
     format!("{method}\n{path}\n{counter}\n{digest}")
 }

@@ -117,10 +117,10 @@ pub struct StampSummary {
     pub sent: u64,
     /// The packets without a reply.
     pub lost: u64,
-    /// The packets lost toward the peer.
+    /// The packets lost in the direction to the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_forward: Option<u64>,
-    /// The packets lost on the way back.
+    /// The packets lost in the direction from the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_reverse: Option<u64>,
     /// The lowest round-trip time.
@@ -135,10 +135,10 @@ pub struct StampSummary {
     /// The highest round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_max_ms: Option<f64>,
-    /// The median delay toward the peer by both clocks.
+    /// The median delay to the peer by both clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_p50_ms: Option<f64>,
-    /// The median delay back by both clocks.
+    /// The median delay from the peer by both clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse_p50_ms: Option<f64>,
     /// The possible error of the one-way delays.

@@ -86,7 +86,7 @@ pub struct AgentEvent {
     pub severity: Severity,
     /// The kind, such as `agent_started`, `disk_full`, `samples_dropped`, `clock_step`.
     pub kind: String,
-    /// A sentence for people.
+    /// The description, one sentence.
     pub message: String,
 }
 

@@ -13,10 +13,10 @@ pub struct ResourceLoad {
     pub resource: String,
     /// The capacity of the resource.
     pub capacity_bps: Rate,
-    /// The share of time that heavy runs with their margins occupy; above 1 if they do not fit.
+    /// The share of time that exclusive runs with their margins occupy; above 1 if they do not fit.
     pub busy_share: f64,
-    /// The mean rate of the heavy runs, if each runs at its target rate, or else at its expected
-    /// rate, or else at the capacity of its path.
+    /// The mean rate of the exclusive runs, if each runs at its target rate, or else at its
+    /// expected rate, or else at the capacity of its path.
     pub mean_bps: Rate,
     /// The constant rate of STAMP packets.
     pub light_bps: Rate,
@@ -65,7 +65,7 @@ fn light_rates(mesh: &Mesh, resources: &[super::ExclusiveResource]) -> Vec<f64> 
     let index: std::collections::HashMap<&str, usize> =
         resources.iter().enumerate().map(|(at, one)| (one.name.as_str(), at)).collect();
     for (source, destination) in &stamp.pairs {
-        // A request goes there, and its reply comes back.
+        // A request uses the forward direction, and its reply the reverse direction.
         for (from, to) in [(source, destination), (destination, source)] {
             for resource in path_of(mesh, None, from, to) {
                 if let Some(at) = index.get(resource.name.as_str()) {

@@ -192,8 +192,8 @@ fn add(
     });
 }
 
-/// Returns the event of a change. There is none for a state that becomes known as good, and none if
-/// the absence of an agent has its own event.
+/// Returns the event of a change. There is no event if an unknown state becomes good, or if the
+/// absence of an agent has an event already.
 fn event(old: &CellDocument, new: &CellDocument, silent: bool, now: i64) -> Option<NewEvent> {
     let judged = [CellState::Good, CellState::Warning, CellState::Critical, CellState::NotRun];
     let absent = silent && new.state == CellState::NotRun;

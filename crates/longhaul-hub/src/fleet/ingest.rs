@@ -31,9 +31,9 @@ const MAX_FACTS_BYTES: usize = 512 << 10;
 /// The maximum number of events of an agent per hour; an agent that fails often repeats a few per
 /// minute.
 const MOST_EVENTS: usize = 1000;
-/// The time before the present from which on samples are accepted.
+/// The maximum age of accepted samples.
 const OLDEST_MS: i64 = 366 * DAY;
-/// The time after the present until which samples are accepted; an agent's clock may be ahead.
+/// The maximum time by which an accepted sample is in the future; an agent's clock may be ahead.
 const NEWEST_MS: i64 = HOUR;
 
 /// An authenticated upload.
@@ -69,7 +69,7 @@ pub(crate) struct Ingested {
     events: Vec<NewEvent>,
 }
 
-/// Returns whether a message keeps the limits of the protocol.
+/// Returns whether a message is within the limits of the protocol.
 pub(crate) fn within_limits(request: &SyncRequest) -> bool {
     let name = |text: &String| text.len() <= MAX_NAME_BYTES;
     let rows: usize = request.samples.iter().map(|samples| samples.rows.len()).sum();
@@ -96,8 +96,8 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
             .all(|event| name(&event.kind) && event.message.len() <= 2 * MAX_MESSAGE_BYTES)
 }
 
-/// Limits the times of an upload to those with which the hub can compute, and which pass: a
-/// measurement of the far future would never be too old.
+/// Limits the times of an upload to a range in which the hub can compute. A measurement in the far
+/// future would never become too old.
 pub(crate) fn limit_times(request: &mut SyncRequest, now: i64) {
     let timely = |at_ms: i64| at_ms.clamp(now - OLDEST_MS, now + NEWEST_MS);
     for result in &mut request.results {
@@ -201,7 +201,7 @@ fn note_rows(host: &str, added: AddedRows, now: i64, done: &mut Ingested) {
     }
 }
 
-/// The events of an agent that the hub still takes.
+/// The events of an agent that the hub still accepts.
 #[derive(Default)]
 struct EventAllowance {
     left: usize,
@@ -220,7 +220,7 @@ impl EventAllowance {
     }
 }
 
-/// Returns the room for the events of an upload, beside those of the last hour.
+/// Returns the number of events that the hub accepts from an upload, after those of the last hour.
 fn room_for_events(
     sql: &mut dyn Sql,
     upload: &Upload,
@@ -235,7 +235,7 @@ fn room_for_events(
     Ok(EventAllowance { left, is_exceeded: false })
 }
 
-/// Stores a result. One that is not the agent's becomes an event, which the function returns.
+/// Stores a result. If the result is not the agent's, returns an event instead.
 fn add_result(
     sql: &mut dyn Sql,
     host: &str,

@@ -87,7 +87,7 @@ pub(crate) fn stamp_peers(mesh: &Mesh, host: &str, agents: &[Agent]) -> Vec<Stam
         let reported = agent.and_then(|agent| Some(agent.state.as_ref()?.stamp_port));
         let port = reported.filter(|port| *port != 0).unwrap_or(stamp.port);
         let (host, interval_ms) = (name.clone(), stamp.interval_ms);
-        // An address of the other version of IP cannot send to the peer.
+        // An address of the other IP version cannot send to the peer.
         let local = own.filter(|own| own.is_ipv4() == address.is_ipv4());
         Some(StampPeer { host, local, address, port, interval_ms })
     };

@@ -18,7 +18,7 @@ use crate::store::{Lock, Sql, StoreError};
 
 /// The time in ms after the end of a window in which an agent reports in time.
 const REPORT_MS: i64 = 20 * SECOND;
-/// A pause of planning from which on it is recorded, in ms.
+/// The shortest pause of planning that is recorded, in ms.
 const PAUSE_MS: i64 = MINUTE;
 /// The maximum number of missed runs of one task that one round records separately.
 const MOST_MISSED: u32 = 48;
@@ -47,7 +47,7 @@ pub(crate) struct Round {
     pub(crate) planned: usize,
 }
 
-/// Plans at `now`. All hubs over a database plan in turn.
+/// Plans at `now`. The hubs that share a database plan in turn.
 ///
 /// # Errors
 /// The database is unavailable.

@@ -21,7 +21,7 @@ pub fn is_url(text: &str, schemes: &[&str]) -> bool {
     })
 }
 
-/// Posts a body with headers besides those of every request. The caller limits the time.
+/// Posts a body with additional headers. The caller limits the time.
 ///
 /// # Errors
 /// The server is unreachable, or its status is not a success. A status of 400 to 499 is permanent,

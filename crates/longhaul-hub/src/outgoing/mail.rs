@@ -15,7 +15,7 @@ const SUBJECT: usize = 160;
 /// The bytes of an encoded word before base64: its line has at most 76 characters.
 const WORD: usize = 45;
 
-/// Returns whether a text is an address of mail without a quoted part: `NAME@DOMAIN`.
+/// Returns whether a text is an email address without a quoted part: `NAME@DOMAIN`.
 pub fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || ".!#$%&'*+-/=?^_`{|}~".contains(c);
     let label = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);

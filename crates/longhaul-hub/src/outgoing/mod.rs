@@ -1,4 +1,4 @@
-//! Everything that the hub sends by itself: notifications and remote write.
+//! The data that the hub sends to other servers: notifications and remote write.
 
 mod http;
 mod mail;
@@ -13,7 +13,7 @@ pub(crate) use notify::send_waiting;
 pub(crate) use remote_write::stream;
 pub use smtp::{MailSecurity, MailServer};
 
-/// The reason of a message that its receiver did not take.
+/// The reason why a receiver did not accept a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeliveryError {
     /// True if the same message will be refused again.

@@ -68,7 +68,7 @@ async fn settle(
     }
 }
 
-/// Returns the event of a notification that was not delivered. It is not notified itself.
+/// Returns the event of a notification that was not delivered. This event causes no notification.
 fn dropped(channel: &Channel, one: &Outgoing, failure: &DeliveryError) -> NewEvent {
     let name = channel.name();
     NewEvent {

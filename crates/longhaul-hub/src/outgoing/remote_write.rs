@@ -1,7 +1,7 @@
 //! Prometheus remote write 1.0: sends the journal of new data to the URL of the operator.
 //!
 //! The journal in the store has an entry for each new block of samples and each new result. The
-//! position behind the entries that were sent is in the store, too, so that a restart continues.
+//! store also has the position of the last sent entry, so that the hub continues after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const SAMPLES: usize = 20_000;
 const ENTRIES: i64 = 500;
 /// The limit on one request.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The time in ms for which one of several hubs over a database reserves the stream.
+/// The time in ms for which one of several hubs that share a database reserves the stream.
 const RESERVED_MS: i64 = 60 * SECOND;
 /// The pause without new entries.
 const IDLE: Duration = Duration::from_secs(2);
@@ -150,11 +150,11 @@ fn refusal(url: &str, reason: &str) -> NewEvent {
 /// The samples of several entries of the journal.
 struct Batch {
     series: Vec<TimeSeries>,
-    /// The position behind them.
+    /// The position of the last of them.
     position: i64,
 }
 
-/// Reads the entries behind a position; `None` if there are none.
+/// Reads the entries after a position; `None` if there are none.
 fn batch(sql: &mut dyn Sql, position: i64) -> Result<Option<Batch>, StoreError> {
     let entries = waiting(sql, position, ENTRIES)?;
     if entries.is_empty() {

@@ -29,7 +29,7 @@ pub enum MailSecurity {
     Tls,
 }
 
-/// A mail server that takes the messages of the hub.
+/// A mail server that accepts the messages of the hub.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MailServer {
     host: String,
@@ -57,7 +57,7 @@ impl MailServer {
             _ => return None,
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        // A user name can be an address of mail.
+        // A user name can be an email address.
         let (user, place) = match rest.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
             None => (None, rest),

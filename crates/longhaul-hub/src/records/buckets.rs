@@ -11,8 +11,8 @@ use crate::store::{Lock, Sql, StoreError, Value, first, groups, insert_rows, par
 /// The maximum number of blocks that one transaction consolidates.
 const BLOCKS: i64 = 5000;
 
-/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait. A damaged block is
-/// a gap: an error would repeat for ever, and keep all later blocks from being removed.
+/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait. A damaged block
+/// is a gap: an error would repeat forever and prevent the removal of all later blocks.
 ///
 /// # Errors
 /// The database is unavailable.

@@ -102,7 +102,7 @@ fn count(
 /// # Errors
 /// The database is unavailable.
 pub fn store_days(sql: &mut dyn Sql, now: i64) -> Result<bool, StoreError> {
-    // Late reports and missed runs forget a day under the same lock.
+    // Late reports and missed runs remove the counts of a day under the same lock.
     sql.lock(Lock::Planning)?;
     let oldest = sql.query("SELECT min(planned_ms) FROM run", &[])?;
     let Some(oldest) = oldest.first().map(|row| row.opt_int(0)).transpose()?.flatten() else {

@@ -3,7 +3,7 @@
 use crate::clock::DAY;
 use crate::store::{Sql, StoreError, values};
 
-/// Forgets the stored counts of the day of a run that changes.
+/// Removes the stored counts of the day of a run that changes.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -12,7 +12,7 @@ pub(super) fn forget_day(sql: &mut dyn Sql, planned_ms: i64) -> Result<(), Store
     Ok(())
 }
 
-/// Forgets the counts of days whose runs are removed, until `limit_ms`.
+/// Removes the counts of days whose runs are removed, until `limit_ms`.
 ///
 /// # Errors
 /// The database is unavailable.

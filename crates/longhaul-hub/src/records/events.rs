@@ -23,7 +23,7 @@ pub struct Event {
     pub kind: String,
     /// The host or pair (`A > B`).
     pub subject: String,
-    /// A sentence for people.
+    /// The description, one sentence.
     pub message: String,
     /// The number of events with the same origin.
     pub repeats: i64,
@@ -44,7 +44,7 @@ pub struct NewEvent {
     pub kind: String,
     /// The host or pair.
     pub subject: String,
-    /// A sentence for people.
+    /// The description, one sentence.
     pub message: String,
     /// The identity of the event. A second event with the same origin only counts.
     pub origin: String,
@@ -140,7 +140,7 @@ pub struct EventFilter {
     pub open: bool,
     /// The earliest time in ms since 1970.
     pub from_ms: Option<i64>,
-    /// The id before which the events are.
+    /// Only events with an id below this one.
     pub before: Option<String>,
 }
 

@@ -124,7 +124,8 @@ fn blocks(sql: &mut dyn Sql) -> Result<[Block; 2], StoreError> {
     for row in sql.query(query, values![BLOCKS])? {
         let at = usize::from(row.text(0)? != Kind::Interface.as_str());
         let count = row.int(1)?.max(1) as f64;
-        // A block covers the time from the start of its first sample, which `start_ms` is the end of.
+        // A block covers the time from the start of its first sample; `start_ms` is the end of that
+        // sample.
         found[at] = Block {
             bytes: row.int(2)? as f64 / count,
             ms: row.int(3)? as f64 / count + KINDS[at].1 as f64,

@@ -1,4 +1,4 @@
-//! Named numbers: counters, and times that outlive the process.
+//! Named numbers: counters, and times that are kept after the process ends.
 
 use crate::store::{Sql, StoreError, first, values};
 

@@ -158,7 +158,7 @@ pub fn close_session(sql: &mut dyn Sql, hash: &str) -> Result<(), StoreError> {
 pub struct ApiToken {
     /// The user, who gives the token its rights.
     pub person: String,
-    /// The name of the token for people.
+    /// The name of the token, shown in lists.
     pub label: String,
     /// The end of its validity in ms since 1970.
     pub expires_ms: i64,

@@ -154,7 +154,7 @@ pub struct RunFilter {
     pub reason: Option<RunReason>,
     /// The earliest planned start in ms since 1970.
     pub from_ms: Option<i64>,
-    /// The planned start before which the runs are, in ms since 1970.
+    /// Only runs with a planned start before this time, in ms since 1970.
     pub to_ms: Option<i64>,
     /// The planned start and the id of the last run of the page before.
     pub before: Option<(i64, String)>,

@@ -13,7 +13,7 @@ const COUNTER: &str = "shipment";
 /// An entry of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shipment {
-    /// The position; entries behind it have higher ones.
+    /// The position; later entries have higher positions.
     pub position: i64,
     /// The new data.
     pub item: Item,
@@ -81,9 +81,9 @@ pub fn ship(
 /// The answer to a hub that wants to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The hub may send the entries behind a position.
+    /// The hub may send the entries after a position.
     Granted {
-        /// The position behind the last entry that was sent.
+        /// The position of the last entry that was sent.
         position: i64,
     },
     /// Another hub sends.
@@ -130,7 +130,7 @@ pub fn advance(sql: &mut dyn Sql, name: &str, position: i64) -> Result<(), Store
     numbers::set(sql, &format!("remote_write/{name}/position"), position)
 }
 
-/// Returns the entries behind a position, the earliest first, at most `limit`.
+/// Returns the entries after a position, the earliest first, at most `limit`.
 ///
 /// # Errors
 /// The database is unavailable.

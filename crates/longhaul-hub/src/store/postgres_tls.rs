@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::StoreError;
 use crate::trust;
 
-/// A database with the TLS that its address asks for.
+/// A database with the TLS settings of its address.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) config: Config,
@@ -37,7 +37,7 @@ impl Address {
     /// `require` (encryption without a check of the certificate) and `verify-full`.
     ///
     /// # Errors
-    /// The address or a file of it is invalid.
+    /// The address, or a file that it names, is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, StoreError> {
         let (settings, rest) = settings(text);
         let mut config: Config = rest.parse().map_err(StoreError::Address)?;
@@ -62,7 +62,7 @@ impl Address {
     }
 }
 
-/// Takes the settings of TLS out of an address, because the library does not know all of them.
+/// Removes the TLS settings from an address, because the library does not support all of them.
 fn settings(text: &str) -> (Settings, String) {
     let mut found = Settings::default();
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
@@ -153,7 +153,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsTo
     }
 }
 
-/// An encrypted connection. It binds no login to its channel: the certificate authenticates it.
+/// An encrypted connection. It offers no channel binding for logins: the certificate authenticates
+/// the server.
 pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {

@@ -1,4 +1,4 @@
-//! The tables, in the types of PostgreSQL that SQLite also takes, and the check of their version.
+//! The tables, in the types of PostgreSQL that SQLite also accepts, and the check of their version.
 //!
 //! Times are milliseconds since 1970. Secrets are stored as hashes. `KEYED` marks tables that
 //! SQLite orders by their key.

@@ -1,4 +1,5 @@
-//! The least common ground of SQLite and PostgreSQL: statements with numbered parameters, values and rows.
+//! The common subset of SQLite and PostgreSQL: statements with numbered parameters, values and
+//! rows.
 
 use super::StoreError;
 
@@ -37,7 +38,7 @@ impl From<f64> for Value {
 
 impl From<&str> for Value {
     fn from(value: &str) -> Self {
-        // PostgreSQL cannot keep a NUL in a text.
+        // PostgreSQL cannot store a NUL in a text.
         Value::Text(value.replace('\0', "\u{fffd}"))
     }
 }

@@ -134,8 +134,8 @@ const MOST_OF_TABLE: f64 = PAGE - 35.0;
 const MOST_OF_INDEX: f64 = 1002.0;
 const LEAST: f64 = 489.0;
 
-/// Returns the bytes of a record in its page. The headers of a record and of its place in the page are
-/// as long as its numbers are shorter than eight bytes.
+/// Returns the bytes of a record in its page. The estimate assumes that the headers of a record and
+/// of its cell take the bytes that are saved by numbers of fewer than eight bytes.
 fn in_page(record: f64, most: f64) -> f64 {
     if record <= most {
         return record;
@@ -150,8 +150,8 @@ fn overflow(record: f64, most: f64) -> f64 {
     (rest / CHAIN).ceil() * PAGE
 }
 
-/// Returns the used share of pages. SQLite distributes the records of a full page over three pages, so
-/// also a table that grows at many places has full ones (measured: 0.87 to 0.89).
+/// Returns the used share of pages. SQLite distributes the records of a full page over three pages,
+/// so even a table that grows at many positions has nearly full pages (measured: 0.87 to 0.89).
 fn fill(growth: Growth) -> f64 {
     match growth {
         Growth::Appended => 0.95,

@@ -23,7 +23,7 @@ const BEARER_MS: i64 = 90 * DAY;
 /// The header with the session's secret, for requests that change something.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
-/// The person of a request.
+/// The user of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// The user; empty for a reader without login.
@@ -147,7 +147,7 @@ pub(crate) async fn check_login(
             let stored = found.as_ref().map(|(hash, _)| hash.clone());
             let check = move || match stored {
                 Some(stored) => has_hash(&password, &stored),
-                // An unknown user costs the same time.
+                // An unknown user takes the same time.
                 None => hash_password(&password).is_err(),
             };
             tokio::task::spawn_blocking(check).await.unwrap_or(false)

@@ -85,7 +85,7 @@ impl IntoResponse for Refused {
 }
 
 /// Waits for a place for a large body. One network cannot take all places, and senders whose
-/// headers are not signed take only places of their own.
+/// headers are not signed use separate places.
 async fn place(
     hub: &Hub,
     client: Client,

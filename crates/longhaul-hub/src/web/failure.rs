@@ -77,7 +77,8 @@ impl Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        // The text can have parts of a statement and names of hosts, and anybody may ask.
+        // The text can have parts of a statement and names of hosts, and anyone can send the
+        // request.
         let message = "the database of the hub failed; the log of the hub has the cause";
         let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "database", message);
         Failure { cause: Some(Arc::new(error)), ..failure }

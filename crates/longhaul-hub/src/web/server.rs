@@ -22,7 +22,7 @@ use crate::hub::Hub;
 
 /// The maximum number of connections at the same time.
 const CONNECTIONS: usize = 8192;
-/// Those of one network.
+/// The limit per network.
 const CONNECTIONS_OF_NETWORK: usize = 4096;
 /// The limit on a TLS handshake, and on the headers of a request.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -93,8 +93,7 @@ async fn serve(
         .await;
 }
 
-/// Adds the headers that keep an answer out of caches, frames and guesses about its type, unless it
-/// has its own.
+/// Adds the headers that forbid caching, framing and MIME sniffing, unless the answer has them.
 fn guarded(mut answer: Response) -> Response {
     let headers = answer.headers_mut();
     for (name, value) in [

@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// A self-made certificate of `localhost`.
+/// A self-signed certificate of `localhost`.
 pub(crate) struct Certificate {
     pub(crate) pem: String,
     pub(crate) key_pem: String,

@@ -14,7 +14,7 @@ use longhaul_engine::EngineError;
 use super::output::Connected;
 use longhaul_engine::test::{DatagramFormat, EndRun, Ending, TestLimits, TestMemory};
 
-/// The time after the end in which an end that has received discards what still arrives.
+/// The time after a test in which the receiver discards bytes that still arrive.
 const DISCARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// One direction of a test at one end.
@@ -146,9 +146,9 @@ impl KeptSockets {
         Ok(())
     }
 
-    /// Discards what still arrives on the connections of a receiver, until the peer closes them or
-    /// `over` is set. Without this, a peer whose send buffer is full would not read its control
-    /// connection.
+    /// Discards the bytes that still arrive on the connections of a receiver, until the peer closes
+    /// them or `over` is set. Without this, a peer whose send buffer is full would not read its
+    /// control connection.
     pub(super) fn discard<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,

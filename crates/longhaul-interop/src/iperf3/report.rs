@@ -60,7 +60,7 @@ fn stream_results(plan: &TestPlan, index: usize, role: End, stream: &SideStream)
 }
 
 /// Returns the lost datagrams as iperf3 counts them: a gap counts as lost, and every datagram with
-/// an older number, also a duplicate, takes one back.
+/// an older number, including a duplicate, subtracts one.
 fn errors(udp: &UdpCounts) -> u64 {
     let taken_back = udp.duplicated.saturating_add(udp.late);
     udp.expected.saturating_sub(udp.datagrams).saturating_sub(taken_back)
@@ -119,7 +119,7 @@ fn peer_stream(
     let bytes = Bytes::new(stream.bytes);
     SideStreamReport {
         bytes,
-        // The protocol has no mark at the end of the data: bytes on the way count at one end only.
+        // The protocol has no mark at the end of the data: bytes in flight count at one end only.
         total_bytes: None,
         seconds: seconds.unwrap_or(ours.seconds),
         retransmits: counts_retransmits.then(|| stream.retransmits.unsigned_abs()),

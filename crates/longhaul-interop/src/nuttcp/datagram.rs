@@ -2,15 +2,15 @@
 //!
 //! Data have the length of the test's buffer. Bytes 8 to 15 have the time of sending, if the client
 //! requested the one-way delay, and bytes 24 to 31 the number of bytes sent so far, including this
-//! datagram. A mark has four bytes and states the begin or the end of the data.
+//! datagram. A mark has four bytes and states the start or the end of the data.
 
 use std::time::Duration;
 
 /// The minimum length of a datagram with a count.
 pub const LEAST_COUNTED: usize = 32;
-/// The time between the marks of the end.
+/// The time between two end marks.
 pub const END_SPACING: Duration = Duration::from_millis(500);
-/// The time between the two marks of the begin.
+/// The time between the two start marks.
 pub const BEGIN_SPACING: Duration = Duration::from_millis(250);
 /// A larger count means that the sender has the other byte order.
 const LARGEST_COUNT: u64 = 1 << 32;
@@ -101,7 +101,7 @@ impl Received {
             return;
         }
         self.begun.get_or_insert(now);
-        // Data that overtook the mark of the end move the end.
+        // Data that arrive after the end mark postpone the end.
         if let Some((end, _)) = &mut self.end {
             *end = now;
         }

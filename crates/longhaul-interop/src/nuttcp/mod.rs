@@ -2,8 +2,8 @@
 //!
 //! A client opens a control connection, and both ends state their versions. One line of the client
 //! carries all options of the test. The server answers `OK`, the data move over other connections,
-//! and then the server prints its report as text and closes the control connection. Facts are in
-//! `docs/design/interop.md`.
+//! and then the server prints its report as text and closes the control connection.
+//! `docs/design/interop.md` describes the details.
 
 pub mod arguments;
 mod control;
@@ -34,12 +34,12 @@ pub struct Version {
     pub major: u16,
     /// The minor number.
     pub minor: u16,
-    /// The number of the correction.
+    /// The patch number.
     pub delta: u16,
 }
 
 impl Version {
-    /// The version of the protocol that this program speaks, which it states to its peers.
+    /// The version of the protocol that this program implements and states to its peers.
     pub const OURS: Self = Self::new(8, 2, 2);
     /// The oldest supported version.
     pub const OLDEST: Self = Self::new(6, 1, 2);

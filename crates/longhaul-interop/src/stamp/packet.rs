@@ -171,7 +171,7 @@ impl Reply {
     }
 
     /// Writes the reply to the base packet at the start of `packet` and zeros its other bytes. An
-    /// open packet may have only 41 bytes.
+    /// unauthenticated packet may have only 41 bytes.
     ///
     /// # Panics
     /// `packet` is shorter.

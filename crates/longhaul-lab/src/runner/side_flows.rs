@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// The time in seconds that the flows run beyond the limit of the run.
 const SPARE: u64 = 60;
 
-/// The flows beside a run, with their server.
+/// The TCP flows that run beside the tool, with their server.
 pub(super) struct SideFlows {
     server: Process,
     flows: Process,
@@ -34,7 +34,7 @@ impl SideFlows {
         }
         let Some(program) = run.program else {
             return Err(RunProblem::Failed(
-                "longhaul, which makes the flows beside, is missing".into(),
+                "longhaul, which starts the flows beside the tool, is missing".into(),
             ));
         };
         let port = PORT.to_string();
@@ -48,7 +48,8 @@ impl SideFlows {
                 return Err(RunProblem::Stopped);
             }
             Readiness::Ended | Readiness::Late => {
-                return Err(broken("the server of the flows beside does not listen", server));
+                let what = "the server of the flows beside the tool does not listen";
+                return Err(broken(what, server));
             }
         }
         let seconds = run.limit.as_secs() + SPARE;
@@ -82,7 +83,7 @@ impl SideFlows {
             return Ok(());
         }
         let said = output.last_line().unwrap_or("no output").to_owned();
-        Err(RunProblem::Disturbed(format!("the flows beside ended before the tool: {said}")))
+        Err(RunProblem::Disturbed(format!("a flow beside the tool ended before the tool: {said}")))
     }
 }
 

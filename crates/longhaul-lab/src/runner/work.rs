@@ -27,7 +27,7 @@ pub(super) struct Run<'a> {
     pub(super) version: &'a str,
     pub(super) work: Work<'a>,
     pub(super) limit: Duration,
-    /// The longhaul that makes flows beside the tool.
+    /// The longhaul program that starts the flows beside the tool.
     pub(super) program: Option<&'a Path>,
     pub(super) stop: &'a AtomicBool,
 }

@@ -15,7 +15,7 @@ use crate::interface::request;
 
 /// The maximum number of interfaces whose clocks are kept.
 const MOST_CLOCKS: usize = 16;
-/// The readings of a clock from which the one with the shortest duration counts.
+/// The number of readings of a clock, of which the one with the shortest duration counts.
 const READINGS: usize = 5;
 /// The largest difference of the speeds of two clocks; a larger one is a step.
 const MOST_DRIFT: f64 = 1e-3;

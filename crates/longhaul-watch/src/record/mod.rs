@@ -20,7 +20,7 @@ pub use write::Recorder;
 
 /// The file name of the database in the directory of a record.
 pub const FILE_NAME: &str = "watch.sqlite";
-/// The file that the process holds locked that writes the record.
+/// The file that the writer of the record keeps locked.
 const LOCK_NAME: &str = "watch.lock";
 
 /// Creates the directory of a record if it does not exist, and locks the record for one writer.

@@ -1,4 +1,4 @@
-//! Text for people: results, progress and errors. A renderer reads a result and measures nothing;
+//! Text for the user: results, progress and errors. A renderer reads a result and measures nothing;
 //! the last line of its text is the answer.
 
 mod agent;

@@ -69,7 +69,7 @@ pub(crate) fn print_notes(text: &str) {
 /// Prints lines of text, with their [styles](style), on standard output.
 ///
 /// # Errors
-/// Standard output does not take them.
+/// Standard output does not accept them.
 pub(crate) fn print_result(text: &str) -> Result<(), Coded> {
     write_out(&shown(text))
 }
@@ -77,7 +77,7 @@ pub(crate) fn print_result(text: &str) -> Result<(), Coded> {
 /// Prints a document on standard output, for people and programs.
 ///
 /// # Errors
-/// Standard output does not take it.
+/// Standard output does not accept it.
 pub(crate) fn print_document(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
     print_json(&text)
@@ -86,7 +86,7 @@ pub(crate) fn print_document(value: &impl Serialize) -> Result<(), Coded> {
 /// Prints a document on standard output, in one line.
 ///
 /// # Errors
-/// Standard output does not take it.
+/// Standard output does not accept it.
 pub(crate) fn print_document_line(value: &impl Serialize) -> Result<(), Coded> {
     let text = serde_json::to_string(value).map_err(anyhow::Error::from)?;
     print_json(&text)
@@ -100,7 +100,7 @@ pub(crate) fn document_is_printed() -> bool {
 /// Prints a JSON document, which is text already, on standard output.
 ///
 /// # Errors
-/// Standard output does not take it.
+/// Standard output does not accept it.
 pub(crate) fn print_json(document: &str) -> Result<(), Coded> {
     DOCUMENT_PRINTED.store(true, Ordering::Relaxed);
     write_out(&(escape_json(document.trim_end()) + "\n"))

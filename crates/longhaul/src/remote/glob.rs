@@ -12,7 +12,7 @@ use super::ssh::{SshOptions, remote_shell};
 /// The maximum number of bytes of the paths that a pattern matches.
 const LIMIT: u64 = 16 << 20;
 
-/// Returns `places` with each remote path that has wildcards replaced by its matches.
+/// Returns `places` with the matches in place of each remote path that has wildcards.
 ///
 /// # Errors
 /// ssh cannot be started, or a pattern matches too many files.

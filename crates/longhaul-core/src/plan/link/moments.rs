@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// The times at which the probes of one direction were sent, in order of time.
 ///
-/// A segment has the fate of the probe that was sent nearest to it. The recorder sends a request per
-/// slot, so a request is nearest within half an interval. The answers leave when the requests arrive:
-/// at irregular times, and in another order if requests overtook each other.
+/// A segment has the fate of the probe that was sent nearest to it. The recorder sends a request
+/// per slot, so the nearest request is at most half an interval away. The answers leave when the
+/// requests arrive: at irregular times, and in another order if requests overtook each other.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Moments {
     interval_ns: u64,
@@ -16,8 +16,8 @@ pub(super) struct Moments {
     sent: Vec<Moment>,
 }
 
-/// A probe at place p of the order: it has slot p + `shift`, and was sent `offset_us` after p intervals.
-/// A recording has millions of them.
+/// The probe at position p: it has slot p + `shift`, and was sent `offset_us` after p intervals. A
+/// recording has millions of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Moment {
     offset_us: i32,
@@ -74,7 +74,7 @@ impl Moments {
         (place as i64 + i64::from(self.sent[place].shift)) as usize
     }
 
-    /// Returns the first place whose probe was sent after `time_us`.
+    /// Returns the position of the first probe that was sent after `time_us`.
     fn later(&self, time_us: u64) -> usize {
         let (mut low, mut high) = (0, self.sent.len());
         while low < high {

@@ -1,4 +1,4 @@
-//! Errors of matrix plans and their places.
+//! Errors of matrix plans, and their positions in the document.
 
 use std::borrow::Cow;
 

@@ -35,7 +35,7 @@ pub enum TopologyPart {
     Route(usize),
 }
 
-/// The reason why a topology is invalid, with its place.
+/// The reason why a topology is invalid, and the part of it that is.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{fault}")]
 pub struct TopologyError {

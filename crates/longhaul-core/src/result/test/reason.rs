@@ -88,7 +88,7 @@ const PACED_PART: f64 = 0.92;
 const CPU_BOUND_PERCENT: f64 = 90.0;
 /// The percentage of load above which the CPU explains a limit that the time shares suggest.
 const CPU_NEAR_PERCENT: f64 = 70.0;
-/// The percentage of time in which a thread waits for its core above which it lacks CPU, even if it
+/// A thread that waits for its core for more than this percentage of the time lacks CPU, even if it
 /// sleeps at other times: it sleeps only after it has caught up.
 const WAITING_PERCENT: f64 = 30.0;
 /// The percentage of interrupts above which a core does little else: the receive path of the
@@ -106,10 +106,10 @@ const MOST_PERCENT: f64 = 50.0;
 /// The relative increase of the round-trip time that shows a queue.
 const QUEUE_PART: f64 = 0.1;
 const QUEUE_MS: f64 = 0.5;
-/// The percentage of datagrams lost in one place above which this loss is the reason.
+/// The percentage of datagrams lost at one end or on the path above which this loss is the reason.
 const LOST_PERCENT: f64 = 1.0;
-/// The percentage of the retransmitted segments that come in bursts above which a place of the path
-/// drops bursts, and their least number.
+/// The path drops bursts if at least this percentage of the retransmitted segments come in bursts,
+/// and at least this many segments are retransmitted.
 const BURSTS_PERCENT: f64 = 50.0;
 const BURSTS_SEGMENTS: u64 = 20;
 /// The percentage of loss above which BBR does not only probe the rate of a link.
@@ -261,7 +261,7 @@ fn path(facts: &TestFacts) -> Option<Attribution> {
     }
 }
 
-/// Finds the place of lost datagrams. They are not retransmitted, so the worst place determines the
+/// Finds where most datagrams are lost. They are not retransmitted, so this loss determines the
 /// rate.
 fn datagrams_lost(facts: &TestFacts) -> Option<Attribution> {
     let udp = facts.udp?;

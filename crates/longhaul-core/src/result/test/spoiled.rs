@@ -259,7 +259,8 @@ mod tests {
         let uneven = [second / 20, second * 3 / 20].repeat(5);
         assert_eq!(found(0.1, &[&uneven[..], &[0]].concat()), None);
         assert!(found(0.1, &[&[second / 11; 10][..], &[0]].concat()).is_some());
-        // A datagram more or less in a second of few datagrams is not a matter of the rate.
+        // In a second of few datagrams, one datagram more or less does not mean that the rate was
+        // missed.
         let datagram = StreamResult { mss: Some(8948), ..stream() };
         let few = intervals(1.0, &[8948, 0, 8948, 8948, 0]);
         assert_eq!(missed_time(Rate::from_bps(64_000), &plan, &[datagram], &few), None);

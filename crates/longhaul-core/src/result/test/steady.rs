@@ -96,8 +96,8 @@ fn bins(curve: &Curve, bin_seconds: f64) -> Option<(Vec<f64>, f64)> {
     (rates.len() >= LEAST_BINS).then_some((rates, bin_seconds))
 }
 
-/// Returns a rate that the path carries at least: the largest mean from a bin in the first quarter up
-/// to any later bin, for the bin of this quarter where this mean is least.
+/// Returns an upper bound of the steady rate. Per bin of the first quarter, the function takes the
+/// largest mean from this bin up to any later bin; the bound is the least of these.
 ///
 /// The bytes that have arrived by any time are at least the bytes delivered by then. At a bin where
 /// the delivery has caught up both are equal, so no mean from there on exceeds the rate of the path.

@@ -226,7 +226,7 @@ fn every_option_has_a_test() {
         let Some((name, file, test)) = found else { panic!("no test of --{}", option.name) };
         let start = file.find(&format!("fn {test}()")).unwrap_or_else(|| panic!("no {test}"));
         let before = file[..start].trim_end();
-        assert!(before.ends_with("#[test]"), "{test} is no test");
+        assert!(before.ends_with("#[test]"), "{test} is not a test");
         // A test that does not use the option, directly or in a function of its file, is not a
         // test of it.
         assert!(file.contains(*name), "the file of {test} does not use --{name}");

@@ -112,7 +112,7 @@ fn only_capable_segments_are_marked() {
     assert!(run.arrivals.iter().all(|arrival| !arrival.treatment.mark_ce));
     run.offer(us(1), &super::PacketShape { ecn_capable: true, ..bulk(44) });
     assert!(run.arrivals[44..].iter().all(|arrival| arrival.treatment.mark_ce));
-    assert_eq!(run.pieces.len(), 1, "what is marked alike leaves together");
+    assert_eq!(run.pieces.len(), 1, "segments with the same mark leave together");
 }
 
 #[test]

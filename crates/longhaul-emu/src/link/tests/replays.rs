@@ -127,7 +127,8 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     assert_eq!(measure(&text).way(Side::Near).reordered(), recorded);
 }
 
-/// A path whose jitter of 1.2 ms on the way there moves the answers between the slots of the recording.
+/// A path whose jitter of 1.2 ms in the forward direction moves the answers between the slots of
+/// the recording.
 fn jittery(side: Side, index: u64) -> Option<i64> {
     let number = 2 * index + u64::from(side == Side::Far);
     let noise = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.rotate_left(29);

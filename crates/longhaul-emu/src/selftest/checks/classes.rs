@@ -88,7 +88,7 @@ fn two_rates(
     micros: [u64; 2],
 ) -> Vec<Check> {
     const TOLERANCE: f64 = 0.01;
-    /// The second of these seconds is compared: both streams send throughout it.
+    /// The second whole second is compared: both streams send throughout it.
     const SECONDS: f64 = 2.4;
     let kind = if options.contains("priority") { "priority" } else { "rate" };
     let cases = rates.map(|(of, bps)| {
@@ -104,7 +104,7 @@ fn two_rates(
         Err(reason) => return cases.map(|(case, _)| case.not_done(reason.to_string())).into(),
     };
     let checks = cases.iter().zip(&outcome.probes).map(|((case, bps), probe)| {
-        // A stream of which almost nothing arrives has no second second.
+        // If almost nothing of a stream arrives, its rate has no second interval.
         let rate = probe.window_rates_bps.get(1).copied().unwrap_or(probe.rate_bps);
         case.near(*bps, rate, bps * TOLERANCE, probe.arrivals)
             .beside(outcome.machine, Noise::of(&outcome.machine).rates(*bps, TOLERANCE))

@@ -133,7 +133,7 @@ fn settled(lab: &mut dyn Lab, case: &Case, expected_ms: f64, tolerance_ms: f64) 
 /// share loses nothing.
 pub(in super::super) fn fair_queues(lab: &mut dyn Lab) -> Vec<Check> {
     const TOLERANCE: f64 = 0.015;
-    /// The second of these seconds is compared: both streams send throughout it.
+    /// The second whole second is compared: both streams send throughout it.
     const SECONDS: f64 = 2.4;
     let options = "--up-rate 50M --up-queue 100ms --mtu 1500 --up-aqm fq-codel";
     let cases = ["1500", "600"].map(|bytes| {
@@ -150,7 +150,7 @@ pub(in super::super) fn fair_queues(lab: &mut dyn Lab) -> Vec<Check> {
     };
     let share = BPS / 4.0;
     let check = |(case, probe): (&Case, &ProbeReport)| {
-        // A stream of which almost nothing arrives has no second second.
+        // If almost nothing of a stream arrives, its rate has no second interval.
         let rate = probe.window_rates_bps.get(1).copied().unwrap_or(probe.rate_bps);
         case.near(share, rate, share * TOLERANCE, probe.arrivals)
             .beside(outcome.machine, Noise::of(&outcome.machine).rates(share, TOLERANCE))

@@ -21,7 +21,7 @@ use crate::lock;
 pub use remote::check_far;
 pub(super) use remote::{CheckOrder, serve_check};
 
-/// Threads that read and hash, each a file: BLAKE3 does some 3 GB/s on one core.
+/// Threads that read and hash one file each: BLAKE3 processes about 3 GB/s on one core.
 const THREADS: usize = 4;
 
 /// The findings so far.

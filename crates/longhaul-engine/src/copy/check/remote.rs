@@ -121,7 +121,7 @@ fn bytes_of(message: &CheckMessage) -> usize {
 pub(in crate::copy) struct CheckOrder<'a> {
     pub(in crate::copy) manifest: &'a FilePath,
     pub(in crate::copy) dir: Option<&'a FilePath>,
-    /// The client's limit of time without progress; `None` for one that knows no progress.
+    /// The client's limit of time without progress; `None` for a client without progress messages.
     pub(in crate::copy) patience: Option<Duration>,
 }
 
@@ -195,7 +195,7 @@ fn open(
         .map_err(|error| cannot("read", manifest, &error))?;
     if text.len() as u64 > MANIFEST_LIMIT_BYTES {
         let limit = Bytes::new(MANIFEST_LIMIT_BYTES);
-        let why = format!("it is longer than {limit}; check it at its host");
+        let why = format!("it is longer than {limit}; check it on its host");
         return Err(cannot("use the manifest", manifest, &why));
     }
     let recorded = Manifest::from_bytes(&text)

@@ -75,7 +75,7 @@ pub fn push(
     Ok(result(summary, transfer, &sessions.circumstances(progress), reports))
 }
 
-/// The place that fetched files go to.
+/// The destination of fetched files.
 #[derive(Debug, Clone, Copy)]
 pub enum FetchTarget<'a> {
     /// A path.

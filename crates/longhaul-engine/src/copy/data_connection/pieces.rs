@@ -43,10 +43,10 @@ impl BlockSender {
 }
 
 impl BlockReceiver {
-    /// Receives a payload of `length` bytes and passes each piece to `take` with its position in the
-    /// block. A sealed piece that fails its check is not passed on, nor are those after it; pieces
-    /// with a hash are passed on before it is checked. Hashes the payload if `digest`. After one that
-    /// fails its check the connection is good for the next block.
+    /// Receives a payload of `length` bytes and passes each piece to `take` with its position in
+    /// the block. A sealed piece that fails its check is not passed on, nor are those after it;
+    /// pieces with a hash are passed on before it is checked. Hashes the payload if `digest`. If
+    /// the check fails, the connection can still receive the next block.
     pub(in crate::copy) fn receive_in_pieces(
         &mut self,
         length: usize,

@@ -35,12 +35,12 @@ const TRIAL_FROM_BYTES: u64 = 128 << 20;
 /// File systems whose files are in memory: tmpfs and ramfs (linux/magic.h).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// The disk side of one end.
+/// The choices of I/O modes at one end of a copy.
 pub(super) struct Disk {
     mode: DirectIo,
     /// By device.
     trials: Mutex<HashMap<u64, Trial>>,
-    /// By device: true if its files are in memory.
+    /// Per device, true if its files are in memory.
     in_memory: Mutex<HashMap<u64, bool>>,
     direct_bytes: AtomicU64,
     buffered_bytes: AtomicU64,

@@ -1,4 +1,4 @@
-//! A data connection whose bytes are changed on the way, or whose sender lies.
+//! A data connection whose bytes are changed in transit, or whose sender sends false headers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -71,7 +71,7 @@ fn send(script: &mut Script<'_>, protection: Protection) -> (Vec<u8>, Vec<Sent>,
         }
     }
     if script.flag() {
-        sender.finish().expect("the pair takes it");
+        sender.finish().expect("the socket pair accepts the block");
         sent.push(Sent { header: BlockHeader::End, table: Vec::new(), payload: Vec::new() });
     }
     drop(sender);
@@ -88,7 +88,7 @@ fn block(script: &mut Script<'_>, sender: &mut BlockSender) -> Sent {
     let length = script.choose(&LENGTHS);
     let payload = content(script, length);
     let (file, offset) = (u64::from(script.byte()), u64::from(script.short()) << 12);
-    sender.send(file, offset, &mut payload.clone()).expect("the pair takes it");
+    sender.send(file, offset, &mut payload.clone()).expect("the socket pair accepts the block");
     let header = BlockHeader::Block { file, offset, length: length as u32 };
     Sent { header, table: Vec::new(), payload }
 }
@@ -99,7 +99,7 @@ fn pack(script: &mut Script<'_>, sender: &mut BlockSender) -> Sent {
         .collect();
     let length = table.iter().map(|entry| entry.length).sum();
     let payload = content(script, length as usize);
-    sender.send_pack(&table, &mut payload.clone()).expect("the pair takes it");
+    sender.send_pack(&table, &mut payload.clone()).expect("the socket pair accepts the block");
     let header = BlockHeader::Pack { files: table.len() as u32, length };
     Sent { header, table, payload }
 }
@@ -121,7 +121,9 @@ fn send_invalid(script: &mut Script<'_>, sender: &mut BlockSender) {
         .collect();
     let length = usize::from(script.byte());
     let mut payload = content(script, length);
-    sender.send_unchecked(&header, &table, &mut payload).expect("the pair takes it");
+    sender
+        .send_unchecked(&header, &table, &mut payload)
+        .expect("the socket pair accepts the block");
 }
 
 /// Applies one change to the bytes on the wire.

@@ -20,7 +20,7 @@ pub(super) fn run(bytes: &[u8]) {
     let valid = past.valid_bytes;
     assert!(valid <= file.len() as u64);
     let again = Past::read(&mut &file[..valid as usize]);
-    assert_eq!(again.valid_bytes, valid, "what is whole is read alike without the rest");
+    assert_eq!(again.valid_bytes, valid, "the valid part alone is read differently");
     assert_eq!(again.files, past.files);
     for past in past.files.values() {
         if let PastFile::Partial { extents, .. } = past {
@@ -78,7 +78,7 @@ fn memory_dir() -> tempfile::TempDir {
 fn open(dir: &Path, key: &CopyKey) -> Past {
     let dir = std::fs::File::open(dir).expect("the directory opens");
     let (_, past) = Journal::open(dir.into(), key, setting(), Duration::ZERO, &|| false)
-        .unwrap_or_else(|error| panic!("a file of one's own is no reason: {error:?}"));
+        .unwrap_or_else(|error| panic!("the journal does not open: {error:?}"));
     past
 }
 

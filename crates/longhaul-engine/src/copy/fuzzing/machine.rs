@@ -281,7 +281,7 @@ impl FuzzedCopy {
         }
         let path = self.target().join(own[script.below(own.len())]);
         let file = fs::File::options().read(true).write(true).open(&path);
-        let file = file.expect("one's own file opens");
+        let file = file.expect("the sink's file opens");
         let length = file.metadata().expect("it has a length").len();
         let at = script.long().checked_rem(length).unwrap_or(0);
         match script.below(5) {

@@ -36,7 +36,7 @@ pub(in crate::copy) struct Journal {
     file: File,
     /// Bytes of whole records.
     length: u64,
-    /// True if an earlier attempt has left a journal here, believed or not.
+    /// True if an earlier attempt has left a journal here, valid or not.
     found: bool,
 }
 
@@ -333,8 +333,8 @@ mod tests {
         path
     }
 
-    /// Opens the journal beside one that is not to be believed; the copy begins afresh, and finds
-    /// its own again.
+    /// Opens the journal beside an invalid one. The copy starts from the beginning, and later finds
+    /// its own journal.
     fn starts_afresh(dir: &Path, why: &str) {
         let before = std::fs::symlink_metadata(dir.join(NAME)).unwrap();
         let (mut journal, past) =

@@ -51,7 +51,7 @@ enum LockOutcome {
 struct LockedJournal {
     name: String,
     file: File,
-    /// True if there was one before, believed or not.
+    /// True if there was one before, valid or not.
     found: bool,
 }
 
@@ -124,7 +124,7 @@ fn random_names(dir: &OwnedFd, key: &CopyKey) -> Vec<PathBuf> {
 /// could have written to is removed.
 fn take(dir: &OwnedFd, name: impl AsRef<Path>) -> Result<LockOutcome, Errno> {
     let name = name.as_ref();
-    // Looked at before it is opened, which can have effects where it is a device.
+    // Checked before it is opened, because opening a device can have side effects.
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if is_of_user(&stat) => {}
         Ok(_) => return Ok(LockOutcome::Foreign),

@@ -53,8 +53,9 @@ impl<'a> Finisher<'a> {
         Finisher { store, durable, verify, touched: Mutex::default() }
     }
 
-    /// Gives a wave of files their final names, and passes the outcome of each to `report`: the
-    /// identity of the complete file, or `None` if bytes are dropped.
+    /// Gives the files of a wave, which became complete together, their final names, and passes the
+    /// outcome of each to `report`: the identity of the complete file, or `None` if bytes are
+    /// dropped.
     pub(super) fn finish(
         &self,
         wave: Vec<CompleteFile>,

@@ -177,7 +177,7 @@ impl FileState {
         self.claimed.retain(|claimed| *claimed != block);
     }
 
-    /// Records that `block` is written; true if it was the last one.
+    /// Records that `block` is written. Returns true if it was the last one.
     pub(super) fn note_written(&mut self, block: u64) -> bool {
         self.written.insert(block, block + 1) > 0 && self.is_complete()
     }

@@ -83,8 +83,8 @@ impl Destination {
         tree.open_dir(Path::new(".")).ok()
     }
 
-    /// Reads `target` in the manner of cp and scp: into it if it is a directory, else under its
-    /// name in the directory above it.
+    /// Interprets `target` as cp and scp do: into it if it is a directory, else under its name in
+    /// the directory above it.
     ///
     /// A directory that an earlier attempt of the copy `key` has made does not count as an existing
     /// one.

@@ -37,7 +37,7 @@ pub(super) struct Reread {
 struct Claimed {
     file: Arc<SinkFile>,
     partial: Arc<PartialFile>,
-    /// The blocks that the source leaves out since an earlier attempt has written them.
+    /// The blocks that the source omits because an earlier attempt has written them.
     blocks: BlockSet,
     cached: OnceLock<Option<File>>,
     direct: OnceLock<Option<File>>,
@@ -53,7 +53,7 @@ struct State {
     left: usize,
     /// The bytes that are as the earlier attempt wrote them.
     good: Vec<(u64, u64)>,
-    /// Blocks that the source was asked for again.
+    /// Blocks that were requested from the source again.
     requested: BlockSet,
 }
 
@@ -76,7 +76,7 @@ impl Reread {
     }
 }
 
-/// Reads again until nothing more is to be read; passes on the files that are whole.
+/// Reads again until nothing more is to be read; passes on the complete files.
 pub(super) fn read_again(
     shared: &SinkShared<'_>,
     claims: &Receiver<Reread>,
@@ -131,8 +131,8 @@ impl Claimed {
         good
     }
 
-    /// Reads past the page cache if the file is written so and the bytes are not in the cache, or if
-    /// they have to come from the disk.
+    /// Bypasses the page cache if the file is written with direct I/O and the bytes are not in the
+    /// cache, or if they must come from the disk.
     fn read(&self, offset: u64, length: usize, buffer: &mut [u8]) -> io::Result<()> {
         self.partial.temporary.dir.faults.wait();
         let open = |direct| self.partial.open_to_read(direct).ok();
@@ -203,7 +203,7 @@ impl Claimed {
         self.count(shared, &there)
     }
 
-    /// Counts blocks that are there; the file, if it is whole.
+    /// Counts the blocks that exist. Returns the file if it is complete.
     fn count(&self, shared: &SinkShared<'_>, there: &BlockSet) -> Option<CompleteFile> {
         let (file, block_bytes) = (&self.file, shared.context.options.block_bytes.get());
         let mut state = file.lock();

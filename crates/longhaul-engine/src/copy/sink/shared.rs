@@ -70,7 +70,7 @@ pub(super) enum ReceivedContent {
 pub(super) struct HardLink {
     pub(super) id: u64,
     pub(super) path: PathBuf,
-    /// The entry of the name that was announced first, and its place.
+    /// The entry of the name that was announced first, and its path.
     pub(super) first: u64,
     pub(super) first_path: PathBuf,
     pub(super) _memory: MemoryClaim,

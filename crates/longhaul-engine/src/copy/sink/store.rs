@@ -1,4 +1,4 @@
-//! The place that entries are written to: directories, temporary files and their final names.
+//! The storage that entries are written to: directories, temporary files and their final names.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -41,7 +41,7 @@ const OPEN_DIRS: usize = 64;
 /// server.
 const SYNCFS_HOLDS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
-/// The place that entries are written to.
+/// The storage that entries are written to.
 pub(super) struct Store {
     pub(super) destination: Destination,
     pub(super) keeper: Keeper,

@@ -39,7 +39,7 @@ pub(super) fn write_blocks(
     }
 }
 
-/// Writes one block; the file, if it was the last.
+/// Writes one block. Returns the file if the block was its last one.
 fn write_block(
     shared: &SinkShared<'_>,
     file: Arc<SinkFile>,
@@ -134,7 +134,7 @@ fn create_or_write(error: &io::Error) -> &'static str {
     }
 }
 
-/// Finishes complete files in waves: while one is synced, the next gathers.
+/// Finishes complete files in groups: while one group is synced, the next one is collected.
 pub(super) fn finish_files(shared: &SinkShared<'_>, finished: &Receiver<Vec<CompleteFile>>) {
     shared.meters.syncing.join();
     while let Ok(mut wave) = finished.recv() {

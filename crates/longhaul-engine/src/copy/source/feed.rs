@@ -55,7 +55,7 @@ struct Kept {
     /// Blocks that were read.
     read: u64,
     blocks: BTreeMap<u64, Vec<u8>>,
-    /// The bytes in all, once their end was reached.
+    /// The total number of bytes, once the end was reached.
     size: Option<u64>,
 }
 
@@ -163,7 +163,7 @@ impl Feed {
         Ok(block.len())
     }
 
-    /// Forgets the first `blocks`, which the sink has written.
+    /// Discards the first `blocks`, which the sink has written.
     pub(super) fn written(&self, blocks: u64) {
         let mut kept = lock(&self.kept);
         let blocks = blocks.min(kept.read);

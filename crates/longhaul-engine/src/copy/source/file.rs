@@ -182,7 +182,7 @@ impl SourceFile {
         self.size.div_ceil(self.block_bytes)
     }
 
-    /// Leaves blocks out. Called before the first block is read.
+    /// Excludes blocks. Called before the first block is read.
     pub(super) fn leave_out(&self, blocks: &BlockSet) {
         let mut left_out = lock(&self.left_out);
         for (first, count) in blocks.spans() {

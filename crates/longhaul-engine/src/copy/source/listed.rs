@@ -31,7 +31,7 @@ impl<S: WalkSink> Walk<'_, S> {
         for name in names {
             match plain_name(name) {
                 Some(name) => plain.push(name),
-                None => self.sink.failed(name, "a name in the list may not lead up with '..'")?,
+                None => self.sink.failed(name, "a name in the list may not contain '..'")?,
             }
         }
         plain.sort();

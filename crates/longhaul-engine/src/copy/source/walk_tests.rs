@@ -92,7 +92,7 @@ fn a_deep_tree_is_walked_with_few_descriptors() {
     let depth = 300;
     for _ in 0..depth {
         fs::create_dir(&path).unwrap();
-        // Looked at after all that is deeper.
+        // Visited after everything below it.
         fs::write(path.join("z"), "z").unwrap();
         path.push("d");
     }

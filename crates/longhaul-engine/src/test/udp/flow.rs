@@ -137,7 +137,8 @@ impl UdpFlow {
         })
     }
 
-    /// Uses the datagrams of another program, which has neither end marks nor reports of ours.
+    /// Uses the datagrams of another program, which has neither longhaul's end marks nor its
+    /// reports.
     pub(in crate::test) fn with_format(mut self, format: Arc<dyn DatagramFormat>) -> Self {
         self.format = Some(format);
         self

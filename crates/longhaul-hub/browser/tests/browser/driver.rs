@@ -47,7 +47,7 @@ impl Browser {
     pub(super) async fn start(port: u16, width: u32, script: bool) -> Self {
         let (child, driver_port) = start_driver();
         let mut wanted = DesiredCapabilities::chrome();
-        // The certificate of the hub is self-made.
+        // The certificate of the hub is self-signed.
         wanted.accept_insecure_certs(true).unwrap();
         for argument in [
             "--headless=new",

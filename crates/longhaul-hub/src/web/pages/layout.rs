@@ -14,7 +14,7 @@ use crate::words;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Returns a page. `live` pages read themselves again when something changed.
+/// Returns a page. `live` pages reload when something changes.
 pub(super) fn page(title: &str, caller: Option<&Caller>, live: bool, main: &Markup) -> Response {
     let now = now_ms();
     let name = caller.map(|caller| caller.name.as_str()).filter(|name| !name.is_empty());

@@ -23,7 +23,7 @@ pub(super) struct Mark {
 pub(super) struct Plot<'a> {
     /// The title.
     pub(super) title: &'a str,
-    /// The writing of a value.
+    /// The function that formats a value.
     pub(super) text: fn(f64) -> String,
     /// The range of times in ms since 1970.
     pub(super) window_ms: (i64, i64),

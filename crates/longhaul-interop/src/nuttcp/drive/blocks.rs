@@ -10,7 +10,7 @@ use crate::nuttcp::{Parameters, Version, format};
 const OF_CONNECTION: u32 = 0x5254_524E;
 /// The mark of a sender that counts the retransmits of its host.
 const OF_HOST: u32 = 0x4852_5452;
-/// The place of the fields in a block.
+/// The position of the fields in a block.
 const FIELDS: std::ops::Range<u64> = 24..32;
 /// The first version in which later blocks have the congestion window instead of the mark.
 const WITH_CWND: Version = Version::new(8, 0, 1);
@@ -83,7 +83,8 @@ impl Marks {
     }
 }
 
-/// Returns `value` in the byte order of this host, if `mark` has that of the sender.
+/// Returns `value` in the byte order of this host. The byte order of `mark` shows that of the
+/// sender.
 fn ordered(value: u32, mark: u32) -> u32 {
     if mark == OF_CONNECTION || mark == OF_HOST { value } else { value.swap_bytes() }
 }

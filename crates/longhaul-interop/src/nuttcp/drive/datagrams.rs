@@ -14,9 +14,9 @@ use crate::nuttcp::datagram::{
     BEGIN_SPACING, LEAST_COUNTED, Mark, read_time, write_count, write_time,
 };
 
-/// The time between the marks of the end that longhaul sends, less than `END_SPACING`: a receiver of
-/// nuttcp 6.1.2 with `-i0.5` fails if an interval passes without a datagram, and its intervals begin a
-/// few milliseconds after the first mark.
+/// The time between the end marks that longhaul sends, less than `END_SPACING`: a receiver of
+/// nuttcp 6.1.2 with `-i0.5` fails if an interval passes without a datagram, and its intervals
+/// begin a few milliseconds after the first mark.
 const SENT_END_SPACING: Duration = Duration::from_millis(400);
 
 /// The format of the datagrams of a test.

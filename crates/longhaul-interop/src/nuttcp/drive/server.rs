@@ -65,7 +65,7 @@ impl NuttcpServer {
         gate.report(outcome.report(address, begun.elapsed()));
     }
 
-    /// Reads the request of a client, and takes a place for its test.
+    /// Reads the request of a client, and takes a session for its test.
     fn greet(&self, gate: &Gate, arrival: GuestArrival) -> Result<Accepted, Box<Served>> {
         let socket = arrival.socket.try_clone().map_err(|e| Served::lost(None, e))?;
         let mut channel = Channel::new(socket).map_err(|e| Served::lost(None, e))?;

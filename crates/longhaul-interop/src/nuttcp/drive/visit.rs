@@ -30,7 +30,7 @@ use super::open::{Opened, Opener, Sockets, waits};
 use super::ports::{PortLock, PortLocks};
 use crate::nuttcp::{Block, Opening, Parameters, Server, Style, Version};
 
-/// The longest time for which a client waits for a place or for its data ports.
+/// The longest time for which a client waits for a session or for its data ports.
 pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// The interval between attempts to open a data port that another program uses.
@@ -67,7 +67,7 @@ impl Served {
 
     /// Returns the end of a client whose connection failed.
     pub(super) fn lost(version: Option<Version>, source: io::Error) -> Box<Self> {
-        let outcome = Err(EngineError::System { operation: "talk to the client", source });
+        let outcome = Err(EngineError::System { operation: "communicate with the client", source });
         let (work, reasons) = (SessionWork::default(), Vec::new());
         Box::new(Self { version, began: false, work, reasons, outcome })
     }

@@ -49,7 +49,7 @@ pub enum Unsupported {
     ThirdParty,
     /// UDP to a multicast group.
     Multicast,
-    /// Data addresses at a distance, or several links.
+    /// Data addresses with a stride, or several links.
     Multilink,
 }
 
@@ -82,7 +82,7 @@ pub struct Parameters {
     pub flip: bool,
     /// Bits of [`mod@format`].
     pub format: u32,
-    /// True if the rate limit has no memory of earlier delays.
+    /// True if the sender does not catch up after a delay.
     pub instant_rate: bool,
     /// The segment size of the data connections; 0 leaves it to the kernel.
     pub mss: u16,
@@ -106,7 +106,7 @@ pub struct Parameters {
     pub source_port: u16,
     /// True for an emulated slow start.
     pub slow_start: bool,
-    /// A requested feature that this program does not support; a written line never has one.
+    /// A requested feature that this program does not support; absent in lines that it writes.
     pub unsupported: Option<Unsupported>,
 }
 

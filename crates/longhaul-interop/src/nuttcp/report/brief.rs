@@ -21,7 +21,7 @@ pub struct Brief {
     pub datagrams: Option<Datagrams>,
     /// The bytes sent, over UDP.
     pub sent_bytes: u64,
-    /// The jitter, with the bits that select its values.
+    /// The jitter, and the bits that select the printed values.
     pub jitter: Option<(u8, Spread)>,
     /// The retransmits, over TCP.
     pub retransmits: Option<Retransmits>,
@@ -29,7 +29,7 @@ pub struct Brief {
     pub cwnd_kb: Option<u64>,
     /// The time of the first connect in ms, over TCP.
     pub rtt_ms: Option<f64>,
-    /// The one-way delay, with the bits that select its values.
+    /// The one-way delay, and the bits that select the printed values.
     pub delay: Option<(u8, Spread)>,
 }
 

@@ -33,9 +33,9 @@ pub struct Interval {
     pub retransmits: Option<Retransmits>,
     /// The congestion window of the sender in KB, over one TCP connection.
     pub cwnd_kb: Option<u64>,
-    /// The jitter, with the bits that select its values.
+    /// The jitter, and the bits that select the printed values.
     pub jitter: Option<(u8, Spread)>,
-    /// The one-way delay, with the bits that select its values.
+    /// The one-way delay, and the bits that select the printed values.
     pub delay: Option<(u8, Spread)>,
     /// The totals, printed with `-frunningtotal`.
     pub totals: Totals,
@@ -157,12 +157,12 @@ impl Interval {
     }
 }
 
-/// Returns a spread of which only the greatest value is known, with its bit.
+/// Returns a spread with only the greatest value, and the bit that selects it.
 fn greatest(max: f64) -> (u8, Spread) {
     (4, Spread { max, ..Spread::default() })
 }
 
-/// Returns a number of megabytes in bytes; `None` beyond any test.
+/// Returns a number of megabytes in bytes; `None` if it is too large for any test.
 fn bytes(megabytes: f64) -> Option<u64> {
     (0.0..1e12).contains(&megabytes).then(|| (megabytes * 1_048_576.0).round() as u64)
 }

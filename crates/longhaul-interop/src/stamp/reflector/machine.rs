@@ -154,7 +154,7 @@ impl ReflectorMachine {
     }
 
     /// Counts the request in its session. Returns the number of the reply, the facts for its
-    /// extensions, and the session if it is new. Without a place for the session the answer is
+    /// extensions, and the session if it is new. If the table of sessions is full, the answer is
     /// stateless.
     fn count(
         &mut self,

@@ -69,7 +69,7 @@ impl Sessions {
         Sessions { table: HashMap::new(), of_source: HashMap::new(), searched: now }
     }
 
-    /// Returns the session, and whether it is new; `None` if there is no place for another one.
+    /// Returns the session, and whether it is new; `None` if the table is full.
     pub(super) fn enter(
         &mut self,
         id: StampSessionId,

@@ -7,7 +7,7 @@ use longhaul_core::result::StampOrigin;
 use super::super::stamping::PacketTime;
 use super::super::time::Timestamp;
 
-/// The maximum number of recorded numbers of further replies to one packet that are kept.
+/// The maximum number of stored reply numbers per packet, besides that of the first reply.
 const MOST_EXTRA: usize = 4;
 
 /// The times and facts of a reply.
@@ -79,7 +79,8 @@ pub(super) enum Place {
     Foreign,
 }
 
-/// The packets from the oldest unsettled to the last.
+/// The packets from the oldest unsettled one to the last. A packet is settled when its outcome is
+/// final: answered, or lost.
 #[derive(Debug)]
 pub(super) struct Ledger {
     ring: Vec<Option<Packet>>,
@@ -98,7 +99,7 @@ impl Ledger {
         self.next
     }
 
-    /// Returns whether there is no place for another packet.
+    /// Returns whether the ledger is full.
     pub(super) fn is_full(&self) -> bool {
         self.next - self.oldest >= self.ring.len() as u64
     }

@@ -41,10 +41,10 @@ pub(super) struct Losses {
 /// further replies to these packets.
 ///
 /// A stateful reflector numbers its replies from 0 in the order in which it sends them. A number
-/// that never arrives is a reply lost on the way back; the other packets without a reply were lost on
-/// the way there. A duplicate on the way there has a number too. If its reply is lost, the gap
-/// between two replies has more numbers than packets; this is seen unless the batch is also out of
-/// order.
+/// that never arrives belongs to a reply that was lost in the reverse direction; the other packets
+/// without a reply were lost in the forward direction. The reply to a duplicate has a number, too.
+/// If its reply is lost, the gap between two replies has more numbers than packets. The function
+/// detects this unless the batch is also out of order.
 pub(super) fn attribute(packets: &[Numbered], extra: &[u32], carry: &mut LossState) -> Losses {
     let mut losses = Losses::default();
     let mut rest = packets;

@@ -10,7 +10,7 @@ use longhaul_core::stats::quantile;
 use super::ledger::{Arrived, Packet};
 use super::losses::{LossState, Losses, Numbered, attribute};
 
-/// The maximum number of recorded numbers of further replies of a period that are kept.
+/// The maximum number of stored reply numbers per period, besides those of first replies.
 const MOST_EXTRA: usize = 1 << 16;
 
 /// A packet with a reply.

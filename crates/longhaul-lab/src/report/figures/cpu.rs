@@ -77,7 +77,7 @@ fn emulator_note(facets: &Facets<'_>, work: Workload) -> Option<String> {
     Some(format!(
         "The emulator used {middle:.2} CPU seconds per GB (median of {} runs). This includes the \
          kernel's receiving TCP work of both ends, which runs when the emulator writes a packet and \
-         is in no bar.",
+         is not part of any bar.",
         costs.len()
     ))
 }

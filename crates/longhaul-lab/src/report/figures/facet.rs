@@ -227,7 +227,7 @@ fn values(
     set(Dimension::Window, row.window.map(|bytes| bytes.get() as f64));
     set(Dimension::Clients, Some(f64::from(row.clients)));
 
-    // An option whose value is no number separates the panels.
+    // An option whose value is not a number separates the panels.
     let is_drawn =
         |name: &str| options.iter().any(|(option, _, value)| *option == name && value.is_some());
     let others = path.options.iter().filter(|(name, _)| !is_drawn(name.as_str()));

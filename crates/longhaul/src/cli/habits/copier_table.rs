@@ -1,4 +1,4 @@
-//! The options of rsync and scp that `cp` has under another name, or does without, by name.
+//! The options of rsync and scp that `cp` has under another name or does not have, by name.
 
 /// The treatment of an option of another program.
 #[derive(Debug, Clone, Copy)]
@@ -7,7 +7,7 @@ pub(super) enum Meaning {
     Always,
     /// The option has no effect, for this reason.
     Without(&'static str),
-    /// These options of ours, followed by the value if there is one.
+    /// These options of longhaul, followed by the value if there is one.
     Ours(&'static [&'static str]),
     /// A part of -a.
     Archive,

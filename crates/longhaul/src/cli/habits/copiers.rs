@@ -153,7 +153,7 @@ fn streams(line: &mut Line) -> Handled {
     Ok(true)
 }
 
-/// Returns an answer if the number of connections is rather scp's port.
+/// Returns an answer if the number of connections is probably a port, as for scp.
 fn check_port(number: u64, line: &Line) -> Result<(), Coded> {
     let is_port = number == SSH_PORT && line.rest.iter().any(is_ssh_place);
     if is_port || number > MOST_STREAMS {
@@ -177,7 +177,7 @@ fn is_ssh_place(word: &OsString) -> bool {
 fn for_ssh(word: &str, line: &mut Line) -> Handled {
     let is_rsh = |word: &OsString| word == "-e" || word == "--rsh" || word == "--ssh";
     let value = line.value().to_string_lossy().into_owned();
-    // Our translation of an earlier option is the last word.
+    // The translation of an earlier option is the last word.
     let rsh = line.done.args.iter().rposition(|word| word == RSH);
     if rsh.is_none() && line.done.args.iter().any(is_rsh) || line.rest.iter().any(is_rsh) {
         return Err(answer(format!(

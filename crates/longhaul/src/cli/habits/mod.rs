@@ -1,5 +1,5 @@
-//! Options of iperf3, rsync, scp and hyperfine that have another name here. They are replaced before the command
-//! line is parsed, or answered with the name of ours.
+//! Options of iperf3, rsync, scp and hyperfine that have another name here. They are replaced
+//! before the command line is parsed, or refused with the name of the corresponding option.
 
 mod copier_table;
 mod copiers;
@@ -18,7 +18,7 @@ use crate::exit::{self, Coded};
 /// program.
 ///
 /// # Errors
-/// An option has no meaning here; the error names our way.
+/// An option has no meaning here; the error names the alternative.
 pub(super) fn translate(mut args: Vec<OsString>, cli: &Command) -> Result<Translated, Coded> {
     let words = if args.len() > 2 { args.split_off(2) } else { Vec::new() };
     let handler: fn(&str, &mut Line) -> Handled = match args.get(1).and_then(|name| name.to_str()) {
@@ -86,7 +86,7 @@ fn find_option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     })
 }
 
-/// A command line with our options, and notes on options without effect.
+/// A command line with the options of longhaul, and notes on options without effect.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Translated {
     pub(in crate::cli) args: Vec<OsString>,
@@ -126,7 +126,7 @@ impl Line<'_> {
         self.rest.pop_front().unwrap_or_default()
     }
 
-    /// Replaces an option with its value by ours.
+    /// Replaces an option and its value by the option of longhaul.
     fn rename(&mut self, ours: &str) {
         self.push(ours);
         let value = self.rest.pop_front();

@@ -50,7 +50,7 @@ pub(super) fn run(args: ExecArgs) -> Result<u8, Coded> {
     command.args(arguments).envs(environment);
     if let Some(shell) = guest {
         let here = std::env::current_dir().unwrap_or_default();
-        // A terminal here is a terminal there.
+        // The command gets a terminal in the guest if this process has one.
         let is_terminal = rustix::termios::isatty(rustix::stdio::stdin())
             && rustix::termios::isatty(rustix::stdio::stdout());
         command = shell.wrap(&command, here.as_os_str(), is_terminal);
@@ -71,7 +71,7 @@ fn own(error: anyhow::Error) -> Coded {
     Coded { code: exit::WAN, error }
 }
 
-/// The environment variables of a site, and the way into it if it is a virtual machine.
+/// The environment variables of a site, and the shell of a virtual machine.
 type Entered = (Vec<(String, String)>, Option<GuestShell>);
 
 /// Moves this process into a site.

@@ -53,7 +53,7 @@ pub(super) trait Emulated {
     /// commands, if there are sites.
     fn site(&self, site: usize) -> Option<(BorrowedFd<'_>, Vec<(String, String)>)>;
 
-    /// Returns the way into a site (by index) that is a virtual machine.
+    /// Returns the shell of a site (by index) that is a virtual machine.
     fn guest_shell(&self, _site: usize) -> Option<&GuestShell> {
         None
     }

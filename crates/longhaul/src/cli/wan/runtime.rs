@@ -58,7 +58,7 @@ impl RuntimeFiles {
         }
     }
 
-    /// Returns all places with a socket.
+    /// Returns the files of all topologies that have a socket.
     fn all() -> anyhow::Result<Vec<RuntimeFiles>> {
         let directory = directory()?;
         let entries = fs::read_dir(&directory)

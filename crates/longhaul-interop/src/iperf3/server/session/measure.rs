@@ -53,7 +53,7 @@ impl Session<'_> {
                 threads.push(run.thread().clone());
             }
             drop(notes);
-            // A run that sleeps between two looks sees the flag at once.
+            // A run that sleeps between two checks sees the flag at once.
             let end = || {
                 stop.store(true, Ordering::Release);
                 threads.iter().for_each(thread::Thread::unpark);

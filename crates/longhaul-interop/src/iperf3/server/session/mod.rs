@@ -32,7 +32,7 @@ use crate::iperf3::state::{COOKIE_BYTES, State, code};
 use crate::iperf3::users::Users;
 use crate::peer::Program;
 
-/// The longest wait for a place: iperf3 clients show nothing meanwhile.
+/// The longest wait for a session: iperf3 clients show nothing meanwhile.
 const PLACE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The surroundings of one test.
@@ -357,7 +357,7 @@ fn longest() -> longhaul_core::plan::TestLength {
 
 fn no_place_words(no_place: NoPlace) -> String {
     match no_place {
-        NoPlace::Busy => format!("no place within {} s", PLACE_LIMIT.as_secs()),
+        NoPlace::Busy => format!("no free session within {} s", PLACE_LIMIT.as_secs()),
         NoPlace::Limit(reason) => reason,
         NoPlace::Descriptors => "this server has too few file descriptors left".to_owned(),
         NoPlace::Left => "the client left while it waited".to_owned(),

@@ -86,7 +86,7 @@ impl LogArgs {
         Some(above.unwrap_or(Path::new(".")).to_owned())
     }
 
-    /// Checks that the right to write to the directory of the log is none to write to `config`, the
+    /// Checks that write access to the directory of the log does not include `config`, the
     /// directory of the keys.
     ///
     /// # Errors

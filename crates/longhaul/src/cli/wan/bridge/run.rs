@@ -92,7 +92,7 @@ pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     let ran = capture_file(args).and_then(|file| bridge(args, plan, (&mut facts, file), &held));
     held.clear(true)?;
     let (report, caller) = ran?;
-    // Its end tells `wan down` that the interfaces are as before.
+    // Its end signals to `wan down` that the interfaces are as before.
     drop(caller);
     print_report(&report, args.verbose);
     if let Some(mut file) = report_to {
