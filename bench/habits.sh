@@ -87,7 +87,7 @@ copiers() {
     expect 0 '1 unchanged' cp --sync-level size data "$url/j"
     expect 0 '1 unchanged' cp --sync-level checksum data "$url/j"
     expect 2 'exists' cp --sync-level sometimes data "$url/j"
-    expect 5 'leads out of the offered directory' cp data "$url/../../x"
+    expect 5 'is outside the offered directory' cp data "$url/../../x"
     expect 5 'nosuch' cp nosuch "$url/k"
     expect 0 'longhaul\.cp/1' cp --json data "$url/l"
 }

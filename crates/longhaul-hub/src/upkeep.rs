@@ -70,7 +70,7 @@ async fn plan(hub: Arc<Hub>) -> Result<(), StoreError> {
     let applied = hub.refresh().await?;
     let now = now_ms();
     let round = hub.store.write(move |sql| fleet::plan(sql, applied.as_deref(), now)).await?;
-    // Other hubs plan, too, so the store knows the hosts with new leases.
+    // Other hubs plan as well, so the hosts with new leases are read from the store.
     let due = hub.store.read(move |sql| hosts_due(sql, now)).await?;
     hub.wake(&due);
     if round.planned > 0 || !round.missed.is_empty() {
@@ -113,7 +113,10 @@ async fn absences(hub: Arc<Hub>) -> Result<(), StoreError> {
         at_ms: now,
         severity: Severity::Error,
         kind: "agent_away".to_owned(),
-        message: format!("the agent of {host} has not called for {} s", AWAY_MS / SECOND),
+        message: format!(
+            "the agent of {host} has not contacted the hub for {} s",
+            AWAY_MS / SECOND
+        ),
         origin: format!("agent_away/{host}/{now}"),
         subject: host,
     };

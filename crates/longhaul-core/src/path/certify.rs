@@ -16,7 +16,7 @@ const TOLERANCE: f64 = 0.01;
 const CAPACITY_TOLERANCE: f64 = 0.04;
 
 /// The number of delays per second that count as independent. Both recordings cover the same whole
-/// cycle of the same queues, so that chance is only in the times of the probes.
+/// cycle of the same queues, so that only the times of the probes are random.
 const PER_SECOND: f64 = 10.0;
 
 /// Compares two recordings, distribution by distribution.

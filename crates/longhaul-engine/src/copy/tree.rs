@@ -121,7 +121,7 @@ impl Metadata {
 
 /// The kernel found a path that leads out of the directory of a tree.
 #[derive(Debug, thiserror::Error)]
-#[error("the path leads out of the offered directory")]
+#[error("the path is outside the offered directory")]
 struct LeadsOut;
 
 /// Returns the error of a path in a directory. The kernel's text for a path that leads out of it is
@@ -254,7 +254,7 @@ impl Tree {
         }
     }
 
-    /// Opens a directory as a place to create things in.
+    /// Opens a directory to create entries in it.
     pub(crate) fn open_dir(&self, path: &Path) -> io::Result<OwnedFd> {
         self.open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
     }
@@ -320,7 +320,7 @@ fn sorted(dir: Dir) -> io::Result<Vec<PathBuf>> {
 
 /// Returns `path` as it is sent.
 pub(crate) fn wire_path(path: &Path) -> FilePath {
-    // A path that the operating system took holds no NUL; one from a peer was checked.
+    // A path that the operating system accepted contains no NUL; one from a peer was checked.
     FilePath::new(path.as_os_str().as_bytes())
         .or_else(|| FilePath::new("?"))
         .expect("a question mark is a path")

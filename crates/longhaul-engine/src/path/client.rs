@@ -251,7 +251,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     }
 
     fn mtu(&mut self) -> Result<()> {
-        (self.note)("proving the path MTU, both ways");
+        (self.note)("measuring the path MTU in both directions");
         self.sender.send(&PathOrder::Mtu)?;
         let ours = mtu::prove(&mut self.flow, self.patience, self.stop)
             .map_err(|source| EngineError::System { operation: "send probes", source });
@@ -291,13 +291,13 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         match ours {
             Ok(segments) => self.result.forward.tcp = Some(segments),
             // The control channel works, so other parts can be measured.
-            Err(error) => self.unmeasured(PathPart::Mtu, "path MTU by TCP there", chain(&error)),
+            Err(error) => self.unmeasured(PathPart::Mtu, "path MTU by TCP, forward", chain(&error)),
         }
         match theirs {
             Ok(PathEvent::Tcp(segments)) => self.result.reverse.tcp = Some(segments),
             Ok(_) => return unexpected_message(&self.sender),
             Err(error @ EngineError::Failed { .. }) => {
-                self.unmeasured(PathPart::Mtu, "path MTU by TCP back", chain(&error));
+                self.unmeasured(PathPart::Mtu, "path MTU by TCP, reverse", chain(&error));
             }
             Err(error) => return Err(error),
         }
@@ -305,7 +305,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     }
 
     fn hops(&mut self) -> Result<()> {
-        (self.note)("finding the hops, both ways");
+        (self.note)("finding the hops in both directions");
         self.sender.send(&PathOrder::Hops { most: self.plan.most_hops })?;
         let ours = hops::find(&mut self.flow, self.plan.most_hops, self.patience, self.stop);
         self.result.forward.hops = Some(ours);
@@ -317,13 +317,13 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
             _ => return unexpected_message(&self.sender),
         }
         for (way, hops) in
-            [("there", &self.result.forward.hops), ("back", &self.result.reverse.hops)]
+            [("forward", &self.result.forward.hops), ("reverse", &self.result.reverse.hops)]
         {
             if hops.as_ref().is_some_and(|hops| !hops.reached) && !self.stop.load(Ordering::Acquire)
             {
                 self.result.unmeasured.push(Unmeasured {
                     part: PathPart::Hops,
-                    what: format!("the end of the hops {way}"),
+                    what: format!("the last hops in the {way} direction"),
                     why: "no probe with a larger hop limit was answered".to_owned(),
                 });
             }
@@ -334,13 +334,13 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
     pub(super) fn capacity(&mut self) -> Result<()> {
         let mtu = |way: &PathDirection| way.mtu_bytes().unwrap_or(USUAL_MTU);
         let (there, back) = (mtu(&self.result.forward), mtu(&self.result.reverse));
-        (self.note)("estimating the capacity there, by trains of packets");
+        (self.note)("estimating the forward capacity with trains of packets");
         let found = trains::estimate(&mut Forward(self), there, |_| TrainSpec::MOST_PACKETS)?;
         self.result.forward.capacity = Some(found);
         if self.stopped() {
             return Ok(());
         }
-        (self.note)("estimating the capacity back");
+        (self.note)("estimating the reverse capacity");
         let found = trains::estimate(&mut Reverse(self), back, |_| TrainSpec::MOST_PACKETS)?;
         self.result.reverse.capacity = Some(found);
         Ok(())
@@ -355,7 +355,7 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
             self.unmeasured(PathPart::Loss, "loss, duplication, reordering and jitter", why);
             return Ok(());
         }
-        (self.note)("measuring loss, both ways");
+        (self.note)("measuring loss in both directions");
         self.sender.send(&PathOrder::Send(spec))?;
         let (stop, sender) = (self.stop, &self.sender);
         let ours = stream::send(&self.flow, &spec, || stop.load(Ordering::Acquire))

@@ -67,8 +67,8 @@ pub fn run_without_server(
     for (part, what) in [
         (PathPart::Loss, "loss, duplication, reordering and jitter"),
         (PathPart::Capacity, "the capacity"),
-        (PathPart::Mtu, "the path MTU on the way back"),
-        (PathPart::Hops, "the hops on the way back"),
+        (PathPart::Mtu, "the path MTU in the reverse direction"),
+        (PathPart::Hops, "the hops in the reverse direction"),
     ] {
         if plan.wants(part) {
             let why = "only a server can measure it".to_owned();
@@ -98,7 +98,7 @@ impl<N: FnMut(&str)> ServerlessRun<'_, N> {
         let mut echo = self.answering_echo();
         let closed_answers = self.answers(&mut closed);
         if self.plan.wants(PathPart::Mtu) {
-            (self.note)("proving the path MTU there");
+            (self.note)("measuring the path MTU");
             if let Some(echo) = &mut echo {
                 self.mtu(echo);
             }
@@ -132,7 +132,7 @@ impl<N: FnMut(&str)> ServerlessRun<'_, N> {
             }
         }
         if self.plan.wants(PathPart::Hops) {
-            (self.note)("finding the hops there");
+            (self.note)("finding the hops");
             self.hops(&mut closed, echo.as_mut());
         }
         if self.plan.wants(PathPart::Mtu) {
@@ -215,7 +215,7 @@ impl<N: FnMut(&str)> ServerlessRun<'_, N> {
             if refused {
                 times.push(begun.elapsed().as_secs_f64() * 1e3);
             } else if times.is_empty() {
-                // A host that does not answer is not asked ten times.
+                // A host that does not answer is not probed ten times.
                 return;
             }
             std::thread::sleep(HANDSHAKE_PACE);
@@ -250,7 +250,7 @@ impl<N: FnMut(&str)> ServerlessRun<'_, N> {
         if found.as_ref().is_some_and(|found| !found.reached) && !self.stop.load(Ordering::Acquire)
         {
             let why = "no probe with a larger hop limit was answered";
-            self.unmeasured(PathPart::Hops, "the end of the hops there", why);
+            self.unmeasured(PathPart::Hops, "the last hops in the forward direction", why);
         }
         self.result.forward.hops = found;
     }

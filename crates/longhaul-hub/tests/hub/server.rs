@@ -97,7 +97,7 @@ async fn pages(hub: &Hub, admin: &str, run: &str) {
         ("/?metric=rtt", "b"),
         ("/hosts", "present"),
         ("/hosts/a", "&lt;script&gt;x"),
-        ("/hosts/a", "Percentages are of 10.0 Gb/s, the speed of the interface."),
+        ("/hosts/a", "Percentages are relative to 10.0 Gb/s, the speed of the interface."),
         ("/", "9.40 Gb/s, 94 %"),
         ("/pairs/a/b", "Throughput of the runs"),
         ("/pairs/a/b?from=now-2h&to=now", "12.5 ms"),

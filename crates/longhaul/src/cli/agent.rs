@@ -27,7 +27,7 @@ pub(super) struct Args {
     /// One-time token of this host
     #[arg(long, env = "LONGHAUL_AGENT_TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     token: Option<EnrollToken>,
-    /// Verify the hub by the certificates in this file (PEM) instead of the token's pin
+    /// Verify the hub with the certificates in this file (PEM) instead of the token's pin
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Name of this host in the mesh [default: its host name]

@@ -229,8 +229,8 @@ fn path(location: &Location) -> Option<PathBuf> {
     }
 }
 
-/// The ways to the hosts of both ends: each has one for the session that is kept throughout, and
-/// one for those of single steps.
+/// The connectors to the hosts of both ends. Each host has one for the session that is open
+/// throughout, and one for the sessions of single steps.
 struct Connectors<'a> {
     kept: [Connector<'a>; 2],
     passing: [Connector<'a>; 2],
@@ -246,7 +246,7 @@ impl<'a> Connectors<'a> {
         let local = args.bind.checked_for(remote)?;
         let connector = |location: &Location| {
             let far = endpoint(location).unwrap_or(Endpoint::Local);
-            // The session that stays open may occupy the last place of the server.
+            // The session that stays open may use the last session that the server permits.
             let (ssh, accept_new, local) = (&args.ssh, args.accept_new, local.clone());
             let access = Access { ssh, accept_new, local };
             let connector = Connector::new(&far, access, None, stop)?;

@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// The private key (PEM) of --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Let everybody read the pages without a login
+    /// Let anyone read the pages without a login
     #[arg(long)]
     public: bool,
     /// Start this program for each warning, error and recovery, with the event as JSON on its input
@@ -52,10 +52,11 @@ pub(super) struct Args {
     /// Send each warning, error and recovery by mail to this address; needs --mail-server
     #[arg(long, value_name = "ADDRESS", requires = "mail_server")]
     notify_mail: Vec<String>,
-    /// Send mail by this server: smtps://[USER@]HOST, smtp+starttls://[USER@]HOST or smtp://HOST
+    /// Send mail through this server: smtps://[USER@]HOST, smtp+starttls://[USER@]HOST or
+    /// smtp://HOST
     #[arg(long, value_name = "URL", requires = "mail_from")]
     mail_server: Option<String>,
-    /// The sender of mail
+    /// The address from which mail is sent
     #[arg(long, value_name = "ADDRESS", requires = "mail_server")]
     mail_from: Option<String>,
     /// The file with the password of the user of --mail-server

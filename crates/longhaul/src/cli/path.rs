@@ -112,7 +112,7 @@ enum PartArg {
 /// The connection to the host.
 enum Peer {
     Server(Box<Session>, Option<SshServer>),
-    /// No server helps, with the reason.
+    /// No server takes part, with the reason.
     NoServer(SocketAddr, String),
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Args {
     /// Test for this long [default: 10]
     #[arg(short, long, value_name = "SECS", value_parser = parse_span, conflicts_with = "bytes")]
     time: Option<Duration>,
-    /// Send this many bytes, in all streams together
+    /// Send this many bytes over all streams together
     #[arg(short = 'n', long)]
     bytes: Option<Bytes>,
     /// Send this many blocks of -l bytes

@@ -67,7 +67,7 @@ fn row(cells: [&str; 6]) -> String {
 pub(crate) fn certify_text(certificate: &RecordingCertificate) -> String {
     let mut text = format!(
         "{:<11} {:<28} {:>12} {:>12} {:>9} {:>7}  {}\n",
-        "direction", "figure", "recorded", "rebuilt", "distance", "bound", "verdict"
+        "direction", "figure", "recorded", "replayed", "distance", "bound", "verdict"
     );
     for check in &certificate.checks {
         text.push_str(&line(check));
@@ -77,11 +77,11 @@ pub(crate) fn certify_text(certificate: &RecordingCertificate) -> String {
     }
     text.push_str(match (certificate.passed, certificate.warnings.is_empty()) {
         (true, _) => {
-            "The rebuilt link does not differ from the recorded path by more than chance.\n"
+            "The replayed link does not differ from the recorded path by more than chance.\n"
         }
-        (false, true) => "The rebuilt link differs from the recorded path.\n",
+        (false, true) => "The replayed link differs from the recorded path.\n",
         (false, false) => {
-            "The rebuilt link differs from the recorded path; the host may be the cause, see the \
+            "The replayed link differs from the recorded path; the host may be the cause, see the \
              warnings.\n"
         }
     });
@@ -90,8 +90,8 @@ pub(crate) fn certify_text(certificate: &RecordingCertificate) -> String {
 
 fn line(check: &RecordingCheck) -> String {
     let direction = match check.from {
-        Side::Near => "there",
-        Side::Far => "back",
+        Side::Near => "forward",
+        Side::Far => "reverse",
     };
     let (figure, value): (_, fn(f64) -> String) = match check.figure {
         RecordingFigure::Delay => ("delay, median", milliseconds),
@@ -179,7 +179,7 @@ mod tests {
         };
         let text = certify_text(&certificate);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(words.join(" "), "back capacity 100 Mb/s 110 Mb/s 0.1000 0.0400 FAILED");
+        assert_eq!(words.join(" "), "reverse capacity 100 Mb/s 110 Mb/s 0.1000 0.0400 FAILED");
         assert!(text.contains("too few values") && text.contains("warning: the emulator was late"));
         assert!(text.contains("the host may be the cause"));
     }

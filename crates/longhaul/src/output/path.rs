@@ -36,7 +36,7 @@ pub(crate) fn path_text(result: &PathResult) -> String {
 }
 
 fn ways(result: &PathResult) -> [(&'static str, &PathDirection); 2] {
-    [("there", &result.forward), ("back", &result.reverse)]
+    [("forward", &result.forward), ("reverse", &result.reverse)]
 }
 
 fn head(result: &PathResult) -> String {
@@ -46,7 +46,7 @@ fn head(result: &PathResult) -> String {
     } else {
         format!(" ({})", result.address)
     };
-    let helped = if result.served { "both directions" } else { "no server there" };
+    let helped = if result.served { "both directions" } else { "no server on that host" };
     let head =
         format!("path to {}{address}{local}: {helped}, in {:.1} s", result.target, result.seconds);
     format!("{}\n\n", wrap(&head, text_columns()))
@@ -135,7 +135,7 @@ fn mtu_table(text: &mut String, result: &PathResult) {
         for proof in &at.mtu {
             let MtuProof { by, bytes, packets, .. } = proof;
             let bytes = bytes.map_or("-".to_owned(), |bytes| format!("{bytes} bytes"));
-            let figures = format!("  {way:<7}{:<11}{bytes:>12}  ", short(&by.to_string()));
+            let figures = format!("  {way:<9}{:<9}{bytes:>12}  ", short(&by.to_string()));
             let what = format!("{} ({})", limit(proof), count((*packets).into(), "packet"));
             text.push_str(&beside(&figures, &what, 4, text_columns()));
         }
@@ -146,7 +146,7 @@ fn mtu_table(text: &mut String, result: &PathResult) {
                 count => format!(", {count} retransmitted"),
             };
             let bytes = format!("{} bytes", tcp.path_mtu_bytes);
-            let figures = format!("  {way:<7}{:<11}{bytes:>12}  ", "TCP");
+            let figures = format!("  {way:<9}{:<9}{bytes:>12}  ", "TCP");
             let what = format!("segments of {} bytes, {proven}{again}", tcp.segment_bytes);
             text.push_str(&beside(&figures, &what, 4, text_columns()));
         }
@@ -188,7 +188,7 @@ fn probe_table(text: &mut String, result: &PathResult) {
             delay(|delay| delay.p99_ms),
         ]);
     }
-    text.push_str(&table(&rows, &[9, 9, 8, 11, 11, 11, 10, 11], text_columns()));
+    text.push_str(&table(&rows, &[10, 8, 8, 11, 11, 11, 10, 11], text_columns()));
     text.push('\n');
 }
 
@@ -212,7 +212,7 @@ fn capacity_table(text: &mut String, result: &PathResult) {
             format!("{} of {} B", capacity.packets, capacity.packet_bytes),
         ]);
     }
-    text.push_str(&table(&rows, &[9, 14, 26, 12, 19], text_columns()));
+    text.push_str(&table(&rows, &[10, 13, 26, 12, 19], text_columns()));
     text.push('\n');
 }
 

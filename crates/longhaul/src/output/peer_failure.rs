@@ -17,14 +17,14 @@ pub(super) fn peer_words(error: &InteropError) -> String {
             limit.as_secs()
         ),
         InteropError::Protocol { peer, during: Step::Greeting, fault: Fault::Unexpected(_) } => {
-            format!("{peer} speaks another protocol; check the port (-p)")
+            format!("{peer} uses another protocol; check the port (-p)")
         }
         InteropError::Refused { peer, reason } => {
             format!("{peer} refused the test: {}", reason.join("; "))
         }
         InteropError::Protocol { peer, during: Step::Greeting, fault: Fault::Line(line) } => {
             let line: String = line.chars().take(80).collect();
-            format!("{peer} answers \"{line}\" and speaks another protocol; check the port (-p)")
+            format!("{peer} answers \"{line}\" and uses another protocol; check the port (-p)")
         }
         InteropError::Busy { peer } => {
             format!("{peer} is busy with another client; try again when its test has ended")

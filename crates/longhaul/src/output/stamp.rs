@@ -27,7 +27,7 @@ pub(crate) fn stamp_text(result: &StampResult) -> String {
 }
 
 fn ways(result: &StampResult) -> [(&'static str, &StampDirection); 2] {
-    [("there", &result.figures.forward), ("back", &result.figures.reverse)]
+    [("forward", &result.figures.forward), ("reverse", &result.figures.reverse)]
 }
 
 fn head(result: &StampResult) -> String {
@@ -127,7 +127,7 @@ fn classes(text: &mut String, result: &StampResult) {
             }
         });
         let all: Vec<_> = shown.chain(limits).collect();
-        let _ = writeln!(text, "arrived {way:<7}{}", all.join("; "));
+        let _ = writeln!(text, "arrived {way:<9}{}", all.join("; "));
     }
     text.push('\n');
 }
@@ -238,7 +238,7 @@ fn loss(result: &StampResult) -> String {
     };
     match (figures.forward.lost, figures.reverse.lost) {
         (Some(there), Some(back)) => {
-            format!("{share}: {} there, {} back{unknown}.", there.count, back.count)
+            format!("{share}: {} forward, {} reverse{unknown}.", there.count, back.count)
         }
         _ => {
             format!("{share} on the round trip; a stateless reflector does not show the direction.")
@@ -306,7 +306,7 @@ mod tests {
     fn the_text_states_loss_per_direction_in_80_columns() {
         let text = stamp_text(&result());
         assert!(text.lines().all(|line| line.chars().count() <= text_columns()), "{text}");
-        assert!(text.contains("5 of 200 packets lost (2.50 %): 2 there, 3 back."), "{text}");
+        assert!(text.contains("5 of 200 packets lost (2.50 %): 2 forward, 3 reverse."), "{text}");
         assert!(text.contains("Both ends use one clock."), "{text}");
     }
 

@@ -304,7 +304,7 @@ fn errors_name_the_cause_once() {
             "nosuch",
             "read: No such file or directory (os error 2): ",
         ),
-        (&["cp", "data", &outside], 5, "leads out of the offered directory", "cross-device"),
+        (&["cp", "data", &outside], 5, "is outside the offered directory", "cross-device"),
         (&["test", &ipv6, "-6", "-t", "1"], 3, "omit -4 or -6", "longhaul serve"),
         (&["matrix", "plan.toml"], 2, "no link option 'rt'", "conditions.rtt is empty"),
     ];

@@ -143,7 +143,7 @@ fn a_vanished_client_leaves_the_server_free() {
 #[test]
 fn a_server_that_is_none_is_named_with_its_exit_code() {
     let host = TestHost::new();
-    // A peer that speaks another protocol.
+    // A peer that uses another protocol.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let talker = std::thread::spawn(move || {
@@ -155,7 +155,7 @@ fn a_server_that_is_none_is_named_with_its_exit_code() {
     talker.join().unwrap();
     let text = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!(failed.status.code(), Some(3), "{text}");
-    assert!(text.contains("speaks another protocol") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("uses another protocol") && text.lines().count() == 1, "{text}");
     // A busy server.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -153,7 +153,7 @@ fn a_server_of_another_protocol_and_a_silent_one_are_named() {
         drop(stream);
     });
     for (code, words) in [
-        (3, "speaks another protocol"),
+        (3, "uses another protocol"),
         (2, "older than 6.1.2"),
         (4, "refused the test: no"),
         (3, "sent nothing for 20 s"),

@@ -167,8 +167,8 @@ fn reordering_is_counted_with_its_extent() {
     assert_eq!((there.lost.count, there.duplicated.count), (0, 0));
     assert_eq!((back.reordered.count, back.reordering_extent), (0, 0));
     let printed = found.summary.join("\n");
-    assert!(printed.contains("No loss back in"), "{printed}");
-    assert!(printed.contains("were out of order on the way there"), "{printed}");
+    assert!(printed.contains(" packets in the reverse direction: below"), "{printed}");
+    assert!(printed.contains("were out of order in the forward direction"), "{printed}");
 }
 
 #[test]
@@ -281,11 +281,16 @@ fn text_fits_80_columns_and_ends_with_a_summary() {
         shown.starts_with(&format!("path to {far} from 127.0.0.1: both directions")),
         "{shown}"
     );
-    for heading in ["round trip (UDP)", "hops there", "hops back", "path MTU", "probes", "capacity"]
+    for heading in
+        ["round trip (UDP)", "hops forward", "hops reverse", "path MTU", "probes", "capacity"]
     {
         assert!(shown.lines().any(|line| line.starts_with(heading)), "{heading}: {shown}");
     }
-    assert!(shown.contains("\nNo loss there in 200 packets: below 1.5e-2 at 95 %.\n"), "{shown}");
+    assert!(
+        shown
+            .contains("\nNo loss in 200 packets in the forward direction: below 1.5e-2 at 95 %.\n"),
+        "{shown}"
+    );
     let wide: Vec<_> = shown.lines().filter(|line| line.chars().count() > 80).collect();
     assert_eq!(wide, [""; 0]);
 }
@@ -310,7 +315,9 @@ fn ctrl_c_prints_the_results_so_far() {
     assert_eq!(output.status.code(), Some(130));
     let shown = text(&output.stdout);
     assert!(shown.contains("The measurement was interrupted"), "{shown}");
-    assert!(shown.contains("No loss there in") && shown.contains("No loss back in"), "{shown}");
+    for way in ["forward", "reverse"] {
+        assert!(shown.contains(&format!(" packets in the {way} direction: below")), "{shown}");
+    }
 }
 
 #[test]

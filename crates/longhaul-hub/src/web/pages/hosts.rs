@@ -208,10 +208,13 @@ impl Capacity {
         let rate = |bps: u64| words::rate(bps as f64);
         match self {
             Capacity::Declared(bps) => {
-                format!("Percentages are of {}, the capacity that the mesh declares.", rate(bps))
+                format!(
+                    "Percentages are relative to {}, the capacity that the mesh declares.",
+                    rate(bps)
+                )
             }
             Capacity::Speed(bps) => {
-                format!("Percentages are of {}, the speed of the interface.", rate(bps))
+                format!("Percentages are relative to {}, the speed of the interface.", rate(bps))
             }
             Capacity::Unknown => "The capacity of the interface is unknown.".to_owned(),
         }

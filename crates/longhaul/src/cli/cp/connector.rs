@@ -60,7 +60,7 @@ impl FromStr for Addresses {
     }
 }
 
-/// The way to a host.
+/// The route to a host.
 pub(in crate::cli) struct Access<'a> {
     pub(in crate::cli) ssh: &'a SshOptions,
     /// True to record the key of an unknown server.

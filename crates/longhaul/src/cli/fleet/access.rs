@@ -83,7 +83,7 @@ pub(super) struct LoginArgs {
     /// Pin of the hub's key, which the hub prints when it starts
     #[arg(long, conflicts_with = "ca", allow_hyphen_values = true)]
     pin: Option<String>,
-    /// Verify the hub by the certificates in this file (PEM) instead of those of this host
+    /// Verify the hub with the certificates in this file (PEM) instead of those of this host
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }

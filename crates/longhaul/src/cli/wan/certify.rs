@@ -26,7 +26,7 @@ const SPARE: Duration = Duration::from_secs(120);
 
 /// Check that a link replays a recorded path
 ///
-/// Rebuilds the path that 'longhaul path --record FILE' recorded, measures the link for the duration
+/// Replays the path that 'longhaul path --record FILE' recorded, measures the link for the duration
 /// of the recording with the same probes, and compares both: the distributions of delay and of its
 /// variation, the shares of lost probes and of seconds with an outage, runs of losses, reordering,
 /// and capacity. A check fails if both differ by more than chance and the accuracy of timing
@@ -46,7 +46,7 @@ pub(super) struct CertifyArgs {
     json: bool,
 }
 
-/// Measures the rebuilt link and returns the exit code.
+/// Measures the replayed link and returns the exit code.
 pub(super) fn run(args: &CertifyArgs) -> Result<u8, Coded> {
     let recorded = read(&args.file).map_err(|error| Coded::new(exit::USAGE, error))?;
     let mut options = LinkOptions::default();
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CertifyArgs) -> Result<u8, Coded> {
     let wan = Wan::start(&plan).map_err(|error| host(error.into()))?;
     if !args.json {
         let time = format_span(recorded.time());
-        print_message(format_args!("measuring the rebuilt link for {time}"));
+        print_message(format_args!("measuring the replayed link for {time}"));
     }
     let measured = directory.path().join("rebuilt.jsonl");
     let mut far = start_server(&wan, directory.path()).map_err(host)?;
@@ -119,7 +119,7 @@ fn start_server(wan: &Wan, directory: &Path) -> anyhow::Result<Child> {
     Ok(server)
 }
 
-/// Records the rebuilt link in the same way.
+/// Records the replayed link in the same way.
 fn measure(
     wan: &Wan,
     recorded: &PathRecording,
@@ -145,11 +145,11 @@ fn measure(
     let status = wait(&mut near, deadline).context("cannot wait for the measurement")?;
     match status {
         Some(status) if status.success() => Ok(()),
-        Some(status) => Err(anyhow!("the measurement of the rebuilt link failed ({status})")),
+        Some(status) => Err(anyhow!("the measurement of the replayed link failed ({status})")),
         None => {
             let _ = near.kill();
             let _ = near.wait();
-            Err(anyhow!("the measurement of the rebuilt link did not end"))
+            Err(anyhow!("the measurement of the replayed link did not end"))
         }
     }
 }

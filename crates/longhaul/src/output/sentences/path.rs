@@ -24,7 +24,7 @@ pub(super) fn summary(result: &PathResult) -> Vec<String> {
     sentences.extend(round_trip(result));
     sentences.extend(mtu(result));
     sentences.extend(hops(result));
-    let ways = [("there", &result.forward), ("back", &result.reverse)];
+    let ways = [("forward", &result.forward), ("reverse", &result.reverse)];
     sentences
         .extend(ways.iter().filter_map(|(way, at)| Some(capacity(way, at.capacity.as_ref()?))));
     for (way, at) in ways {
@@ -69,35 +69,35 @@ fn mtu(result: &PathResult) -> Vec<String> {
     match (best(&result.forward), best(&result.reverse)) {
         (Some(there), Some(back)) if there.bytes == back.bytes => {
             sentences.push(format!(
-                "The path MTU is {} bytes both ways{}.",
+                "The path MTU is {} bytes in both directions{}.",
                 number(there),
                 why(there)
             ));
         }
         (there, back) => {
-            for (way, proof) in [("there", there), ("back", back)] {
+            for (way, proof) in [("forward", there), ("reverse", back)] {
                 let Some(proof) = proof else { continue };
                 let number = number(proof);
                 sentences.push(format!(
-                    "The path MTU is {number} bytes on the way {way}{}.",
+                    "The path MTU is {number} bytes in the {way} direction{}.",
                     why(proof)
                 ));
             }
         }
     }
-    for (way, at) in [("there", &result.forward), ("back", &result.reverse)] {
+    for (way, at) in [("forward", &result.forward), ("reverse", &result.reverse)] {
         if best(at).is_some_and(|proof| proof.limit == MtuLimit::Silent) {
             sentences.push(format!(
-                "Larger packets are dropped silently on the way {way}: a black hole for TCP that \
-                 does not probe (net.ipv4.tcp_mtu_probing=1 does)."
+                "Larger packets are dropped silently in the {way} direction: a black hole for TCP \
+                 without MTU probing (net.ipv4.tcp_mtu_probing=1 enables it)."
             ));
         }
         let Some(tcp) = at.tcp.filter(|tcp| tcp.proven()) else { continue };
         let proven = at.mtu_bytes().unwrap_or(u32::MAX);
         if tcp.segment_bytes.saturating_add(HEADERS) < proven.min(tcp.path_mtu_bytes).min(JUMBO) {
             sentences.push(format!(
-                "TCP's segments have only {} bytes on the way {way}: the far host's interface or a \
-                 middlebox requests small ones.",
+                "TCP's segments have only {} bytes in the {way} direction: the other host's \
+                 interface or a middlebox requests small ones.",
                 tcp.segment_bytes
             ));
         }
@@ -123,11 +123,16 @@ fn hops(result: &PathResult) -> Option<String> {
     let word = |count: usize| if count == 1 { "hop" } else { "hops" };
     match (reached(&result.forward), reached(&result.reverse)) {
         (Some(there), Some(back)) if there != back => Some(format!(
-            "The path has {there} {} there and {back} back: the two directions take different paths.",
+            "The path has {there} {} in the forward direction and {back} in the reverse direction: \
+             the two directions take different paths.",
             word(there)
         )),
-        (Some(there), Some(_)) => Some(format!("The path has {there} {} each way.", word(there))),
-        (Some(there), None) => Some(format!("The path has {there} {} there.", word(there))),
+        (Some(there), Some(_)) => {
+            Some(format!("The path has {there} {} in each direction.", word(there)))
+        }
+        (Some(there), None) => {
+            Some(format!("The path has {there} {} in the forward direction.", word(there)))
+        }
         _ => None,
     }
 }
@@ -140,30 +145,32 @@ fn capacity(way: &str, found: &CapacityFigures) -> String {
     });
     match found.certainty {
         Certainty::Good => format!(
-            "The slowest link on the way {way} carries about {estimate} (median of {trains} \
+            "The slowest link in the {way} direction carries about {estimate} (median of {trains} \
              trains{interval})."
         ),
         Certainty::Rough => {
             let quartiles = found.quartiles_bps.map_or(String::new(), |[low, high]| {
                 format!(": half of {trains} trains lie between {low} and {high}")
             });
-            format!("The slowest link on the way {way} carries roughly {estimate}{quartiles}.")
+            format!(
+                "The slowest link in the {way} direction carries roughly {estimate}{quartiles}."
+            )
         }
         Certainty::AtLeast => format!(
-            "The slowest link on the way {way} carries {estimate} or more: the sender's host cannot \
-             send trains of packets faster than this."
+            "The slowest link in the {way} direction carries {estimate} or more: the sender's host \
+             cannot send trains of packets faster than this."
         ),
         Certainty::Coalesced => format!(
-            "The capacity of the way {way} is unknown: the receiver's interface or host coalesces \
-             packets."
+            "The capacity in the {way} direction is unknown: the receiver's interface or host \
+             coalesces packets."
         ),
         Certainty::Scattered => format!(
-            "The capacity of the way {way} is unknown: {trains} trains differ by more than half \
-             of their median, which happens if a host is the slowest part of the path."
+            "The capacity in the {way} direction is unknown: {trains} trains differ by more than \
+             half of their median, which happens if a host is the slowest part of the path."
         ),
         Certainty::TooFew => format!(
-            "The capacity of the way {way} is unknown: only {trains} of {} trains arrived with \
-             enough packets.",
+            "The capacity in the {way} direction is unknown: only {trains} of {} trains arrived \
+             with enough packets.",
             found.trains
         ),
     }
@@ -201,7 +208,7 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     {
         if dropped > 0 {
             sentences.push(format!(
-                "The {host}'s host dropped {dropped} probes on the way {way}; they count \
+                "The {host}'s host dropped {dropped} probes in the {way} direction; they count \
                  neither as sent over the path nor as lost."
             ));
         }
@@ -209,19 +216,20 @@ fn loss(way: &str, probes: &ProbeFigures) -> Vec<String> {
     sentences
 }
 
-/// Returns a sentence such as "No loss there in 2.1 million packets: below 1.4e-6 at 95 %."
+/// Returns a sentence such as "No loss in 2.1 million packets in the forward direction: below
+/// 1.4e-6 at 95 %."
 fn share(what: &str, none: &str, way: &str, found: &Proportion) -> String {
     if found.count == 0 {
         return capitalized(&format!(
-            "{none} {way} in {} packets: below {:.1e} at 95 %.",
+            "{none} in {} packets in the {way} direction: below {:.1e} at 95 %.",
             thousands(found.of),
             found.high
         ));
     }
     let count = thousands(found.count);
     format!(
-        "{count} of {} packets were {what} on the way {way}: {:.2e}, between {:.1e} and {:.1e} at \
-         95 %.",
+        "{count} of {} packets were {what} in the {way} direction: {:.2e}, between {:.1e} and \
+         {:.1e} at 95 %.",
         thousands(found.of),
         found.ratio,
         found.low,
@@ -231,25 +239,27 @@ fn share(what: &str, none: &str, way: &str, found: &Proportion) -> String {
 
 fn asymmetry(found: &Asymmetry) -> String {
     let (longer, difference) = match found.difference_ms {
-        d if d >= 0.0 => ("there than back", millis(d)),
-        d => ("back than there", millis(-d)),
+        d if d >= 0.0 => ("forward", millis(d)),
+        d => ("reverse", millis(-d)),
     };
     let uncertainty = found.uncertainty_ms.map_or(String::new(), millis);
     match found.verdict {
         AsymmetryVerdict::Known if found.same_clock => format!(
-            "It takes {difference} longer {longer} ({} and {}; both hosts use one clock).",
+            "The {longer} direction takes {difference} longer (forward {}, reverse {}; both hosts \
+             use one clock).",
             millis(found.forward_ms),
             millis(found.reverse_ms)
         ),
         AsymmetryVerdict::Known => format!(
-            "It takes {difference} longer {longer}, of which up to {uncertainty} may be an error of the clocks."
+            "The {longer} direction takes {difference} longer, of which up to {uncertainty} may be \
+             an error of the clocks."
         ),
         AsymmetryVerdict::Within => format!(
             "Both directions take the same time within the error of the clocks, which is up to \
              {uncertainty}."
         ),
         AsymmetryVerdict::ClocksUnknown => "The delays of the two directions cannot be compared: \
-             the clock of one end is not synchronized (see chronyc or timedatectl there)."
+             the clock of one end is not synchronized (see chronyc or timedatectl on that host)."
             .to_owned(),
         AsymmetryVerdict::ClocksWrong => "The delays of the two directions cannot be compared: a \
              clock is less accurate than its host reports."
@@ -274,13 +284,16 @@ mod tests {
 
     #[test]
     fn a_path_without_loss_states_the_upper_bound() {
-        let found = share("lost", "no loss", "there", &Proportion::of(0, 2_100_000));
-        assert_eq!(found, "No loss there in 2.1 million packets: below 1.4e-6 at 95 %.");
-        let found = share("lost", "no loss", "back", &Proportion::of(50, 5000));
+        let found = share("lost", "no loss", "forward", &Proportion::of(0, 2_100_000));
         assert_eq!(
             found,
-            "50 of 5000 packets were lost on the way back: 1.00e-2, between 7.4e-3 and 1.3e-2 at \
-             95 %."
+            "No loss in 2.1 million packets in the forward direction: below 1.4e-6 at 95 %."
+        );
+        let found = share("lost", "no loss", "reverse", &Proportion::of(50, 5000));
+        assert_eq!(
+            found,
+            "50 of 5000 packets were lost in the reverse direction: 1.00e-2, between 7.4e-3 and \
+             1.3e-2 at 95 %."
         );
     }
 
@@ -300,9 +313,12 @@ mod tests {
         let good = clock(true, 1.0);
         assert_eq!(
             words(60.0, 40.0, good, false),
-            "It takes 20.0 ms longer there than back, of which up to 4.10 ms may be an error of the clocks."
+            "The forward direction takes 20.0 ms longer, of which up to 4.10 ms may be an error of \
+             the clocks."
         );
-        assert!(words(40.0, 60.0, good, true).contains("20.0 ms longer back than there"));
+        assert!(
+            words(40.0, 60.0, good, true).contains("The reverse direction takes 20.0 ms longer")
+        );
         assert!(words(41.0, 40.0, good, false).contains("up to 4.10 ms"));
         assert!(words(41.0, 40.0, clock(false, 0.0), false).contains("cannot be compared"));
     }

@@ -68,9 +68,9 @@ pub(super) const PHRASES: &[Phrase] = &[
         "idle states",
         &[
             case("all_off", "all off"),
-            case("quick", "down to {deepest}, left in {exit_us} us"),
-            case("slow", "down to {deepest}, left in {exit_us} us")
-                .wanted("none that takes over {wanted_us} us to leave")
+            case("quick", "down to {deepest}, exit latency {exit_us} us"),
+            case("slow", "down to {deepest}, exit latency {exit_us} us")
+                .wanted("none with an exit latency above {wanted_us} us")
                 .why(
                     "{packets} packets of 1500 bytes arrive at {target_bps} while a core wakes; \
                      each pause of a transfer ends with a wake-up",

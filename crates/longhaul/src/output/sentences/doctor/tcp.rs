@@ -63,13 +63,13 @@ pub(super) const PHRASES: &[Phrase] = &[
             case("closed", "{rtt_ms}, port {port} is closed")
                 .wanted("longhaul serve or ssh on that host")
                 .why("the time until a connection was refused; no server for tests runs there")
-                .run(&["longhaul serve    # there"]),
+                .run(&["longhaul serve    # on that host"]),
             case("silent", "{unseen}")
                 .why(
                     "the round-trip time is not measured; nothing answers on the port, or a \
                      firewall drops the packets",
                 )
-                .run(&["longhaul serve -p {port}    # there"]),
+                .run(&["longhaul serve -p {port}    # on that host"]),
         ],
     ),
     phrase(
