@@ -118,6 +118,15 @@ pub enum EmuError {
         /// The name of the site.
         site: String,
     },
+    /// The interface behind which the host of a site is no longer exists.
+    #[error(
+        "interface {interface}, to which a site is attached, disappeared; start the topology again \
+         when it exists"
+    )]
+    InterfaceGone {
+        /// The name of the interface.
+        interface: String,
+    },
     /// A virtual machine does not run.
     #[error("cannot use the virtual machine {site}")]
     Guest {

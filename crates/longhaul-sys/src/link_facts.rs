@@ -52,7 +52,14 @@ pub enum SavedKind {
 /// # Errors
 /// The interface does not exist.
 pub fn link_facts(name: &str) -> io::Result<LinkFacts> {
-    let index = interface::index(name)?;
+    link_facts_at(interface::index(name)?)
+}
+
+/// Returns the state of the interface with this index of the calling thread's network namespace.
+///
+/// # Errors
+/// The interface does not exist.
+pub fn link_facts_at(index: u32) -> io::Result<LinkFacts> {
     let mut structure = vec![0; 4];
     structure.extend(index.to_ne_bytes());
     structure.resize(IFINFOMSG, 0);

@@ -145,11 +145,7 @@ impl PacketMover {
         let strain = ThreadLoad::begin();
         let saves = self.sleeper.saves();
         let mut timeline = Timeline::begin(clock(), saves);
-        let mut ready = ReadyIntakes::new(saves);
-        let mut gate = Gate::default();
-        let mut turn = 0;
-        // The time that the packet that ended a sleep waited for the thread to wake up.
-        let mut waited = Duration::ZERO;
+        let mut entry = Entry::new(saves);
         loop {
             for request in inbox.take() {
                 if !self.answer(request, clock, &strain) {
@@ -169,40 +165,49 @@ impl PacketMover {
             if realtime {
                 self.sleeper.rest(&mut now, clock, &mut timeline);
             }
-            let is_open = gate.is_open(now);
-            if busy || (!is_open && ready.expects_any()) {
+            let is_open = entry.gate.is_open(now);
+            if busy || (!is_open && entry.ready.expects_any()) {
                 continue;
             }
-            // The thread reads one packet, from the direction that was read less recently: a full
-            // device must not delay the acknowledgements of the other direction.
-            if is_open {
-                for _ in 0..self.intakes.len() {
-                    turn = (turn + 1) % self.intakes.len();
-                    if !ready.expects(turn) {
-                        continue;
-                    }
-                    let waited = std::mem::take(&mut waited);
-                    let intake = &mut self.intakes[turn];
-                    let entry = (&mut now, waited);
-                    let cost = intake.admit(&mut self.lanes, entry, clock, &mut timeline);
-                    ready.was_read(turn, cost.is_some());
-                    if let Some(cost) = cost {
-                        gate.pass(now, cost);
-                        busy = true;
-                        break;
-                    }
-                }
+            if is_open && self.admit(&mut entry, &mut now, clock, &mut timeline) {
+                continue;
             }
-            if !busy {
-                let due = self.lanes.iter().filter_map(Lane::next_due).min();
-                let waker = std::iter::once(inbox.waker());
-                let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
-                let woken = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
-                let open = |intake: &usize| self.intakes[*intake].source(&self.lanes).is_some();
-                ready.woke(&woken, (0..self.intakes.len()).filter(open));
-                waited = woken.waited;
+            let due = self.lanes.iter().filter_map(Lane::next_due).min();
+            let waker = std::iter::once(inbox.waker());
+            let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
+            let woken = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
+            let open = |intake: &usize| self.intakes[*intake].source(&self.lanes).is_some();
+            entry.ready.woke(&woken, (0..self.intakes.len()).filter(open));
+            entry.waited = woken.waited;
+        }
+    }
+
+    /// Reads one packet, from the direction that was read less recently: a full device must not delay
+    /// the acknowledgements of the other direction. Returns whether there was a packet. `now` is the
+    /// time, which becomes that of the read.
+    fn admit(
+        &mut self,
+        entry: &mut Entry,
+        now: &mut LinkTime,
+        clock: impl Fn() -> LinkTime + Copy,
+        timeline: &mut Timeline,
+    ) -> bool {
+        for _ in 0..self.intakes.len() {
+            entry.turn = (entry.turn + 1) % self.intakes.len();
+            let turn = entry.turn;
+            if !entry.ready.expects(turn) {
+                continue;
+            }
+            let waited = std::mem::take(&mut entry.waited);
+            let intake = &mut self.intakes[turn];
+            let cost = intake.admit(&mut self.lanes, (now, waited), clock, timeline);
+            entry.ready.was_read(turn, cost.is_some());
+            if let Some(cost) = cost {
+                entry.gate.pass(*now, cost);
+                return true;
             }
         }
+        false
     }
 
     /// Answers a request. Returns `false` if the thread has to stop.
@@ -238,6 +243,24 @@ impl PacketMover {
             Request::Stop => return false,
         }
         true
+    }
+}
+
+/// The state of the entry of packets.
+#[derive(Debug)]
+struct Entry {
+    ready: ReadyIntakes,
+    gate: Gate,
+    /// The intake that was read last.
+    turn: usize,
+    /// The time that the packet that ended a sleep waited for the thread to wake up.
+    waited: Duration,
+}
+
+impl Entry {
+    fn new(saves: bool) -> Self {
+        let ready = ReadyIntakes::new(saves);
+        Entry { ready, gate: Gate::default(), turn: 0, waited: Duration::ZERO }
     }
 }
 

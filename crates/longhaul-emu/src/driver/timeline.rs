@@ -49,8 +49,9 @@ const REMEMBERED: usize = 256;
 const STALE: Duration = Duration::from_millis(1);
 
 /// The sleeps after which a thread that saves processor time reads the counts again, if it was awake
-/// for less than [`STALE`] since then.
-const STALE_SLEEPS: u32 = 8;
+/// for less than [`STALE`] since then. A reading takes two system calls, and a packet four others: two
+/// waits, a read and a write.
+const STALE_SLEEPS: u32 = 32;
 
 /// The recent long steps of the driver's thread, used to attribute the lateness of a packet to
 /// causes.

@@ -357,33 +357,4 @@ fn without_carrier(plan: &LinkPlan) -> LinkPlan {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use longhaul_core::plan::{LinkPlan, TopologyLink};
-
-    use super::*;
-
-    #[test]
-    fn parallel_links_form_a_bundle_in_either_order_of_their_sites() {
-        let mut plan = TopologyPlan::pair(LinkPlan::symmetric(Duration::ZERO));
-        let mut back = plan.links[0].clone();
-        (back.near, back.far, back.name) = ("far".into(), "near".into(), "back".into());
-        back.plan.up.delay = Duration::from_millis(3);
-        plan.sites.push("third".into());
-        let third = TopologyLink { far: "third".into(), name: "third".into(), ..back.clone() };
-        plan.links.extend([third, back]);
-        let bundles = Bundle::all(&plan);
-        let member = |link, reversed| Member { link, reversed };
-        assert_eq!(bundles.len(), 2);
-        assert_eq!(bundles[0].members, [member(0, false), member(2, true)]);
-        assert_eq!(bundles[1].members, [member(1, false)]);
-        assert_eq!(bundles[0].side_of(1), Some(Side::Far));
-        assert_eq!(bundles[0].side_of(2), None);
-        let delays: Vec<u128> = bundles[0]
-            .directions(&plan, Side::Far)
-            .map(|direction| direction.delay.as_millis())
-            .collect();
-        assert_eq!(delays, [0, 3], "up of the reversed link leaves from the far end");
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ mod claim;
 mod draft;
 mod fit;
 mod merge;
+mod ports;
 mod rerouter;
 mod routes;
 mod running;

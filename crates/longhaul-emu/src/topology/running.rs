@@ -1,33 +1,27 @@
-//! A running topology, and its ports: the interfaces of this host behind which sites are.
+//! A running topology.
 
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Attachment, LinkPlan, Side, TopologyPlan};
+use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 use longhaul_core::result::{
     GuestProcessor, LinkReport, LinkWarning, SiteReport, TopologyLinkReport, TopologyReport,
 };
 use longhaul_core::units::Bytes;
-use longhaul_sys::interface::Interface;
-use longhaul_sys::tun;
-use longhaul_sys::tun::TunOffloads;
 
-use super::bundle::{Bundle, BundleLink, End, Queues, RunningBundle, Shared};
+use super::bundle::{Bundle, BundleLink, End, RunningBundle, Shared};
 use super::check_fit;
-use super::claim::Claim;
 use super::draft::Draft;
+use super::ports::{Devices, Interfaces, Ports};
 use super::rerouter::Rerouter;
 use crate::EmuError;
 use crate::capture::Capture;
-use crate::device::{Device, Medium, PacketDevice};
+use crate::device::Medium;
 use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
-use crate::edge::Edge;
 use crate::guest::{self, Guest, GuestShell};
 use crate::link::random_seed;
-use crate::site::{Host, Site, SiteSpec};
+use crate::site::{Site, SiteSpec};
 
 /// Running sites and links.
 ///
@@ -44,7 +38,7 @@ pub struct Topology {
     // Fields drop in this order: first the links stop, then the sites' processes end.
     rerouter: Option<Rerouter>,
     running: Vec<RunningBundle>,
-    _ports: Ports,
+    ports: Ports,
     guests: Vec<Guest>,
     processor: Option<GuestProcessor>,
     sites: Vec<Site>,
@@ -76,8 +70,8 @@ impl Topology {
         let bundles = Bundle::all(&plan);
         let draft = Draft::new(&plan, &bundles, medium);
         let shared = shared(&plan)?;
-        let (sites, mut devices) = start_sites(draft.sites)?;
-        let mut ports = Ports::default();
+        let (sites, devices) = start_sites(draft.sites)?;
+        let mut interfaces = Interfaces::new(&plan, devices);
         let mut running = Vec::new();
         for ((bundle, ends), mut warnings) in bundles.iter().zip(draft.ends).zip(draft.warnings) {
             for (side, end) in Side::BOTH.into_iter().zip(ends) {
@@ -85,19 +79,8 @@ impl Topology {
                     warnings.push(LinkWarning::WindowsUnset { site: side });
                 }
             }
-            let mut device = |end: End| -> Result<(Queues, TunOffloads), EmuError> {
-                let own = &sites[end.site].spec().own;
-                if let Some(edge) = ports.open(&plan, end.site, own)? {
-                    return Ok((vec![edge], TunOffloads { tcp: true, udp: true }));
-                }
-                let queues = devices[end.site].get_mut(end.interface).map(std::mem::take);
-                let queues = queues.unwrap_or_default();
-                let gone = || EmuError::SiteGone { site: own.name.clone() };
-                let offloads = queues.first().ok_or_else(gone)?.offloads();
-                let shared = |queue| -> Arc<dyn PacketDevice> { Arc::new(queue) };
-                Ok((queues.into_iter().map(shared).collect(), offloads))
-            };
-            let [(near, offloads), (far, _)] = [device(ends[0])?, device(ends[1])?];
+            let (near, offloads) = interfaces.open(ends[0], &sites)?;
+            let (far, _) = interfaces.open(ends[1], &sites)?;
             let links = bundle.members.iter().map(|member| {
                 let plan = plan.links[member.link].plan.clone();
                 BundleLink { member: *member, plan }
@@ -112,7 +95,7 @@ impl Topology {
         let (guests, processor) = guest::boot(&plan, &sites)?;
         let down = vec![false; plan.links.len()];
         let started = Instant::now();
-        let _ports = ports;
+        let ports = interfaces.into_ports();
         let topology = Topology {
             plan,
             started,
@@ -120,7 +103,7 @@ impl Topology {
             down,
             rerouter,
             running,
-            _ports,
+            ports,
             guests,
             processor,
             sites,
@@ -171,12 +154,22 @@ impl Topology {
         self.sites.iter().flat_map(Site::lives).chain(self.guests.iter().map(Guest::life))
     }
 
-    /// Checks that the first process of every site and every virtual machine runs. Without it the
-    /// site has no processes, and no command can start there.
+    /// Returns whether sites are attached to interfaces of this host, whose end no descriptor of
+    /// [`Topology::site_lives`] reports.
+    pub fn has_ports(&self) -> bool {
+        !self.ports.is_empty()
+    }
+
+    /// Checks that the first process of every site and every virtual machine runs, and that the
+    /// interfaces to which sites are attached exist. Without its process a site has no processes, and
+    /// no command can start there. The calling thread must be in the network namespace in which the
+    /// topology started.
     ///
     /// # Errors
-    /// [`EmuError::SiteKilled`] or [`EmuError::Guest`] names the first site whose process ended.
+    /// [`EmuError::SiteKilled`], [`EmuError::Guest`] or [`EmuError::InterfaceGone`] names the first
+    /// site whose process ended, or the interface.
     pub fn check_sites(&self) -> Result<(), EmuError> {
+        self.ports.check()?;
         self.sites.iter().try_for_each(Site::check)?;
         self.guests.iter().try_for_each(Guest::check)
     }
@@ -326,9 +319,6 @@ pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
     Ok(Shared { memory, spins, hash: plan.routing.hash, failover: plan.routing.failover })
 }
 
-/// The queues of the interfaces of each site.
-type Devices = Vec<Vec<Vec<Device>>>;
-
 /// Starts all sites at the same time. Returns them with their ends of the bundles.
 fn start_sites(specs: Vec<SiteSpec>) -> Result<(Vec<Site>, Devices), EmuError> {
     let starting = specs.into_iter().map(Site::begin).collect::<Result<Vec<_>, _>>()?;
@@ -340,52 +330,4 @@ fn start_sites(specs: Vec<SiteSpec>) -> Result<(Vec<Site>, Devices), EmuError> {
         devices.push(own);
     }
     Ok((sites, devices))
-}
-
-/// The interfaces of a topology, with the TAP devices that were created for it. Dropping the value
-/// removes these.
-#[derive(Debug, Default)]
-pub(super) struct Ports {
-    taps: Vec<String>,
-    claims: Vec<Claim>,
-}
-
-impl Ports {
-    /// Opens the edge of a site (by index), or returns `None` if the site is not behind an
-    /// interface. Creates a missing TAP device.
-    pub(super) fn open(
-        &mut self,
-        plan: &TopologyPlan,
-        site: usize,
-        own: &Host,
-    ) -> Result<Option<Arc<Edge>>, EmuError> {
-        let attachment = plan.attachments.get(&plan.sites[site]);
-        let Some((attachment, name)) = attachment.and_then(|to| Some((to, to.interface()?))) else {
-            return Ok(None);
-        };
-        let unusable = |source| EmuError::Interface { interface: name.to_owned(), source };
-        let index = self.prepare(attachment, name).map_err(unusable)?;
-        self.claims.push(Claim::take(name, index)?);
-        let edge = Edge::open(index, own.clone()).map_err(unusable)?;
-        Ok(Some(Arc::new(edge)))
-    }
-
-    fn prepare(&mut self, attachment: &Attachment, name: &str) -> io::Result<u32> {
-        let is_missing = Interface::named(name).is_err();
-        if is_missing && matches!(attachment, Attachment::Tap(_)) {
-            tun::create_tap(name)?;
-            self.taps.push(name.to_owned());
-            Interface::named(name)?.up()?;
-        }
-        Ok(Interface::named(name)?.index())
-    }
-}
-
-impl Drop for Ports {
-    fn drop(&mut self) {
-        for name in &self.taps {
-            // Another program may have removed the device.
-            let _ = Interface::named(name).and_then(|interface| interface.remove());
-        }
-    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -32,6 +33,11 @@ impl LinkArgs {
 
 /// Reads a file that a link option names.
 pub(crate) fn read_trace(path: &str) -> io::Result<String> {
+    read_text(Path::new(path))
+}
+
+/// Reads a file of bounded length.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     /// Published traces have a few MiB. The limit stops a device without an end.
     const LARGEST: u64 = 64 << 20;
     let mut text = String::new();

@@ -105,7 +105,23 @@ fn a_host_behind_an_interface_is_a_site() {
         "link", "add", &port, "mtu", "9000", "type", "veth", "peer", "name", "eth0", "netns",
         &host.0,
     ]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("edge.toml");
+    std::fs::write(&file, text(&format!("interface:{port}"))).unwrap();
+    let refused = || {
+        let words = ["wan", "up", file.to_str().unwrap()];
+        let output = Command::new(crate::host::PROGRAM).args(words).output().unwrap();
+        assert_code(&output, 6);
+        stderr(&output)
+    };
+    let remedy = format!("{port} is down; bring it up with 'ip link set {port} up'");
+    assert_eq!(refused(), format!("longhaul: {remedy}\n"));
     ip(&["link", "set", &port, "up"]);
+    let bridge = format!("lhb{}", std::process::id() % 100_000);
+    ip(&["link", "add", &bridge, "type", "bridge"]);
+    ip(&["link", "set", &port, "master", &bridge]);
+    assert!(refused().contains(&format!("{port} belongs to a bridge or bond")));
+    ip(&["link", "del", &bridge]);
     for address in ["198.18.0.2/15", "2001:2::2/48"] {
         ip(&["-n", &host.0, "addr", "add", address, "dev", "eth0", "nodad"]);
     }
@@ -138,8 +154,12 @@ fn a_host_behind_an_interface_is_a_site() {
     assert!(server.wait().unwrap().success());
     let inside = up.exec("theirs", &["true"]);
     assert!(stderr(&inside).contains("run the command on that host"), "{}", stderr(&inside));
-    drop(up);
+    // The interface disappears, and the topology ends.
     ip(&["link", "del", &port]);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while up.wan("status", &[]).status.code() != Some(1) {
+        assert!(Instant::now() < deadline, "the topology is still up");
+    }
 }
 
 #[test]

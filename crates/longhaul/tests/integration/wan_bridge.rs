@@ -275,6 +275,13 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     boxes.ip("box", &["link", "add", "br0", "type", "bridge"]);
     boxes.ip("box", &["link", "add", "port", "type", "veth", "peer", "name", "port-peer"]);
     boxes.ip("box", &["link", "set", "port", "master", "br0", "up"]);
+    // Two pairs, one end of each in the same bridge.
+    for pair in ["a", "b"] {
+        let inner = format!("{pair}-inner");
+        boxes.ip("box", &["link", "add", pair, "type", "veth", "peer", "name", &inner]);
+        boxes.ip("box", &["link", "set", &inner, "master", "br0", "up"]);
+        boxes.ip("box", &["link", "set", pair, "up"]);
+    }
     let refused = |near: &str, far: &str, code: u8, says: &str| {
         let output = boxes.refused(&[near, far, "--rtt", "1ms"]);
         assert_code(&output, code.into());
@@ -284,9 +291,11 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     refused("eth1", "eth9", 6, "cannot use interface eth9");
     refused("eth1", "eth1", 2, "not eth1 to itself");
     refused("one", "two", 2, "one and two are already joined");
+    refused("a", "b", 2, "a and b are already joined");
+    refused("a", "br0", 2, "a and br0 are already joined");
     refused("eth1", "lo", 2, "lo is not an Ethernet interface");
-    refused("eth1", "port", 2, "port belongs to another bridge or bond");
-    refused("eth1", "one", 2, "one is down; bring it up");
+    refused("eth1", "port", 2, "port belongs to a bridge or bond");
+    refused("eth1", "one", 2, "one is down; bring it up with 'ip link set one up', or give --fix");
     boxes.ip("box", &["addr", "add", "10.79.0.1/24", "dev", "eth1"]);
     boxes.ip("box", &["route", "add", "default", "via", "10.79.0.9"]);
     refused("eth1", "eth2", 2, "eth1 carries the default route of this host");

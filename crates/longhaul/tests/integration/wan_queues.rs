@@ -1,7 +1,7 @@
 //! Links whose interfaces have several queues, each with its own threads.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,19 +42,12 @@ fn start(report: &Path, near: &str) -> Child {
         .unwrap()
 }
 
-/// Binds the threads to different processors, sends 16 flows, and checks that the threads of both
-/// queues have moved packets and that no flow is out of order. Threads that shared state would need
-/// locks, on which a thread of the other queue sleeps.
-#[test]
-fn flows_are_spread_over_queues_and_keep_their_order() {
-    let directory = tempfile::tempdir().unwrap();
-    let report = directory.path().join("report.json");
-    let near = "read go; iperf3 -c far -u -P 16 -t 2 -b 2M -l 1000 -J";
-    let mut child = start(&report, near);
+/// Waits for the threads of a link with two queues, one per direction and queue, and binds them to
+/// different processors, as far as there are enough.
+fn bound_workers(process: u32) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     let found = loop {
-        let found = workers(child.id());
-        // One thread per direction and queue.
+        let found = workers(process);
         if found.len() == 4 {
             break found;
         }
@@ -67,6 +60,49 @@ fn flows_are_spread_over_queues_and_keep_their_order() {
         let bound = Command::new("taskset").args(["-cp", &processor, task]).output().unwrap();
         assert_code(&bound, 0);
     }
+    found
+}
+
+/// Sends the packets of one flow in both directions, and checks that the two threads of one queue
+/// moved all of them while those of the other queue slept.
+#[test]
+fn a_flow_uses_one_queue_in_both_directions() {
+    const PINGS: u64 = 300;
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let near = format!("read go; ping -q -i 0.005 -c {PINGS} far && read go");
+    let mut child = start(&report, &near);
+    let found = bound_workers(child.id());
+    let sleeps = || found.iter().map(|task| sleeps(child.id(), task)).collect::<Vec<u64>>();
+    let before = sleeps();
+    child.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+    let summary = printed.find(|line| line.as_ref().is_ok_and(|line| line.contains("received")));
+    let summary = summary.unwrap().unwrap();
+    assert!(summary.contains(&format!("{PINGS} received")), "{summary}");
+    let passed = sleeps().into_iter().zip(before).map(|(after, before)| after - before);
+    let passed: Vec<u64> = passed.collect();
+    // A packet wakes its thread when it arrives and when it leaves.
+    let busy = passed.iter().filter(|count| **count >= PINGS).count();
+    let idle = passed.iter().filter(|count| **count < 20).count();
+    assert_eq!((busy, idle), (2, 2), "{passed:?}");
+    child.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert_code(&child.wait_with_output().unwrap(), 0);
+    let report: LinkReport = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!([report.up.delivered.packets, report.down.delivered.packets], [PINGS; 2]);
+}
+
+/// Binds the threads to different processors, sends 16 flows, and checks that the threads of both
+/// queues have moved packets and that no flow is out of order. Threads that shared state would need
+/// locks, on which a thread of the other queue sleeps.
+#[test]
+fn flows_are_spread_over_queues_and_keep_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let near = "read go; iperf3 -c far -u -P 16 -t 2 -b 2M -l 1000 -J";
+    let mut child = start(&report, near);
+    let found = bound_workers(child.id());
+    let deadline = Instant::now() + Duration::from_secs(60);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     // Only the threads that had packets have slept often: 2000 packets per second and queue.
     let busy = loop {

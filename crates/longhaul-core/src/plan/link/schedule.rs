@@ -69,11 +69,11 @@ impl<T: Copy> Steps<T> {
     ) -> Result<Self, TraceError> {
         let mut steps: Vec<(Duration, T)> = Vec::new();
         let mut period = None;
+        let mut last: Option<Duration> = None;
         for (line, content) in super::trace::lines(text) {
             let wrong = || TraceError::Line { line, expected };
             let (time, what) = content.split_once(char::is_whitespace).ok_or_else(wrong)?;
             let time = parse_span(time).map_err(|_| wrong())?;
-            let last = steps.last().map(|(start, _)| *start);
             if period.is_some() || last.is_some_and(|last| time <= last) {
                 return Err(TraceError::Line { line, expected: "a time after that before it" });
             }
@@ -84,6 +84,7 @@ impl<T: Copy> Steps<T> {
                     steps.push((start, value(what).ok_or_else(wrong)?));
                 }
             }
+            last = Some(time);
         }
         if steps.is_empty() { Err(TraceError::Empty) } else { Ok(Steps { steps, period }) }
     }
@@ -226,6 +227,8 @@ mod tests {
             ("", "has no entries"),
             ("0 10M\n5 fast", "line 2"),
             ("0 10M\n0 20M", "line 2"),
+            ("5s 10M\n1s 20M", "line 2"),
+            ("5s 10M\n5s repeat", "line 2"),
             ("0 10M\n5 0", "stays 0 forever"),
             ("0 0\n5 repeat", "stays 0 forever"),
             ("5\n4", "line 2"),

@@ -9,7 +9,7 @@ use anyhow::Context;
 use longhaul_core::plan::TopologyPlan;
 use longhaul_core::result::TopologyReport;
 use longhaul_emu::{EmuError, Topology, acquire_privileges};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::control::Request;
@@ -125,6 +125,8 @@ impl Holder {
 
     /// Waits for the next request, signal or end of a site. Returns `None` after an interruption.
     fn wait(&self) -> Option<Wake> {
+        /// The interval of checks of the interfaces to which sites are attached.
+        const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
         let mut ready = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.listener, PollFlags::IN),
@@ -132,9 +134,11 @@ impl Holder {
         ready.extend(
             self.topology.site_lives().map(|life| PollFd::from_borrowed_fd(life, PollFlags::IN)),
         );
-        poll(&mut ready, None).ok()?;
+        let limit = self.topology.has_ports().then_some(&CHECK);
+        let count = poll(&mut ready, limit).ok()?;
         let is_ready = |fd: &PollFd| !fd.revents().is_empty();
         match ready.as_slice() {
+            _ if count == 0 => Some(Wake::Site),
             [signal, ..] if is_ready(signal) => Some(Wake::Signal),
             [_, _, sites @ ..] if sites.iter().any(is_ready) => Some(Wake::Site),
             [_, call, ..] if is_ready(call) => Some(Wake::Call),

@@ -4,7 +4,6 @@
 //! on the command line.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -21,7 +20,7 @@ use super::file_values::{
     unknown, whole_number, wrong_type,
 };
 use super::shipped;
-use crate::cli::link::read_trace;
+use crate::cli::link::{read_text, read_trace};
 
 /// A valid topology file.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl TopologyFile {
             let name = name.unwrap_or(shipped.name);
             return Self::parse(shipped.name, Path::new("."), shipped.text, name);
         }
-        let text = fs::read_to_string(wanted)
+        let text = read_text(wanted)
             .map_err(|source| FileError::Read { path: wanted.to_owned(), source })?;
         let stem = wanted.file_stem().unwrap_or_default().to_string_lossy();
         let directory = wanted.parent().unwrap_or(Path::new("."));

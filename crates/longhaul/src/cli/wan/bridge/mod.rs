@@ -17,6 +17,8 @@ pub(super) use run::{BridgeArgs, run};
 struct Facts {
     name: String,
     link: LinkFacts,
+    /// The index of the bridge or bond to which the other end of a veth pair belongs.
+    peer_master: Option<u32>,
     /// True if the driver merges received segments without keeping their sizes (LRO).
     merges: bool,
     /// Its addresses and routes.
@@ -26,12 +28,26 @@ struct Facts {
 /// A reason against a bridge between two interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Refusal {
-    Same { name: String },
-    NoEthernet { name: String },
-    Member { name: String },
-    Down { name: String },
-    DefaultRoute { name: String },
-    Loop { names: [String; 2] },
+    Same {
+        name: String,
+    },
+    NoEthernet {
+        name: String,
+    },
+    Member {
+        name: String,
+    },
+    /// The interface is down; `fix` is true if the command has an option that brings it up.
+    Down {
+        name: String,
+        fix: bool,
+    },
+    DefaultRoute {
+        name: String,
+    },
+    Loop {
+        names: [String; 2],
+    },
 }
 
 /// A property of an interface that falsifies the link.
@@ -52,7 +68,9 @@ impl Facts {
             .with_context(|| format!("cannot read the addresses of {name}"))?;
         // A driver without the setting does not merge.
         let merges = ethtool::offloads(name).is_ok_and(|[_, _, _, lro, ..]| lro != 0);
-        Ok(Facts { name: name.to_owned(), link, merges, entries })
+        let peer = link.peer.and_then(|index| link_facts::link_facts_at(index).ok());
+        let peer_master = peer.and_then(|peer| peer.master);
+        Ok(Facts { name: name.to_owned(), link, peer_master, merges, entries })
     }
 
     fn count(&self, is_counted: impl Fn(SavedKind) -> bool) -> usize {
@@ -66,7 +84,10 @@ fn refusal([near, far]: &[Facts; 2], fix: bool, yes: bool) -> Option<Refusal> {
     if near.link.index == far.link.index {
         return Some(Refusal::Same { name: near.name.clone() });
     }
-    let joined = |a: &Facts, b: &Facts| a.link.peer == Some(b.link.index);
+    let joined = |a: &Facts, b: &Facts| {
+        [a.link.peer, a.peer_master].contains(&Some(b.link.index))
+            || a.peer_master.is_some() && a.peer_master == b.peer_master
+    };
     if joined(near, far) || joined(far, near) {
         return Some(Refusal::Loop { names: [near.name.clone(), far.name.clone()] });
     }
@@ -81,16 +102,23 @@ fn unsuitable(facts: &Facts, fix: bool, yes: bool) -> Option<Refusal> {
         facts if !facts.link.is_ethernet => Some(Refusal::NoEthernet { name }),
         facts if facts.link.master.is_some() => Some(Refusal::Member { name }),
         _ if has_default && !yes => Some(Refusal::DefaultRoute { name }),
-        facts if !facts.link.is_up && !fix => Some(Refusal::Down { name }),
+        facts if !facts.link.is_up && !fix => Some(Refusal::Down { name, fix: true }),
         _ => None,
     }
 }
 
 /// Checks an interface to which a site of a topology is attached.
 pub(super) fn check_port(name: &str, yes: bool) -> anyhow::Result<()> {
-    match unsuitable(&Facts::read(name)?, false, yes) {
+    match port_refusal(&Facts::read(name)?, yes) {
         Some(refusal) => Err(refusal.into()),
         None => Ok(()),
+    }
+}
+
+fn port_refusal(facts: &Facts, yes: bool) -> Option<Refusal> {
+    match unsuitable(facts, false, yes) {
+        Some(Refusal::Down { name, .. }) => Some(Refusal::Down { name, fix: false }),
+        other => other,
     }
 }
 
@@ -130,18 +158,16 @@ impl fmt::Display for Refusal {
             Refusal::NoEthernet { name } => write!(f, "{name} is not an Ethernet interface"),
             Refusal::Member { name } => write!(
                 f,
-                "{name} belongs to another bridge or bond; remove it from there with 'ip link set \
-                 {name} nomaster'"
+                "{name} belongs to a bridge or bond; remove it from there with 'ip link set {name} \
+                 nomaster'"
             ),
-            Refusal::Down { name } => {
-                write!(
-                    f,
-                    "{name} is down; bring it up with 'ip link set {name} up' ('wan bridge --fix' does)"
-                )
+            Refusal::Down { name, fix } => {
+                let option = if *fix { ", or give --fix" } else { "" };
+                write!(f, "{name} is down; bring it up with 'ip link set {name} up'{option}")
             }
             Refusal::DefaultRoute { name } => write!(
                 f,
-                "{name} carries the default route of this host, which a bridge may cut off; give \
+                "{name} carries the default route of this host, which the link may cut off; give \
                  --yes-i-know to use it nevertheless"
             ),
         }
@@ -184,7 +210,7 @@ mod tests {
             master: None,
             peer: None,
         };
-        Facts { name: name.to_owned(), link, merges: false, entries: Vec::new() }
+        Facts { name: name.to_owned(), link, peer_master: None, merges: false, entries: Vec::new() }
     }
 
     #[test]
@@ -203,11 +229,19 @@ mod tests {
         says(&|both| both[1] = both[0].clone(), "not eth1 to itself");
         says(&|both| both[0].link.peer = Some(2), "would be a loop");
         says(&|both| both[1].link.peer = Some(1), "would be a loop");
+        says(&|both| both[1].peer_master = Some(1), "would be a loop");
+        says(&|both| both.iter_mut().for_each(|facts| facts.peer_master = Some(9)), "loop");
+        assert_eq!(refused(&|both| both[0].peer_master = Some(9), false), None);
         says(&|both| both[1].link.is_ethernet = false, "eth2 is not an Ethernet interface");
-        says(&|both| both[0].link.master = Some(9), "eth1 belongs to another bridge or bond");
+        says(&|both| both[0].link.master = Some(9), "eth1 belongs to a bridge or bond");
         let down = |both: &mut [Facts; 2]| both[0].link.is_up = false;
-        says(&down, "eth1 is down");
+        says(&down, "'ip link set eth1 up', or give --fix");
         assert_eq!(refused(&down, true), None, "--fix brings it up");
+        let mut port = facts("eth1", 1);
+        assert_eq!(port_refusal(&port, false), None);
+        port.link.is_up = false;
+        let says = port_refusal(&port, false).unwrap().to_string();
+        assert!(says.ends_with("bring it up with 'ip link set eth1 up'"), "{says}");
     }
 
     #[test]
