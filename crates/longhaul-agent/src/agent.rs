@@ -155,18 +155,28 @@ pub fn run(
     };
     thread::scope(|scope| {
         parts.start(scope, options, &journal, notice);
-        let runs = scope.spawn(|| queue.run(scope, &parts.end));
-        let exchange = scope.spawn(|| sync.run(&parts.end));
-        // An agent that only exchanges messages would accept leases and never run them.
-        while !stop.load(Ordering::Relaxed) && !exchange.is_finished() && !runs.is_finished() {
-            thread::sleep(LOOK);
-        }
-        parts.end.reach();
-        queue.wake();
-        client.shut_down();
-        // A panic of the thread ends the agent, too.
-        exchange.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        exchange(scope, stop, &parts.end, (&queue, &sync))
     })
+}
+
+/// Runs the queue and the exchange with the hub until `stop` is set or one of them ends.
+fn exchange<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    stop: &AtomicBool,
+    end: &'scope End,
+    (queue, sync): (&'scope RunQueue<'scope>, &'scope Sync<'scope>),
+) -> Result<()> {
+    let runs = scope.spawn(move || queue.run(scope, end));
+    let exchange = scope.spawn(move || sync.run(end));
+    // An agent that exchanges and does not run would accept leases in vain.
+    while !stop.load(Ordering::Relaxed) && !exchange.is_finished() && !runs.is_finished() {
+        thread::sleep(LOOK);
+    }
+    end.reach();
+    queue.wake();
+    sync.client.shut_down();
+    // A panic of the thread ends the agent, too.
+    exchange.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The parts of the agent that its threads share.

@@ -123,6 +123,13 @@ impl AgentError {
         matches!(code, RefusalCode::Revoked | RefusalCode::UnknownAgent)
     }
 
+    /// Returns whether the file of the journal is damaged.
+    pub fn is_damaged_journal(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let AgentError::Journal(error) = self else { return false };
+        matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+    }
+
     /// Returns whether the cause is a full disk.
     pub(crate) fn is_full_disk(&self) -> bool {
         match self {

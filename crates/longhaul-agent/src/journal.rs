@@ -245,6 +245,16 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_journal_is_an_error_and_left_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        fs::write(&path, "not a database ".repeat(1000)).unwrap();
+        let damaged = Journal::open(&path).unwrap_err();
+        assert!(damaged.is_damaged_journal(), "{damaged:?}");
+        assert!(fs::read_to_string(&path).unwrap().starts_with("not a database"));
+    }
+
+    #[test]
     fn a_newer_journal_is_left_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.db");

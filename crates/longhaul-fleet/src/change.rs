@@ -1,9 +1,9 @@
 //! The differences of two meshes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
-use crate::mesh::{Mesh, MeshHost, MeshTest};
+use crate::mesh::{Maintenance, Mesh, MeshHost, MeshTest, StampMesh, Trunk};
 
 /// One difference. `Display` writes it as a line such as `~ test daily: every, pairs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,71 +54,28 @@ pub fn changes(old: Option<&Mesh>, new: &Mesh) -> Vec<Change> {
         let name = new.name.clone();
         found.push(Change { kind: ChangeKind::Changed, part: "mesh", name, settings });
     }
-    compare(
-        &mut found,
-        "host",
-        (&old.hosts[..], &new.hosts[..]),
-        |host| host.name.clone(),
-        host_settings,
-    );
-    let members = |one: &(String, Vec<String>), two: &(String, Vec<String>)| {
-        if one.1 == two.1 { Vec::new() } else { vec!["hosts"] }
-    };
-    compare(
-        &mut found,
-        "group",
-        (&old.groups[..], &new.groups[..]),
-        |group| group.0.clone(),
-        members,
-    );
-    compare(
-        &mut found,
-        "trunk",
-        (&old.trunks[..], &new.trunks[..]),
-        |trunk| trunk.name.clone(),
-        |a, b| {
-            differing([
-                ("capacity", a.capacity_bps != b.capacity_bps),
-                ("left", a.left != b.left),
-                ("right", a.right != b.right),
-            ])
-        },
-    );
-    compare(
-        &mut found,
-        "test",
-        (&old.tests[..], &new.tests[..]),
-        |test| test.name.clone(),
-        test_settings,
-    );
-    let stamps = |mesh: &Mesh| mesh.stamp.iter().cloned().collect::<Vec<_>>();
-    compare(
-        &mut found,
-        "stamp",
-        (&stamps(old)[..], &stamps(new)[..]),
-        |_| "pairs".to_owned(),
-        |a, b| {
-            differing([
-                ("pairs", a.pairs != b.pairs),
-                ("interval", a.interval_ms != b.interval_ms),
-                ("port", a.port != b.port),
-                ("thresholds", a.judgement != b.judgement),
-            ])
-        },
-    );
-    let name = |window: &crate::mesh::Maintenance| {
-        let start = jiff::Timestamp::from_millisecond(window.start_ms);
-        let start = start.map_or_else(|_| window.start_ms.to_string(), |start| start.to_string());
-        format!("{start} {}", window.hosts.join(","))
-    };
-    compare(
-        &mut found,
-        "maintenance",
-        (&old.maintenance[..], &new.maintenance[..]),
-        name,
-        |a, b| differing([("end", a.end_ms != b.end_ms), ("reason", a.reason != b.reason)]),
-    );
+    let add = &mut found;
+    compare(add, "host", (&old.hosts, &new.hosts), |host| host.name.clone(), host_settings);
+    let group = |group: &(String, Vec<String>)| group.0.clone();
+    compare(add, "group", (&old.groups, &new.groups), group, |a, b| {
+        differing([("hosts", a.1 != b.1)])
+    });
+    let trunk = |trunk: &Trunk| trunk.name.clone();
+    compare(add, "trunk", (&old.trunks, &new.trunks), trunk, trunk_settings);
+    compare(add, "test", (&old.tests, &new.tests), |test| test.name.clone(), test_settings);
+    let stamps = [&old.stamp, &new.stamp].map(|stamp| stamp.iter().cloned().collect::<Vec<_>>());
+    compare(add, "stamp", (&stamps[0], &stamps[1]), |_| "pairs".to_owned(), stamp_settings);
+    compare(add, "maintenance", (&old.maintenance, &new.maintenance), window_name, |a, b| {
+        differing([("end", a.end_ms != b.end_ms), ("reason", a.reason != b.reason)])
+    });
     found
+}
+
+/// Returns the name of a maintenance window: its start and its hosts.
+fn window_name(window: &Maintenance) -> String {
+    let start = jiff::Timestamp::from_millisecond(window.start_ms);
+    let start = start.map_or_else(|_| window.start_ms.to_string(), |start| start.to_string());
+    format!("{start} {}", window.hosts.join(","))
 }
 
 /// Returns the ids of the tasks (`TEST/SOURCE/DESTINATION`) of `old` whose planned runs are not valid
@@ -153,15 +110,16 @@ fn compare<T: PartialEq>(
     settings: impl Fn(&T, &T) -> Vec<&'static str>,
 ) {
     let mut add = |kind, name, settings| found.push(Change { kind, part, name, settings });
-    for one in old.iter().filter(|one| new.iter().all(|other| name(other) != name(one))) {
-        add(ChangeKind::Removed, name(one), Vec::new());
+    let before: HashMap<String, &T> = old.iter().map(|one| (name(one), one)).collect();
+    let after: HashSet<String> = new.iter().map(&name).collect();
+    for name in old.iter().map(&name).filter(|name| !after.contains(name)) {
+        add(ChangeKind::Removed, name, Vec::new());
     }
     for one in new {
-        match old.iter().find(|other| name(other) == name(one)) {
-            None => add(ChangeKind::Added, name(one), Vec::new()),
-            Some(other) if other != one => {
-                add(ChangeKind::Changed, name(one), settings(other, one));
-            }
+        let name = name(one);
+        match before.get(&name) {
+            None => add(ChangeKind::Added, name, Vec::new()),
+            Some(other) if *other != one => add(ChangeKind::Changed, name, settings(other, one)),
             Some(_) => {}
         }
     }
@@ -177,6 +135,23 @@ fn host_settings(old: &MeshHost, new: &MeshHost) -> Vec<&'static str> {
         ("agent", old.agent != new.agent),
         ("port", old.port != new.port),
         ("interfaces", old.interfaces != new.interfaces),
+    ])
+}
+
+fn trunk_settings(old: &Trunk, new: &Trunk) -> Vec<&'static str> {
+    differing([
+        ("capacity", old.capacity_bps != new.capacity_bps),
+        ("left", old.left != new.left),
+        ("right", old.right != new.right),
+    ])
+}
+
+fn stamp_settings(old: &StampMesh, new: &StampMesh) -> Vec<&'static str> {
+    differing([
+        ("pairs", old.pairs != new.pairs),
+        ("interval", old.interval_ms != new.interval_ms),
+        ("port", old.port != new.port),
+        ("thresholds", old.judgement != new.judgement),
     ])
 }
 

@@ -6,6 +6,9 @@ use longhaul_fleet::protocol::TestKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+/// The longest round-trip time in ms that a document can have: an hour.
+const MOST_MS: f64 = 3_600_000.0;
+
 /// The figures of a run; `None` if it did not measure one.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Figures {
@@ -27,31 +30,33 @@ impl Figures {
         let number = |path: &str| {
             document.pointer(path).and_then(Json::as_f64).filter(|n| n.is_finite() && *n >= 0.0)
         };
+        let share = |value: Option<f64>| value.filter(|share| *share <= 1.0);
+        let delay = |path: &str| number(path).filter(|ms| *ms <= MOST_MS);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rate = |path: &str| number(path).map(|rate| rate.min(1e15) as u64);
         match kind {
             TestKind::Throughput | TestKind::Iperf3 | TestKind::Nuttcp => Figures {
                 throughput_bps: rate("/summary/throughput_bps"),
-                loss: number("/summary/udp/lost_percent").map(|percent| percent / 100.0),
+                loss: share(number("/summary/udp/lost_percent").map(|percent| percent / 100.0)),
                 // 0 if TCP did not measure it, as with UDP.
-                rtt_ms: number("/summary/sender/rtt_ms").filter(|rtt| *rtt > 0.0),
+                rtt_ms: delay("/summary/sender/rtt_ms").filter(|rtt| *rtt > 0.0),
                 mtu: None,
             },
             TestKind::Path => Figures {
                 throughput_bps: None,
-                loss: number("/forward/probes/lost/ratio"),
-                rtt_ms: number("/rtt/small/p50_ms"),
+                loss: share(number("/forward/probes/lost/ratio")),
+                rtt_ms: delay("/rtt/small/p50_ms"),
                 mtu: mtu(document),
             },
             TestKind::Copy => Figures {
                 throughput_bps: rate("/summary/throughput_bps"),
-                rtt_ms: number("/summary/rtt_ms"),
+                rtt_ms: delay("/summary/rtt_ms"),
                 ..Figures::default()
             },
             // The first limit is the lowest.
             TestKind::Diagnose => Figures {
                 throughput_bps: rate("/limits/0/allows_bps"),
-                rtt_ms: number("/rtt_ms"),
+                rtt_ms: delay("/rtt_ms"),
                 ..Figures::default()
             },
         }
@@ -164,6 +169,11 @@ mod tests {
         let udp = json!({"summary": {"udp": {"lost_percent": 2.0}, "sender": {"rtt_ms": 0.0}}});
         let found = Figures::of(TestKind::Throughput, Some(&udp));
         assert_eq!((found.loss, found.rtt_ms), (Some(0.02), None));
+        let absurd = json!({"summary": {"throughput_bps": 1e300, "udp": {"lost_percent": 1e300},
+            "sender": {"rtt_ms": 1e300}}});
+        let found = Figures::of(TestKind::Throughput, Some(&absurd));
+        let bounded = Figures { throughput_bps: Some(1_000_000_000_000_000), ..Figures::default() };
+        assert_eq!(found, bounded, "such numbers would fill a page");
         let copy = json!({"summary": {"throughput_bps": 19_042_349, "rtt_ms": 36.7}});
         let found = Figures::of(TestKind::Copy, Some(&copy));
         assert_eq!((found.throughput_bps, found.rtt_ms), (Some(19_042_349), Some(36.7)));

@@ -1,7 +1,7 @@
 //! The limits per network: failed logins, and *places*, the permits to use a limited resource.
 //! Their memory is bounded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,10 +17,15 @@ const WINDOW_MS: i64 = 5 * MINUTE;
 /// The maximum number of counters in memory.
 const MOST_COUNTERS: usize = 8192;
 
+/// The maximum number of networks whose failed logins of an hour are separate events.
+const MOST_REPORTED: usize = 100;
+
 /// The counters of failed logins by network and by user.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     counters: Mutex<HashMap<String, Counter>>,
+    /// The networks with failed logins in an hour.
+    reported: Mutex<(i64, HashSet<String>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +47,7 @@ pub(crate) enum Admission {
 }
 
 impl Guard {
-    /// Decides on a login of `user` from `address`, and counts it as failed until
+    /// Decides on a login of `user` from `address` at `now`, the uptime in ms, and counts it as failed until
     /// [`succeeded`](Self::succeeded). Counting first bounds simultaneous logins, too.
     pub(crate) fn admit(&self, address: IpAddr, user: &str, now: i64) -> Admission {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,12 +74,34 @@ impl Guard {
         Admission::Allowed
     }
 
-    /// Removes the failures of a user and network after a correct password.
+    /// Forgets the failures of a user after a correct password, and does not count this login as a
+    /// failure of the network. The other failures stay: somebody who knows one password may guess
+    /// those of other users.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in keys(address, user) {
-            counters.remove(&key);
+        let [of_user, of_network] = keys(address, user);
+        counters.remove(&of_user);
+        if let Some(counter) = counters.get_mut(&of_network) {
+            counter.failures = counter.failures.saturating_sub(1);
+            if counter.failures == 0 {
+                counters.remove(&of_network);
+            }
         }
+    }
+
+    /// Returns the network of `address`, if its failed logins of an hour are an event of their own:
+    /// those of the first networks. All others have one event, so that their number is bounded.
+    pub(crate) fn reported(&self, address: IpAddr, hour: i64) -> Option<String> {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.0 != hour {
+            *reported = (hour, HashSet::new());
+        }
+        let network = network(address);
+        let known = reported.1.contains(&network);
+        (known || reported.1.len() < MOST_REPORTED).then(|| {
+            reported.1.insert(network.clone());
+            network
+        })
     }
 }
 
@@ -189,6 +216,30 @@ mod tests {
         assert!(guard.counters.lock().unwrap().len() <= MOST_COUNTERS);
         // The window ends.
         assert_eq!(guard.admit(address, "admin", 1000 + WINDOW_MS), Admission::Allowed);
+    }
+
+    #[test]
+    fn a_correct_password_does_not_forget_guesses_of_others() {
+        let guard = Guard::default();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let guess = |at: u32| guard.admit(address, &format!("user{at}"), 0) == Admission::Allowed;
+        for at in 0..MOST_FAILURES {
+            assert!(guess(at));
+            if at + 1 < MOST_FAILURES {
+                assert_eq!(guard.admit(address, "eve", 0), Admission::Allowed);
+                guard.succeeded(address, "eve");
+            }
+        }
+        assert!(!guess(100), "the guesses of the network");
+    }
+
+    #[test]
+    fn failed_logins_of_many_networks_have_one_event() {
+        let guard = Guard::default();
+        let named = |at: u128| guard.reported(IpAddr::V6((at << 64).into()), 7).is_some();
+        assert_eq!((1..=10_000).filter(|at| named(*at)).count(), MOST_REPORTED);
+        assert!(named(1) && !named(10_000));
+        assert!(guard.reported(IpAddr::V6((10_000_u128 << 64).into()), 8).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 use tokio::sync::{Notify, Semaphore, broadcast};
 
-use crate::clock::now_ms;
+use crate::clock::{SteadyClock, now_ms};
 use crate::config::{Channel, HubConfig};
 use crate::fleet::{self, Applied};
 use crate::guard::{Guard, Places, Shares};
@@ -24,6 +24,10 @@ const UPLOADS: usize = 64;
 const UPLOADS_OF_NETWORK: usize = 32;
 /// The requests whose headers have no signature: anybody who knows an agent's id can send them.
 const UNPROVEN_UPLOADS: usize = 8;
+/// The large uploads whose documents are in memory at the same time; each needs up to 100 MiB.
+const LARGE_UPLOADS: usize = 4;
+/// The meshes that are read and scheduled at the same time; a large one takes seconds of a core.
+const PLANS: usize = 2;
 /// The open pages that receive live updates.
 const STREAMS: usize = 2048;
 /// The limit per network.
@@ -32,6 +36,11 @@ const STREAMS_OF_NETWORK: usize = 512;
 const EXPORTS: usize = 8;
 /// The limit per network.
 const EXPORTS_OF_NETWORK: usize = 4;
+/// The answers to readers of pages and of the API that are in memory at the same time, because their
+/// readers have not taken all bytes. A page can have some megabytes.
+const READERS: usize = 128;
+/// The limit per network.
+const READERS_OF_NETWORK: usize = 32;
 /// The maximum number of messages that a slow reader of live updates may miss before it is
 /// disconnected.
 const LIVE: usize = 256;
@@ -61,9 +70,12 @@ pub(crate) struct Hub {
     pub(crate) uploads: Semaphore,
     pub(crate) upload_shares: Shares,
     pub(crate) unproven_uploads: Semaphore,
+    pub(crate) large_uploads: Semaphore,
+    pub(crate) plans: Arc<Semaphore>,
     pub(crate) live: broadcast::Sender<PageMessage>,
     pub(crate) streams: Places,
     pub(crate) exports: Places,
+    pub(crate) readers: Places,
     pub(crate) channels: Vec<Channel>,
     /// The host and the directory of this hub: its name among several hubs that share a database.
     pub(crate) instance: String,
@@ -72,9 +84,14 @@ pub(crate) struct Hub {
     /// The trust in servers that the hub connects to.
     pub(crate) outgoing_tls: Arc<ClientConfig>,
     pub(crate) log: Log,
+    /// The start of the hub.
+    started: Instant,
+    steady: Mutex<SteadyClock>,
     applied: RwLock<Option<Arc<Applied>>>,
     directory: tokio::sync::Mutex<Option<(Instant, Arc<Vec<Agent>>)>>,
     wakes: Mutex<HashMap<String, Arc<Notify>>>,
+    /// The counters of the latest long polls, by the id of the agent.
+    polls: Mutex<HashMap<String, u64>>,
     /// The pairs whose cells must be computed.
     touched: Mutex<BTreeSet<(String, String)>>,
 }
@@ -99,19 +116,36 @@ impl Hub {
             remote_write: config.remote_write.clone(),
             outgoing_tls,
             log: Log::new(config.log),
+            started: Instant::now(),
+            steady: Mutex::new(SteadyClock::new(Instant::now(), now_ms())),
             guard: Guard::default(),
             logins: Semaphore::new(LOGINS),
             uploads: Semaphore::new(UPLOADS),
             upload_shares: Shares::new(UPLOADS_OF_NETWORK),
             unproven_uploads: Semaphore::new(UNPROVEN_UPLOADS),
+            large_uploads: Semaphore::new(LARGE_UPLOADS),
+            plans: Arc::new(Semaphore::new(PLANS)),
             live: broadcast::Sender::new(LIVE),
             streams: Places::new(STREAMS, STREAMS_OF_NETWORK),
             exports: Places::new(EXPORTS, EXPORTS_OF_NETWORK),
+            readers: Places::new(READERS, READERS_OF_NETWORK),
             applied: RwLock::default(),
             directory: tokio::sync::Mutex::default(),
             wakes: Mutex::default(),
+            polls: Mutex::default(),
             touched: Mutex::default(),
         }
+    }
+
+    /// Returns the time since the start in ms. Steps of the clock do not change it.
+    pub(crate) fn uptime_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the time for which the hub runs without a step of the clock, which shows `now`.
+    pub(crate) fn steady_for(&self, now: i64) -> Duration {
+        let mut steady = self.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        steady.read(Instant::now(), now)
     }
 
     /// Returns the mesh that was applied at the last round of planning.
@@ -145,6 +179,19 @@ impl Hub {
     pub(crate) fn wake_of(&self, host: &str) -> Arc<Notify> {
         let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
         wakes.entry(host.to_owned()).or_default().clone()
+    }
+
+    /// Notes that an agent waits with the request of a counter.
+    pub(crate) fn begin_poll(&self, agent: &str, counter: u64) {
+        let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = polls.entry(agent.to_owned()).or_default();
+        *latest = counter.max(*latest);
+    }
+
+    /// Returns whether no later request of the agent waits.
+    pub(crate) fn is_latest_poll(&self, agent: &str, counter: u64) -> bool {
+        let polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        polls.get(agent).is_none_or(|latest| *latest <= counter)
     }
 
     /// Ends the long polls of hosts.

@@ -33,6 +33,7 @@ impl Log {
 
     /// Prints a failure of the database.
     pub(crate) fn store_failure(&self, error: &StoreError) {
-        self.note("database", &format!("the database failed: {error}"));
+        let remedy = error.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        self.note("database", &format!("the database failed: {error}{remedy}"));
     }
 }

@@ -19,14 +19,17 @@ use crate::records::forecast::KEEP_RUNS_MS;
 use crate::records::leases::hosts_due;
 use crate::records::paths::remove_path_changes;
 use crate::records::people::remove_expired;
+use crate::records::removal::{DOUBT_MS, RemovalClock, removal_clock};
 use crate::records::runs::remove_runs;
 use crate::records::series::{KEEP_SAMPLES_MS, remove_buckets, remove_samples};
 use crate::records::shipments::remove_shipments;
 use crate::secret;
 use crate::store::StoreError;
+use crate::words;
 
 /// The time without contact after which an agent is away, in ms. A long poll is half as long.
 const AWAY_MS: i64 = MINUTE;
+const AWAY: Duration = Duration::from_millis(AWAY_MS.unsigned_abs());
 
 /// Starts the periodic work, which ends when the set is dropped.
 pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
@@ -106,9 +109,14 @@ async fn grid(
     hub.record(events).await
 }
 
+/// Marks agents as away. After its own start and after a step of the clock, the hub waits as long as an
+/// agent may be silent: it does not know whether the agents could call before.
 async fn absences(hub: Arc<Hub>) -> Result<(), StoreError> {
     let now = now_ms();
-    let away = hub.store.write(move |sql| mark_away(sql, now - AWAY_MS)).await?;
+    if hub.steady_for(now) < AWAY {
+        return Ok(());
+    }
+    let away = hub.store.write(move |sql| mark_away(sql, now, AWAY_MS)).await?;
     let event = |host: String| NewEvent {
         at_ms: now,
         severity: Severity::Error,
@@ -129,7 +137,20 @@ async fn consolidation(hub: Arc<Hub>) -> Result<(), StoreError> {
 }
 
 async fn removal(hub: Arc<Hub>) -> Result<(), StoreError> {
-    let now = now_ms();
+    let all = hub.store.read(agents).await?;
+    hub.forget_hosts(&all.into_iter().map(|agent| agent.host).collect());
+    remove_before(&hub, now_ms()).await
+}
+
+/// Removes the data that are too old at `now`.
+async fn remove_before(hub: &Hub, now: i64) -> Result<(), StoreError> {
+    match hub.store.write(move |sql| removal_clock(sql, now)).await? {
+        RemovalClock::Believed => {}
+        RemovalClock::Ahead { is_new: false, .. } => return Ok(()),
+        RemovalClock::Ahead { by_ms, is_new: true } => {
+            return hub.record(vec![clock_ahead(by_ms, now)]).await;
+        }
+    }
     while hub.store.write(move |sql| remove_samples(sql, now)).await? {}
     let mut last = Some(0);
     while let Some(after) = last {
@@ -146,17 +167,33 @@ async fn removal(hub: Arc<Hub>) -> Result<(), StoreError> {
         })
         .await?;
     while hub.store.write(move |sql| store_days(sql, now)).await? {}
-    let all = hub.store.read(agents).await?;
-    hub.forget_hosts(&all.into_iter().map(|agent| agent.host).collect());
     Ok(())
+}
+
+fn clock_ahead(by_ms: i64, now: i64) -> NewEvent {
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Warning,
+        kind: "clock_ahead".to_owned(),
+        subject: "hub".to_owned(),
+        message: format!(
+            "the clock of the hub is {} after the last removal of old data; the hub removes no data \
+             for {}, because the clock can be wrong",
+            words::span(by_ms),
+            words::span(DOUBT_MS)
+        ),
+        origin: format!("clock_ahead/{now}"),
+    }
 }
 
 /// Passes new events of all hubs to open pages.
 async fn watch_events(hub: Arc<Hub>) {
     let mut seen = std::collections::VecDeque::<String>::new();
-    let started = now_ms();
+    let mut started = now_ms();
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
+        // If the clock stepped back, new events have lower ids.
+        started = started.min(now_ms());
         // An id is made before its transaction ends, so a later id can be visible earlier.
         let since = started.max(now_ms() - 15 * SECOND);
         let Ok(from) = secret::id(since) else { continue };
@@ -171,5 +208,43 @@ async fn watch_events(hub: Arc<Hub>) {
         while seen.len() > 1000 {
             seen.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+
+    use super::*;
+    use crate::clock::HOUR;
+    use crate::config::HubConfig;
+    use crate::records::events::{EventFilter, events};
+    use crate::store::Store;
+    use crate::trust;
+
+    #[tokio::test]
+    async fn a_wrong_date_removes_nothing_for_days() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let config = HubConfig::new(dir.path().to_owned());
+        let tls = trust::client(RootCertStore::empty()).unwrap();
+        let hub = Hub::new(store, String::new(), &config, tls);
+        let start = 1_800_000_000_000;
+        hub.record(vec![clock_ahead(0, start)]).await.unwrap();
+        let left = async || {
+            let all = |sql: &mut dyn crate::store::Sql| events(sql, &EventFilter::default(), 10);
+            let all = hub.store.read(all).await.unwrap();
+            all.iter().map(|event| event.at_ms).collect::<Vec<_>>()
+        };
+        remove_before(&hub, start + DAY).await.unwrap();
+        // The events of the first day are older than a year now.
+        let later = start + 2 * KEEP_RUNS_MS;
+        for hours in 0..DOUBT_MS / HOUR {
+            remove_before(&hub, later + hours * HOUR).await.unwrap();
+        }
+        assert_eq!(left().await.last(), Some(&start), "the event of the first day");
+        assert_eq!(left().await.len(), 2, "one event about the clock");
+        remove_before(&hub, later + DOUBT_MS).await.unwrap();
+        assert_eq!(left().await, [later]);
     }
 }

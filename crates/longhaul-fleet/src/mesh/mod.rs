@@ -18,4 +18,4 @@ pub use hosts::MAX_HOSTS;
 pub use model::{
     Judgement, Maintenance, Mesh, MeshHost, MeshInterface, MeshTest, StampMesh, Trunk,
 };
-pub use parse::{MAX_TASKS, MAX_TEXT_BYTES, parse};
+pub use parse::{MAX_PARTS, MAX_TASKS, MAX_TEXT_BYTES, MAX_TRUNKS, parse};

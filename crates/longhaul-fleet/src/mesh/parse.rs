@@ -10,6 +10,11 @@ use super::{fit, test_table};
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 /// The maximum number of pairs of all tests of a mesh.
 pub const MAX_TASKS: usize = 100_000;
+/// The maximum number of groups, of tests, and of maintenance windows. Each can name all hosts, so a
+/// short text could otherwise need gigabytes.
+pub const MAX_PARTS: usize = 1000;
+/// The maximum number of trunks. Each pair of each test is compared with all of them.
+pub const MAX_TRUNKS: usize = 200;
 
 /// Reads and checks the text of a mesh file.
 ///
@@ -36,6 +41,7 @@ fn parse_inner(text: &str) -> Result<Mesh, Fault> {
         },
         ..Mesh::default()
     };
+    check_counts(&raw)?;
     mesh.hosts = read_hosts(&raw.hosts)?;
     let mut names = Names::new(&mesh.hosts);
     mesh.groups = read_groups(&raw.groups, &mut names)?;
@@ -61,6 +67,22 @@ fn parse_inner(text: &str) -> Result<Mesh, Fault> {
     Ok(mesh)
 }
 
+/// Checks the numbers of the parts before any of them is read.
+fn check_counts(raw: &RawMesh) -> Result<(), Fault> {
+    let parts = [
+        ("groups", raw.groups.len(), MAX_PARTS, "0 to 1000"),
+        ("trunks", raw.trunks.len(), MAX_TRUNKS, "0 to 200"),
+        ("tests", raw.tests.len(), MAX_PARTS, "0 to 1000"),
+        ("maintenance windows", raw.maintenance.len(), MAX_PARTS, "0 to 1000"),
+    ];
+    match parts.into_iter().find(|(_, count, most, _)| count > most) {
+        Some((what, count, _, accepted)) => {
+            Err(Fault { offset: 0, fault: MeshFault::Count { what, count, accepted } })
+        }
+        None => Ok(()),
+    }
+}
+
 fn read_maintenance(raw: &[RawMaintenance], names: &Names) -> Result<Vec<Maintenance>, Fault> {
     let mut windows: Vec<Maintenance> = Vec::new();
     for one in raw {
@@ -69,11 +91,9 @@ fn read_maintenance(raw: &[RawMaintenance], names: &Names) -> Result<Vec<Mainten
         if end_ms <= start_ms {
             return Err(Fault::at(&one.end.span(), MeshFault::EmptyWindow));
         }
-        for earlier in &windows {
-            let common = hosts.iter().find(|host| earlier.hosts.contains(host));
-            if let Some(host) =
-                common.filter(|_| start_ms < earlier.end_ms && earlier.start_ms < end_ms)
-            {
+        let touches = |one: &&Maintenance| start_ms < one.end_ms && one.start_ms < end_ms;
+        for earlier in windows.iter().filter(touches) {
+            if let Some(host) = hosts.iter().find(|host| earlier.hosts.contains(host)) {
                 let fault = MeshFault::Overlap {
                     host: host.clone(),
                     start: time_text(earlier.start_ms),

@@ -172,6 +172,36 @@ fn a_mesh_that_cannot_run_is_refused() {
 }
 
 #[test]
+fn a_short_text_cannot_need_gigabytes() {
+    let hosts: String = (0..1000u16)
+        .map(|at| {
+            let [high, low] = at.to_be_bytes();
+            format!("[hosts.h{at}]\naddress = \"10.0.{high}.{low}\"\ncapacity = \"1G\"\n")
+        })
+        .collect();
+    let groups = |count: usize| -> String {
+        let group = |at| format!("g{at} = [\"all\"]\n");
+        std::iter::once("[groups]\n".to_owned()).chain((0..count).map(group)).collect()
+    };
+    let trunk = |at| format!("[trunks.t{at}]\ncapacity = \"1G\"\nleft = \"h0\"\nright = \"h1\"\n");
+    let window = |at: usize| {
+        let time = |second: usize| format!("2026-12-01T{:02}:{:02}:00Z", second / 60, second % 60);
+        format!("[[maintenance]]\nhosts = \"all\"\nstart = {}\nend = {}\n", time(at), time(at + 1))
+    };
+    let of = |text: String| parse(&format!("{hosts}{text}"));
+    assert_eq!(of(groups(MAX_PARTS)).unwrap().groups.len(), MAX_PARTS);
+    assert_eq!(of((0..MAX_PARTS).map(window).collect()).unwrap().maintenance.len(), MAX_PARTS);
+    for (what, text) in [
+        ("groups", groups(MAX_PARTS + 1)),
+        ("trunks", (0..=MAX_TRUNKS).map(trunk).collect()),
+        ("maintenance windows", (0..=MAX_PARTS).map(window).collect()),
+    ] {
+        let fault = of(text).unwrap_err().fault;
+        assert!(matches!(fault, MeshFault::Count { what: one, .. } if one == what), "{fault}");
+    }
+}
+
+#[test]
 fn a_mesh_survives_its_document() {
     let mesh = parse(GOOD).unwrap();
     let text = serde_json::to_string(&mesh).unwrap();

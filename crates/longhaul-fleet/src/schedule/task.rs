@@ -63,6 +63,17 @@ impl TaskState {
         }
     }
 
+    /// Returns the state for a clock that shows `now_ms`. A schedule that plans `horizon_ms` ahead cannot
+    /// have reached a later state by then: the clock stepped back since, and the task is due at once.
+    /// Otherwise it would not run until the clock shows the former time again.
+    #[must_use]
+    pub fn reachable(self, task: &Task, now_ms: i64, horizon_ms: i64) -> Self {
+        let pause = task.period_ms.max(MOST_PAUSE_MS).saturating_add(2 * task.slot_ms);
+        let latest = now_ms.saturating_add(horizon_ms).saturating_add(pause);
+        let times = [self.due_ms, self.waiting_ms, self.ready_ms, self.noted_ms.unwrap_or(now_ms)];
+        if times.iter().all(|time| *time <= latest) { self } else { TaskState::new(now_ms) }
+    }
+
     /// Notes that the due run is planned to start at `start_ms`.
     pub fn booked(&mut self, task: &Task, start_ms: i64) {
         self.ready_ms = start_ms + task.slot_ms;
@@ -87,6 +98,50 @@ impl TaskState {
         if task.every_ms > 0 && self.due_ms == due_ms + task.every_ms {
             self.due_ms = due_ms;
             self.waiting_ms = due_ms;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(every_ms: i64) -> Task {
+        Task {
+            id: "t/a/b".to_owned(),
+            test: 0,
+            source: "a".to_owned(),
+            destination: "b".to_owned(),
+            resources: vec![],
+            slot_ms: 15_000,
+            every_ms,
+            period_ms: every_ms.max(60_000),
+            priority: 5,
+            round: 0,
+            offset_ms: 0,
+        }
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_does_not_stop_a_task() {
+        const HORIZON: i64 = 33_000;
+        let now = 1_800_000_000_000;
+        for task in [task(0), task(3_600_000)] {
+            // Every state of a steady clock stays.
+            let mut state = TaskState::new(now);
+            for _ in 0..30 {
+                state.booked(&task, now + HORIZON);
+                state.due_ms = state.due_ms.min(now + HORIZON + task.every_ms);
+                state.missed(&task, now + HORIZON, now);
+                state.waiting_ms = state.due_ms;
+                assert_eq!(state.reachable(&task, now, HORIZON), state, "{state:?}");
+            }
+            // A year ahead, and back.
+            let mut ahead = TaskState::new(now + 366 * 86_400_000);
+            ahead.booked(&task, now + 366 * 86_400_000);
+            assert_eq!(ahead.reachable(&task, now, HORIZON), TaskState::new(now));
+            let noted = TaskState { noted_ms: Some(i64::MAX), ..TaskState::new(now) };
+            assert_eq!(noted.reachable(&task, now, HORIZON), TaskState::new(now));
         }
     }
 }

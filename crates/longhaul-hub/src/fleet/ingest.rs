@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use longhaul_fleet::api::RunState;
 use longhaul_fleet::protocol::{
-    AgentEvent, Lease, MAX_ADDRESSES, MAX_EVENTS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_ROWS,
-    MAX_RUNS, RunReport, Severity, SyncRequest, TestKind,
+    AgentEvent, Lease, MAX_ADDRESSES, MAX_EVENTS, MAX_LEASES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
+    MAX_ROWS, MAX_RUNS, RunReport, Severity, SyncRequest, TestKind,
 };
 use longhaul_fleet::schedule::TaskState;
 
@@ -80,7 +80,7 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
         && request.events.len() <= MAX_EVENTS
         && name(&request.boot)
         && name(&state.version)
-        && state.running.len() + state.accepted.len() <= MAX_ROWS
+        && state.running.len() + state.accepted.len() <= 2 * MAX_LEASES
         && state.running.iter().chain(&state.accepted).all(name)
         && state.addresses.len() <= MAX_ADDRESSES
         && state.addresses.iter().all(|one| name(&one.interface))

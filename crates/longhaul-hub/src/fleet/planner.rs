@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 use super::applied::Applied;
-use crate::clock::{MINUTE, SECOND};
+use crate::clock::{DAY, MINUTE, SECOND};
 use crate::records::agents::present_hosts;
 use crate::records::events::NewEvent;
-use crate::records::leases::{Expired, expire, open_runs};
+use crate::records::leases::{Expired, cancel_later, expire, open_runs};
 use crate::records::meshes::{latest_revision, set_task_state, task_states};
 use crate::records::numbers;
 use crate::records::runs::{NewRun, add_runs};
@@ -20,6 +20,8 @@ use crate::store::{Lock, Sql, StoreError};
 const REPORT_MS: i64 = 20 * SECOND;
 /// The shortest pause of planning that is recorded, in ms.
 const PAUSE_MS: i64 = MINUTE;
+/// The message of a run that was planned by a clock that was ahead.
+const STEPPED_BACK: &str = "the clock of the hub stepped back";
 /// The maximum number of missed runs of one task that one round records separately.
 const MOST_MISSED: u32 = 48;
 
@@ -70,9 +72,12 @@ pub(crate) fn plan(
         return Ok(round);
     }
     let before = states.clone();
+    let horizon_ms = applied.schedule.horizon_ms();
     for task in &applied.schedule.tasks {
-        states.entry(task.id.clone()).or_insert_with(|| TaskState::new(now));
+        let state = states.entry(task.id.clone()).or_insert_with(|| TaskState::new(now));
+        *state = state.reachable(task, now, horizon_ms);
     }
+    cancel_later(sql, now + horizon_ms.max(DAY), STEPPED_BACK, now)?;
     let active: Vec<ActiveRun> = open_runs(sql)?.into_iter().map(|run| run.active).collect();
     let present = present_hosts(sql)?;
     let hosts = applied.mesh.hosts.iter().map(|host| host.name.clone());
@@ -110,7 +115,14 @@ fn planning_time(
     let last = numbers::get(sql, "planned_ms")?;
     numbers::set(sql, "planned_ms", now)?;
     match last {
-        Some(last) if now - last < PAUSE_MS => {}
+        Some(last) if (-PAUSE_MS..PAUSE_MS).contains(&now.saturating_sub(last)) => {}
+        Some(last) if now < last => {
+            // The hub was not away, also not in the time that the clock now shows again.
+            let away_to = numbers::get(sql, "away_to_ms")?.unwrap_or(now);
+            numbers::set(sql, "away_to_ms", away_to.min(now))?;
+            numbers::set(sql, "planning_since_ms", now)?;
+            round.events.push(stepped_back(last, now));
+        }
         last => {
             if let Some(last) = last {
                 numbers::set(sql, "away_from_ms", last)?;
@@ -131,6 +143,18 @@ fn planning_time(
     let from = numbers::get(sql, "away_from_ms")?;
     let to = numbers::get(sql, "away_to_ms")?;
     Ok((since, from.zip(to)))
+}
+
+/// Returns the event of a clock that showed `last` before `now`.
+fn stepped_back(last: i64, now: i64) -> NewEvent {
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Warning,
+        kind: "clock_step".to_owned(),
+        subject: "hub".to_owned(),
+        message: format!("the clock of the hub stepped back by {} s", (last - now) / SECOND),
+        origin: format!("clock_step/{last}/{now}"),
+    }
 }
 
 fn note_expired(
@@ -230,4 +254,91 @@ fn new_run(
         has_target: has_agent && test.spec.kind.needs_target_agent(),
         missed,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_fleet::api::RunState;
+    use longhaul_fleet::mesh;
+    use longhaul_fleet::schedule::Schedule;
+
+    use super::*;
+    use crate::records::runs::{RunFilter, runs};
+    use crate::store::Store;
+
+    const MESH: &str = "[hosts.a]\naddress = \"10.0.0.1\"\ncapacity = \"1G\"\n\
+        [hosts.b]\naddress = \"10.0.0.2\"\ncapacity = \"1G\"\n\
+        [tests.t]\nkind = \"throughput\"\nseconds = 5\nevery = \"1h\"\nfrom = \"a\"\nto = \"b\"\n";
+
+    fn applied() -> Applied {
+        let mesh = mesh::parse(MESH).unwrap();
+        let schedule = Schedule::new(&mesh);
+        Applied { revision: 1, applied_ms: 0, text: MESH.to_owned(), mesh, schedule }
+    }
+
+    /// Adds two agents in contact, and the mesh.
+    fn prepare(sql: &mut dyn Sql) -> Result<(), StoreError> {
+        for host in ["a", "b"] {
+            sql.execute(
+                "INSERT INTO agent (id, host, public_key, enrolled_ms, counter, present)
+                 VALUES ($1, $1, 'k', 0, 0, 1)",
+                &[host.into()],
+            )?;
+        }
+        sql.execute("INSERT INTO mesh VALUES (1, 'm', '', 0, 'ann')", &[]).map(drop)
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_ahead_stops_no_task() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let start = 1_800_000_000_000;
+        let year = start + 366 * DAY;
+        let work = move |sql: &mut dyn Sql| {
+            prepare(sql)?;
+            let applied = applied();
+            // The right time, a year ahead, and back.
+            let rounds = [start, start + SECOND, year, year + SECOND, start + MINUTE];
+            let mut found = Vec::new();
+            for now in rounds {
+                let round = plan(sql, Some(&applied), now)?;
+                let kinds: Vec<String> = round.events.into_iter().map(|one| one.kind).collect();
+                found.push((round.planned, kinds));
+            }
+            let all = runs(sql, &RunFilter::default(), 1000)?;
+            let away = numbers::get(sql, "away_to_ms")?;
+            Ok((found, all, away, numbers::get(sql, "planning_since_ms")?))
+        };
+        let (found, all, away, since) = store.write(work).await.unwrap();
+        let planned: Vec<usize> = found.iter().map(|round| round.0).collect();
+        assert_eq!(planned, [1, 0, 1, 0, 1], "{found:?}");
+        assert!(found[2].1.contains(&"hub_away".to_owned()), "{found:?}");
+        assert_eq!(found[4].1, ["clock_step"]);
+        assert_eq!((away, since), (Some(start + MINUTE), Some(start + MINUTE)));
+        let open = all.iter().filter(|run| !run.state.is_final());
+        assert!(open.clone().all(|run| run.planned_ms < start + 2 * MINUTE), "{all:?}");
+        let cancelled: Vec<_> = all.iter().filter(|run| run.state == RunState::Cancelled).collect();
+        assert_eq!(cancelled.len(), 1, "the run of the next year: {all:?}");
+        assert_eq!(cancelled[0].message.as_deref(), Some(STEPPED_BACK));
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_behind_plans_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        // A host without a battery starts in 1970, and gets the time of the network a minute later.
+        let rounds = [DAY, DAY + MINUTE / 2, 1_800_000_000_000];
+        let work = move |sql: &mut dyn Sql| {
+            prepare(sql)?;
+            let applied = applied();
+            let round = |now: i64| plan(sql, Some(&applied), now).map(|round| round.planned);
+            let planned = rounds.into_iter().map(round).collect::<Result<Vec<_>, _>>()?;
+            Ok((planned, runs(sql, &RunFilter::default(), 1000)?))
+        };
+        let (planned, all) = store.write(work).await.unwrap();
+        assert_eq!(planned, [1, 0, 1]);
+        // The missed runs of 57 years are a note, and the latest ones have their reason.
+        let missed = all.iter().filter(|run| run.reason == Some(RunReason::HubAway)).count();
+        assert_eq!(missed, MOST_MISSED as usize, "{}", all.len());
+    }
 }

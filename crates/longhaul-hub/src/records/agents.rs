@@ -6,7 +6,7 @@ use longhaul_fleet::protocol::{AgentState, EnrollRequest, RefusalCode};
 use serde_json::Value as Json;
 
 use super::packed::{pack_json, unpack_json};
-use crate::clock::MINUTE;
+use crate::clock::{MINUTE, SECOND};
 use crate::store::{Row, Sql, StoreError, first, values};
 
 /// The time in which the same agent may repeat its enrollment.
@@ -258,14 +258,19 @@ pub fn contact(sql: &mut dyn Sql, contact: &Contact, now: i64) -> Result<Accepte
     Ok(Accepted::New { back: row.int(2)? == 0 })
 }
 
-/// Marks the agents without contact since `limit_ms` as away, and returns their hosts.
+/// Marks the agents without contact in the last `away_ms` as away, and returns their hosts. A contact
+/// in the future is one before the clock stepped back: it counts as one at `now`.
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn mark_away(sql: &mut dyn Sql, limit_ms: i64) -> Result<Vec<String>, StoreError> {
+pub fn mark_away(sql: &mut dyn Sql, now: i64, away_ms: i64) -> Result<Vec<String>, StoreError> {
+    sql.execute(
+        "UPDATE agent SET seen_ms = $1 WHERE present = 1 AND seen_ms > $2",
+        values![now, now + SECOND],
+    )?;
     let rows = sql.query(
         "UPDATE agent SET present = 0 WHERE present = 1 AND seen_ms < $1 RETURNING host",
-        values![limit_ms],
+        values![now - away_ms],
     )?;
     rows.iter().map(|row| row.text(0)).collect()
 }

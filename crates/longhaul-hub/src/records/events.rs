@@ -4,10 +4,14 @@ use longhaul_fleet::protocol::Severity;
 use serde::{Deserialize, Serialize};
 
 use super::runs::{name_of, named};
+use crate::clock::{HOUR, MINUTE};
 use crate::store::{Row, Sql, StoreError, Value, first, values};
 
 /// The maximum number of notifications of a channel that wait.
 const MOST_WAITING: i64 = 1000;
+
+/// The longest pause before another attempt to send a notification, in ms.
+pub(crate) const MOST_PAUSE_MS: i64 = HOUR;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -268,10 +272,13 @@ pub fn take_outgoing(
     let columns: Vec<String> = COLUMNS.split(", ").map(|column| format!("e.{column}")).collect();
     let query = format!(
         "SELECT {}, o.attempts FROM outbox o JOIN event e ON e.id = o.event
-         WHERE o.channel = $1 AND o.next_ms <= $2 ORDER BY o.next_ms, e.id LIMIT 1",
+         WHERE o.channel = $1 AND (o.next_ms <= $2 OR o.next_ms > $3)
+         ORDER BY o.next_ms, e.id LIMIT 1",
         columns.join(", ")
     );
-    let Some(row) = first(sql, &query, values![channel, now])? else { return Ok(None) };
+    // A later attempt was planned by a clock that was ahead.
+    let bound = values![channel, now, now + MOST_PAUSE_MS + MINUTE];
+    let Some(row) = first(sql, &query, bound)? else { return Ok(None) };
     let outgoing = Outgoing { event: event(&row)?, attempts: row.int(9)? };
     // Another hub may have taken it since the query.
     let taken = sql.execute(

@@ -270,6 +270,26 @@ pub fn cancel(
     Ok(changed == 1)
 }
 
+/// Cancels the open runs that were planned for a time after `limit_ms`: a clock was ahead. Returns
+/// their number.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn cancel_later(
+    sql: &mut dyn Sql,
+    limit_ms: i64,
+    message: &str,
+    now: i64,
+) -> Result<u64, StoreError> {
+    sql.execute(
+        &format!(
+            "UPDATE run SET state = 'cancelled', reason = $1, message = $2, ended_ms = $3
+             WHERE planned_ms > $4 AND {OPEN}"
+        ),
+        values![RunReason::Cancelled.as_str(), message, now, limit_ms],
+    )
+}
+
 /// An open run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRun {

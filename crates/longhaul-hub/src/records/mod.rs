@@ -15,6 +15,7 @@ pub mod numbers;
 mod packed;
 pub mod paths;
 pub mod people;
+pub mod removal;
 pub mod runs;
 pub mod series;
 pub mod shipments;

@@ -46,6 +46,9 @@ fn role(name: &str) -> Result<UserRole, StoreError> {
     role_named(name).ok_or(StoreError::Malformed { what: "role" })
 }
 
+/// The maximum number of sessions, and of API tokens, of a user. A later one ends the oldest.
+pub const MOST_LOGINS: i64 = 100;
+
 /// Adds a user; returns false if the name exists.
 ///
 /// # Errors
@@ -120,23 +123,35 @@ pub fn open_session(
         "INSERT INTO session (hash, person, csrf, expires_ms) VALUES ($1, $2, $3, $4)",
         values![hash, &session.person, &session.csrf, expires_ms],
     )?;
+    remove_oldest(sql, "session", &session.person)
+}
+
+/// Removes the oldest sessions or tokens of a user, if there are too many.
+fn remove_oldest(sql: &mut dyn Sql, table: &str, person: &str) -> Result<(), StoreError> {
+    sql.execute(
+        &format!(
+            "DELETE FROM {table} WHERE hash IN (SELECT hash FROM {table} WHERE person = $1
+             ORDER BY expires_ms DESC, hash LIMIT 1000000 OFFSET $2)"
+        ),
+        values![person, MOST_LOGINS],
+    )?;
     Ok(())
 }
 
-/// Returns the session with the cookie of `hash`, if it has not expired.
+/// Returns the session with the cookie of `hash`, if it expires between two times.
 ///
 /// # Errors
 /// The database is unavailable.
 pub fn session(
     sql: &mut dyn Sql,
     hash: &str,
-    now: i64,
+    (after, until): (i64, i64),
 ) -> Result<Option<BrowserSession>, StoreError> {
     let row = first(
         sql,
         "SELECT s.person, p.role, s.csrf FROM session s JOIN person p ON p.name = s.person
-         WHERE s.hash = $1 AND s.expires_ms > $2",
-        values![hash, now],
+         WHERE s.hash = $1 AND s.expires_ms > $2 AND s.expires_ms <= $3",
+        values![hash, after, until],
     )?;
     let read = |row: crate::store::Row| {
         Ok(BrowserSession { person: row.text(0)?, role: role(&row.text(1)?)?, csrf: row.text(2)? })
@@ -178,23 +193,24 @@ pub fn add_bearer(
         "INSERT INTO bearer (hash, person, label, created_ms, expires_ms) VALUES ($1, $2, $3, $4, $5)",
         values![hash, &bearer.person, &bearer.label, now, bearer.expires_ms],
     )?;
-    Ok(())
+    remove_oldest(sql, "bearer", &bearer.person)
 }
 
-/// Returns the user and the rights of the token with the secret of `hash`, if it has not expired.
+/// Returns the user and the rights of the token with the secret of `hash`, if it expires between two
+/// times.
 ///
 /// # Errors
 /// The database is unavailable.
 pub fn bearer(
     sql: &mut dyn Sql,
     hash: &str,
-    now: i64,
+    (after, until): (i64, i64),
 ) -> Result<Option<(String, UserRole)>, StoreError> {
     let row = first(
         sql,
         "SELECT b.person, p.role FROM bearer b JOIN person p ON p.name = b.person
-         WHERE b.hash = $1 AND b.expires_ms > $2",
-        values![hash, now],
+         WHERE b.hash = $1 AND b.expires_ms > $2 AND b.expires_ms <= $3",
+        values![hash, after, until],
     )?;
     row.map(|row| Ok((row.text(0)?, role(&row.text(1)?)?))).transpose()
 }

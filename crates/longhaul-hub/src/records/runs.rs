@@ -203,6 +203,7 @@ fn chosen(
     let mut add = |part: &str, value: Value| {
         bound.push(value);
         parts.push(part.replace('?', &format!("${}", bound.len())));
+        bound.len()
     };
     let texts = [
         ("test = ?", &filter.test),
@@ -230,9 +231,9 @@ fn chosen(
         add("planned_ms < ?", to.into());
     }
     if let Some((planned, id)) = &filter.before {
-        add("planned_ms <= ?", (*planned).into());
-        let at = format!("(planned_ms < {planned} OR id < ?)");
-        add(&at, id.into());
+        // A text with the time itself would be another prepared statement for each page.
+        let time = add("planned_ms <= ?", (*planned).into());
+        add(&format!("(planned_ms < ${time} OR id < ?)"), id.into());
     }
     let place =
         if parts.is_empty() { String::new() } else { format!("WHERE {}", parts.join(" AND ")) };

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rusqlite::ErrorCode;
+
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -80,6 +82,31 @@ fn postgres_text(error: &tokio_postgres::Error) -> String {
 }
 
 impl StoreError {
+    fn sqlite_code(&self) -> Option<ErrorCode> {
+        match self {
+            StoreError::Open { source, .. } | StoreError::Sqlite(source) => {
+                source.sqlite_error_code()
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the remedy of a failure that the operator can correct, as a part of a sentence.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self.sqlite_code()? {
+            ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Some(
+                "the file hub.db is damaged: end the hub, and restore the file from a copy or move \
+                 it away",
+            ),
+            ErrorCode::DiskFull => Some(
+                "the disk is full: free space on the file system of the hub; agents keep their \
+                 results until then",
+            ),
+            ErrorCode::ReadOnly => Some("the hub may not write to the file system of hub.db"),
+            _ => None,
+        }
+    }
+
     /// True if the same transaction can succeed when it is repeated.
     pub(super) fn is_transient(&self) -> bool {
         use tokio_postgres::error::SqlState;

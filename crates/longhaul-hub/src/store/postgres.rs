@@ -16,6 +16,10 @@ use super::{Growth, Lock, Row, Sql, StoreError, Value};
 /// The limit on one statement at the client; the server ends it earlier.
 const ANSWER: Duration = Duration::from_secs(40);
 
+/// The maximum number of prepared statements of a connection: more than the hub has, with all
+/// combinations of filters that are in use at a time.
+const STATEMENTS: usize = 500;
+
 /// A connection to a server.
 pub(super) struct Postgres {
     client: Client,
@@ -62,6 +66,10 @@ impl Postgres {
             return Ok(statement.clone());
         }
         let statement = self.wait(async |client| client.prepare(sql).await)?;
+        if self.statements.len() >= STATEMENTS {
+            // The drop of the last copy closes a statement at the server, too.
+            self.statements.clear();
+        }
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }

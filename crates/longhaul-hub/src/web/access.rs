@@ -1,15 +1,19 @@
 //! Authentication of people: sessions, tokens, roles, and the check against forged requests.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use longhaul_fleet::api::UserRole;
+use longhaul_fleet::protocol::Severity;
 
 use super::failure::Failure;
 use crate::clock::{DAY, HOUR, now_ms};
+use crate::guard::Admission;
 use crate::hub::Hub;
+use crate::records::events::NewEvent;
 use crate::records::people::{self, ApiToken, BrowserSession};
 use crate::secret;
 use crate::secret::{MOST_BYTES, has_hash, hash_password};
@@ -90,12 +94,15 @@ pub(crate) async fn caller(hub: &Hub, headers: &HeaderMap) -> Result<Option<Call
     if let Some(authorization) = authorization {
         let Some(token) = authorization.strip_prefix("Bearer ") else { return Ok(None) };
         let hash = secret::hash(token.trim());
-        let found = hub.store.read(move |sql| people::bearer(sql, &hash, now)).await?;
+        let latest = now + BEARER_MS + DAY;
+        let found = hub.store.read(move |sql| people::bearer(sql, &hash, (now, latest))).await?;
         return Ok(found.map(|(name, role)| Caller { name, role, csrf: None }));
     }
     if let Some(cookie) = cookie(headers) {
         let hash = secret::hash(&cookie);
-        let found = hub.store.read(move |sql| people::session(sql, &hash, now)).await?;
+        // A later end was set by a clock that was ahead.
+        let latest = now + SESSION_MS + HOUR;
+        let found = hub.store.read(move |sql| people::session(sql, &hash, (now, latest))).await?;
         if let Some(BrowserSession { person, role, csrf }) = found {
             return Ok(Some(Caller { name: person, role, csrf: Some(csrf) }));
         }
@@ -130,13 +137,11 @@ pub(crate) enum Login {
 /// The database is unavailable.
 pub(crate) async fn check_login(
     hub: &Hub,
-    client: std::net::IpAddr,
+    client: IpAddr,
     user: &str,
     password: &str,
 ) -> Result<Login, Failure> {
-    use crate::guard::Admission;
-    let now = now_ms();
-    if let Admission::Refused { seconds } = hub.guard.admit(client, user, now) {
+    if let Admission::Refused { seconds } = hub.guard.admit(client, user, hub.uptime_ms()) {
         return Ok(Login::Limited { seconds });
     }
     let name = user.to_owned();
@@ -160,26 +165,26 @@ pub(crate) async fn check_login(
             Ok(Login::Granted(role))
         }
         _ => {
-            hub.record(vec![failed_login(client, user, now)]).await?;
+            hub.record(vec![failed_login(hub, client, user)]).await?;
             Ok(Login::Wrong)
         }
     }
 }
 
-fn failed_login(
-    client: std::net::IpAddr,
-    user: &str,
-    now: i64,
-) -> crate::records::events::NewEvent {
+/// Returns the event of a failed login: one per network and hour, which counts its repetitions.
+fn failed_login(hub: &Hub, client: IpAddr, user: &str) -> NewEvent {
     let user: String = user.chars().take(64).collect();
-    crate::records::events::NewEvent {
+    let (now, client) = (now_ms(), client.to_canonical());
+    let hour = now / HOUR;
+    let network = hub.guard.reported(client, hour);
+    let subject = network.as_ref().map_or("other networks".to_owned(), |_| client.to_string());
+    NewEvent {
         at_ms: now,
-        severity: longhaul_fleet::protocol::Severity::Warning,
+        severity: Severity::Warning,
         kind: "login_failed".to_owned(),
-        subject: client.to_string(),
+        subject,
         message: format!("a login of user '{user}' from {client} failed"),
-        // One event per hour, which counts its repetitions.
-        origin: format!("login_failed/{client}/{}", now / HOUR),
+        origin: format!("login_failed/{}/{hour}", network.as_deref().unwrap_or("other")),
     }
 }
 

@@ -8,6 +8,8 @@ use axum::body::Body;
 use axum::extract::{Extension, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use longhaul_fleet::protocol::{
     AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrollRequest, EnrollResponse,
     Lease, MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody, RefusalCode,
@@ -17,10 +19,11 @@ use longhaul_fleet::protocol::{
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
-use super::failure::Cause;
-use super::server::Client;
+use super::connection::Client;
+use super::failure::{Cause, Refusal};
 use crate::clock::now_ms;
 use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
+use crate::guard::Admission;
 use crate::hub::{Hub, PageMessage};
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
 use crate::secret;
@@ -32,6 +35,15 @@ const BODY: Duration = Duration::from_secs(60);
 const UNPROVEN_BODY: Duration = Duration::from_secs(15);
 /// The maximum number of bytes of an enrollment.
 const ENROL_BYTES: usize = 16 << 10;
+/// The bytes of an Ed25519 public key.
+const KEY_BYTES: usize = 32;
+/// The name of enrollments among the users whose failures are limited; no user has it.
+const ENROLLING: &str = " enroll";
+/// The maximum number of commas of a body, and so of values. In memory a value has 32 bytes, and the
+/// text `0,` has two. The largest upload of rows has 200,000 commas.
+const COMMAS: usize = 2 << 20;
+/// The size from which on a body takes one of the few places for large ones.
+const LARGE_BYTES: usize = 256 << 10;
 /// The time between two queries for cancellations of the runs that an agent holds.
 const CANCELLATIONS: Duration = Duration::from_secs(2);
 /// The interval of interface samples in ms.
@@ -77,6 +89,9 @@ impl IntoResponse for Refused {
         let body =
             RefusalBody { code: self.code, message: message.to_owned(), counter: self.counter };
         let mut response = (status, Json(body)).into_response();
+        if self.code != RefusalCode::Busy {
+            response.extensions_mut().insert(Refusal(message));
+        }
         if let Some(cause) = self.cause {
             response.extensions_mut().insert(Cause(cause));
         }
@@ -121,9 +136,13 @@ pub(crate) async fn post_enrol(
     if short.iter().any(|text| text.len() > MAX_NAME_BYTES) {
         return Err(RefusalCode::TooLarge.into());
     }
+    // Other agents get the key with their leases.
+    if STANDARD.decode(&request.public_key).map_or(0, |key| key.len()) != KEY_BYTES {
+        return Err(RefusalCode::Malformed.into());
+    }
     // Failed enrollments count like failed logins.
     let (address, now) = (client.0.ip(), now_ms());
-    if hub.guard.admit(address, "enroll", now) != crate::guard::Admission::Allowed {
+    if hub.guard.admit(address, ENROLLING, hub.uptime_ms()) != Admission::Allowed {
         return Err(RefusalCode::Busy.into());
     }
     let hash = secret::hash(&request.secret);
@@ -131,7 +150,7 @@ pub(crate) async fn post_enrol(
     let host = request.host.clone();
     let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await?;
     let agent = enrolled?;
-    hub.guard.succeeded(address, "enroll");
+    hub.guard.succeeded(address, ENROLLING);
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(EnrollResponse { agent, host, hub_version }))
 }
@@ -171,15 +190,21 @@ pub(crate) async fn post_sync(
         if !holds {
             return Err(RefusalCode::BadSignature.into());
         }
+        if body.iter().filter(|byte| **byte == b',').count() > COMMAS {
+            return Err(RefusalCode::TooLarge.into());
+        }
+        let large = async { hub.large_uploads.acquire().await.map_err(|_| RefusalCode::Busy) };
+        let _large = if body.len() < LARGE_BYTES { None } else { Some(large.await?) };
         let request: SyncRequest =
             serde_json::from_slice(&body).map_err(|_| RefusalCode::Malformed)?;
+        drop(body);
         if !within_limits(&request) {
             return Err(RefusalCode::TooLarge.into());
         }
         store(&hub, &agent, counter, client, request).await?
     };
     let limit = Duration::from_secs(query.wait.min(MAX_WAIT_SECONDS));
-    let news = wait(&hub, &agent, stored.news, &stored.held, limit).await?;
+    let news = wait(&hub, (&agent, counter), stored.news, &stored.held, limit).await?;
     Ok(Json(answer(&hub, &agent, (stored.acknowledged, stored.facts), news).await?))
 }
 
@@ -261,28 +286,34 @@ async fn store(
     Ok(Stored { acknowledged: done.acknowledged, facts, news: (done.leases, done.cancel), held })
 }
 
-/// Waits until the agent has a new lease or a cancellation, at most for `limit`.
+/// Waits until the agent has a new lease or a cancellation, at most for `limit`. A later request of the
+/// agent ends the wait: an agent has one at a time, and others are lost or a stolen key sent them.
 async fn wait(
     hub: &Hub,
-    agent: &Agent,
+    (agent, counter): (&Agent, u64),
     mut news: AgentOrders,
     held: &[String],
     limit: Duration,
 ) -> Result<AgentOrders, Refused> {
     let wake = hub.wake_of(&agent.host);
+    hub.begin_poll(&agent.id, counter);
+    wake.notify_waiters();
     let deadline = Instant::now() + limit;
     let is_new = |(leases, cancelled): &AgentOrders| {
         !cancelled.is_empty() || leases.iter().any(|lease| !held.contains(&lease.run))
     };
     while !is_new(&news) {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || !hub.is_latest_poll(&agent.id, counter) {
             return Ok(news);
         }
         // A round of planning repeats the signal until the agent has its leases. Another hub can
         // cancel a held run without a signal to this hub.
         let pause = if held.is_empty() { left } else { left.min(CANCELLATIONS) };
         let _ = tokio::time::timeout(pause, wake.notified()).await;
+        if !hub.is_latest_poll(&agent.id, counter) {
+            return Ok(news);
+        }
         let (host, held, now) = (agent.host.clone(), held.to_vec(), now_ms());
         news = hub.store.read(move |sql| fleet::news(sql, &host, &held, now)).await?;
     }

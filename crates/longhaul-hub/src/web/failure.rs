@@ -38,6 +38,20 @@ pub(super) struct Sentence(pub(super) String);
 #[derive(Debug, Clone)]
 pub(super) struct Cause(pub(super) Arc<StoreError>);
 
+/// The sentence about a refused request that an attacker may have sent, which the server logs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refusal(pub(super) &'static str);
+
+/// Returns the sentence for the log about a failure with a code; `None` if it happens to everybody.
+fn refusal(code: &str) -> Option<&'static str> {
+    match code {
+        "forbidden" => Some("the role of the user does not permit it"),
+        "csrf" => Some("it does not have the token of the session"),
+        "too_many_logins" => Some("too many logins failed"),
+        _ => None,
+    }
+}
+
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Failure { status, code, message: message.into(), cause: None }
@@ -98,6 +112,9 @@ impl IntoResponse for Failure {
         let body = ErrorDocument { schema, code: self.code, message: self.message };
         let mut response = (self.status, Json(body)).into_response();
         response.extensions_mut().insert(sentence);
+        if let Some(reason) = refusal(self.code) {
+            response.extensions_mut().insert(Refusal(reason));
+        }
         if let Some(cause) = self.cause {
             response.extensions_mut().insert(Cause(cause));
         }

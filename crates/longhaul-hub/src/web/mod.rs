@@ -3,14 +3,17 @@
 mod access;
 mod agent;
 mod api;
+mod connection;
 mod failure;
 mod pages;
 mod range;
+mod readers;
 mod server;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use longhaul_fleet::protocol::{ENROLL_PATH, SYNC_PATH};
 
@@ -20,10 +23,12 @@ use crate::hub::Hub;
 
 /// Returns all routes of a hub.
 pub(crate) fn routes(hub: Arc<Hub>) -> Router {
+    let readers = Router::new().merge(api::routes()).merge(pages::routes());
+    let readers = readers.layer(from_fn_with_state(hub.clone(), readers::with_place));
     Router::new()
         .route(ENROLL_PATH, post(agent::post_enrol))
         .route(SYNC_PATH, post(agent::post_sync))
-        .merge(api::routes())
-        .merge(pages::routes())
+        .merge(api::live_routes())
+        .merge(readers)
         .with_state(hub)
 }

@@ -16,7 +16,8 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use super::failure::Cause;
+use super::connection::{Client, Taking};
+use super::failure::{Cause, Refusal};
 use crate::guard::Shares;
 use crate::hub::Hub;
 
@@ -31,9 +32,8 @@ const REQUEST: Duration = Duration::from_secs(240);
 /// The time in ms after which the kernel ends a connection whose client takes no bytes.
 const UNTAKEN_MS: u32 = 60_000;
 
-/// The address of the client of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Client(pub(crate) SocketAddr);
+/// The time between two looks at the answer that a client takes.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// Accepts connections until the future is dropped.
 pub(crate) async fn accept(listener: TcpListener, tls: TlsAcceptor, app: Router, hub: Arc<Hub>) {
@@ -66,9 +66,13 @@ async fn serve(
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNTAKEN_MS);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await else { return };
+    let taking = Taking::default();
+    let taken = taking.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(axum::body::Body::new);
+        let line = format!("{} {}", request.method(), request.uri().path());
         request.extensions_mut().insert(Client(client));
+        request.extensions_mut().insert(taken.clone());
         let answer = app.clone().call(request);
         let hub = hub.clone();
         async move {
@@ -77,6 +81,9 @@ async fn serve(
                     if let Some(Cause(error)) = answer.extensions().get() {
                         hub.log.store_failure(error);
                     }
+                    if let Some(Refusal(reason)) = answer.extensions().get::<Refusal>().copied() {
+                        hub.log.note(reason, &refused(&line, client, reason));
+                    }
                     Ok(guarded(answer))
                 }
                 Ok(Err(never)) => match never {},
@@ -84,13 +91,24 @@ async fn serve(
             }
         }
     });
-    // A lost connection is not a failure of the hub.
-    let _ = hyper::server::conn::http1::Builder::new()
+    let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HANDSHAKE)
         .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .serve_connection(TokioIo::new(stream), service);
+    let late = async {
+        while !taking.is_late() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // A lost connection is not a failure of the hub.
+    tokio::select! { _ = connection => {}, () = late => {} }
+}
+
+/// Returns the line of the log about a refused request.
+fn refused(line: &str, client: SocketAddr, reason: &str) -> String {
+    let line: String = line.chars().take(100).collect();
+    format!("refused {line} from {}: {reason}", client.ip().to_canonical())
 }
 
 /// Adds the headers that forbid caching, framing and MIME sniffing, unless the answer has them.

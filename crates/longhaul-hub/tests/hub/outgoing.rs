@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::agents::{enrolled, now, upload};
 use crate::client::Client;
-use crate::receiver::{Certificate, MailReceiver, Sample, Silent, WriteReceiver};
+use crate::receiver::{Certificate, HookReceiver, MailReceiver, Sample, Silent, WriteReceiver};
 use crate::server::{Hub, hub_with};
 
 /// Waits for a condition.
@@ -83,6 +83,56 @@ async fn mail_arrives_although_another_channel_is_silent() {
     assert_eq!(dropped[0]["subject"], "mail:nobody@example.net");
     assert!(dropped[0]["message"].as_str().unwrap().contains("550 no such user"), "{dropped}");
     assert_eq!(server.mails().len(), 1, "a lost notification is not notified");
+    wait_for("the limit on the silent channel", async || silent.left.load(Ordering::Relaxed)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_and_programs_get_the_event() {
+    let certificate = Certificate::new();
+    let hook = HookReceiver::start(&certificate).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, program, out) =
+        (dir.path().join("ca"), dir.path().join("program"), dir.path().join("out"));
+    std::fs::write(&ca, &certificate.pem).unwrap();
+    let script = format!("#!/bin/sh\ncat > '{0}.new' && mv '{0}.new' '{0}'\n", out.display());
+    // Another process writes it: a fork of a parallel test would keep it open for writing.
+    let written = std::process::Command::new("sh")
+        .args(["-c", "printf %s \"$1\" > \"$0\" && chmod 700 \"$0\""])
+        .arg(&program)
+        .arg(&script)
+        .status();
+    assert!(written.unwrap().success());
+    let hub = hub_with(|config| {
+        let url = |path: &str| format!("https://localhost:{}/{path}", hook.port);
+        config.channels = vec![
+            Channel::webhook(&url("hook")).unwrap(),
+            Channel::webhook(&url("gone")).unwrap(),
+            Channel::Exec { program: program.clone() },
+        ];
+        config.outgoing_ca = Some(ca.clone());
+    })
+    .await;
+    let admin = hub.client.bearer("admin", &hub.password).await;
+    fail_login(&hub.client, "eve\"}\n").await;
+    wait_for("the program", async || out.exists()).await;
+    let event: Json = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!((&event["kind"], &event["severity"]), (&json!("login_failed"), &json!("warning")));
+    assert!(event["message"].as_str().unwrap().contains("eve\"}\n"), "{event}");
+    // The receiver was away at the first attempt.
+    let known = || {
+        let all = hook.requests();
+        all.into_iter().filter(|(head, _)| head.starts_with("post /hook ")).collect::<Vec<_>>()
+    };
+    wait_for("the second attempt", async || known().len() == 2).await;
+    for (head, body) in known() {
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        assert_eq!(serde_json::from_str::<Json>(&body).unwrap(), event);
+    }
+    let path = "/api/v1/events?kind=notification_dropped";
+    let dropped = async || hub.client.get(path, &admin).await.json()["events"].clone();
+    wait_for("the refused webhook", async || dropped().await[0].is_object()).await;
+    let message = dropped().await[0]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("404 Not Found") && message.len() < 600, "{message}");
 }
 
 /// Uploads samples of an interface at given seconds of `start`.

@@ -131,6 +131,47 @@ async fn mail_session(stream: TcpStream, config: Arc<ServerConfig>) -> Option<Ma
     }
 }
 
+/// A receiver of webhooks over TLS. It knows the path `/hook`, and is away at the first request.
+pub(crate) struct HookReceiver {
+    pub(crate) port: u16,
+    /// The heads and the bodies of the requests.
+    requests: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl HookReceiver {
+    pub(crate) async fn start(certificate: &Certificate) -> Self {
+        let (listener, port) = listener().await;
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (acceptor, seen) = (TlsAcceptor::from(certificate.config.clone()), requests.clone());
+        tokio::spawn(async move {
+            let mut known = 0;
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let Some((mut stream, head, body)) = request(stream).await else { continue };
+                let is_known = head.starts_with("post /hook ");
+                known += usize::from(is_known);
+                seen.lock().unwrap().push((head, String::from_utf8(body).unwrap()));
+                let answer: &[u8] = match (is_known, known) {
+                    // An answer without end; the hub needs a part of it.
+                    (false, _) => b"HTTP/1.1 404 Not Found\r\n\r\nno such <hook>\x1b[2J\n",
+                    (true, 1) => b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+                    (true, _) => b"HTTP/1.1 204 No Content\r\n\r\n",
+                };
+                let _ = stream.write_all(answer).await;
+                let endless = async { while stream.write_all(&[b'x'; 4096]).await.is_ok() {} };
+                if !is_known {
+                    let _ = tokio::time::timeout(std::time::Duration::from_secs(20), endless).await;
+                }
+            }
+        });
+        HookReceiver { port, requests }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<(String, String)> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
 /// A server that accepts connections and never answers.
 pub(crate) struct Silent {
     pub(crate) port: u16,
@@ -222,7 +263,8 @@ impl WriteReceiver {
     }
 }
 
-async fn request(stream: TcpStream) -> Option<(BufReader<TcpStream>, String, Vec<u8>)> {
+/// Reads a request: the head in lower case, and the body.
+async fn request<S: AsyncRead + Unpin>(stream: S) -> Option<(BufReader<S>, String, Vec<u8>)> {
     let mut stream = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {

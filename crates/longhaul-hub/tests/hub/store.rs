@@ -1,14 +1,9 @@
 //! The conformance suite of the store, on SQLite and on PostgreSQL.
 
-use longhaul_fleet::api::{RunState, UserRole};
-use longhaul_fleet::protocol::{
-    AgentState, EnrollRequest, InterfaceRow, RefusalCode, Role, RunOutcome, RunReason, RunReport,
-    TestKind,
-};
+use longhaul_fleet::api::RunState;
+use longhaul_fleet::protocol::{InterfaceRow, Role, RunOutcome, RunReason, RunReport, TestKind};
 use longhaul_hub::Figures;
-use longhaul_hub::records::agents::{self, Accepted, Contact};
 use longhaul_hub::records::leases::{self, Reported};
-use longhaul_hub::records::people::{self, BrowserSession, Person};
 use longhaul_hub::records::runs::{self, NewRun, RunFilter};
 use longhaul_hub::records::series::{self, LEVELS};
 use longhaul_hub::records::{buckets, counts, meshes, numbers};
@@ -17,6 +12,7 @@ use longhaul_hub::store::{Sql, Store, StoreError, Value};
 use serde_json::json;
 
 use crate::store_journal::{changes_of_paths, events_and_outbox, journal_of_new_data};
+use crate::store_people::{absences, enrollment_and_counters, people_and_sessions};
 
 pub(crate) const DAY: i64 = 86_400_000;
 
@@ -52,6 +48,7 @@ async fn conforms(store: &Store) {
     concurrent_counters(store).await;
     people_and_sessions(store).await;
     enrollment_and_counters(store).await;
+    absences(store).await;
     runs_and_reports(store).await;
     reasons_of_expired_runs(store).await;
     series_and_retention(store).await;
@@ -113,121 +110,6 @@ async fn concurrent_counters(store: &Store) {
     }
     seen.sort_unstable();
     assert_eq!(seen, (1..=40).collect::<Vec<i64>>());
-}
-
-async fn people_and_sessions(store: &Store) {
-    let person = Person { name: "ann".to_owned(), role: UserRole::Operator, created_ms: 5 };
-    let added = store
-        .write(move |sql| {
-            let first = people::add_person(sql, &person, "hash")?;
-            let second = people::add_person(sql, &person, "other")?;
-            let session = BrowserSession {
-                person: person.name.clone(),
-                role: person.role,
-                csrf: "c".to_owned(),
-            };
-            people::open_session(sql, "cookie", &session, 100)?;
-            Ok((
-                first,
-                second,
-                people::session(sql, "cookie", 99)?,
-                people::session(sql, "cookie", 100)?,
-            ))
-        })
-        .await
-        .unwrap();
-    assert!(added.0 && !added.1);
-    assert_eq!(added.2.unwrap().role, UserRole::Operator);
-    assert_eq!(added.3, None);
-    let (known, ended) = store
-        .write(|sql| {
-            let known = people::set_password(sql, "ann", "new")?;
-            Ok((known, people::session(sql, "cookie", 0)?))
-        })
-        .await
-        .unwrap();
-    assert!(known);
-    assert_eq!(ended, None, "a new password ends the sessions");
-    let password = store.read(|sql| people::password_of(sql, "ann")).await.unwrap();
-    assert_eq!(password, Some(("new".to_owned(), UserRole::Operator)));
-}
-
-async fn enrollment_and_counters(store: &Store) {
-    let request = EnrollRequest {
-        secret: String::new(),
-        host: "a".to_owned(),
-        public_key: "key".to_owned(),
-        version: "1".to_owned(),
-    };
-    let other = EnrollRequest { public_key: "other".to_owned(), ..request.clone() };
-    let elsewhere = EnrollRequest { host: "b".to_owned(), ..request.clone() };
-    let outcomes = store
-        .write(move |sql| {
-            agents::add_enrollment(sql, "h", "a", 1000)?;
-            agents::add_enrollment(sql, "old", "a", 10)?;
-            Ok([
-                agents::enroll(sql, ("unknown", "x"), &request, 20)?,
-                agents::enroll(sql, ("old", "x"), &request, 20)?,
-                agents::enroll(sql, ("h", "x"), &elsewhere, 20)?,
-                agents::enroll(sql, ("h", "one"), &request, 20)?,
-                agents::enroll(sql, ("h", "two"), &request, 30)?,
-                agents::enroll(sql, ("h", "two"), &other, 40)?,
-                agents::enroll(sql, ("h", "two"), &request, 20 + 600_000)?,
-            ])
-        })
-        .await
-        .unwrap();
-    assert_eq!(
-        outcomes,
-        [
-            Err(RefusalCode::UnknownToken),
-            Err(RefusalCode::UnknownToken),
-            Err(RefusalCode::OtherHost),
-            Ok("one".to_owned()),
-            Ok("one".to_owned()),
-            Err(RefusalCode::TokenUsed),
-            Err(RefusalCode::TokenUsed),
-        ]
-    );
-    let contact = |agent: &str, counter| Contact {
-        agent: agent.to_owned(),
-        counter,
-        address: "192.0.2.1".to_owned(),
-        boot: "boot".to_owned(),
-        clock_offset_ms: -3,
-        state: AgentState { version: "1".to_owned(), ..AgentState::default() },
-    };
-    let all = [contact("one", 5), contact("one", 5), contact("one", 6), contact("none", 1)];
-    let accepted = store
-        .write(move |sql| {
-            all.iter().map(|one| agents::contact(sql, one, 100)).collect::<Result<Vec<_>, _>>()
-        })
-        .await
-        .unwrap();
-    assert_eq!(
-        accepted,
-        [
-            Accepted::New { back: true },
-            Accepted::Replayed { counter: 5 },
-            Accepted::New { back: false },
-            Accepted::Unknown,
-        ]
-    );
-    let last = contact("one", 7);
-    let (away, revoked, refused, facts) = store
-        .write(move |sql| {
-            let away = agents::mark_away(sql, 101)?;
-            agents::add_facts(sql, "one", &json!({"kernel": "6.1"}), 50)?;
-            let facts = (agents::facts(sql, "one", 49)?, agents::facts(sql, "one", 51)?);
-            let revoked = agents::revoke(sql, "one", 200)?;
-            Ok((away, revoked, agents::contact(sql, &last, 300)?, facts))
-        })
-        .await
-        .unwrap();
-    assert_eq!(away, ["a"]);
-    assert_eq!(revoked, Some(("one".to_owned(), "a".to_owned())));
-    assert_eq!(refused, Accepted::Revoked);
-    assert_eq!(facts, (None, Some((50, json!({"kernel": "6.1"})))));
 }
 
 fn new_run(id: &str, fencing: i64, start: i64) -> NewRun {

@@ -3,6 +3,7 @@
 //! `docs/design/watch-record.md` describes the format. A process that is killed loses the intervals since
 //! the last commit, at most five seconds. One process writes a record; any number read it.
 
+mod prune;
 mod read;
 mod schema;
 mod write;

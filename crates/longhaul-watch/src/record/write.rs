@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use longhaul_core::units::Rate;
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
+use super::prune::prune;
 use super::schema;
 use crate::WatchError;
-use crate::consolidate::{Consolidator, KEEP_INTERVALS_SECONDS, LEVELS};
+use crate::consolidate::{Consolidator, LEVELS};
 use crate::sample::Sample;
 use crate::series::TrafficInterval;
 
@@ -18,8 +19,6 @@ use crate::series::TrafficInterval;
 const COMMIT: Duration = Duration::from_secs(5);
 /// The time between two removals of old rows.
 const PRUNE: Duration = Duration::from_secs(60);
-/// The maximum number of rows of each table that one removal deletes, so that it stays short.
-const PRUNED: i64 = 2000;
 /// The length of the recorded intervals in ms; shorter samples are added up.
 const SHORTEST_MS: u32 = 950;
 /// The maximum number of intervals that wait for a commit. If the disk stays full for longer, the
@@ -39,7 +38,7 @@ pub struct Recorder {
     /// The time of the last commit; `None` before the first one, which is not delayed.
     committed: Option<Instant>,
     loopback: bool,
-    pruned: Option<Instant>,
+    pub(super) pruned: Option<Instant>,
 }
 
 /// The state of one interface.
@@ -265,28 +264,6 @@ impl RecordedSeries {
     }
 }
 
-/// Removes some of the rows that are older than their retention at `now` (Unix seconds).
-fn prune(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
-    let oldest_ms = now.saturating_sub(KEEP_INTERVALS_SECONDS).saturating_mul(1000);
-    transaction
-        .prepare_cached(
-            "DELETE FROM interval WHERE (interface, end_ms) IN (SELECT i.interface, i.end_ms FROM \
-             interface AS f JOIN interval AS i ON i.interface = f.id WHERE i.end_ms < ?1 LIMIT ?2)",
-        )?
-        .execute([oldest_ms, PRUNED])?;
-    for level in LEVELS {
-        let oldest = now.saturating_sub(level.keep_seconds);
-        transaction
-            .prepare_cached(
-                "DELETE FROM bin WHERE (interface, step_seconds, start_seconds) IN (SELECT b.interface, \
-                 b.step_seconds, b.start_seconds FROM interface AS f JOIN bin AS b ON b.interface = f.id \
-                 WHERE b.step_seconds = ?1 AND b.start_seconds < ?2 LIMIT ?3)",
-            )?
-            .execute([level.step_seconds, oldest, PRUNED])?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use longhaul_sys::traffic::LinkCounters;
@@ -365,23 +342,6 @@ mod tests {
         let spans: Vec<u32> = all.iter().map(|one| one.span_ms).collect();
         assert_eq!(spans, [1000, 1000, 500]);
         assert_eq!(all.iter().map(|one| one.counts.in_bytes).sum::<u64>(), 250);
-    }
-
-    #[test]
-    fn old_rows_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut recorder = Recorder::open(dir.path()).unwrap();
-        recorder.push_interval("eth0", None, second(0, 10));
-        recorder.commit().unwrap();
-        recorder.pruned = None;
-        // Fifty-one days later.
-        recorder.push_interval("eth0", None, second(51 * 86_400, 10));
-        recorder.commit().unwrap();
-        let record = Record::open(dir.path()).unwrap();
-        let interface = &record.interfaces().unwrap()[0];
-        assert_eq!(record.intervals(interface, (0, i64::MAX)).unwrap().len(), 1);
-        assert_eq!(record.bins(interface, 300, (0, i64::MAX)).unwrap().len(), 1);
-        assert_eq!(record.bins(interface, 7200, (0, i64::MAX)).unwrap().len(), 2);
     }
 
     #[test]

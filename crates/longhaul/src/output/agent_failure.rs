@@ -13,6 +13,10 @@ pub(super) fn agent_words(error: &AgentError) -> String {
         }
         AgentError::OtherHub { .. } => "use another --state, or remove the directory",
         AgentError::NewerJournal { .. } => "use the newer longhaul",
+        AgentError::Journal(_) if error.is_damaged_journal() => {
+            "its file is damaged: move journal.db in the directory of the agent away, and start the \
+             agent again; the results in the file are lost"
+        }
         AgentError::Certificate { by_pin: true, .. } => {
             return format!("{error}: its key has another pin than the token or the login states");
         }

@@ -27,6 +27,9 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
             exit::UNREACHABLE,
             format!("cannot use the database of --database: {error}"),
         ),
+        HubError::Store(failure) if failure.remedy().is_some() => {
+            (exit::FILES, format!("{error}; {}", failure.remedy().unwrap_or_default()))
+        }
         HubError::Store(_) | HubError::File { .. } | HubError::Trust(_) => {
             (exit::FILES, error.to_string())
         }

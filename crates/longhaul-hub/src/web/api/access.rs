@@ -16,8 +16,8 @@ use crate::hub::Hub;
 use crate::records::agents::{add_enrollment, revoke};
 use crate::secret;
 use crate::web::access::{ApiCaller, Login, check_login, new_bearer};
+use crate::web::connection::Client;
 use crate::web::failure::Failure;
-use crate::web::server::Client;
 
 /// Makes an API token from a password.
 #[utoipa::path(post, path = "/api/v1/login", request_body = LoginRequest,

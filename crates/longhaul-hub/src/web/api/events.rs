@@ -20,8 +20,8 @@ use crate::hub::{Hub, PageMessage};
 use crate::records::events::{Event, EventFilter, acknowledge, events};
 use crate::records::runs::named;
 use crate::web::access::{ApiCaller, caller};
+use crate::web::connection::Client;
 use crate::web::failure::Failure;
-use crate::web::server::Client;
 
 /// The choice of events.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]

@@ -1,6 +1,7 @@
 //! The plan and the application of a mesh.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -22,6 +23,9 @@ use crate::records::meshes::{remove_task, set_task_state, task_states};
 use crate::store::{Lock, Sql, StoreError};
 use crate::web::access::ApiCaller;
 use crate::web::failure::Failure;
+
+/// The longest wait for a turn.
+const TURN: Duration = Duration::from_secs(20);
 
 /// Returns the applied mesh as its text.
 #[utoipa::path(get, path = "/api/v1/mesh", responses((status = 200, body = MeshText), (status = 404)))]
@@ -61,20 +65,29 @@ pub(crate) async fn post_apply(
 }
 
 /// Reads a mesh and computes its schedule.
-async fn scheduled(text: &str) -> Result<(Mesh, Schedule), Failure> {
+async fn scheduled(hub: &Hub, text: &str) -> Result<(Mesh, Schedule), Failure> {
     let text = text.to_owned();
     let work = move || {
         let mesh = mesh::parse(&text)?;
         let schedule = Schedule::new(&mesh);
         Ok((mesh, schedule))
     };
-    computed(work).await
+    computed(hub, work).await
 }
 
-/// Does `work` on a thread that may take some time.
+/// Does `work` on a thread that may take some time, when it is its turn.
 async fn computed<T: Send + 'static>(
+    hub: &Hub,
     work: impl FnOnce() -> Result<T, mesh::MeshError> + Send + 'static,
 ) -> Result<T, Failure> {
+    let turn = tokio::time::timeout(TURN, hub.plans.clone().acquire_owned()).await;
+    let busy = || Failure::busy("other meshes are being planned; try again in a minute");
+    let turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
+    let work = move || {
+        // The turn lasts until the work ends, also if its client has left.
+        let _turn = turn;
+        work()
+    };
     let done = tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Failure::bad("the mesh is too large"))?;
@@ -93,7 +106,7 @@ pub(crate) async fn plan_text(hub: &Hub, text: &str) -> Result<PlanDocument, Fai
         let applied = applied.as_ref().map(|applied| &applied.mesh);
         Ok(plan_document(&mesh::parse(&text)?, applied, revision))
     };
-    computed(work).await
+    computed(hub, work).await
 }
 
 /// Returns the loads of a schedule, the highest share first.
@@ -119,7 +132,7 @@ pub(crate) async fn apply_text(
     request: MeshText,
     person: &str,
 ) -> Result<ApplyDocument, Failure> {
-    let (mesh, schedule) = scheduled(&request.text).await?;
+    let (mesh, schedule) = scheduled(hub, &request.text).await?;
     let schedule = Arc::new(schedule);
     let (known, person, now) = (hub.applied(), person.to_owned(), now_ms());
     let (mesh, revision) = (Arc::new(mesh), request.revision);

@@ -45,7 +45,6 @@ pub(crate) fn routes() -> Router<Arc<Hub>> {
         .route("/api/v1/pairs/{source}/{destination}", get(runs::get_pair))
         .route("/api/v1/series", get(series::get_series))
         .route("/api/v1/events", get(events::get_events))
-        .route("/api/v1/events/stream", get(events::get_stream))
         .route("/api/v1/events/{id}/ack", post(events::post_acknowledge))
         .route("/api/v1/mesh", get(mesh::get_mesh))
         .route("/api/v1/mesh/plan", post(mesh::post_plan))
@@ -53,6 +52,11 @@ pub(crate) fn routes() -> Router<Arc<Hub>> {
         .route("/api/v1/openapi.json", get(get_description))
         .route("/metrics", get(exports::get_metrics))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
+}
+
+/// Returns the routes of answers that last: they have places of their own.
+pub(crate) fn live_routes() -> Router<Arc<Hub>> {
+    Router::new().route("/api/v1/events/stream", get(events::get_stream))
 }
 
 #[derive(OpenApi)]

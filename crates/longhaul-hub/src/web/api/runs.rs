@@ -4,27 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt as _;
 use longhaul_fleet::api::{CellDocument, RUNS_SCHEMA, RunDocument, RunsDocument, UserRole};
 use longhaul_fleet::protocol::RunReason;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ms;
 use crate::figures::Route;
-use crate::guard::Place;
 use crate::hub::{Hub, PageMessage};
 use crate::records::cells::cells_of;
 use crate::records::leases::cancel;
 use crate::records::paths::{PathChange, path_changes};
 use crate::records::runs::{RunFilter, named, run_of, runs};
 use crate::web::access::ApiCaller;
+use crate::web::connection::Client;
 use crate::web::failure::Failure;
 use crate::web::range::Range;
-use crate::web::server::Client;
+use crate::web::readers::keeping;
 
 /// The choice of runs.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
@@ -116,23 +114,11 @@ pub(crate) async fn get_runs(
         Some("pscheduler") => super::pscheduler::archiver_lines(hub, found, query.data.as_deref())?,
         Some(_) => return Err(Failure::bad("the format is json, jsonl, csv or pscheduler")),
     };
-    Ok(holding(list, place))
+    Ok(keeping(list, place))
 }
 
 fn busy() -> Failure {
     Failure::busy("too many exports are under way; try again in a minute")
-}
-
-/// Returns an answer that holds its place until its reader has taken the bytes.
-fn holding(answer: Response, place: Option<Place>) -> Response {
-    let Some(place) = place else { return answer };
-    answer.map(|body| {
-        let parts = body.into_data_stream().map(move |part| {
-            let _held = &place;
-            part
-        });
-        Body::from_stream(parts)
-    })
 }
 
 /// Returns a run with its document.
@@ -219,23 +205,4 @@ pub(crate) async fn get_pair(
         })
     };
     Ok(Json(hub.store.read(read).await?))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
-    use super::*;
-    use crate::guard::Places;
-
-    #[tokio::test]
-    async fn an_export_holds_its_place_until_it_is_read() {
-        let places = Places::new(1, 1);
-        let take = || places.take(IpAddr::V4(Ipv4Addr::LOCALHOST), Duration::ZERO);
-        let answer = holding("runs".into_response(), take().await);
-        assert!(take().await.is_none());
-        let body = axum::body::to_bytes(answer.into_body(), 100).await.unwrap();
-        assert_eq!(&body[..], b"runs");
-        assert!(take().await.is_some());
-    }
 }

@@ -12,9 +12,9 @@ use longhaul_fleet::protocol::{AgentState, InterfaceAddress};
 use longhaul_fleet::schedule::Task;
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value as Json;
 
 use super::PageViewer;
+use super::findings::findings;
 use super::layout::{badge, failure_page, page, segment, time};
 use super::runs::table;
 use crate::clock::{DAY, now_ms};
@@ -101,6 +101,29 @@ fn forecast(sql: &mut dyn Sql, applied: Option<&Applied>) -> Result<[f64; 2], St
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct HostQuery {
     unit: Option<String>,
+    /// The index of the first interface of the page.
+    #[serde(default)]
+    first: usize,
+}
+
+/// The maximum number of interfaces of a page. Each has four graphs, and a host can have hundreds.
+const INTERFACES: usize = 16;
+
+/// Returns the links to the parts of the interfaces of a host, if they do not fit a page.
+fn parts(path: &str, packets: bool, first: usize, interfaces: usize) -> Markup {
+    let unit = if packets { "&unit=packets" } else { "" };
+    html! {
+        @if interfaces > INTERFACES {
+            nav.tabs aria-label="Interfaces" {
+                span.soft { "Interfaces" }
+                @for start in (0..interfaces).step_by(INTERFACES) {
+                    a href=(format!("{path}?first={start}{unit}")) aria-current=[(start == first).then_some("true")] {
+                        (start + 1) " to " ((start + INTERFACES).min(interfaces))
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// `GET /hosts/NAME`.
@@ -125,7 +148,8 @@ pub(super) async fn get_host(
             None => None,
         };
         let mut graphs = Vec::new();
-        for one in series(sql, Kind::Interface, Some(&wanted))? {
+        let interfaces = series(sql, Kind::Interface, Some(&wanted))?;
+        for one in interfaces.iter().skip(query.first).take(INTERFACES).cloned() {
             let capacity = Capacity::of(&one, mesh, host.report.as_ref());
             graphs.push((
                 one.name.clone(),
@@ -134,9 +158,9 @@ pub(super) async fn get_host(
             ));
         }
         let filter = RunFilter { host: Some(wanted.clone()), ..RunFilter::default() };
-        Ok(Some((host, known, graphs, runs(sql, &filter, 20)?)))
+        Ok(Some((host, known, (graphs, interfaces.len()), runs(sql, &filter, 20)?)))
     };
-    let Some((host, known, graphs, latest)) = hub.store.read(read).await? else {
+    let Some((host, known, (graphs, interfaces), latest)) = hub.store.read(read).await? else {
         return Ok(failure_page(StatusCode::NOT_FOUND, Some(&caller), "the hub has no such host"));
     };
     let path = format!("/hosts/{}", segment(&name));
@@ -151,7 +175,8 @@ pub(super) async fn get_host(
             a href=(path) aria-current=[(!packets).then_some("true")] { "bit/s" }
             a href=(format!("{path}?unit=packets")) aria-current=[packets.then_some("true")] { "packets/s" }
         }
-        @if graphs.is_empty() { p { "The agent has not reported samples." } }
+        @if interfaces == 0 { p { "The agent has not reported samples." } }
+        (parts(&path, packets, query.first, interfaces))
         @for (interface, capacity, graphs) in &graphs {
             h3 { (interface) }
             @if !packets { p.soft { (capacity.words()) } }
@@ -258,38 +283,6 @@ fn bin(bucket: &Bucket, at: usize) -> Option<Bin> {
         minimum: span.min,
         maximum: span.max,
     })
-}
-
-/// Returns the findings of the doctor's document of a host, without the facts that are in order.
-pub(super) fn findings(known: Option<&(i64, Json)>) -> Markup {
-    let Some((at, document)) = known else { return html! {} };
-    let list = document.get("findings").and_then(Json::as_array).cloned().unwrap_or_default();
-    let text = |finding: &Json, name: &str| {
-        finding.get(name).and_then(Json::as_str).unwrap_or_default().to_owned()
-    };
-    let of = |verdict: &str| {
-        list.iter().filter(|finding| text(finding, "verdict") == verdict).collect::<Vec<_>>()
-    };
-    let marks = [("problem", "\u{2715}", "critical"), ("advice", "\u{25B3}", "warning")];
-    let commands = |finding: &Json| {
-        let all = finding.get("commands").and_then(Json::as_array).cloned().unwrap_or_default();
-        all.iter().filter_map(Json::as_str).collect::<Vec<_>>().join("\n")
-    };
-    html! {
-        p.soft { "Reported " (time(*at)) ". " (of("ok").len()) " facts are in order." }
-        @if marks.iter().any(|(verdict, ..)| !of(verdict).is_empty()) {
-            div.scroll { table.small {
-                thead { tr { @for name in ["Verdict", "Finding", "Value", "Remedy"] { th scope="col" { (name) } } } }
-                tbody { @for (verdict, glyph, class) in marks { @for finding in of(verdict) { tr {
-                    td { (badge(glyph, verdict, class)) }
-                    td.wrap { b { (text(finding, "title")) } " " (text(finding, "subject")) }
-                    td.wrap { (text(finding, "seen")) @if !text(finding, "wanted").is_empty() { ", recommended: " (text(finding, "wanted")) } }
-                    td.wrap { @if !commands(finding).is_empty() { pre { (commands(finding)) } } }
-                } } } }
-            } }
-        }
-        details.more { summary { "All facts" } pre { (serde_json::to_string_pretty(document).unwrap_or_default()) } }
-    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,6 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 
 /// Returns a page. `live` pages reload when something changes.
 pub(super) fn page(title: &str, caller: Option<&Caller>, live: bool, main: &Markup) -> Response {
-    let now = now_ms();
-    let name = caller.map(|caller| caller.name.as_str()).filter(|name| !name.is_empty());
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -32,35 +30,10 @@ pub(super) fn page(title: &str, caller: Option<&Caller>, live: bool, main: &Mark
             }
             body data-live[live] {
                 a.skip href="#main" { "Skip to the content" }
-                header.top {
-                    a.brand href="/" { "longhaul hub" }
-                    @if caller.is_some() {
-                        nav aria-label="Pages" {
-                            @for (path, text) in [("/", "Grid"), ("/hosts", "Hosts"), ("/runs", "Runs"),
-                                ("/schedule", "Schedule"), ("/events", "Events")] {
-                                a href=(path) { (text) }
-                            }
-                        }
-                        form.search role="search" action="/search" {
-                            label.hidden for="q" { "Search for hosts, tests and runs" }
-                            input #q type="search" name="q" placeholder="Host, test or run";
-                        }
-                    }
-                    @match (name, caller.and_then(|caller| caller.csrf.as_deref())) {
-                        (Some(name), Some(csrf)) => {
-                            form.session method="post" action="/logout" {
-                                input type="hidden" name="csrf" value=(csrf);
-                                span.soft { (name) } " "
-                                button { "Log out" }
-                            }
-                        }
-                        (Some(name), None) => { span.session.soft { (name) } }
-                        (None, _) => { a.session href="/login" { "Log in" } }
-                    }
-                }
+                (top(caller))
                 main #main { (main) }
                 footer {
-                    p { "Updated " (time(now)) ". longhaul " (env!("CARGO_PKG_VERSION")) " \u{00B7} "
+                    p { "Updated " (time(now_ms())) ". longhaul " (env!("CARGO_PKG_VERSION")) " \u{00B7} "
                         a href="/api/v1/openapi.json" { "API" } }
                     p #announce role="status" aria-live="polite" {}
                 }
@@ -69,18 +42,49 @@ pub(super) fn page(title: &str, caller: Option<&Caller>, live: bool, main: &Mark
     };
     // Maud escapes markup, but not characters that hide or reorder text.
     let text = escape_lines(&document.into_string()).into_owned();
+    let fixed = HeaderValue::from_static;
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
-        (
-            HeaderName::from_static("cross-origin-opener-policy"),
-            HeaderValue::from_static("same-origin"),
-        ),
+        (header::CONTENT_TYPE, fixed("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, fixed(POLICY)),
+        (header::CACHE_CONTROL, fixed("no-store")),
+        (header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff")),
+        (header::REFERRER_POLICY, fixed("same-origin")),
+        (HeaderName::from_static("cross-origin-opener-policy"), fixed("same-origin")),
     ];
     (headers, text).into_response()
+}
+
+/// Returns the top of a page: the links to the pages, the search, and the user.
+fn top(caller: Option<&Caller>) -> Markup {
+    let name = caller.map(|caller| caller.name.as_str()).filter(|name| !name.is_empty());
+    html! {
+        header.top {
+            a.brand href="/" { "longhaul hub" }
+            @if caller.is_some() {
+                nav aria-label="Pages" {
+                    @for (path, text) in [("/", "Grid"), ("/hosts", "Hosts"), ("/runs", "Runs"),
+                        ("/schedule", "Schedule"), ("/events", "Events")] {
+                        a href=(path) { (text) }
+                    }
+                }
+                form.search role="search" action="/search" {
+                    label.hidden for="q" { "Search for hosts, tests and runs" }
+                    input #q type="search" name="q" placeholder="Host, test or run";
+                }
+            }
+            @match (name, caller.and_then(|caller| caller.csrf.as_deref())) {
+                (Some(name), Some(csrf)) => {
+                    form.session method="post" action="/logout" {
+                        input type="hidden" name="csrf" value=(csrf);
+                        span.soft { (name) } " "
+                        button { "Log out" }
+                    }
+                }
+                (Some(name), None) => { span.session.soft { (name) } }
+                (None, _) => { a.session href="/login" { "Log in" } }
+            }
+        }
+    }
 }
 
 /// Returns a page that states a failure.

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::layout::page;
 use crate::hub::Hub;
 use crate::web::access::{Login, PageCaller, check_login, close_session, open_session};
+use crate::web::connection::Client;
 use crate::web::failure::Failure;
-use crate::web::server::Client;
 
 /// Returns the form of the login with a sentence about the last attempt.
 pub(super) fn form(status: StatusCode, sentence: &str) -> Response {

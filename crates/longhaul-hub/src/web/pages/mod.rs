@@ -1,7 +1,9 @@
 //! The pages: HTML that works without script, and a small script for live updates and zoom.
 
 mod days;
+mod document;
 mod events;
+mod findings;
 mod grid;
 mod hosts;
 mod layout;
@@ -24,7 +26,7 @@ use axum::routing::{get, post};
 
 use crate::hub::Hub;
 use crate::web::access::{Caller, PageCaller};
-use crate::web::failure::{Cause, Sentence};
+use crate::web::failure::{Cause, Refusal, Sentence};
 
 /// The style of the pages: that of reports and charts, and that of the hub.
 const HUB_STYLE: &str = include_str!("../assets/hub.css");
@@ -74,6 +76,9 @@ async fn as_page(answer: Response) -> Response {
     let mut page = layout::failure_page(answer.status(), None, sentence);
     if let Some(cause) = answer.extensions().get::<Cause>() {
         page.extensions_mut().insert(cause.clone());
+    }
+    if let Some(refusal) = answer.extensions().get::<Refusal>() {
+        page.extensions_mut().insert(*refusal);
     }
     page
 }

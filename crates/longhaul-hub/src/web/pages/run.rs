@@ -10,7 +10,8 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::PageViewer;
-use super::hosts::findings;
+use super::document::details;
+use super::findings::findings;
 use super::layout::{failure_page, page, segment, time};
 use super::plot::{Mark, Plot};
 use super::runs::{result, state};
@@ -23,6 +24,11 @@ use crate::words;
 
 /// The most intervals of a graph.
 const MOST_INTERVALS: usize = 2000;
+/// The highest rate of an interval in bit/s.
+const MOST_BPS: f64 = 1e15;
+/// The most sentences of a document, and characters of a sentence.
+const MOST_SENTENCES: usize = 50;
+const MOST_CHARACTERS: usize = 1000;
 
 /// `GET /runs/ID`.
 pub(super) async fn get_run(
@@ -52,7 +58,7 @@ pub(super) async fn get_run(
         (table(&run))
         (intervals(&run))
         @if let Some(document) = document {
-            details.more { summary { "Result document" } pre { (pretty(document)) } }
+            (details("Result document", document))
         }
         @for (host, known) in &known {
             section {
@@ -85,16 +91,14 @@ fn table(run: &RunDocument) -> Markup {
     }
 }
 
-fn pretty(document: &Json) -> String {
-    serde_json::to_string_pretty(document).unwrap_or_default()
-}
-
 /// Returns the results of a document that are sentences: the summary of `path`, the reason for the rate of
 /// `test` with its advice, the verdict of `cp`.
 fn sentences(document: &Json) -> Vec<String> {
-    let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let cut = |text: &str| text.chars().take(MOST_CHARACTERS).collect::<String>();
+    let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(cut);
     let lines = document.get("summary").and_then(Json::as_array).map(Vec::as_slice);
-    let mut all: Vec<String> = lines.unwrap_or_default().iter().filter_map(text).collect();
+    let lines = lines.unwrap_or_default().iter().take(MOST_SENTENCES);
+    let mut all: Vec<String> = lines.filter_map(text).collect();
     for place in ["/summary/reason/sentence", "/summary/reason/advice", "/verdict"] {
         all.extend(document.pointer(place).and_then(text));
     }
@@ -138,7 +142,7 @@ fn mark(interval: &Json, start_ms: i64) -> Option<Mark> {
     let seconds = to - from;
     let sane = (0.0..1e7).contains(&from) && to < 1e7 && seconds > 0.0;
     let at_ms = start_ms.saturating_add((to * 1000.0) as i64);
-    let value = Some(number("bytes")?.max(0.0) * 8.0 / seconds);
+    let value = Some((number("bytes")?.max(0.0) * 8.0 / seconds).min(MOST_BPS));
     sane.then_some(Mark { at_ms, value, range: None })
 }
 
@@ -155,6 +159,8 @@ mod tests {
         assert_eq!(sentences(&test), ["limited by the path"]);
         assert_eq!(sentences(&json!({"summary": ["a", 1, "b"], "verdict": ""})), ["a", "b"]);
         assert_eq!(sentences(&json!([1])), [""; 0]);
+        let endless = sentences(&json!({"summary": vec!["x".repeat(5000); 5000]}));
+        assert_eq!((endless.len(), endless[0].len()), (MOST_SENTENCES, MOST_CHARACTERS));
     }
 
     #[test]
@@ -168,6 +174,7 @@ mod tests {
         let good = one(json!(125_000), json!(1.0), json!(2.0)).unwrap();
         assert_eq!((good.at_ms, good.value), (i64::MAX - 3000, Some(1e6)));
         assert_eq!(one(json!(-1), json!(0), json!(1)).unwrap().value, Some(0.0));
+        assert_eq!(one(json!(1e308), json!(0), json!(1e-9)).unwrap().value, Some(MOST_BPS));
         for (bytes, from, to) in [
             (json!("x"), json!(0), json!(1)),
             (json!(1), json!(2), json!(1)),
