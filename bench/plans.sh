@@ -34,6 +34,7 @@ cross-flows 0.12 2 90
 corruption 0.12 2 90
 frames 0.1 1 120
 messages 1 1 90
+parallel-links 0.12 2 90
 tune 0.25 2 90
 scaling 0.15 1 180
 peers 1 2 90

@@ -118,6 +118,9 @@ fn check_at(
         if row.window.is_some_and(|size| driver.window(size).is_none()) {
             return unable("windows_bytes", "the window");
         }
+        if row.message.is_some_and(|size| driver.message(size).is_none()) {
+            return unable("messages_bytes", "the size of each write");
+        }
         if row.clients > 1 && !driver.many_clients() {
             return unable("clients", "several clients at one server");
         }
@@ -255,7 +258,7 @@ pub struct Shipped {
 }
 
 /// All plans that ship.
-pub static SHIPPED: [Shipped; 19] = [
+pub static SHIPPED: [Shipped; 20] = [
     Shipped { name: "quick", text: include_str!("plan/shipped/quick.toml") },
     Shipped { name: "default", text: include_str!("plan/shipped/default.toml") },
     Shipped { name: "sc10", text: include_str!("plan/shipped/sc10.toml") },
@@ -269,6 +272,7 @@ pub static SHIPPED: [Shipped; 19] = [
     Shipped { name: "corruption", text: include_str!("plan/shipped/corruption.toml") },
     Shipped { name: "frames", text: include_str!("plan/shipped/frames.toml") },
     Shipped { name: "messages", text: include_str!("plan/shipped/messages.toml") },
+    Shipped { name: "parallel-links", text: include_str!("plan/shipped/parallel-links.toml") },
     Shipped { name: "access", text: include_str!("plan/shipped/access.toml") },
     Shipped { name: "rdma", text: include_str!("plan/shipped/rdma.toml") },
     Shipped { name: "tune", text: include_str!("plan/shipped/tune.toml") },
@@ -343,6 +347,7 @@ workload = "disk"
             ("\"scp\"", "\"scpp\"", "my.toml:8:8: unknown tool 'scpp'"),
             ("\"disk\"", "\"memory\"", "my.toml:9:12: scp does not support"),
             ("\"disk\"", "\"disc\"", "my.toml:9:12: the plan has no workload 'disc'"),
+            ("\"disk\"", "\"disk\"\nmessages = \"1KiB\"", "my.toml:10:12: scp has no option for"),
             ("\"disk\"", "\"disk\"\nstreams = 4", "my.toml:10:11: scp has no option for"),
             ("rate =", "lose = [1]\nrate =", "my.toml:4:9: there is no link option 'lose'"),
             ("rate =", "loss = [\"0\", \"9\"]\nrate =", "my.toml:4:14: loss cannot be '9'"),

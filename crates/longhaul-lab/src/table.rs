@@ -133,15 +133,7 @@ impl Table {
             let label = row.label.clone();
             let runs: Vec<&RunRecord> =
                 contents.runs.iter().filter(|run| run.label == label).collect();
-            // A row is compared with the first row of the same work, size and setting: a small
-            // copy spends a larger part of its time in slow start.
-            let key = |row: &PlanRow| {
-                let size = volume(&row.work.content);
-                (row.work.name.clone(), size, row.streams, row.window, row.clients)
-            };
-            let same = |other: &&PlanRow| key(other) == key(row);
-            let first = planned.iter().find(same);
-            let first = first.map(|first| first.label.clone()).filter(|first| *first != label);
+            let first = first_like(&planned, row);
             let missing = contents
                 .tools
                 .iter()
@@ -218,6 +210,17 @@ impl TableRow {
             medians: self.cells.iter().map(|cell| cell.median_bps).collect(),
         }
     }
+}
+
+/// Returns the label of the row with which a row is compared: the first with the same work, size and
+/// setting. A small copy spends a larger part of its time in slow start. `None` for that row.
+fn first_like(planned: &[PlanRow], row: &PlanRow) -> Option<String> {
+    let key = |row: &PlanRow| {
+        let size = volume(&row.work.content);
+        (row.work.name.clone(), size, row.streams, row.window, row.message, row.clients)
+    };
+    let first = planned.iter().find(|other| key(other) == key(row))?;
+    (first.label != row.label).then(|| first.label.clone())
 }
 
 /// The notes without duplicates.

@@ -210,7 +210,7 @@ impl Archive {
     }
 }
 
-/// The counters of a run's link, both directions together.
+/// The counters of a run's links, both directions together.
 struct LinkCounters {
     /// The segments that did not arrive, for any reason.
     lost_segments: Option<i64>,
@@ -219,18 +219,18 @@ struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// Returns the counters of the run's link; they are empty if the path is not emulated.
+    /// Returns the counters of the run's links; they are empty if the path is not emulated.
     fn of(run: &RunRecord) -> Self {
-        let report = LinkReport::deserialize(&run.path).ok();
+        // A path of several parallel links has a list of reports.
+        let links = Vec::<LinkReport>::deserialize(&run.path)
+            .or_else(|_| LinkReport::deserialize(&run.path).map(|link| vec![link]))
+            .unwrap_or_default();
+        let ways = || links.iter().flat_map(|link| [&link.up, &link.down]);
         LinkCounters {
-            lost_segments: report.as_ref().map(|link| {
-                let ways = [&link.up, &link.down];
-                ways.map(|way| (way.not_delivered().segments + way.interface_drops) as i64)
-                    .iter()
-                    .sum()
+            lost_segments: (!links.is_empty()).then(|| {
+                ways().map(|way| (way.not_delivered().segments + way.interface_drops) as i64).sum()
             }),
-            late_p999_ms: report
-                .map(|link| link.up.lateness.p999_ms.max(link.down.lateness.p999_ms)),
+            late_p999_ms: ways().map(|way| way.lateness.p999_ms).reduce(f64::max),
         }
     }
 }

@@ -43,6 +43,11 @@ pub trait Driver {
         None
     }
 
+    /// Returns the arguments for writes of `_size`, or `None` if the tool has no such option.
+    fn message(&self, _size: Bytes) -> Option<Vec<String>> {
+        None
+    }
+
     /// Returns the arguments for a window of `_size`, or `None` if the tool has no such option.
     fn window(&self, _size: Bytes) -> Option<Vec<String>> {
         None

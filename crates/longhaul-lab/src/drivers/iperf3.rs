@@ -28,6 +28,10 @@ impl Driver for Iperf3 {
         Some(vec!["-P".to_owned(), count.to_string()])
     }
 
+    fn message(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec!["-l".to_owned(), size.get().to_string()])
+    }
+
     fn window(&self, size: Bytes) -> Option<Vec<String>> {
         Some(vec!["-w".to_owned(), size.get().to_string()])
     }

@@ -37,6 +37,10 @@ impl Driver for LonghaulClient {
         self.ours.streams(count)
     }
 
+    fn message(&self, size: Bytes) -> Option<Vec<String>> {
+        self.ours.message(size)
+    }
+
     fn window(&self, size: Bytes) -> Option<Vec<String>> {
         self.ours.window(size)
     }
@@ -134,6 +138,10 @@ impl Driver for LonghaulServer {
 
     fn streams(&self, count: u32) -> Option<Vec<String>> {
         self.peer.streams(count)
+    }
+
+    fn message(&self, size: Bytes) -> Option<Vec<String>> {
+        self.peer.message(size)
     }
 
     fn window(&self, size: Bytes) -> Option<Vec<String>> {

@@ -30,6 +30,10 @@ impl Driver for Nuttcp {
         Some(vec![format!("-N{count}")])
     }
 
+    fn message(&self, size: Bytes) -> Option<Vec<String>> {
+        Some(vec![format!("-l{}", size.get())])
+    }
+
     /// Returns the arguments for a window; nuttcp counts it in KiB.
     fn window(&self, size: Bytes) -> Option<Vec<String>> {
         Some(vec![format!("-w{}", size.get().div_ceil(1024))])

@@ -42,25 +42,7 @@ pub(crate) fn contents() -> Contents {
             }
         }
     }
-    // scp failed twice at 180 ms and once at 90 ms; the emulator's path for iperf3 was late once at
-    // 0 ms.
-    for run in &mut runs {
-        let at = (run.tool.as_str(), run.condition.rtt.as_millis(), run.repeat);
-        if matches!(at, ("scp", 180, _) | ("scp", 90, 1)) {
-            run.outcome = Outcome::Failed { reason: "ended with code 255: lost connection".into() };
-            run.throughput_bps = None;
-        }
-        if at == ("iperf3", 0, 1) {
-            run.outcome = Outcome::Invalid { reason: "dropped 7 packets".into() };
-        }
-    }
-    let found = |name: &str, version: &str| Tool {
-        name: name.into(),
-        version: Some(version.into()),
-        missing: None,
-        program: None,
-        digest: None,
-    };
+    spoil(&mut runs);
     Contents {
         header: MatrixHeader {
             plan,
@@ -71,19 +53,7 @@ pub(crate) fn contents() -> Contents {
             data: Some(Data { path: "/data/file".into(), bytes: Bytes::gib(1), files: 1 }),
             facts: vec![("Kernel".into(), "6.18.0".into())],
         },
-        tools: vec![
-            found("iperf3", "iperf 3.12"),
-            found("longhaul cp", "longhaul 0.1.0"),
-            Tool {
-                name: "nuttcp".into(),
-                version: None,
-                missing: Some("nuttcp".into()),
-                program: None,
-                digest: None,
-            },
-            found("rsync", "rsync 3.5.0"),
-            found("scp", "OpenSSH_9.2p1"),
-        ],
+        tools: tools(),
         runs,
         path_records: vec![PathRecord {
             path: "180ms".into(),
@@ -93,6 +63,44 @@ pub(crate) fn contents() -> Contents {
         }],
         certificate: None,
     }
+}
+
+/// Marks the failed and invalid runs: scp failed twice at 180 ms and once at 90 ms; the emulator's
+/// path for iperf3 was late once at 0 ms.
+fn spoil(runs: &mut [RunRecord]) {
+    for run in runs {
+        let at = (run.tool.as_str(), run.condition.rtt.as_millis(), run.repeat);
+        if matches!(at, ("scp", 180, _) | ("scp", 90, 1)) {
+            run.outcome = Outcome::Failed { reason: "ended with code 255: lost connection".into() };
+            run.throughput_bps = None;
+        }
+        if at == ("iperf3", 0, 1) {
+            run.outcome = Outcome::Invalid { reason: "dropped 7 packets".into() };
+        }
+    }
+}
+
+fn tools() -> Vec<Tool> {
+    let found = |name: &str, version: &str| Tool {
+        name: name.into(),
+        version: Some(version.into()),
+        missing: None,
+        program: None,
+        digest: None,
+    };
+    vec![
+        found("iperf3", "iperf 3.12"),
+        found("longhaul cp", "longhaul 0.1.0"),
+        Tool {
+            name: "nuttcp".into(),
+            version: None,
+            missing: Some("nuttcp".into()),
+            program: None,
+            digest: None,
+        },
+        found("rsync", "rsync 3.5.0"),
+        found("scp", "OpenSSH_9.2p1"),
+    ]
 }
 
 fn run(

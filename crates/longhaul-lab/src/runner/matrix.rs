@@ -104,10 +104,6 @@ impl<'a> Matrix<'a> {
     pub fn run(&mut self, show: &mut dyn FnMut(MatrixEvent<'_>)) -> Result<Ended, LabError> {
         let Setup { plan, drivers, sources, retry_failed, .. } = self.setup;
         let begun = Instant::now();
-        let time_is_up = || {
-            let limit = plan.precision.as_ref().and_then(Precision::limit);
-            limit.is_some_and(|limit| begun.elapsed() > limit)
-        };
         let mut measured: HashSet<String> =
             self.archive.path_records()?.into_iter().map(|record| record.path).collect();
         let mut tally = Tally::new(plan, &self.archive.runs()?, retry_failed);
@@ -120,7 +116,7 @@ impl<'a> Matrix<'a> {
             let (sequence, cell) = all[index];
             if cell.repeat != pass {
                 pass = cell.repeat;
-                if pass > plan.repeats && time_is_up() {
+                if pass > plan.repeats && is_time_up(plan, begun) {
                     break;
                 }
             }
@@ -235,6 +231,12 @@ impl<'a> Matrix<'a> {
         };
         run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))
     }
+}
+
+/// Returns whether the plan lets no further pass start.
+fn is_time_up(plan: &MatrixPlan, begun: Instant) -> bool {
+    let limit = plan.precision.as_ref().and_then(Precision::limit);
+    limit.is_some_and(|limit| begun.elapsed() > limit)
 }
 
 /// Waits for `time` or until the stop flag is set.

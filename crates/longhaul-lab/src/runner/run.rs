@@ -203,7 +203,8 @@ impl Run<'_> {
     pub(super) fn options(&self) -> Vec<String> {
         let streams = self.row.streams.and_then(|count| self.driver.streams(count));
         let window = self.row.window.and_then(|size| self.driver.window(size));
-        let settings = streams.into_iter().chain(window).flatten();
+        let message = self.row.message.and_then(|size| self.driver.message(size));
+        let settings = streams.into_iter().chain(window).chain(message).flatten();
         self.entry.options.iter().cloned().chain(settings).collect()
     }
 

@@ -124,6 +124,40 @@ fn the_shipped_plans_are_listed_and_shown() {
     );
 }
 
+/// The plan `parallel-links` with one short row: sixteen flows exceed the rate of a link only over
+/// several links, and each link has counters.
+#[test]
+fn the_plan_of_parallel_links_runs() {
+    let host = TestHost::new();
+    let shown = host.run(&["matrix", "parallel-links", "--show-plan"]);
+    let plan = text(&shown.stdout)
+        .replace("repeats = 3", "repeats = 1")
+        .replace("\nseconds = 5", "\nseconds = 2")
+        .replace("rtt = [\"30ms\"]", "rtt = [\"10ms\"]")
+        .replace("[1, 2, 4]", "[1, 4]")
+        .replace("[1, 4, 16]", "[16]")
+        .replace("\"500M\"", "\"50M\"");
+    fs::write(host.near("plan.toml"), plan).unwrap();
+    let only = ["--only", "longhaul test", "--out", "out", "--json"];
+    let output = host.run(&[&["matrix", "plan.toml"], &only[..]].concat());
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = document["runs"].as_array().unwrap();
+    let of = |links: &str| {
+        let here = |run: &&Value| run["condition"]["options"]["links"] == links;
+        runs.iter().rfind(here).unwrap()
+    };
+    let rate = |run: &Value| run["throughput_bps"].as_f64().unwrap();
+    let (one, four) = (of("1"), of("4"));
+    assert!(rate(one) > 25e6 && rate(one) < 51e6, "{one:#}");
+    assert!(rate(four) > 75e6 && rate(four) < 204e6, "{four:#}");
+    assert!(one["path"]["up"].is_object());
+    let links = four["path"].as_array().unwrap();
+    let carried = |link: &&Value| link["up"]["delivered"]["bytes"].as_u64().unwrap() > 1_000_000;
+    assert_eq!((links.len(), links.iter().filter(carried).count() >= 3), (4, true), "{four:#}");
+    let html = fs::read_to_string(host.near("out/report.html")).unwrap();
+    assert!(html.contains("Throughput against number of parallel links"));
+}
+
 #[test]
 fn any_link_option_setting_and_place_runs() {
     let host = host_with_plan(

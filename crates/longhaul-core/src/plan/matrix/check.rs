@@ -1,12 +1,15 @@
 //! The validation of a matrix plan.
 
 use super::{MatrixFault, MatrixPlan, PlanEntry, RealPath};
+use crate::units::Bytes;
 
 /// The maximum number of parallel streams or clients of a row; a larger number is a typing error.
 const MOST_STREAMS: u64 = 1024;
 const MOST_CLIENTS: u64 = 1024;
 /// The largest window, 4 GiB; TCP's own maximum is 1 GiB (RFC 7323).
 const MOST_WINDOW: u64 = 4 << 30;
+/// The largest size of each write, 1 GiB; a larger size is a typing error.
+const MOST_MESSAGE: u64 = 1 << 30;
 
 impl MatrixPlan {
     /// Checks everything that does not depend on the machine or the tools.
@@ -103,10 +106,11 @@ impl MatrixPlan {
             return Err(MatrixFault::Option { index, option, label });
         }
         let counts = |values: &[u32]| values.iter().map(|value| u64::from(*value)).collect();
-        let windows = entry.windows.iter().map(|window| window.get()).collect();
-        let settings: [(&'static str, Vec<u64>, u64); 3] = [
+        let sizes = |values: &[Bytes]| values.iter().map(|size| size.get()).collect();
+        let settings: [(&'static str, Vec<u64>, u64); 4] = [
             ("streams", counts(&entry.streams), MOST_STREAMS),
-            ("windows_bytes", windows, MOST_WINDOW),
+            ("windows_bytes", sizes(&entry.windows), MOST_WINDOW),
+            ("messages_bytes", sizes(&entry.messages), MOST_MESSAGE),
             ("clients", counts(&entry.clients), MOST_CLIENTS),
         ];
         for (setting, values, most) in settings {
@@ -166,7 +170,7 @@ mod tests {
         fn real(plan: &mut MatrixPlan, text: &str) {
             plan.real = Some(serde_json::from_str(text).unwrap());
         }
-        let cases: [(Break, &str); 18] = [
+        let cases: [(Break, &str); 20] = [
             (|p| p.repeats = 0, "repeats"),
             (|p| p.precision = Some(Precision::new(0.0, 30)), "precision.share"),
             (|p| p.precision = Some(Precision::new(0.05, 5)), "precision.at_most"),
@@ -181,6 +185,8 @@ mod tests {
             (|p| p.entries[1] = p.entries[0].clone(), "entries.1"),
             (|p| p.entries[1].workloads = vec!["tape".into()], "entries.1.workload"),
             (|p| p.entries[0].streams = vec![1, 0], "entries.0.streams"),
+            (|p| p.entries[0].messages = vec![Bytes::new(0)], "entries.0.messages_bytes"),
+            (|p| p.conditions.set("links", vec!["1".into(), "65".into()]), "conditions.links.1"),
             (|p| p.entries[0].options = vec!["-Z".into(), String::new()], "entries.0.options.1"),
             (|p| p.only = vec![Constraint::default()], "only.0"),
             (|p| p.except = vec![rule(r#"{"tool": "spc"}"#)], "except.0"),
@@ -212,7 +218,7 @@ mod tests {
         ];
         plan.entries[1].workloads = vec!["one".into(), "16@16".into()];
         plan.entries[0].streams = vec![1, 4];
-        plan.entries[0].windows = vec![crate::units::Bytes::mib(4)];
+        plan.entries[0].windows = vec![Bytes::mib(4)];
         let labels: Vec<String> = plan.rows().into_iter().map(|row| row.label).collect();
         assert_eq!(
             labels,

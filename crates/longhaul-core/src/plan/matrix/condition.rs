@@ -6,12 +6,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::link::{
-    LINK_OPTIONS, LinkOptions, LinkPlan, LinkPlanError, Preset, Probability, ReadFile, fiber_delay,
+    LINK_OPTIONS, LinkOptions, LinkPlan, LinkPlanError, Preset, Probability, ReadFile, derive_seed,
+    fiber_delay,
 };
+use crate::plan::{TopologyLink, TopologyPlan};
 use crate::units::{Rate, format_span, parse_span};
 
 /// The options that set the length of a path; they exclude `rtt`.
 pub(super) const LENGTHS: [&str; 4] = ["preset", "delay", "distance", "delay-trace"];
+
+/// The property of a path that is no option of a link: the number of parallel links.
+pub(super) const LINKS: &str = "links";
 
 /// A path, which is a column of the matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,7 +27,7 @@ pub struct Condition {
     /// The link rate in each direction; `None` means no limit other than the machine.
     #[serde(rename = "rate_bps")]
     pub rate: Option<Rate>,
-    /// The other link options by name (`loss`, `up-jitter`), as the plan has them.
+    /// The other link options by name (`loss`, `up-jitter`), as the plan has them, and `links`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// The far host of a real path, which is not emulated.
@@ -58,8 +63,17 @@ impl Condition {
         };
         parts.extend(self.rate.map(|rate| rate.to_string()));
         let others = self.options.iter().filter(|(name, _)| *name != "distance");
-        parts.extend(others.map(|(name, value)| format!("{name} {value}")));
+        parts.extend(others.map(|(name, value)| match (name.as_str(), value.as_str()) {
+            (LINKS, "1") => "1 link".to_owned(),
+            (LINKS, count) => format!("{count} parallel links"),
+            _ => format!("{name} {value}"),
+        }));
         parts.join(", ")
+    }
+
+    /// Returns the number of equal parallel links.
+    pub fn links(&self) -> u32 {
+        self.options.get(LINKS).and_then(|count| parse_links(count)).unwrap_or(1)
     }
 
     /// Returns the share of lost segments over both directions, 0 to 1; `None` if the plan states
@@ -84,6 +98,26 @@ impl Condition {
         }
     }
 
+    /// Returns the topology to emulate: the sites `near` and `far`, and their links. Each of several
+    /// parallel links has its own random decisions, whose seeds derive from `seed`.
+    ///
+    /// # Errors
+    /// As for [`Condition::link`].
+    pub fn topology(&self, seed: u64, read: ReadFile) -> Result<TopologyPlan, LinkPlanError> {
+        let mut topology = TopologyPlan::pair(self.link(Some(seed), read)?);
+        let links = self.links();
+        if links > 1 {
+            let one = topology.links.remove(0);
+            topology.links.extend((1..=links).map(|number| {
+                let name = format!("{}-{number}", one.name);
+                let mut link = TopologyLink { name, ..one.clone() };
+                link.plan.seed = Some(derive_seed(seed, &[&link.name]));
+                link
+            }));
+        }
+        Ok(topology)
+    }
+
     /// Returns the link to emulate. `read` reads the files that options name, `seed` determines the
     /// random decisions.
     ///
@@ -97,13 +131,18 @@ impl Condition {
         if let Some(rate) = self.rate {
             options.set("rate", rate.bps().to_string())?;
         }
-        for (name, value) in &self.options {
+        for (name, value) in self.options.iter().filter(|(name, _)| *name != LINKS) {
             options.set(name, value.as_str())?;
         }
         let mut plan = options.plan(read)?;
         plan.seed = seed;
         Ok(plan)
     }
+}
+
+/// Returns a number of parallel links from 1 to 64; `None` for other texts.
+pub(super) fn parse_links(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count| (1..=64).contains(count))
 }
 
 /// Returns the one-way delay of one direction from `options`.
@@ -173,6 +212,28 @@ mod tests {
         assert_eq!(far.link(None, &|_| Ok(String::new())).unwrap().rtt(), far.rtt);
         assert_eq!(of(&[("delay", "5ms"), ("down-delay", "7ms")]).rtt.as_millis(), 12);
         assert_eq!(of(&[("preset", "wan")]).label(), "90 ms, preset wan");
+    }
+
+    #[test]
+    fn parallel_links_differ_only_in_names_and_seeds() {
+        let one = of(&[("rtt", "30ms"), ("rate", "1G"), ("links", "1")]);
+        let read = |_: &str| Ok(String::new());
+        assert_eq!(one.topology(7, &read).unwrap(), {
+            TopologyPlan::pair(one.link(Some(7), &read).unwrap())
+        });
+        let three = of(&[("rtt", "30ms"), ("rate", "1G"), ("links", "3")]);
+        assert_eq!(three.label(), "30 ms, 1.00 Gb/s, 3 parallel links");
+        let topology = three.topology(7, &read).unwrap();
+        topology.validate().unwrap();
+        let names: Vec<&str> = topology.links.iter().map(|link| link.name.as_str()).collect();
+        assert_eq!(names, ["link-1", "link-2", "link-3"]);
+        let seeds: Vec<Option<u64>> = topology.links.iter().map(|link| link.plan.seed).collect();
+        assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2] && seeds[0] != seeds[2]);
+        let again = three.topology(7, &read).unwrap();
+        assert_eq!(again, topology);
+        assert!(
+            topology.links.iter().all(|link| link.plan.up == one.link(None, &read).unwrap().up)
+        );
     }
 
     #[test]

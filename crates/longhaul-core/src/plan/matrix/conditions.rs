@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::condition::{LENGTHS, place};
+use super::condition::{LENGTHS, LINKS, parse_links, place};
 use super::entry::scalars;
 use super::{Condition, MatrixFault};
 use crate::plan::link::{LINK_OPTIONS, LinkOptions, LinkPlanError};
@@ -15,7 +15,8 @@ use crate::units::{Rate, format_span, parse_span};
 
 /// Link options by name, each with a list of values; the conditions are their product.
 ///
-/// Every option of an emulated link is accepted except `seed`, which is derived from the run.
+/// Every option of an emulated link is accepted except `seed`, which is derived from the run, and
+/// `links`, the number of equal parallel links.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conditions {
     /// The options in the order of nesting, innermost first.
@@ -137,9 +138,14 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
     if option == "rate" && value != "none" {
         value.parse::<Rate>().map_err(|error| error.to_string())?;
     }
+    if option == LINKS {
+        let count = parse_links(value.trim()).map(|_| ());
+        return count.ok_or_else(|| format!("links cannot be '{value}'; it must be 1 to 64"));
+    }
     let mut alone = LinkOptions::default();
     alone.set(option, value).map_err(|error| {
-        let known = LINK_OPTIONS.iter().map(|option| option.name).collect::<Vec<_>>().join(", ");
+        let known = LINK_OPTIONS.iter().map(|option| option.name).chain([LINKS]);
+        let known = known.collect::<Vec<_>>().join(", ");
         format!("{}; known options: {known}", plain(&error))
     })?;
     match alone.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
@@ -246,6 +252,7 @@ mod tests {
             (r#"{"rtt": ["1s"], "queue": ["5ms"]}"#, "queue needs rate"),
             (r#"{"rtt": ["1s"], "distance": ["5km"]}"#, "contradict each other"),
             (r#"{"rtt": ["1s"], "seed": [1]}"#, "seed"),
+            (r#"{"rtt": ["1s"], "links": [1, 0]}"#, "links cannot be '0'; it must be 1 to 64"),
         ] {
             let error = of(json).check().unwrap_err().to_string();
             assert!(error.contains(says), "{json}: {error}");

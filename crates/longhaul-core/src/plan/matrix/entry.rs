@@ -30,6 +30,10 @@ pub struct PlanEntry {
     #[serde(rename = "windows_bytes", alias = "windows", default)]
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub windows: Vec<Bytes>,
+    /// The sizes of each write to try, by the tool's option; empty means the tool's default.
+    #[serde(rename = "messages_bytes", alias = "messages", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub messages: Vec<Bytes>,
     /// The numbers of simultaneous clients; empty means one.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<u32>,
@@ -93,6 +97,10 @@ pub struct Constraint {
     #[serde(rename = "windows_bytes", alias = "windows", default)]
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub windows: Vec<Bytes>,
+    /// Sizes of each write.
+    #[serde(rename = "messages_bytes", alias = "messages", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub messages: Vec<Bytes>,
     /// Numbers of clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     pub clients: Vec<u32>,

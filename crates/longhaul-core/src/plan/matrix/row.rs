@@ -17,6 +17,8 @@ pub struct MatrixRow {
     pub streams: Option<u32>,
     /// The window per stream; `None` means the tool's default.
     pub window: Option<Bytes>,
+    /// The size of each write; `None` means the tool's default.
+    pub message: Option<Bytes>,
     /// The number of simultaneous clients, at least 1.
     pub clients: u32,
 }
@@ -36,6 +38,8 @@ impl MatrixRow {
             && (rule.workload.is_empty() || rule.workload.contains(&self.work.name))
             && fits(&rule.streams, self.streams)
             && (rule.windows.is_empty() || self.window.is_some_and(|w| rule.windows.contains(&w)))
+            && (rule.messages.is_empty()
+                || self.message.is_some_and(|size| rule.messages.contains(&size)))
             && fits(&rule.clients, Some(self.clients))
             && rule.path.iter().all(|(option, values)| {
                 let has = condition.option(option);
@@ -54,8 +58,8 @@ pub struct PlanCell {
 }
 
 impl MatrixPlan {
-    /// Returns the rows in the order of the table: by entry, then by workload, streams, windows and
-    /// clients. Unknown names of workloads produce no row.
+    /// Returns the rows in the order of the table: by entry, then by workload, streams, windows,
+    /// messages and clients. Unknown names of workloads produce no row.
     pub fn rows(&self) -> Vec<MatrixRow> {
         let mut rows = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -75,25 +79,32 @@ impl MatrixPlan {
         work: &PlannedWork,
         rows: &mut Vec<MatrixRow>,
     ) {
-        for streams in or_default(&entry.streams) {
-            for window in or_default(&entry.windows) {
-                for clients in or_default(&entry.clients) {
-                    let mut label = vec![entry.label()];
-                    if entry.workloads.len() > 1 {
-                        label.push(work.name.clone());
-                    }
-                    label.extend(streams.map(|count| counted(count, "stream")));
-                    label.extend(window.map(|window: Bytes| format!("window {window}")));
-                    label.extend(clients.map(|count| counted(count, "client")));
-                    rows.push(MatrixRow {
-                        entry: index,
-                        label: label.join(", "),
-                        work: work.clone(),
-                        streams,
-                        window,
-                        clients: clients.unwrap_or(1),
-                    });
+        let streams = or_default(&entry.streams).into_iter();
+        let with_windows = streams.flat_map(|streams| {
+            or_default(&entry.windows).into_iter().map(move |window| (streams, window))
+        });
+        let with_messages = with_windows.flat_map(|(streams, window)| {
+            or_default(&entry.messages).into_iter().map(move |message| (streams, window, message))
+        });
+        for (streams, window, message) in with_messages {
+            for clients in or_default(&entry.clients) {
+                let mut label = vec![entry.label()];
+                if entry.workloads.len() > 1 {
+                    label.push(work.name.clone());
                 }
+                label.extend(streams.map(|count| counted(count, "stream")));
+                label.extend(window.map(|window: Bytes| format!("window {window}")));
+                label.extend(message.map(|size: Bytes| format!("message {size}")));
+                label.extend(clients.map(|count| counted(count, "client")));
+                rows.push(MatrixRow {
+                    entry: index,
+                    label: label.join(", "),
+                    work: work.clone(),
+                    streams,
+                    window,
+                    message,
+                    clients: clients.unwrap_or(1),
+                });
             }
         }
     }

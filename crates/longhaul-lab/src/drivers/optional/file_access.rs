@@ -13,13 +13,13 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::{self, quote};
 use super::super::{DiskTask, Job, ServerCommand};
-use super::{Programs, Tool, encrypted, parent, plain};
+use super::{Programs, Tool, VersionSource, encrypted, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
     name: "",
     programs: &[],
-    version: "--version",
+    version: VersionSource::Line("--version"),
     workload: Workload::Disk,
     trees: false,
     many_clients: false,
@@ -52,6 +52,8 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs",
         programs: SSHFS,
+        // The first line is the version of fusermount3.
+        version: VersionSource::From("--version", "SSHFS version"),
         // dd syncs at the end, which sshfs passes on (fsync@openssh.com).
         guarantees: |_| Guarantees { encrypted: true, verified: false, synced: true },
         server: |job, _| sshd::private_server(job).map(Some),
@@ -61,6 +63,8 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs read",
         programs: SSHFS,
+        // The first line is the version of fusermount3.
+        version: VersionSource::From("--version", "SSHFS version"),
         guarantees: encrypted,
         server: |job, _| sshd::private_server(job).map(Some),
         client: |job, programs| sshfs(job, programs, Transfer::Read),
@@ -69,7 +73,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "nfs-ganesha",
         programs: GANESHA,
-        version: "-v",
+        version: VersionSource::Line("-v"),
         server: |job, programs| ganesha(job, programs, Transfer::Write).map(Some),
         client: |job, programs| nfs_cp(job, programs, Transfer::Write),
         ..BASE
@@ -77,7 +81,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "nfs-ganesha read",
         programs: GANESHA,
-        version: "-v",
+        version: VersionSource::Line("-v"),
         server: |job, programs| ganesha(job, programs, Transfer::Read).map(Some),
         client: |job, programs| nfs_cp(job, programs, Transfer::Read),
         ..BASE
@@ -101,7 +105,8 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "uftp",
         programs: &["uftp", "uftpd"],
-        version: "-?",
+        // uftp has no option that prints its version.
+        version: VersionSource::File("UFTP version "),
         server: |job, programs| {
             let task = job.single_file("uftp")?;
             let mut command = Command::new(programs.get("uftpd"));

@@ -32,8 +32,8 @@ pub(super) struct Tool {
     name: &'static str,
     /// The programs that it needs; the first is its client, and prints its version.
     programs: &'static [&'static str],
-    /// The argument that makes the client print its version.
-    version: &'static str,
+    /// The source of the version of the client.
+    version: VersionSource,
     workload: Workload,
     trees: bool,
     many_clients: bool,
@@ -50,6 +50,27 @@ pub(super) struct Tool {
     untried: Option<&'static str>,
     /// The directories to search for programs.
     found_in: Programs,
+}
+
+/// The source of the version of a tool.
+#[derive(Debug, Clone, Copy)]
+enum VersionSource {
+    /// The first line that the client prints with this argument.
+    Line(&'static str),
+    /// The output of the client with an argument, from a text on.
+    From(&'static str, &'static str),
+    /// The file of the client, from a text on.
+    File(&'static str),
+}
+
+impl VersionSource {
+    fn read(self, program: &Path) -> String {
+        match self {
+            VersionSource::Line(argument) => detect::version(program, argument),
+            VersionSource::From(argument, mark) => detect::version_from(program, argument, mark),
+            VersionSource::File(mark) => detect::stored_version(program, mark),
+        }
+    }
 }
 
 /// The reason of tools that Debian does not package.
@@ -149,7 +170,7 @@ impl Driver for Tool {
         {
             return Detected::Missing { program };
         }
-        let version = self.program().map(|program| detect::version(&program, self.version));
+        let version = self.program().map(|program| self.version.read(&program));
         let version = version.unwrap_or_default();
         // The version of FDT follows the time and the name of a method.
         let version = version.split_once(" printVersion ").map_or(&*version, |(_, last)| last);

@@ -9,13 +9,13 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Job, sshd};
-use super::{NOT_PACKAGED, Programs, Tool, encrypted, has, path_with, plain};
+use super::{NOT_PACKAGED, Programs, Tool, VersionSource, encrypted, has, path_with, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
     name: "",
     programs: &[],
-    version: "--version",
+    version: VersionSource::Line("--version"),
     workload: Workload::Disk,
     trees: true,
     many_clients: true,
@@ -68,7 +68,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "bbftp",
         programs: &["bbftp", "bbftpd", "ssh", "sshd", "ssh-keygen"],
-        version: "-v",
+        version: VersionSource::Line("-v"),
         trees: false,
         guarantees: plain,
         streams: Some("-p"),
@@ -90,7 +90,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "mscp",
         programs: &["mscp", "ssh", "sshd", "ssh-keygen"],
-        version: "-h",
+        version: VersionSource::Line("-h"),
         streams: Some("-n"),
         client: |job, programs| {
             let task = job.disk("mscp")?;
@@ -106,7 +106,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "hpn-ssh",
         programs: &["hpnssh", "hpnscp", "hpnsshd", "ssh-keygen"],
-        version: "-V",
+        version: VersionSource::Line("-V"),
         server: |job, programs| {
             let mut server = sshd::private_server(job)?;
             let mut command = Command::new(programs.get("hpnsshd"));
@@ -182,7 +182,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "aspera",
         programs: &["ascp", "ssh", "sshd", "ssh-keygen"],
-        version: "-A",
+        version: VersionSource::Line("-A"),
         guarantees: |options| Guarantees {
             encrypted: !has(options, "-T"),
             verified: false,

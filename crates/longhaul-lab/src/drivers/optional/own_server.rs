@@ -8,13 +8,13 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Job, ServerCommand, sshd};
-use super::{NOT_PACKAGED, Programs, Tool, has, link_to_source, parent, plain};
+use super::{NOT_PACKAGED, Programs, Tool, VersionSource, has, link_to_source, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
     name: "",
     programs: &[],
-    version: "--version",
+    version: VersionSource::Line("--version"),
     workload: Workload::Disk,
     trees: true,
     many_clients: false,
@@ -39,7 +39,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "fdt",
         programs: &["fdt"],
-        version: "-V",
+        version: VersionSource::Line("-V"),
         guarantees: |options| Guarantees { verified: has(options, "-md5"), ..plain(options) },
         streams: Some("-P"),
         window: Some("-ss"),
@@ -103,7 +103,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "tsunami",
         programs: &["tsunami", "tsunamid"],
-        version: "quit",
+        version: VersionSource::From("quit", "Revision: "),
         trees: false,
         server: |job, programs| {
             let link = link_to_source(job, "tsunami")?;
@@ -133,7 +133,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "xdd",
         programs: &["xdd"],
-        version: "-version",
+        version: VersionSource::Line("-version"),
         trees: false,
         guarantees: |options| Guarantees { synced: has(options, "-syncio"), ..plain(options) },
         server: |job, programs| {
@@ -161,7 +161,8 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "irods",
         programs: &["iput", "irodsServer"],
-        version: "-h",
+        // The help ends with the version.
+        version: VersionSource::From("-h", "iRODS Version"),
         guarantees: |options| Guarantees { verified: has(options, "-K"), ..plain(options) },
         streams: Some("-N"),
         trees: false,
@@ -193,7 +194,7 @@ pub(super) const TOOLS: &[Tool] = &[
             "the kernel's nfs4",
             "the kernel's nfsd",
         ],
-        version: "-V",
+        version: VersionSource::Line("-V"),
         untried: Some("the kernel of the hosts used so far has no NFS server"),
         // close waits until the server has the data on stable storage (RFC 8881, section 18.3:
         // COMMIT).

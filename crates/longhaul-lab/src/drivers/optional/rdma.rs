@@ -7,7 +7,7 @@ use longhaul_core::result::ToolOutput;
 use longhaul_core::units::{Bytes, Rate};
 
 use super::super::{Job, ServerCommand, ToolFigures};
-use super::{Programs, Tool, plain};
+use super::{Programs, Tool, VersionSource, plain};
 use crate::LabError;
 
 const PORT: u16 = 18515;
@@ -15,7 +15,7 @@ const PORT: u16 = 18515;
 pub(super) const TOOLS: &[Tool] = &[Tool {
     name: "perftest",
     programs: &["ib_write_bw"],
-    version: "--version",
+    version: VersionSource::Line("--version"),
     workload: Workload::Memory,
     trees: false,
     many_clients: false,

@@ -12,9 +12,14 @@ use super::*;
 /// arguments.
 fn stand_ins(dir: &Path) {
     for tool in tools() {
+        let mark = match tool.version {
+            VersionSource::Line(_) => "",
+            VersionSource::From(_, mark) | VersionSource::File(mark) => mark,
+        };
         for program in tool.programs {
             let path = dir.join(program);
-            fs::write(&path, format!("#!/bin/sh\necho \"{program} 1.2 $@\"\n")).unwrap();
+            let script = format!("#!/bin/sh\necho '{mark} 1.2' >&2\necho \"{program} 1.2 $@\"\n");
+            fs::write(&path, script).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         }
     }

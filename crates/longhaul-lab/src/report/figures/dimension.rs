@@ -27,12 +27,16 @@ pub(super) enum Dimension {
     Streams,
     /// Window per stream in bytes.
     Window,
+    /// Bytes per write to the socket.
+    Message,
     /// Number of simultaneous clients.
     Clients,
+    /// Number of parallel links.
+    Links,
 }
 
 impl Dimension {
-    pub(super) const COUNT: usize = 12;
+    pub(super) const COUNT: usize = 14;
     /// All dimensions in the order of figures.
     pub(super) const ALL: [Dimension; Self::COUNT] = [
         Dimension::Rtt,
@@ -40,18 +44,25 @@ impl Dimension {
         Dimension::Loss,
         Dimension::Corruption,
         Dimension::Mtu,
+        Dimension::Links,
         Dimension::Cross,
         Dimension::Beside,
         Dimension::Miles,
         Dimension::Rate,
         Dimension::Streams,
         Dimension::Window,
+        Dimension::Message,
         Dimension::Clients,
     ];
 
     /// The dimensions that are settings of an entry, not properties of the path or the work.
-    pub(super) const SETTINGS: [Dimension; 4] =
-        [Dimension::Streams, Dimension::Window, Dimension::Clients, Dimension::Beside];
+    pub(super) const SETTINGS: [Dimension; 5] = [
+        Dimension::Streams,
+        Dimension::Window,
+        Dimension::Message,
+        Dimension::Clients,
+        Dimension::Beside,
+    ];
 
     /// Returns the name in a heading.
     pub(super) const fn title(self) -> &'static str {
@@ -67,7 +78,9 @@ impl Dimension {
             Dimension::Size => "file size",
             Dimension::Streams => "number of streams",
             Dimension::Window => "window",
+            Dimension::Message => "message size",
             Dimension::Clients => "number of clients",
+            Dimension::Links => "number of parallel links",
         }
     }
 
@@ -85,7 +98,9 @@ impl Dimension {
             Dimension::Size => "size",
             Dimension::Streams => "streams",
             Dimension::Window => "window",
+            Dimension::Message => "message",
             Dimension::Clients => "clients",
+            Dimension::Links => "links",
         }
     }
 
@@ -103,14 +118,16 @@ impl Dimension {
             Dimension::Size => "File size",
             Dimension::Streams => "Streams",
             Dimension::Window => "Window per stream",
+            Dimension::Message => "Size of each write",
             Dimension::Clients => "Simultaneous clients",
+            Dimension::Links => "Parallel links",
         }
     }
 
     /// Formats a value on the axis.
     pub(super) fn tick(self, value: f64) -> String {
         match self {
-            Dimension::Size | Dimension::Window => bytes(value),
+            Dimension::Size | Dimension::Window | Dimension::Message => bytes(value),
             Dimension::Loss | Dimension::Corruption if value == 0.0 => "0".to_owned(),
             Dimension::Loss | Dimension::Corruption => scientific(value),
             _ => plain((value * 1e3).round() / 1e3),
@@ -137,7 +154,9 @@ impl Dimension {
             Dimension::Size => text,
             Dimension::Streams => many("stream"),
             Dimension::Window => format!("window {text}"),
+            Dimension::Message => format!("message {text}"),
             Dimension::Clients => many("client"),
+            Dimension::Links => many("link"),
         }
     }
 
@@ -199,6 +218,8 @@ mod tests {
             (Dimension::Cross, 0.5, "cross traffic 0.5 Gb/s"),
             (Dimension::Beside, 1.0, "beside 1 flow"),
             (Dimension::Mtu, 9000.0, "MTU 9000"),
+            (Dimension::Message, 1024.0, "message 1 KiB"),
+            (Dimension::Links, 4.0, "4 links"),
         ] {
             assert_eq!(dimension.named(value), expected);
         }

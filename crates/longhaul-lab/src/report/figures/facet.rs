@@ -218,6 +218,7 @@ fn values(
         ("loss", Dimension::Loss, path.loss()),
         ("corrupt", Dimension::Corruption, path.share("corrupt")),
         ("mtu", Dimension::Mtu, path.option("mtu").and_then(|text| text.parse().ok())),
+        ("links", Dimension::Links, path.real.is_none().then(|| f64::from(path.links()))),
         ("cross", Dimension::Cross, path.option("cross").and_then(|text| cross(&text))),
     ];
     for (_, dimension, value) in options {
@@ -225,6 +226,7 @@ fn values(
     }
     set(Dimension::Streams, row.streams.map(f64::from));
     set(Dimension::Window, row.window.map(|bytes| bytes.get() as f64));
+    set(Dimension::Message, row.message.map(|bytes| bytes.get() as f64));
     set(Dimension::Clients, Some(f64::from(row.clients)));
 
     // An option whose value is not a number separates the panels.
@@ -282,6 +284,7 @@ fn variant(entry: &str, row: &MatrixRow) -> String {
     let mut parts = vec![entry.to_owned()];
     parts.extend(row.streams.map(|count| Dimension::Streams.named(f64::from(count))));
     parts.extend(row.window.map(|bytes| Dimension::Window.named(bytes.get() as f64)));
+    parts.extend(row.message.map(|bytes| Dimension::Message.named(bytes.get() as f64)));
     let several = (row.clients > 1).then(|| Dimension::Clients.named(f64::from(row.clients)));
     parts.extend(several);
     parts.join(", ")

@@ -53,7 +53,20 @@ pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
     if panels.is_empty() {
         return None;
     }
-    lines.extend(published().figures.iter().filter_map(|figure| {
+    lines.extend(published_lines());
+    let heads = ["Tool", "Under", what, "One, Gb/s", "Together, Gb/s", "Scale factor"];
+    let table = Columns {
+        title: format!("Scale factor with {what}"),
+        heads: heads.map(str::to_owned).to_vec(),
+        lines,
+    };
+    let id = format!("scale-factor-{what}");
+    Some(Figure::new(&id, Chart::Lines(chart(facets, dimension, what, panels))).with_table(table))
+}
+
+/// Returns the lines of the published scale factors.
+fn published_lines() -> impl Iterator<Item = Vec<String>> {
+    published().figures.iter().filter_map(|figure| {
         let (count, one, factor) = (figure.count?, figure.single_gbps?, figure.scale_factor?);
         let size = figure.data_gb.map_or(String::new(), |size| format!("{size} GB, "));
         Some(vec![
@@ -64,15 +77,7 @@ pub(super) fn scaling(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
             format!("{:.3}", figure.gbps),
             format!("{factor:.2}"),
         ])
-    }));
-    let heads = ["Tool", "Under", what, "One, Gb/s", "Together, Gb/s", "Scale factor"];
-    let table = Columns {
-        title: format!("Scale factor with {what}"),
-        heads: heads.map(str::to_owned).to_vec(),
-        lines,
-    };
-    let id = format!("scale-factor-{what}");
-    Some(Figure::new(&id, Chart::Lines(chart(facets, dimension, what, panels))).with_table(table))
+    })
 }
 
 fn chart(

@@ -43,6 +43,11 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
             .map(|((common, series), runs)| line(facets, common, *series, runs))
             .collect(),
     };
+    Some(Figure::new("stability", Chart::Lines(chart(facets, cells))).with_table(table))
+}
+
+/// Returns the figure of the cells: one panel per path and work.
+fn chart(facets: &Facets<'_>, cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>>) -> LineChart {
     let mut panels: BTreeMap<Common, Vec<Line>> = BTreeMap::new();
     for ((common, series), mut runs) in cells {
         runs.sort_by_key(|facet| facet.run.repeat);
@@ -71,7 +76,7 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
     let ys: Vec<f64> = every().map(|point| point.y).collect();
     let last = every().map(|point| point.x).fold(1.0, f64::max);
     let x = Axis::new("Pass", Scale::from_zero(&[last]));
-    let chart = LineChart {
+    LineChart {
         title: "Throughput in each pass".into(),
         subtitle: format!(
             "{}A level line means constant performance; a slope means that host or disk drifts{}",
@@ -83,8 +88,7 @@ pub(super) fn stability(facets: &Facets<'_>) -> Option<Figure> {
         panels,
         names: facets.names(&[]),
         looks: facets.looks(&[]),
-    };
-    Some(Figure::new("stability", Chart::Lines(chart)).with_table(table))
+    }
 }
 
 fn title(facets: &Facets<'_>, facet: &Facet<'_>) -> String {

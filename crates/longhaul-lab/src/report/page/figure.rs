@@ -8,6 +8,9 @@ use crate::report::figures::{Columns, Figure};
 /// The number of visible lines of a table; longer tables are collapsed.
 const SHOWN: usize = 24;
 
+/// The number of characters of a cell above which its text has several lines.
+const LONG: usize = 40;
+
 /// Returns all figures, each drawn for a page and for a phone.
 pub(super) fn all(figures: &[Figure]) -> Markup {
     markup! { @for figure in figures { (one(figure)) } }
@@ -55,7 +58,9 @@ fn body(table: &Columns) -> Markup {
                         tr {
                             @for (column, text) in line.iter().enumerate() {
                                 @if column == 0 { th scope="row" { (text) } }
-                                @else { td.figure[column > 1] { (text) } }
+                                @else {
+                                    td.figure[column > 1].wrap[text.len() > LONG] { (text) }
+                                }
                             }
                         }
                     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_core::result::{Caches, Outcome, RunRecord};
 use maud::{Markup, html as markup};
+use serde_json::Value;
 
 use crate::archive::Contents;
 use crate::report::text::gbps;
@@ -116,10 +117,13 @@ fn line(run: &RunRecord) -> Markup {
     }
 }
 
-/// Returns the 99.9th percentile of lateness in ms in the worse direction, from the link's report.
+/// Returns the 99.9th percentile of lateness in ms in the worst direction, from the report of the
+/// link or the reports of parallel links.
 fn late_ms(run: &RunRecord) -> Option<f64> {
-    let way = |way: &str| run.path.pointer(&format!("/{way}/lateness/p999_ms"))?.as_f64();
-    Some(way("up")?.max(way("down")?))
+    let links = run.path.as_array().map_or(std::slice::from_ref(&run.path), Vec::as_slice);
+    let way = |link: &Value, way: &str| link.pointer(&format!("/{way}/lateness/p999_ms"))?.as_f64();
+    let each = links.iter().flat_map(|link| [way(link, "up"), way(link, "down")]);
+    each.flatten().reduce(f64::max)
 }
 
 fn treated(caches: Caches) -> &'static str {

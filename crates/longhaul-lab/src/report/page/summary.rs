@@ -95,11 +95,14 @@ fn sentence(contents: &Contents, table: &Table, workload: Workload) -> Option<St
     let (fastest, slowest) = (&fastest.label, &slowest.label);
     let both = format!("{what} over {path}, {fastest} reached {high} and {slowest} {low}");
     Some(match ratio.and_then(|ratio| Some((ratio, ratio.interval?))) {
-        Some((ratio, (from, to))) if from > 1.0 => format!(
-            "{what} over {path}, {fastest} was fastest with {high}, {:.1} times {slowest} with \
-             {low} ({} passes, 95 %: {from:.1} to {to:.1}).",
-            ratio.median, ratio.passes
-        ),
+        Some((ratio, (from, to))) if from > 1.0 => {
+            let digits = digits(from);
+            format!(
+                "{what} over {path}, {fastest} was fastest with {high}, {:.digits$} times {slowest} \
+                 with {low} ({} passes, 95 %: {from:.digits$} to {to:.digits$}).",
+                ratio.median, ratio.passes
+            )
+        }
         Some((ratio, (from, to))) => format!(
             "{both}: no difference shown ({} passes, 95 % interval of the ratio: {from:.2} to \
              {to:.2}).",
@@ -107,6 +110,15 @@ fn sentence(contents: &Contents, table: &Table, workload: Workload) -> Option<St
         ),
         None => format!("{both} ({sample}; a ratio needs six passes)."),
     })
+}
+
+/// Returns the number of decimals with which a ratio above 1, rounded, differs from 1.
+fn digits(lowest: f64) -> usize {
+    match lowest {
+        ..1.005 => 3,
+        ..5.0 => 2,
+        _ => 1,
+    }
 }
 
 /// Returns the number of runs of a figure.
@@ -160,6 +172,11 @@ mod tests {
         assert!(!five.contains("times") && five.contains("a ratio needs six passes"), "{five}");
         let one = disk(&passes(1, 0.0));
         assert!(one.contains("a single run each"), "{one}");
+    }
+
+    #[test]
+    fn a_factor_above_one_is_not_printed_as_one() {
+        assert_eq!((digits(1.002), digits(1.02), digits(40.0)), (3, 2, 1));
     }
 
     #[test]
