@@ -1,0 +1,193 @@
+//! The examples of the subcommands of `fleet`, `hub user`, `generate` and `wan`, and of `iperf3` and `nuttcp`.
+
+use super::examples::Example;
+
+/// The examples of each command.
+pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
+    (
+        "fleet login",
+        &[
+            (
+                "Log in with the pin that the hub prints when it starts",
+                "longhaul fleet login https://hub:5280 --pin 0123456789abcdef",
+            ),
+            (
+                "Verify the hub by the certificate of an authority",
+                "longhaul fleet login https://hub.example.org --user ann --ca authority.pem",
+            ),
+        ],
+    ),
+    (
+        "fleet token",
+        &[
+            ("Create a token for the agent of the host west", "longhaul fleet token west"),
+            ("Create a token that is valid for an hour", "longhaul fleet token west --valid 1h"),
+        ],
+    ),
+    (
+        "fleet revoke",
+        &[
+            ("Refuse the agent of the host west", "longhaul fleet revoke west"),
+            ("Print one document", "longhaul fleet revoke west --json"),
+        ],
+    ),
+    (
+        "fleet plan",
+        &[
+            ("Compare a mesh file with the hub", "longhaul fleet plan mesh.toml"),
+            ("Check a mesh file without a hub", "longhaul fleet plan mesh.toml --offline"),
+        ],
+    ),
+    (
+        "fleet apply",
+        &[
+            ("Apply a mesh file", "longhaul fleet apply mesh.toml"),
+            (
+                "Apply it only if nobody has changed revision 7",
+                "longhaul fleet apply mesh.toml --revision 7",
+            ),
+        ],
+    ),
+    (
+        "fleet status",
+        &[
+            ("Show all pairs that are not good", "longhaul fleet status"),
+            ("Print one document", "longhaul fleet status --json"),
+        ],
+    ),
+    (
+        "fleet hosts",
+        &[
+            ("List the hosts and their agents", "longhaul fleet hosts"),
+            ("Print one document", "longhaul fleet hosts --json"),
+        ],
+    ),
+    (
+        "fleet runs",
+        &[
+            ("List the latest 20 runs", "longhaul fleet runs --limit 20"),
+            (
+                "List the failed runs between two hosts",
+                "longhaul fleet runs --source west --destination east --state failed",
+            ),
+            ("Print the result of one run", "longhaul fleet runs 17 --json"),
+        ],
+    ),
+    (
+        "fleet import-psconfig",
+        &[
+            ("Convert a template", "longhaul fleet import-psconfig site.json > mesh.toml"),
+            (
+                "State the capacity of the interfaces",
+                "longhaul fleet import-psconfig site.json --capacity 100G > mesh.toml",
+            ),
+        ],
+    ),
+    (
+        "hub user add",
+        &[
+            ("Add a user who reads the pages", "longhaul hub user add ann"),
+            ("Add a user who applies meshes", "longhaul hub user add bob --role operator"),
+            (
+                "Add a user to the data of the system service",
+                "longhaul hub user add ann --data /var/lib/longhaul-hub",
+            ),
+        ],
+    ),
+    (
+        "hub user passwd",
+        &[
+            ("Change a password", "longhaul hub user passwd ann"),
+            (
+                "Change it in PostgreSQL",
+                "longhaul hub user passwd ann --database postgres://hub@db/fleet",
+            ),
+        ],
+    ),
+    (
+        "hub user list",
+        &[
+            ("List the users and their roles", "longhaul hub user list"),
+            ("Print one document", "longhaul hub user list --json"),
+        ],
+    ),
+    (
+        "generate man",
+        &[
+            (
+                "Write the man pages into a directory of the user",
+                "longhaul generate man ~/.local/share/man/man1",
+            ),
+            (
+                "Write them into a directory of the system",
+                "longhaul generate man /usr/local/share/man/man1",
+            ),
+        ],
+    ),
+    (
+        "generate completions",
+        &[
+            ("Print the script of bash", "longhaul generate completions bash"),
+            (
+                "Write the script of zsh into a file",
+                "longhaul generate completions zsh > _longhaul",
+            ),
+        ],
+    ),
+    (
+        "wan down",
+        &[
+            ("Take the topology that is up down", "longhaul wan down"),
+            ("Take one of several topologies down", "longhaul wan down --name sc10"),
+        ],
+    ),
+    (
+        "wan bridge",
+        &[
+            (
+                "Emulate 90 ms and 10 Gb/s between two interfaces",
+                "longhaul wan bridge eth1 eth2 --rtt 90ms --rate 10G",
+            ),
+            (
+                "Configure the interfaces for it, and restore them",
+                "longhaul wan bridge eth1 eth2 --rtt 40ms --loss 1e-4 --fix",
+            ),
+            (
+                "Replay a recorded path for ten minutes",
+                "longhaul wan bridge eth1 eth2 --replay path.json -t 10m",
+            ),
+        ],
+    ),
+    (
+        "wan certify",
+        &[
+            ("Check the replay of a recording", "longhaul wan certify path.json"),
+            (
+                "Check that it is not the replay of another one",
+                "longhaul wan certify path.json --replay other.json",
+            ),
+        ],
+    ),
+    (
+        "wan selftest",
+        &[
+            ("Check every property of the emulator", "longhaul wan selftest"),
+            ("Check them in two minutes", "longhaul wan selftest --quick"),
+            ("Check the emulator of 'wan bridge'", "longhaul wan selftest --bridge"),
+        ],
+    ),
+    (
+        "iperf3",
+        &[
+            ("Measure to an iperf3 server", "longhaul iperf3 -c server -t 5 -P 4"),
+            ("Run a server for iperf3 clients", "longhaul iperf3 -s"),
+        ],
+    ),
+    (
+        "nuttcp",
+        &[
+            ("Measure to a nuttcp server", "longhaul nuttcp -T5 -N4 server"),
+            ("Run a server for nuttcp clients", "longhaul nuttcp -S"),
+        ],
+    ),
+];
