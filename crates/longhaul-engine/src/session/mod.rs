@@ -63,7 +63,7 @@ pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};
 pub use known_hosts::KnownHosts;
 pub(crate) use local_address::bind_to;
 pub use local_address::{Family, LocalAddress};
-pub use private_file::secret_text;
+pub use private_file::{secret_text, trusted_text};
 pub use public_key::PublicKey;
 pub use secret::{SessionSecret, StreamKey, random_keying_material};
 pub(crate) use server::{Admitted, LONG_PATH, Opening, serve_tls};
