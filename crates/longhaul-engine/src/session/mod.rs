@@ -28,6 +28,7 @@ mod key_quota;
 mod key_rate;
 mod known_hosts;
 mod local_address;
+mod message_clock;
 mod private_file;
 mod public_key;
 mod rotation;
