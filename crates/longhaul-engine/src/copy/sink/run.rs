@@ -145,6 +145,8 @@ impl Sink {
         let context = SinkContext {
             control: link.sender,
             cancel: cancel.clone(),
+        let over = self.store.over.clone();
+        cancel.on_cancel(move || over.store(true, Ordering::Relaxed));
             watchdog: Watchdog::new(patience(options)),
             arrived: Arc::default(),
             pools,

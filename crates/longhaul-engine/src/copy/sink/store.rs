@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
@@ -49,6 +49,8 @@ pub(super) struct Store {
     pub(super) space: Space,
     /// Bytes that were read to compare them.
     pub(super) checked: AtomicU64,
+    /// True when the copy is over, which ends the comparisons.
+    pub(super) over: Arc<AtomicBool>,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: they hold no earlier files.
     made: Mutex<HashSet<PathBuf>>,
@@ -104,6 +106,7 @@ impl Store {
             destination,
             disk: Disk::new(options.direct),
             checked: AtomicU64::new(0),
+            over: Arc::default(),
             token,
             sweep,
             dirs: Mutex::default(),
@@ -146,6 +149,12 @@ impl Store {
             Destination::Null => "/dev/null".into(),
             Destination::Outlet(_) => "-".into(),
         }
+    }
+
+    /// Counts bytes that were read to compare them; false when the copy is over.
+    pub(super) fn count_checked(&self, bytes: u64) -> bool {
+        self.checked.fetch_add(bytes, Ordering::Relaxed);
+        !self.over.load(Ordering::Relaxed)
     }
 
     /// Returns the attributes that could not be kept so far.
