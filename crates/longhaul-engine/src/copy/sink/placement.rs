@@ -152,7 +152,9 @@ impl Destination {
                 }
                 let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
                 rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
-                    .map_err(|error| parent_failed(target)(error.into()))?;
+                    .map_err(io::Error::from)
+                    .and_then(|()| if options.durable { sync_names(&above) } else { Ok(()) })
+                    .map_err(parent_failed(target))?;
                 into(target, None)
             }
             (_, Top::One) => {
@@ -165,6 +167,17 @@ impl Destination {
                 }
             }
         }
+    }
+}
+
+/// Makes the names in `dir` durable, if this user may read it. The sink syncs only directories of the
+/// target.
+fn sync_names(dir: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(dir, ".", flags, Mode::empty()) {
+        Ok(dir) => Ok(rustix::fs::fsync(dir)?),
+        Err(Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
