@@ -93,7 +93,7 @@ impl SinkShared<'_> {
                         blake3: hex(digest),
                     })
                     .collect();
-                lock(&self.records.reports).digests.extend(digests.iter().cloned());
+                lock(&self.records.reports).own_digests(&digests);
                 self.context.control.send(&SinkMessage::Digests(digests))?;
             }
         }

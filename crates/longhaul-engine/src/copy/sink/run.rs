@@ -151,13 +151,15 @@ impl Sink {
             arrived: Arc::default(),
             pools,
             options,
+        let at_server = !link.streams.opens_connections();
+        let reports = if at_server { FileReports::of_server() } else { FileReports::default() };
             progress,
             wanted_first: self.wanted_first,
             host_files: HostFiles::of_boot(),
         };
         let shared = SinkShared {
             context,
-            records: SinkRecords::new(options, ledger, &self.store.destination),
+            records: SinkRecords::new(options, ledger, &self.store.destination, reports),
             meters: SinkMeters::new(),
             store: &self.store,
             recorder: &self.recorder,

@@ -29,6 +29,7 @@ use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
+use crate::copy::requested::Requested;
 use crate::copy::watchdog::Watchdog;
 use crate::error::{EngineError, Result};
 use crate::session::ControlSender;
@@ -150,8 +151,9 @@ impl SinkRecords {
         destination: &Destination,
     ) -> Self {
         SinkRecords {
+        reports: FileReports,
             ledger,
-            reports: Mutex::default(),
+            reports: Mutex::new(reports),
             memory: EntryMemory::default(),
             dirs: Mutex::default(),
             top: Mutex::default(),
@@ -220,7 +222,7 @@ impl SinkShared<'_> {
 
     /// Keeps actions for a client at this end, and reports them to a client at the other end.
     pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.records.reports).actions.extend(actions.iter().cloned());
+        lock(&self.records.reports).own_acts(&actions);
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 
