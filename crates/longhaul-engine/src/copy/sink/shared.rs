@@ -99,6 +99,8 @@ pub(super) struct SinkContext<'a> {
     pub(super) progress: &'a CopyProgress,
     /// True if the source waits for [`SinkMessage::Wanted`].
     pub(super) wanted_first: bool,
+    /// The names that this client has requested; `None` if any name is possible.
+    pub(super) requested: Option<&'a Requested>,
     /// Recognizes files of a source on this host.
     pub(super) host_files: Option<HostFiles>,
 }
@@ -149,9 +151,9 @@ impl SinkRecords {
         options: &CopyOptions,
         ledger: Arc<Ledger>,
         destination: &Destination,
+        reports: FileReports,
     ) -> Self {
         SinkRecords {
-        reports: FileReports,
             ledger,
             reports: Mutex::new(reports),
             memory: EntryMemory::default(),

@@ -126,7 +126,7 @@ impl<S: WalkSink> Walk<'_, S> {
 }
 
 /// Returns `name` without slashes at its ends and without `.`; `None` if it contains `..`.
-fn plain_name(name: &Path) -> Option<PathBuf> {
+pub(in crate::copy) fn plain_name(name: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in name.components() {
         match part {

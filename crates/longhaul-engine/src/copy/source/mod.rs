@@ -29,6 +29,7 @@ use crate::copy::tree::Tree;
 
 pub(crate) use alone::{forget, read, sample_source};
 pub use feed::{Feed, StreamReader};
+pub(super) use listed::plain_name;
 pub use listed::read_names;
 pub(super) use run::{SourceTerms, run};
 
