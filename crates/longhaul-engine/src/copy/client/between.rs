@@ -8,9 +8,10 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
+use std::time::Instant;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{CopyResult, EndReport};
@@ -119,7 +120,7 @@ pub fn between(
             progress,
             options,
             state: Mutex::default(),
-            finished: AtomicBool::new(false),
+            finished: OnceLock::new(),
             watchdog: Watchdog::new(patience(options)),
         };
         relay.run(from_source, from_sink, pumps, stop).inspect_err(|_| whole.lost(progress))
@@ -172,7 +173,8 @@ struct Relay<'a> {
     progress: &'a CopyProgress,
     options: &'a CopyOptions,
     state: Mutex<State>,
-    finished: AtomicBool,
+    /// The time at which the sink reported the end.
+    finished: OnceLock<Instant>,
     watchdog: Watchdog,
 }
 
@@ -226,7 +228,7 @@ impl Relay<'_> {
             });
             scope.spawn(move || {
                 if let Err(error) = relay.follow_source(&mut from_source, pumps)
-                    && !relay.finished.load(Ordering::Relaxed)
+                    && relay.finished.get().is_none()
                 {
                     relay.fail(error);
                 }
@@ -245,10 +247,15 @@ impl Relay<'_> {
         }
     }
 
-    /// Passes on the messages of the source until it leaves.
+    /// Passes on the messages of the source until it leaves, or until it has sent messages for too long
+    /// after the end.
     fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
+        let limit = SILENCE_LIMIT.min(self.watchdog.patience());
         loop {
             let message: SourceMessage = from.receive()?;
+            if self.finished.get().is_some_and(|finished| finished.elapsed() > limit) {
+                return Ok(());
+            }
             match &message {
                 SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
                     self.watchdog.claim();
@@ -294,7 +301,7 @@ impl Relay<'_> {
                 return Err(EngineError::Failed { peer, reason, again });
             }
             // A sink that has finished may leave before the source's report.
-            if !self.finished.load(Ordering::Relaxed) {
+            if self.finished.get().is_none() {
                 passed?;
             }
         }
@@ -322,7 +329,7 @@ impl Relay<'_> {
                 }
                 SinkMessage::Finished(report) => {
                     lock(&self.state).sink = Some(report.clone());
-                    self.finished.store(true, Ordering::Relaxed);
+                    let _ = self.finished.set(Instant::now());
                     return self.to_source.send(&message);
                 }
                 SinkMessage::Abort { reason, again, kind } => {
@@ -381,3 +388,7 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream) {
     }
     let _ = to.shutdown(Shutdown::Write);
 }
+
+#[cfg(test)]
+#[path = "between_tests.rs"]
+mod tests;
