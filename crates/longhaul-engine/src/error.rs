@@ -314,6 +314,9 @@ pub enum EntryViolation {
     /// The path is absolute or contains `..`.
     #[error("path outside the target in entry")]
     PathOutside,
+    /// The client has not requested the path.
+    #[error("path that was not requested in entry")]
+    NotRequested,
     /// The announced entries exceed the memory of a copy.
     #[error("too much memory for the entries up to entry")]
     TooMuchMemory,

@@ -36,6 +36,7 @@ mod pool;
 mod progress;
 mod quota;
 mod reports;
+mod requested;
 mod server;
 mod sink;
 mod source;

@@ -14,6 +14,8 @@ const PEER_BYTES: usize = 1 << 30;
 /// The reports of a copy on single files.
 #[derive(Debug, Default)]
 pub(super) struct FileReports {
+    /// True at a server: its client gets all actions and digests in messages.
+    failures_only: bool,
     pub(super) failures: Vec<CopyFailure>,
     pub(super) skipped: Vec<CopyFailure>,
     pub(super) not_kept: Vec<NotKept>,
@@ -24,6 +26,11 @@ pub(super) struct FileReports {
 }
 
 impl FileReports {
+    /// Creates the reports of a server, which keep no actions and no digests.
+    pub(super) fn of_server() -> Self {
+        FileReports { failures_only: true, ..FileReports::default() }
+    }
+
     /// Adds the attributes that the sink could not keep.
     pub(super) fn with_not_kept(self, not_kept: Vec<NotKept>) -> Self {
         FileReports { not_kept, ..self }
@@ -43,6 +50,20 @@ impl FileReports {
     pub(super) fn peer_acts(&mut self, actions: Vec<Action>) {
         let bytes = |action: &Action| action.path.as_bytes().len();
         add(&mut self.actions, actions, &mut self.peer_bytes, bytes);
+    }
+
+    /// Adds digests of this end.
+    pub(super) fn own_digests(&mut self, digests: &[DigestOf]) {
+        if !self.failures_only {
+            self.digests.extend_from_slice(digests);
+        }
+    }
+
+    /// Adds actions of this end on the entries of a peer, as far as there is room.
+    pub(super) fn own_acts(&mut self, actions: &[Action]) {
+        if !self.failures_only {
+            self.peer_acts(actions.to_vec());
+        }
     }
 
     /// Adds digests that a peer reports, as far as there is room.
@@ -100,5 +121,20 @@ mod tests {
         let action = Action { what: ActionKind::Create, path, bytes: Bytes::new(0) };
         reports.peer_acts(vec![action; 1000]);
         assert!((3..8).contains(&reports.actions.len()), "{}", reports.actions.len());
+    }
+
+    #[test]
+    fn a_server_keeps_no_list_of_the_entries_of_its_client() {
+        let path = FilePath::new("p").unwrap();
+        let bytes = Bytes::new(0);
+        let action = Action { what: ActionKind::Create, path: path.clone(), bytes };
+        let digest = DigestOf { path, bytes, blake3: String::new() };
+        for (mut reports, kept) in [(FileReports::of_server(), 0), (FileReports::default(), 1)] {
+            reports.own_acts(std::slice::from_ref(&action));
+            reports.own_digests(std::slice::from_ref(&digest));
+            reports.fail("p".to_owned(), "reason".to_owned());
+            let lengths = [reports.actions.len(), reports.digests.len(), reports.failures.len()];
+            assert_eq!(lengths, [kept, kept, 1]);
+        }
     }
 }

@@ -29,6 +29,11 @@ pub(super) fn patience(options: &CopyOptions) -> Duration {
     options.give_up_ms.map_or(DEFAULT, Duration::from_millis)
 }
 
+/// Returns the longest time without progress while the peer reports a busy disk.
+pub(super) fn longest_claim(options: &CopyOptions) -> Duration {
+    patience(options).saturating_mul(CLAIMS)
+}
+
 /// Returns the options of a client, limited to the values that a server accepts.
 pub(super) fn bounded(options: CopyOptions) -> CopyOptions {
     let most = patience(&options).min(SERVER_LIMIT);
@@ -153,7 +158,7 @@ impl Watchdog {
         let still = since(last.moved);
         let idle = still.min(since(last.claimed));
         last.idle = idle;
-        (idle >= self.patience || still >= self.patience * CLAIMS).then_some(still)
+        (idle >= self.patience || still >= self.patience.saturating_mul(CLAIMS)).then_some(still)
     }
 }
 

@@ -5,7 +5,8 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::wire::{HostKeys, read_frame, write_frame};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::deadline::OPENING_TIMEOUT;
+use super::message_clock::{MessageClock, write_within};
 use super::rotation::Learner;
 use crate::error::{EngineError, Result};
 use crate::{HASTE, lock};
@@ -22,6 +24,7 @@ use crate::{HASTE, lock};
 #[derive(Clone)]
 pub struct ControlSender {
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
+    clock: Arc<MessageClock>,
     peer: Arc<str>,
 }
 
@@ -44,51 +47,27 @@ trait Limits: Send + Sync {
     fn is_closed_by_peer(&self) -> bool;
 }
 
-/// The time limit of a message, and the deadline of the present one.
-#[derive(Default)]
-struct Clock(Mutex<(Option<Duration>, Option<Instant>)>);
-
-impl Clock {
-    fn set_timeout(&self, timeout: Option<Duration>) {
-        lock(&self.0).0 = timeout;
-    }
-
-    fn begin(&self) {
-        let mut clock = lock(&self.0);
-        clock.1 = clock.0.map(|timeout| Instant::now() + timeout);
-    }
-
-    /// Returns the remaining time of the present message; `None` is unlimited.
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let Some(until) = lock(&self.0).1 else { return Ok(None) };
-        match until.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-            left => Ok(Some(left)),
-        }
-    }
-}
-
 /// Creates a control channel over a pair of pipes or sockets, such as those of an ssh process.
 pub fn control(
     reader: impl Read + AsFd + Send + 'static,
     writer: impl Write + AsFd + Send + 'static,
     peer: &str,
 ) -> (ControlSender, ControlReceiver) {
-    let limits = Arc::new(PipeLimits::default());
+    let (limits, clock) = (Arc::new(PipeLimits::default()), MessageClock::of_sender());
     let reader = PipeReader { pipe: reader, limits: limits.clone() };
-    let writer = PipeWriter { pipe: writer, limits: limits.clone() };
-    assemble(reader, writer, limits, peer)
+    let writer = PipeWriter { pipe: writer, limits: limits.clone(), clock: clock.clone() };
+    assemble(reader, (writer, clock), limits, peer)
 }
 
 fn assemble(
     reader: impl Read + Send + 'static,
-    writer: impl Write + Send + 'static,
+    (writer, clock): (impl Write + Send + 'static, Arc<MessageClock>),
     limits: Arc<dyn Limits>,
     peer: &str,
 ) -> (ControlSender, ControlReceiver) {
     let peer: Arc<str> = peer.into();
-    let sender =
-        ControlSender { writer: Arc::new(Mutex::new(Box::new(writer))), peer: peer.clone() };
+    let writer: Box<dyn Write + Send> = Box::new(writer);
+    let sender = ControlSender { writer: Arc::new(Mutex::new(writer)), clock, peer: peer.clone() };
     (sender, ControlReceiver { reader: Box::new(reader), limits, peer, learner: None })
 }
 
@@ -100,26 +79,70 @@ pub(super) fn control_over_tls(
 ) -> io::Result<(ControlSender, ControlReceiver)> {
     // A message is sealed completely before it is sent; its frame bounds its length.
     connection.set_buffer_limit(None);
-    socket.set_write_timeout(Some(MESSAGE_LIMIT))?;
-    let limits = Arc::new(SocketLimits { socket: socket.clone(), clock: Clock::default() });
+    let limits = Arc::new(SocketLimits { socket: socket.clone(), clock: MessageClock::default() });
     // The time limit of the handshake also applies to the first message.
     limits.set_timeout(Some(OPENING_TIMEOUT));
     let link = Arc::new(TlsLink { connection: Mutex::new(connection), socket });
     let (chunk, fresh) = (vec![0; 16 << 10], 0..0);
     let reader = TlsReader { link: link.clone(), limits: limits.clone(), chunk, fresh };
-    Ok(assemble(reader, TlsWriter(link), limits, peer))
+    let clock = MessageClock::of_sender();
+    let writer = TlsWriter { link, clock: clock.clone() };
+    Ok(assemble(reader, (writer, clock), limits, peer))
 }
 
 impl ControlSender {
     /// Sends one message.
     ///
     /// # Errors
-    /// The channel is broken.
+    /// The channel is broken, or the peer did not accept the message in time.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<()> {
-        let mut writer = lock(&self.writer);
-        write_frame(&mut *writer, message)
+        self.write(&mut **lock(&self.writer), message)
+    }
+
+    /// Sends one message as [`send`](Self::send) does, unless another thread is sending one: that
+    /// thread can wait for a peer that is busy.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(crate) fn send_if_idle<T: Serialize>(&self, message: &T) -> Result<()> {
+        match self.idle_writer() {
+            Some(mut writer) => self.write(&mut **writer, message),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends the last message. If the peer does not accept it within `limit`, it is lost.
+    pub(crate) fn send_last<T: Serialize>(&self, message: &T, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        self.set_timeout(limit);
+        while Instant::now() < deadline {
+            if let Some(mut writer) = self.idle_writer() {
+                let _ = self.write(&mut **writer, message);
+                return;
+            }
+            thread::sleep(LAST_CHECK);
+        }
+    }
+
+    /// Returns the writer unless another thread is sending.
+    fn idle_writer(&self) -> Option<MutexGuard<'_, Box<dyn Write + Send>>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn write<T: Serialize>(&self, mut writer: &mut dyn Write, message: &T) -> Result<()> {
+        self.clock.begin();
+        write_frame(&mut writer, message)
             .and_then(|()| Ok(writer.flush()?))
             .map_err(|source| EngineError::Control { peer: self.peer.to_string(), source })
+    }
+
+    /// Sets the time in which the peer must accept a message, by default a minute.
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
+        self.clock.set_timeout(Some(timeout));
     }
 
     /// Sends bytes that need not be a message, for peers of tests and benchmarks.
@@ -129,6 +152,7 @@ impl ControlSender {
     #[doc(hidden)]
     pub fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
         let mut writer = lock(&self.writer);
+        self.clock.begin();
         writer.write_all(bytes).and_then(|()| writer.flush()).map_err(|error| {
             EngineError::Control { peer: self.peer.to_string(), source: error.into() }
         })
@@ -193,7 +217,7 @@ impl ControlReceiver {
 
 struct SocketLimits {
     socket: Arc<TcpStream>,
-    clock: Clock,
+    clock: MessageClock,
 }
 
 impl Limits for SocketLimits {
@@ -214,8 +238,8 @@ impl Limits for SocketLimits {
     }
 }
 
-/// The time limit for sending a message: the longest, a mebibyte, passes at 140 kb/s.
-const MESSAGE_LIMIT: Duration = Duration::from_secs(60);
+/// The interval at which a thread with the last message checks whether another one is being sent.
+const LAST_CHECK: Duration = Duration::from_millis(5);
 
 /// The interval at which a reader of a pipe checks whether the channel was closed.
 const CLOSED_CHECK: Duration = Duration::from_millis(100 / HASTE);
@@ -224,7 +248,7 @@ const CLOSED_CHECK: Duration = Duration::from_millis(100 / HASTE);
 #[derive(Default)]
 struct PipeLimits {
     closed: AtomicBool,
-    clock: Clock,
+    clock: MessageClock,
 }
 
 impl Limits for PipeLimits {
@@ -266,10 +290,12 @@ impl<R: Read + AsFd> Read for PipeReader<R> {
 /// pipe(7)).
 const PIPE_BUF: usize = 4096;
 
-/// A writer that ends when the channel is closed, even if the program behind the pipe has stalled.
+/// A writer that ends when the channel is closed, or when the program behind the pipe has stalled for
+/// too long.
 struct PipeWriter<W> {
     pipe: W,
     limits: Arc<PipeLimits>,
+    clock: Arc<MessageClock>,
 }
 
 impl<W: Write + AsFd> Write for PipeWriter<W> {
@@ -278,6 +304,7 @@ impl<W: Write + AsFd> Write for PipeWriter<W> {
             if self.limits.closed.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
+            self.clock.left()?;
         }
         self.pipe.write(&buf[..buf.len().min(PIPE_BUF)])
     }
@@ -305,7 +332,10 @@ struct TlsReader {
     fresh: Range<usize>,
 }
 
-struct TlsWriter(Arc<TlsLink>);
+struct TlsWriter {
+    link: Arc<TlsLink>,
+    clock: Arc<MessageClock>,
+}
 
 impl Read for TlsReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -336,13 +366,13 @@ impl Write for TlsWriter {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let mut records = Vec::with_capacity(buf.len() + 256);
         {
-            let mut connection = lock(&self.0.connection);
+            let mut connection = lock(&self.link.connection);
             connection.writer().write_all(buf)?;
             while connection.wants_write() {
                 connection.write_tls(&mut records)?;
             }
         }
-        write_within(&self.0.socket, &records, MESSAGE_LIMIT)?;
+        write_within(&self.link.socket, &records, &self.clock)?;
         Ok(buf.len())
     }
 
@@ -351,20 +381,6 @@ impl Write for TlsWriter {
     }
 }
 
-/// Writes all of `bytes`, or fails after `limit`: the socket's timeout starts again with every byte
-/// that a slow reader accepts.
-fn write_within(mut socket: &TcpStream, mut bytes: &[u8], limit: Duration) -> io::Result<()> {
-    let until = Instant::now() + limit;
-    while !bytes.is_empty() {
-        match socket.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        if !bytes.is_empty() && Instant::now() >= until {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

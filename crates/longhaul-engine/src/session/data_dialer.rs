@@ -8,7 +8,7 @@ use longhaul_core::plan::LinkAddress;
 use longhaul_core::wire::{Greeting, GreetingKind, HELLO_BYTES};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::deadline::{CONNECT_TIMEOUT, OPENING_TIMEOUT, set_timeouts};
+use super::deadline::{CONNECT_TIMEOUT, DeadlineSocket, OPENING_TIMEOUT, set_timeouts};
 use super::local_address::{LocalAddress, scoped};
 use super::secret::SessionSecret;
 use super::udp;
@@ -129,16 +129,7 @@ impl DataDialer {
             set_timeouts(&socket, Some(OPENING_TIMEOUT))?;
             socket.write_all(&self.secret.hello(stream))?;
             if self.mutual {
-                let mut answer = [0; HELLO_BYTES];
-                socket.read_exact(&mut answer)?;
-                let proved = Greeting::decode(&answer).is_some_and(|(greeting, mac)| {
-                    greeting.kind == GreetingKind::Accept
-                        && greeting.stream == stream
-                        && self.secret.verify_greeting(&greeting, &mac)
-                });
-                if !proved {
-                    return Err(io::ErrorKind::PermissionDenied.into());
-                }
+                await_proof(DeadlineSocket::opened(&socket), &self.secret, stream)?;
             }
             set_timeouts(&socket, None)?;
             Ok(socket)
@@ -196,6 +187,56 @@ impl DataDialer {
     }
 }
 
+/// Waits for the greeting by which the acceptor of connection `stream` authenticates.
+fn await_proof(
+    mut socket: DeadlineSocket<'_>,
+    secret: &SessionSecret,
+    stream: u32,
+) -> io::Result<()> {
+    let mut answer = [0; HELLO_BYTES];
+    socket.read_exact(&mut answer)?;
+    let proved = Greeting::decode(&answer).is_some_and(|(greeting, mac)| {
+        greeting.kind == GreetingKind::Accept
+            && greeting.stream == stream
+            && secret.verify_greeting(&greeting, &mac)
+    });
+    if proved { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
 fn bind(socket: &Socket, local: Option<SocketAddr>) -> io::Result<()> {
     local.map_or(Ok(()), |local| socket.bind(&local.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn an_acceptor_cannot_extend_the_time_of_its_proof() {
+        let secret = SessionSecret::from_keying_material(&[1; 32]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let proof = secret.greeting(GreetingKind::Accept, 3, [0; 7]);
+        let dribble = thread::spawn(move || {
+            for byte in proof {
+                if far.write_all(&[byte]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        // The 64 bytes of the proof take 1.3 s.
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let socket = DeadlineSocket::at(&near, deadline);
+        let error = await_proof(socket, &secret, 3).unwrap_err();
+        let late = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(late.contains(&error.kind()), "{error}");
+        drop(near);
+        dribble.join().unwrap();
+    }
 }

@@ -66,11 +66,24 @@ pub(super) fn read(config: &ConfigDir, name: &str, secrecy: Secrecy) -> Result<O
 /// # Errors
 /// The file cannot be read, or other users can read or change it.
 pub fn secret_text(path: &Path) -> Result<String> {
+    text_of(path, Secrecy::Secret)
+}
+
+/// Reads the text of a file that grants rights, by the same rules as `authorized_keys`: anyone may
+/// read it, and no other user may change it or a directory above it.
+///
+/// # Errors
+/// The file cannot be read, or other users can change it.
+pub fn trusted_text(path: &Path) -> Result<String> {
+    text_of(path, Secrecy::Open)
+}
+
+fn text_of(path: &Path, secrecy: Secrecy) -> Result<String> {
     let failed = |kind: io::ErrorKind| EngineError::file("read", path)(kind.into());
     let absolute = std::path::absolute(path).map_err(EngineError::file("read", path))?;
     let parts = absolute.parent().zip(absolute.file_name().and_then(|name| name.to_str()));
     let (parent, name) = parts.ok_or_else(|| failed(io::ErrorKind::InvalidFilename))?;
-    let text = read(&ConfigDir::at(parent), name, Secrecy::Secret)?;
+    let text = read(&ConfigDir::at(parent), name, secrecy)?;
     text.ok_or_else(|| failed(io::ErrorKind::NotFound))
 }
 

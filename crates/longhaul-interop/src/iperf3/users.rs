@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use longhaul_engine::session::{secret_text, trusted_text};
 use ring::digest::{SHA256, digest};
 use rsa::pkcs1::DecodeRsaPrivateKey;
 use rsa::pkcs8::DecodePrivateKey;
@@ -21,8 +20,8 @@ use super::auth::Padding;
 use crate::error::{InteropError, Result};
 
 /// The longest private key and the longest file of users.
-const KEY_LIMIT: u64 = 64 << 10;
-const USERS_LIMIT: u64 = 4 << 20;
+const KEY_LIMIT: usize = 64 << 10;
+const USERS_LIMIT: usize = 4 << 20;
 /// The largest key in bytes: decryption takes time with the cube of the length.
 const LARGEST_KEY: usize = 1024;
 /// A check takes this long, so that a client cannot conclude from the time how far decryption got
@@ -54,15 +53,15 @@ impl Users {
     /// begin with `#` are comments. A client's clock may differ by `skew`.
     ///
     /// # Errors
-    /// A file cannot be read, is too large, has other contents, or others can read the key.
+    /// A file cannot be read, is too large or has other contents, others can read the key, or other
+    /// users can change one of the files.
     pub fn read(key: &Path, users: &Path, padding: Padding, skew: Duration) -> Result<Self> {
         let failed = |path: &Path| {
             let path = PathBuf::from(path);
             move |source| InteropError::UserFile { path, source }
         };
-        let private = read_private(key).map_err(failed(key))?;
-        let text = read_bounded(users, USERS_LIMIT).map_err(failed(users))?;
-        let digests = parse_users(&text).map_err(failed(users))?;
+        let private = parse_private(&secret_text(key)?).map_err(failed(key))?;
+        let digests = parse_users(&trusted_text(users)?).map_err(failed(users))?;
         Ok(Users { key: private, padding, skew, digests })
     }
 
@@ -89,7 +88,9 @@ impl Users {
         let plain = String::from_utf8(plain.ok()?).ok()?;
         let (user, rest) = plain.strip_prefix("user: ")?.split_once("\npwd:  ")?;
         let (password, time) = rest.rsplit_once("\nts:   ")?;
-        let time = UNIX_EPOCH + Duration::from_secs(time.trim_end_matches('\0').parse().ok()?);
+        // Anyone with the public key can write any number here.
+        let seconds = Duration::from_secs(time.trim_end_matches('\0').parse().ok()?);
+        let time = UNIX_EPOCH.checked_add(seconds)?;
         let difference = now.duration_since(time).unwrap_or_else(|earlier| earlier.duration());
         let known = self.digests.get(user)?;
         let found = digest_of(user, password);
@@ -108,27 +109,24 @@ fn invalid(reason: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-fn read_bounded(path: &Path, limit: u64) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > limit { Err(invalid("the file is too large")) } else { Ok(text) }
+fn within(text: &str, limit: usize) -> io::Result<&str> {
+    if text.len() > limit { Err(invalid("the file is too large")) } else { Ok(text) }
 }
 
-fn read_private(path: &Path) -> io::Result<RsaPrivateKey> {
-    if File::open(path)?.metadata()?.mode() & 0o077 != 0 {
-        return Err(invalid("other users can read the private key; change its mode to 600"));
-    }
-    let text = read_bounded(path, KEY_LIMIT)?;
-    let parsed = RsaPrivateKey::from_pkcs8_pem(&text).ok();
-    let key = parsed.or_else(|| RsaPrivateKey::from_pkcs1_pem(&text).ok());
+fn parse_private(text: &str) -> io::Result<RsaPrivateKey> {
+    let text = within(text, KEY_LIMIT)?;
+    let parsed = RsaPrivateKey::from_pkcs8_pem(text).ok();
+    let key = parsed.or_else(|| RsaPrivateKey::from_pkcs1_pem(text).ok());
     let key =
         key.ok_or_else(|| invalid("no RSA private key in PEM format without a passphrase"))?;
     if key.size() > LARGEST_KEY { Err(invalid("the key is too long")) } else { Ok(key) }
 }
 
 fn parse_users(text: &str) -> io::Result<HashMap<String, String>> {
-    let lines =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = within(text, USERS_LIMIT)?
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let user = |line: &str| {
         let (user, digest) = line.split_once(',')?;
         let (user, digest) = (user.trim(), digest.trim().to_ascii_lowercase());
@@ -145,7 +143,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    use rsa::pkcs8::{EncodePrivateKey, EncodePublicKey, LineEnding};
+    use rsa::RsaPublicKey;
+    use rsa::pkcs8::{DecodePublicKey, EncodePrivateKey, EncodePublicKey, LineEnding};
 
     use super::*;
     use crate::iperf3::Credentials;
@@ -160,6 +159,7 @@ mod tests {
             let name = format!("longhaul-users-{}-{name}", std::process::id());
             let directory = std::env::temp_dir().join(name);
             fs::create_dir_all(&directory).unwrap();
+            fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
             let private = RsaPrivateKey::new(&mut rsa::rand_core::OsRng, 1024).unwrap();
             let files = Files { directory };
             let public = private.to_public_key().to_public_key_pem(LineEnding::LF).unwrap();
@@ -169,6 +169,7 @@ mod tests {
             files.protect(0o600);
             let digest = digest_of("mario", "rossi");
             fs::write(files.path("users"), format!("# users\nmario,{digest}\n")).unwrap();
+            fs::set_permissions(files.path("users"), fs::Permissions::from_mode(0o644)).unwrap();
             files
         }
 
@@ -213,6 +214,33 @@ mod tests {
                 assert_eq!(users.user(invalid, now), None);
             }
         }
+    }
+
+    #[test]
+    fn a_time_beyond_every_clock_is_refused() {
+        let files = Files::new("time");
+        let users = files.users(Padding::Pkcs1).unwrap();
+        let key = fs::read_to_string(files.path("public.pem")).unwrap();
+        let key = RsaPublicKey::from_public_key_pem(&key).unwrap();
+        for time in [u64::MAX, i64::MAX as u64 + 1, 0] {
+            let plain = format!("user: mario\npwd:  rossi\nts:   {time}");
+            let mut random = rsa::rand_core::OsRng;
+            let encrypted = key.encrypt(&mut random, Pkcs1v15Encrypt, plain.as_bytes()).unwrap();
+            assert_eq!(users.user(&STANDARD.encode(encrypted), SystemTime::now()), None, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_users_that_others_can_change_is_refused() {
+        let files = Files::new("writable");
+        for (name, mode) in [("users", 0o666), ("users", 0o620), ("", 0o777)] {
+            let path = files.path(name);
+            let before = fs::metadata(&path).unwrap().permissions();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(files.users(Padding::Oaep).is_err(), "{name} {mode:o}");
+            fs::set_permissions(&path, before).unwrap();
+        }
+        files.users(Padding::Oaep).unwrap();
     }
 
     #[test]

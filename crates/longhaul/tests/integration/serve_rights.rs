@@ -71,6 +71,21 @@ fn a_server_of_root_becomes_its_user_for_good() {
 }
 
 #[test]
+fn files_that_their_owner_may_not_read_are_copied_to_a_user() {
+    let host = shared_host();
+    let server = Server::start(serve_as(&host, "nobody:nogroup"));
+    for (name, mode) in [("none", 0o000), ("write", 0o200)] {
+        let source = host.file(name, 700);
+        fs::set_permissions(&source, fs::Permissions::from_mode(mode)).unwrap();
+        assert_code(&host.run(&["cp", name, &server.url(name)]), 0);
+        let copied = fs::metadata(host.far(name)).unwrap();
+        assert_eq!((copied.uid(), copied.mode() & 0o7777), (NOBODY, mode));
+        // Tests run as root, which may read everything.
+        assert_eq!(fs::read(host.far(name)).unwrap(), fs::read(source).unwrap());
+    }
+}
+
+#[test]
 fn a_server_that_stays_root_keeps_few_capabilities() {
     let host = TestHost::new();
     for (landlock, owners) in [("auto", false), ("off", false), ("auto", true)] {

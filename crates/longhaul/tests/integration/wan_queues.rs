@@ -73,7 +73,8 @@ fn a_flow_uses_one_queue_in_both_directions() {
     let near = format!("read go; ping -q -i 0.005 -c {PINGS} far && read go");
     let mut child = start(&report, &near);
     let found = bound_workers(child.id());
-    let sleeps = || found.iter().map(|task| sleeps(child.id(), task)).collect::<Vec<u64>>();
+    let process = child.id();
+    let sleeps = || found.iter().map(|task| sleeps(process, task)).collect::<Vec<u64>>();
     let before = sleeps();
     child.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();

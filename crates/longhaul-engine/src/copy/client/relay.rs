@@ -3,9 +3,10 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
+use std::time::Instant;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::wire::copy::{EntryKind, SinkMessage, SinkReport, SourceMessage, SourceReport};
@@ -28,7 +29,8 @@ pub(super) struct Relay<'a> {
     progress: &'a CopyProgress,
     options: &'a CopyOptions,
     state: Mutex<RelayedReports>,
-    finished: AtomicBool,
+    /// The time at which the sink reported the end.
+    finished: OnceLock<Instant>,
     watchdog: Watchdog,
 }
 
@@ -54,7 +56,7 @@ impl<'a> Relay<'a> {
             progress,
             options,
             state: Mutex::default(),
-            finished: AtomicBool::new(false),
+            finished: OnceLock::new(),
             watchdog: Watchdog::new(patience(options)),
         }
     }
@@ -100,7 +102,7 @@ impl<'a> Relay<'a> {
             });
             scope.spawn(move || {
                 if let Err(error) = relay.follow_source(&mut from_source, pumps)
-                    && !relay.finished.load(Ordering::Relaxed)
+                    && relay.finished.get().is_none()
                 {
                     relay.fail(error);
                 }
@@ -119,10 +121,15 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Passes on the messages of the source until it leaves.
+    /// Passes on the messages of the source until it leaves, or until it has sent messages for too
+    /// long after the end.
     fn follow_source(&self, from: &mut ControlReceiver, mut pumps: Option<Pumps>) -> Result<()> {
+        let limit = SILENCE_LIMIT.min(self.watchdog.patience());
         loop {
             let message: SourceMessage = from.receive()?;
+            if self.finished.get().is_some_and(|finished| finished.elapsed() > limit) {
+                return Ok(());
+            }
             match &message {
                 SourceMessage::Alive { stages } if stages.read.unwrap_or(0.0) > 0.0 => {
                     self.watchdog.claim();
@@ -168,7 +175,7 @@ impl<'a> Relay<'a> {
                 return Err(EngineError::Failed { peer, reason, again });
             }
             // A sink that has finished may leave before the source's report.
-            if !self.finished.load(Ordering::Relaxed) {
+            if self.finished.get().is_none() {
                 passed?;
             }
         }
@@ -196,7 +203,7 @@ impl<'a> Relay<'a> {
                 }
                 SinkMessage::Finished(report) => {
                     lock(&self.state).sink = Some(report.clone());
-                    self.finished.store(true, Ordering::Relaxed);
+                    let _ = self.finished.set(Instant::now());
                     return self.to_source.send(&message);
                 }
                 SinkMessage::Abort { reason, again, kind } => {
@@ -262,3 +269,7 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream) {
     }
     let _ = to.shutdown(Shutdown::Write);
 }
+
+#[cfg(test)]
+#[path = "relay_tests.rs"]
+mod tests;

@@ -20,6 +20,7 @@ use super::{REPLY_TIMEOUT, RemoteFiles, check_rereads};
 use crate::copy::name_list::{send_names, sent_path};
 use crate::copy::past_rates::Direction;
 use crate::copy::progress::CopyRun;
+use crate::copy::requested::Requested;
 use crate::copy::sink::{Destination, Outlet, Sink};
 use crate::copy::source::{self, SourcePlan, SourceTerms};
 use crate::copy::streams::{
@@ -124,6 +125,9 @@ pub fn pull(
         };
         let sink = Sink::open(destination, &key, options, &|| run.stop.load(Ordering::Relaxed))
             .map_err(|busy| bad_target(&busy))?;
+        // A sample is of files that the server chooses.
+        let requested = options.sample.is_none().then(|| Requested::of(files.paths, files.names));
+        let sink = sink.expecting(requested.flatten());
         let paths = wired.clone();
         let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());
         let request = CopyRequest::Send {

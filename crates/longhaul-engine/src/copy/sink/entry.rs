@@ -17,6 +17,7 @@ use super::placement::Destination;
 use super::shared::{HardLink, SinkShared};
 use crate::copy::metadata::Attributes;
 use crate::copy::names::{RESERVED, has_reserved};
+use crate::copy::requested::Requested;
 use crate::error::{EntryViolation, Result};
 use crate::lock;
 
@@ -68,6 +69,10 @@ impl Intake<'_, '_> {
         }
         if !entry.path.is_plain_relative() {
             return Err(self.invalid(entry.id, EntryViolation::PathOutside));
+        }
+        let is_requested = |requested: &Requested| requested.contains(as_path(&entry.path));
+        if !shared.context.requested.is_none_or(is_requested) {
+            return Err(self.invalid(entry.id, EntryViolation::NotRequested));
         }
         let Some(memory) = shared.records.memory.claim(&entry) else {
             return Err(self.invalid(entry.id, EntryViolation::TooMuchMemory));
@@ -212,9 +217,7 @@ impl Intake<'_, '_> {
 /// target must be a directory.
 fn refusal(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind) -> Option<&'static str> {
     let leads_to = match kind {
-        EntryKind::Symlink { target } => {
-            has_reserved(Path::new(std::ffi::OsStr::from_bytes(target.as_bytes())))
-        }
+        EntryKind::Symlink { target } => has_reserved(as_path(target)),
         EntryKind::HardLink { path, .. } => has_reserved(&shared.store.path(path.as_bytes())),
         _ => false,
     };
@@ -231,6 +234,10 @@ fn refusal(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind) -> Option<&'s
     let is_top = path.components().nth(1).is_none();
     (named_dir && is_top && *kind != EntryKind::Directory)
         .then_some("the target directory does not exist")
+}
+
+fn as_path(path: &FilePath) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()))
 }
 
 fn action_of(shared: &SinkShared<'_>, path: &Path, kind: &EntryKind, what: ActionKind) -> Action {

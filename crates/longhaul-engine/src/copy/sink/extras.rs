@@ -27,6 +27,8 @@ use crate::lock;
 pub(super) struct Extras {
     pub(super) delete: Option<DeleteOptions>,
     pub(super) dry_run: bool,
+    /// True if the sink writes a manifest, which needs the names at the top level.
+    manifest: bool,
     filters: Filters,
     state: Mutex<State>,
 }
@@ -38,9 +40,9 @@ struct State {
     paths: HashSet<u128>,
     /// The announced directories, by their paths at the source.
     dirs: Vec<Vec<u8>>,
-    /// The first components of the paths.
+    /// The first components of the paths, for a manifest.
     tops: BTreeSet<Vec<u8>>,
-    /// The first components that are directories.
+    /// The first components that are directories, for a manifest.
     top_dirs: BTreeSet<Vec<u8>>,
 }
 
@@ -59,6 +61,7 @@ impl Extras {
         Extras {
             delete: options.tree.delete,
             dry_run: options.tree.dry_run,
+            manifest: options.tree.manifest.is_some(),
             filters: Filters::new(&options.tree.filters),
             state: Mutex::new(state),
         }
@@ -68,7 +71,7 @@ impl Extras {
     pub(super) fn note(&self, path: &FilePath, is_dir: bool) {
         let bytes = path.as_bytes();
         let mut state = lock(&self.state);
-        if !bytes.contains(&b'/') {
+        if self.manifest && !bytes.contains(&b'/') {
             state.tops.insert(bytes.to_vec());
             if is_dir {
                 state.top_dirs.insert(bytes.to_vec());
@@ -82,13 +85,13 @@ impl Extras {
         }
     }
 
-    /// Returns the name at the top level, if there is only one.
+    /// Returns the name at the top level, if there is only one; for a manifest.
     pub(super) fn only_top(&self) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         state.tops.first().filter(|_| state.tops.len() == 1).cloned()
     }
 
-    /// Returns the directories at the top level.
+    /// Returns the directories at the top level, for a manifest.
     pub(super) fn top_dirs(&self) -> Vec<Vec<u8>> {
         lock(&self.state).top_dirs.iter().cloned().collect()
     }
@@ -149,5 +152,26 @@ fn join(dir: &[u8], name: &OsStr) -> Vec<u8> {
     match dir {
         b"" => name.as_bytes().to_vec(),
         dir => [dir, b"/", name.as_bytes()].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_only_for_a_manifest_or_a_deletion() {
+        let name = |text: &str| Some(FilePath::new(text).unwrap());
+        for (manifest, kept) in [(None, 0), (name("list"), 2)] {
+            let mut options = CopyOptions::default();
+            options.tree.manifest = manifest;
+            let extras = Extras::new(&options, &Destination::Null);
+            for (path, is_dir) in [("a", true), ("b", false), ("a/c", false)] {
+                extras.note(&FilePath::new(path).unwrap(), is_dir);
+            }
+            let state = lock(&extras.state);
+            assert_eq!((state.tops.len(), state.top_dirs.len()), (kept, kept / 2));
+            assert!(state.paths.is_empty() && state.dirs.is_empty());
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::plan::{CopyOptions, Verify};
 
 use super::ledger::SinkFile;
+use super::open_dir::FileSystemSync;
 use super::partial::{PartialFile, Temporary};
 use super::read_back::read_back;
 use super::store::Store;
@@ -123,7 +124,7 @@ impl<'a> Finisher<'a> {
     /// Makes every new name durable.
     pub(super) fn sync_names(&self) -> Result<(), (PathBuf, io::Error)> {
         let touched = std::mem::take(&mut *self.touched());
-        if touched.len() >= SYNCFS_FROM && self.store.sync_all().unwrap_or(false) {
+        if touched.len() >= SYNCFS_FROM && self.store.sync_all() {
             return Ok(());
         }
         for path in touched {
@@ -163,23 +164,24 @@ impl Syncs {
             Form::Open(partial) => &partial.temporary,
         };
         match (&temporary.dir.sync, form) {
-            (Some(handle), _) if self.together => {
-                let sync = || {
-                    let synced = temporary.dir.faults.tick();
-                    let synced = synced.and_then(|()| Ok(rustix::fs::syncfs(handle)?));
-                    synced.map_err(|error| error.kind())
-                };
-                (*self.done.entry(Arc::as_ptr(handle) as usize).or_insert_with(sync))?;
+            (Some(sync), _) if self.together && self.is_reliable(sync) => {
+                let run = || sync.sync(&temporary.dir.faults).map_err(|error| error.kind());
+                (*self.done.entry(Arc::as_ptr(sync) as usize).or_insert_with(run))?;
                 match form {
                     Form::Open(partial) => partial.synced_together(),
                     _ => Ok(()),
                 }
             }
             (_, Form::Open(partial)) => partial.sync(),
-            (Some(_), Form::Closed(_, id)) => temporary.sync(id),
-            // Synced when it was written.
-            (None, _) | (_, Form::Dropped) => Ok(()),
+            (_, Form::Closed(_, id)) => temporary.sync(id),
+            (_, Form::Dropped) => Ok(()),
         }
+    }
+
+    /// Returns whether one sync of the file system covers the files of this wave: the sync of an
+    /// earlier wave can have reported an error of one of them.
+    fn is_reliable(&self, sync: &Arc<FileSystemSync>) -> bool {
+        self.done.contains_key(&(Arc::as_ptr(sync) as usize)) || !sync.has_failed()
     }
 }
 
@@ -199,5 +201,69 @@ impl Form {
             Form::Closed(temporary, _) => temporary.rename(),
             Form::Open(partial) => partial.temporary.rename(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::atomic::Ordering;
+
+    use longhaul_core::units::Bytes;
+    use longhaul_core::wire::FilePath;
+    use longhaul_core::wire::copy::{Entry, EntryKind};
+
+    use super::super::fault::{Countdown, set::fail_at};
+    use super::super::open_dir::{OpenDir, file_id};
+    use super::super::placement::Destination;
+    use super::super::store::Token;
+    use super::*;
+
+    /// Returns a wave of `count` closed files in `dir`.
+    fn wave(path: &Path, dir: &Arc<OpenDir>, name: &str, count: u64) -> Vec<CompleteFile> {
+        let complete = |id| {
+            let (temporary, name) = (format!(".{name}{id}"), format!("{name}{id}"));
+            std::fs::write(path.join(&temporary), "x").unwrap();
+            let stat = rustix::fs::stat(path.join(&temporary)).unwrap();
+            let kind = EntryKind::File { size_bytes: Bytes::new(1) };
+            let entry = Entry::new(FilePath::new(name.as_str()).unwrap(), kind, 0o644);
+            let attributes = Attributes::default();
+            let file = Arc::new(SinkFile::new(&entry, (&name).into(), 1, attributes, 1 << 20));
+            let temporary = Temporary::new(dir.clone(), temporary.into(), name.into());
+            CompleteFile { file, form: Form::Closed(temporary, file_id(&stat)) }
+        };
+        (0..count).map(complete).collect()
+    }
+
+    #[test]
+    fn after_a_failed_sync_of_the_file_system_each_file_is_synced() {
+        let tempdir = tempfile::tempdir().unwrap();
+        let path = tempdir.path();
+        let left = fail_at(path, 1);
+        let open = || File::open(path).unwrap();
+        let dir = Arc::new(OpenDir {
+            fd: open().into(),
+            fresh: false,
+            replaces: true,
+            faults: Countdown::of(path),
+            device: 0,
+            sync: Some(Arc::new(FileSystemSync::new(open()))),
+        });
+        let store = Store::new(Destination::Null, &CopyOptions::default(), Token::random(), None);
+        let finisher = Finisher::new(&store, &CopyOptions::default());
+        let named = |wave| {
+            let mut named = 0;
+            finisher.finish(wave, |_, outcome| named += usize::from(outcome.is_ok()));
+            named
+        };
+        // The files of the second wave are written before the first sync, which can report their
+        // errors.
+        let count = SYNCFS_FROM as u64;
+        let [first, second] = ["a", "b"].map(|name| wave(path, &dir, name, count));
+        assert_eq!(named(first), 0);
+        left.store(i64::MAX, Ordering::Relaxed);
+        assert_eq!(named(second), SYNCFS_FROM);
+        let operations = i64::MAX - left.load(Ordering::Relaxed);
+        assert_eq!(operations, 2 * count as i64, "a sync and a rename of each file");
     }
 }

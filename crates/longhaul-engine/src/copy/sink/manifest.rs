@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use longhaul_core::result::{DigestOf, Manifest, ManifestFile, hex};
 use longhaul_core::units::Bytes;
@@ -17,6 +17,7 @@ use super::digests::Done;
 use super::ledger::SinkFile;
 use super::placement::Destination;
 use super::shared::SinkShared;
+use super::store::Store;
 use crate::copy::digest::whole_digest;
 use crate::copy::tree::{Tree, wire_path};
 use crate::error::Result;
@@ -72,7 +73,7 @@ impl SinkShared<'_> {
         }
         if let Destination::Directory { tree, .. } = &self.store.destination {
             for path in lock(&self.records.digests.unchanged).drain(..) {
-                match digest_of(tree, &path, &self.store.checked) {
+                match digest_of(tree, &path, self.store) {
                     Ok((digest, size)) => {
                         lock(&self.records.digests.done).push(Done { path, size, digest });
                     }
@@ -92,7 +93,7 @@ impl SinkShared<'_> {
                         blake3: hex(digest),
                     })
                     .collect();
-                lock(&self.records.reports).digests.extend(digests.iter().cloned());
+                lock(&self.records.reports).own_digests(&digests);
                 self.context.control.send(&SinkMessage::Digests(digests))?;
             }
         }
@@ -156,11 +157,7 @@ impl SinkShared<'_> {
     }
 }
 
-/// Returns the digest of a file in the target, read from the disk, and its size. Adds what it reads to
-/// `checked`.
-fn digest_of(tree: &Tree, path: &Path, checked: &AtomicU64) -> io::Result<([u8; 32], u64)> {
-    whole_digest(&mut tree.open_file(path)?, |got| {
-        checked.fetch_add(got, Ordering::Relaxed);
-        true
-    })
+/// Returns the digest of a file in the target, read from the disk, and its size.
+fn digest_of(tree: &Tree, path: &Path, store: &Store) -> io::Result<([u8; 32], u64)> {
+    whole_digest(&mut tree.open_file(path)?, |got| store.count_checked(got))
 }

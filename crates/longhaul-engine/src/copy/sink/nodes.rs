@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use longhaul_core::plan::{SyncLevel, TreeOptions};
 use longhaul_core::result::ActionKind;
@@ -172,10 +171,7 @@ impl Store {
         let Some(digest) = digest.filter(|_| tree.rights().may_read()) else { return false };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(&dir.fd, name, flags, Mode::empty()) else { return false };
-        let found = whole_digest(&mut File::from(file), |got| {
-            self.checked.fetch_add(got, Ordering::Relaxed);
-            true
-        });
+        let found = whole_digest(&mut File::from(file), |got| self.count_checked(got));
         found.is_ok_and(|(found, _)| found == digest)
     }
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
@@ -21,9 +22,43 @@ pub(super) struct OpenDir {
     pub(super) replaces: bool,
     pub(super) faults: Countdown,
     pub(super) device: u64,
-    /// The handle for syncfs(2), opened before anything was written, so that it reports every later
-    /// error. `None` if syncfs(2) is not reliable on the file system.
-    pub(super) sync: Option<Arc<File>>,
+    /// Syncs the file system; `None` if syncfs(2) is not reliable on it.
+    pub(super) sync: Option<Arc<FileSystemSync>>,
+}
+
+/// The sync of a whole file system by syncfs(2).
+///
+/// The handle is opened before anything is written, so that it reports every later error. The kernel
+/// reports an error once and does not name the file. After an error, a sync that succeeds does not
+/// cover the files that were written before the error: each of them needs its own fsync(2), which
+/// reports the errors of the file.
+pub(super) struct FileSystemSync {
+    handle: File,
+    failed: AtomicBool,
+}
+
+impl FileSystemSync {
+    /// Creates the sync of the file system of `handle`.
+    pub(super) fn new(handle: File) -> Self {
+        FileSystemSync { handle, failed: AtomicBool::new(false) }
+    }
+
+    /// Syncs the file system.
+    ///
+    /// # Errors
+    /// A file was not written since the last call. The kernel reports this once.
+    pub(super) fn sync(&self, faults: &Countdown) -> io::Result<()> {
+        let synced = faults.tick().and_then(|()| Ok(rustix::fs::syncfs(&self.handle)?));
+        if synced.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        synced
+    }
+
+    /// Returns whether a sync has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
 }
 
 /// Returns the identity of the file of `stat`.

@@ -30,6 +30,8 @@ pub(super) struct Temporary {
     pub(super) name: OsString,
     /// True if the name now belongs to another session, or must remain for the next attempt.
     released: AtomicBool,
+    /// True if the file was synced before it was closed.
+    pub(super) synced: AtomicBool,
 }
 
 /// A file that is being written under its temporary name.
@@ -57,11 +59,15 @@ pub(super) struct PartialFile {
 impl Temporary {
     /// Creates the file `temporary` in `dir`, whose final name is `name`.
     pub(super) fn new(dir: Arc<OpenDir>, temporary: OsString, name: OsString) -> Self {
-        Temporary { dir, temporary, name, released: AtomicBool::new(false) }
+        let (released, synced) = (AtomicBool::new(false), AtomicBool::new(false));
+        Temporary { dir, temporary, name, released, synced }
     }
 
-    /// Syncs the file `id`, which has this name.
+    /// Syncs the closed file `id`, which has this name, unless it was synced before.
     pub(super) fn sync(&self, id: &FileId) -> io::Result<()> {
+        if self.synced.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.dir.faults.tick()?;
         Ok(rustix::fs::fsync(self.open(OFlags::RDONLY, id)?)?)
     }

@@ -134,7 +134,7 @@ impl Destination {
                 Ok(Destination::Planned(target.to_owned()))
             }
             (None, Top::Contents) => {
-                make_directory(tree, parent, target)?;
+                make_directory(tree, parent, target, options.durable)?;
                 into(target, None)
             }
             (_, Top::One) => {
@@ -167,20 +167,38 @@ impl Destination {
     }
 }
 
-/// Creates the directory `target` in `parent`.
-fn make_directory(tree: &Tree, parent: &Path, target: &Path) -> Result<(), PlaceError> {
+/// Creates the directory `target` in `parent`, and makes its name durable if `durable` is set.
+fn make_directory(
+    tree: &Tree,
+    parent: &Path,
+    target: &Path,
+    durable: bool,
+) -> Result<(), PlaceError> {
     let Some(name) = target.file_name() else {
         return Err(PlaceError::NoDirectory(target.to_owned()));
     };
     let above = tree.open_dir(parent).map_err(parent_failed(parent))?;
     rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777))
-        .map_err(|error| parent_failed(target)(error.into()))
+        .map_err(io::Error::from)
+        .and_then(|()| if durable { sync_names(&above) } else { Ok(()) })
+        .map_err(parent_failed(target))
 }
 
 /// Returns a function that makes the error of the directory `path` from its source.
 fn parent_failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
     let path = path.to_owned();
     move |source| PlaceError::Parent { path, source }
+}
+
+/// Makes the names in `dir` durable, if this user may read it. The sink syncs only directories of the
+/// target.
+fn sync_names(dir: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(dir, ".", flags, Mode::empty()) {
+        Ok(dir) => Ok(rustix::fs::fsync(dir)?),
+        Err(Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns whether `target` is reserved. The directories above a path of this host's user may have

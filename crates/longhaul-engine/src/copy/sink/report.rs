@@ -154,6 +154,10 @@ impl SinkShared<'_> {
         let (mut deleted, mut manifest) = (0, None);
         self.meters.syncing.time(|| -> Result<()> {
             self.make_hard_links()?;
+            if self.records.extras.delete.is_some() {
+                // An old name is deleted only after the new ones are durable.
+                self.sync_names(&mut durable)?;
+            }
             deleted = self.delete_extras()?;
             manifest = self.report_digests()?;
             // Deepest first, because a new entry changes the time of its directory.
@@ -162,11 +166,7 @@ impl SinkShared<'_> {
                     self.report_failure(None, &path, "finish", &error)?;
                 }
             }
-            if let Err((path, error)) = self.finisher.sync_names() {
-                durable = false;
-                self.report_failure(None, &path, "sync", &error)?;
-            }
-            Ok(())
+            self.sync_names(&mut durable)
         })?;
         // This precedes the report of the end, so that no journal remains when the command ends.
         self.recorder.end(true);
@@ -202,6 +202,13 @@ impl SinkShared<'_> {
 }
 
 impl SinkShared<'_> {
+    /// Makes the new names durable; a failure is reported.
+    fn sync_names(&self, durable: &mut bool) -> Result<()> {
+        let Err((path, error)) = self.finisher.sync_names() else { return Ok(()) };
+        *durable = false;
+        self.report_failure(None, &path, "sync", &error)
+    }
+
     /// Writes a checkpoint. A file whose bytes cannot be made durable has failed.
     pub(super) fn checkpoint(&self) {
         for (file, error) in self.meters.syncing.time(|| self.recorder.checkpoint()) {

@@ -31,6 +31,7 @@ use crate::copy::journal::{CopyTerms, HostFiles, Journal, OpenError, Setting};
 use crate::copy::pool::pools;
 use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
+use crate::copy::requested::Requested;
 use crate::copy::streams::{Channels, Growth, Streams};
 use crate::copy::watchdog::{SILENCE_LIMIT, Watchdog, patience};
 use crate::error::{EngineError, Result};
@@ -61,6 +62,7 @@ pub(in crate::copy) struct Sink {
     store: Store,
     recorder: JournalRecorder,
     wanted_first: bool,
+    requested: Option<Requested>,
 }
 
 /// The error if the same copy is running already.
@@ -115,7 +117,12 @@ impl Sink {
         let begun = matches!(&destination, Destination::Outlet(outlet) if outlet.begin(options));
         let wanted_first = begun || recorder.has_past() || options.tree.asks_first();
         let store = Store::new(destination, options, token, sweep);
-        Ok(Sink { store, recorder, wanted_first })
+        Ok(Sink { store, recorder, wanted_first, requested: None })
+    }
+
+    /// Refuses a source that announces other names than those that this client has `requested`.
+    pub(in crate::copy) fn expecting(self, requested: Option<Requested>) -> Self {
+        Sink { requested, ..self }
     }
 
     /// Returns whether the source has to wait for [`SinkMessage::Wanted`].
@@ -139,10 +146,14 @@ impl Sink {
                 ledger.close();
             }
         });
+        let over = self.store.over.clone();
+        cancel.on_cancel(move || over.store(true, Ordering::Relaxed));
         if let Some(outlet) = self.store.outlet().cloned() {
             cancel.on_cancel(move || outlet.close());
         }
         progress.begin();
+        let at_server = !link.streams.opens_connections();
+        let reports = if at_server { FileReports::of_server() } else { FileReports::default() };
         let context = SinkContext {
             control: link.sender,
             cancel: cancel.clone(),
@@ -152,11 +163,12 @@ impl Sink {
             options,
             progress,
             wanted_first: self.wanted_first,
+            requested: self.requested.as_ref(),
             host_files: HostFiles::of_boot(),
         };
         let shared = SinkShared {
             context,
-            records: SinkRecords::new(options, ledger, &self.store.destination),
+            records: SinkRecords::new(options, ledger, &self.store.destination, reports),
             meters: SinkMeters::new(),
             store: &self.store,
             recorder: &self.recorder,

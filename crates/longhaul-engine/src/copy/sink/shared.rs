@@ -29,6 +29,7 @@ use crate::copy::metadata::Attributes;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
 use crate::copy::reports::FileReports;
+use crate::copy::requested::Requested;
 use crate::copy::watchdog::Watchdog;
 use crate::error::{EngineError, Result};
 use crate::session::ControlSender;
@@ -98,6 +99,8 @@ pub(super) struct SinkContext<'a> {
     pub(super) progress: &'a CopyProgress,
     /// True if the source waits for [`SinkMessage::Wanted`].
     pub(super) wanted_first: bool,
+    /// The names that this client has requested; `None` if any name is possible.
+    pub(super) requested: Option<&'a Requested>,
     /// Recognizes files of a source on this host.
     pub(super) host_files: Option<HostFiles>,
 }
@@ -148,10 +151,11 @@ impl SinkRecords {
         options: &CopyOptions,
         ledger: Arc<Ledger>,
         destination: &Destination,
+        reports: FileReports,
     ) -> Self {
         SinkRecords {
             ledger,
-            reports: Mutex::default(),
+            reports: Mutex::new(reports),
             memory: EntryMemory::default(),
             dirs: Mutex::default(),
             top: Mutex::default(),
@@ -220,7 +224,7 @@ impl SinkShared<'_> {
 
     /// Keeps actions for a client at this end, and reports them to a client at the other end.
     pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.records.reports).actions.extend(actions.iter().cloned());
+        lock(&self.records.reports).own_acts(&actions);
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::plan::CopyOptions;
@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 
 use super::fault::Countdown;
 use super::ledger::SinkFile;
-use super::open_dir::{OpenDir, existing_mode, file_id};
+use super::open_dir::{FileSystemSync, OpenDir, existing_mode, file_id};
 use super::outlet::Outlet;
 use super::partial::{PartialFile, Temporary};
 use super::placement::Destination;
@@ -49,11 +49,13 @@ pub(super) struct Store {
     pub(super) space: Space,
     /// Bytes that were read to compare them.
     pub(super) checked: AtomicU64,
+    /// True when the copy is over, which ends the comparisons.
+    pub(super) over: Arc<AtomicBool>,
     dirs: Mutex<HashMap<PathBuf, Arc<OpenDir>>>,
     /// Directories that this copy has made: they hold no earlier files.
     made: Mutex<HashSet<PathBuf>>,
-    /// By device, the handle that syncs the file system.
-    syncs: Mutex<HashMap<u64, Option<Arc<File>>>>,
+    /// By device, the sync of the file system.
+    syncs: Mutex<HashMap<u64, Option<Arc<FileSystemSync>>>>,
     token: Token,
     /// Set if an earlier attempt has left a journal.
     sweep: Option<Sweep>,
@@ -104,6 +106,7 @@ impl Store {
             destination,
             disk: Disk::new(options.direct),
             checked: AtomicU64::new(0),
+            over: Arc::default(),
             token,
             sweep,
             dirs: Mutex::default(),
@@ -146,6 +149,12 @@ impl Store {
             Destination::Null => "/dev/null".into(),
             Destination::Outlet(_) => "-".into(),
         }
+    }
+
+    /// Counts bytes that were read to compare them; false when the copy is over.
+    pub(super) fn count_checked(&self, bytes: u64) -> bool {
+        self.checked.fetch_add(bytes, Ordering::Relaxed);
+        !self.over.load(Ordering::Relaxed)
     }
 
     /// Returns the attributes that could not be kept so far.
@@ -197,18 +206,15 @@ impl Store {
         let Destination::Directory { tree, .. } = &self.destination else { return Ok(()) };
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let dir = tree.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        Countdown::of(&self.display(Path::new(""))).tick()?;
         Ok(rustix::fs::fsync(dir)?)
     }
 
     /// Syncs the file systems; false if one of them needs a sync per file.
-    pub(super) fn sync_all(&self) -> io::Result<bool> {
-        for sync in lock(&self.syncs).values() {
-            match sync {
-                Some(sync) => rustix::fs::syncfs(sync)?,
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
+    pub(super) fn sync_all(&self) -> bool {
+        let faults = Countdown::of(&self.display(Path::new("")));
+        let reliable = |sync: &FileSystemSync| !sync.has_failed() && sync.sync(&faults).is_ok();
+        lock(&self.syncs).values().all(|sync| sync.as_deref().is_some_and(reliable))
     }
 
     /// Begins a file of `size` bytes at `path`; `None` where bytes are dropped. A sparse file gets
@@ -252,8 +258,8 @@ impl Store {
     }
 
     /// Stores a whole small file under its temporary name and closes it; `None` where bytes are
-    /// dropped. It is durable once its directory's file system is synced; if such a sync is
-    /// unreliable, this function syncs the file if `durable`.
+    /// dropped. If `durable`, this function syncs the file if it cannot be synced later: if the sync
+    /// of the file system is unreliable, or if this user may not open the file again.
     pub(super) fn create_small(
         &self,
         file: &SinkFile,
@@ -274,11 +280,13 @@ impl Store {
         if !plain {
             self.keeper.apply_attributes(&file, attributes, existing, &self.display(path));
         }
-        if durable && temporary.dir.sync.is_none() {
+        let stat = fstat(&file)?;
+        // A file that its owner may not read cannot be opened again for the sync.
+        if durable && (temporary.dir.sync.is_none() || stat.st_mode & 0o400 == 0) {
             file.sync_all()?;
+            temporary.synced.store(true, Ordering::Relaxed);
         }
-        let id = file_id(&fstat(&file)?);
-        Ok(Some((temporary, id)))
+        Ok(Some((temporary, file_id(&stat))))
     }
 
     /// Opens the file that an earlier attempt has left under the name `temporary`, if it is still
@@ -428,8 +436,8 @@ impl Store {
         Ok(Some((tree, dir, name)))
     }
 
-    /// Returns a handle that syncs the file system of `dir`; all its directories share one.
-    fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<File>>> {
+    /// Returns the sync of the file system of `dir`, which all its directories share.
+    fn sync_handle(&self, dir: &OwnedFd, device: u64) -> io::Result<Option<Arc<FileSystemSync>>> {
         let mut syncs = lock(&self.syncs);
         if let Some(sync) = syncs.get(&device) {
             return Ok(sync.clone());
@@ -438,7 +446,7 @@ impl Store {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A directory that may be written and not read is synced file by file.
         let sync = openat(dir, ".", flags, Mode::empty()).ok().filter(|_| holds);
-        let sync = sync.map(|fd| Arc::new(File::from(fd)));
+        let sync = sync.map(|fd| Arc::new(FileSystemSync::new(File::from(fd))));
         syncs.insert(device, sync.clone());
         Ok(sync)
     }

@@ -340,12 +340,12 @@ impl SourceFile {
     /// Opens a small file and lets the disk begin to read it; `None` if there is nothing to read,
     /// or zeros.
     pub(super) fn open_small(&self) -> Result<Option<File>, ReadError> {
-        let Origin::Tree(TreeFile { place, metadata, .. }) = &self.origin else { return Ok(None) };
+        let Origin::Tree(TreeFile { place, .. }) = &self.origin else { return Ok(None) };
         if self.size == 0 {
             return Ok(None);
         }
+        // The file is compared with the metadata of the walk once, after it was read.
         let file = place.open_file(&self.path).map_err(ReadError::Open)?;
-        unchanged(&file, metadata)?;
         // Only a hint: a file system that ignores it reads later.
         let _ = fadvise(&file, 0, NonZeroU64::new(self.size), Advice::WillNeed);
         Ok(Some(file))

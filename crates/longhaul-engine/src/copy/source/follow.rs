@@ -19,6 +19,9 @@ use crate::{HASTE, lock};
 /// The interval between two keepalive messages.
 const ALIVE_INTERVAL: Duration = Duration::from_millis(1_000 / HASTE);
 
+/// The longest wait for a sink to accept the reason of the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// The share of the time that counts as reading while a walk runs, because the walk measures no
 /// time.
 const WALK_SHARE: f64 = 0.01;
@@ -171,7 +174,8 @@ pub(super) fn tick(
     while !over.load(Ordering::Relaxed) {
         if stop.load(Ordering::Relaxed) {
             shared.context.cancel.fail_saying(EngineError::Interrupted, || {
-                let _ = shared.context.control.send(&SourceMessage::Abort { again: false });
+                let last = SourceMessage::Abort { again: false };
+                shared.context.control.send_last(&last, LAST_WORDS);
             });
             return;
         }
@@ -183,14 +187,15 @@ pub(super) fn tick(
             }
             let stages = StageTimes { read, send, seal, ..StageTimes::default() };
             shared.context.progress.source_is(stages);
-            let sent = shared.context.control.send(&SourceMessage::Alive { stages });
+            let sent = shared.context.control.send_if_idle(&SourceMessage::Alive { stages });
             if !over.load(Ordering::Relaxed) {
                 shared.context.cancel.check(sent);
             }
         }
         if let Some(error) = shared.stalled(controller.tick()) {
             shared.context.cancel.fail_saying(error, || {
-                let _ = shared.context.control.send(&SourceMessage::Abort { again: false });
+                let last = SourceMessage::Abort { again: false };
+                shared.context.control.send_last(&last, LAST_WORDS);
             });
             return;
         }

@@ -47,8 +47,8 @@ impl<S: WalkSink> Walk<'_, S> {
                 continue;
             }
             if name.as_os_str().is_empty() {
-                if let Some(handle) = top.take().filter(|_| self.options.recursive) {
-                    let (path, name) = (base, Path::new(""));
+                if let Some(top) = top.take().filter(|_| self.options.recursive) {
+                    let (path, name, handle) = (base, Path::new(""), Some(top));
                     let found = FoundPath { path, name, handle, metadata: top_metadata };
                     return self.directory(found, false, name);
                 }
@@ -66,6 +66,7 @@ impl<S: WalkSink> Walk<'_, S> {
                     continue;
                 }
             };
+            let handle = Some(handle);
             let found = FoundPath { path: &path, name: &name, handle, metadata };
             if metadata.kind != FileKind::Directory {
                 self.visit(found)?;
@@ -97,6 +98,7 @@ impl<S: WalkSink> Walk<'_, S> {
             match self.place.lookup(&path, true) {
                 Ok((handle, metadata)) if metadata.kind == FileKind::Directory => {
                     announced.insert(dir.to_owned());
+                    let handle = Some(handle);
                     let found = FoundPath { path: &path, name: dir, handle, metadata };
                     self.announce(&found, EntryKind::Directory)?;
                 }
@@ -126,7 +128,7 @@ impl<S: WalkSink> Walk<'_, S> {
 }
 
 /// Returns `name` without slashes at its ends and without `.`; `None` if it contains `..`.
-fn plain_name(name: &Path) -> Option<PathBuf> {
+pub(in crate::copy) fn plain_name(name: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in name.components() {
         match part {

@@ -28,6 +28,7 @@ use longhaul_core::wire::copy::Top;
 use crate::copy::tree::Tree;
 
 pub use feed::{Feed, StreamReader};
+pub(super) use listed::plain_name;
 pub use listed::read_names;
 pub(crate) use read_step::{forget, read, sample_source};
 pub(super) use run::{SourceTerms, run};

@@ -6,16 +6,16 @@
 //! links are kept, files are opened relative to the descriptor of their root, and no link is
 //! followed.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
 
-use crate::copy::tree::{Metadata, Tree};
+use crate::copy::tree::{FileKind, Metadata, Tree};
 
 /// The number of directories above the present one that are kept open. A directory farther above is
 /// opened again when the walk returns to it.
@@ -117,11 +117,27 @@ impl ParentDirs {
     }
 }
 
-/// Returns a handle on `name` in the directory `dir`, or on the link of that name, and its
-/// metadata.
-pub(super) fn lookup_in(dir: &OwnedFd, name: &Path) -> io::Result<(OwnedFd, Metadata)> {
+/// Returns the metadata of `name` in the directory `dir`, or of the link of that name, and a handle on
+/// it. A regular file has a handle only `with_files`, which saves two system calls: whoever opens the
+/// file compares it with the metadata.
+pub(super) fn lookup_in(
+    dir: &OwnedFd,
+    name: &Path,
+    with_files: bool,
+) -> io::Result<(Option<OwnedFd>, Metadata)> {
+    if !with_files {
+        let metadata = Metadata::of(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        if metadata.kind == FileKind::File {
+            return Ok((None, metadata));
+        }
+    }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(dir, name, flags, Mode::empty())?;
-    let metadata = Metadata::of(&fstat(&fd)?);
-    Ok((fd, metadata))
+    let handle = openat(dir, name, flags, Mode::empty())?;
+    let metadata = Metadata::of(&fstat(&handle)?);
+    Ok((Some(handle), metadata))
+}
+
+/// Returns the target of the symbolic link of `handle`.
+pub(super) fn link_target(handle: &OwnedFd) -> io::Result<CString> {
+    Ok(readlinkat(handle, "", Vec::new())?)
 }

@@ -7,7 +7,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded, unbounded};
-use longhaul_core::plan::{CopyOptions, Protection};
+use longhaul_core::plan::{CopyOptions, Protection, SyncLevel};
 use longhaul_core::result::{StageTimes, ThreadRole};
 use longhaul_core::wire::copy::{CopyKey, SinkReport, SourceMessage, SourceReport};
 use longhaul_sys::tcp::TcpInfo;
@@ -28,7 +28,7 @@ use crate::copy::pool::pools;
 use crate::copy::progress::CopyRun;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Channels, Growth, Streams, socket_options};
-use crate::copy::watchdog::{Watchdog, patience};
+use crate::copy::watchdog::{Watchdog, longest_claim, patience};
 use crate::error::Result;
 use crate::lock;
 use crate::session::ControlReceiver;
@@ -83,6 +83,10 @@ pub(in crate::copy) fn run(
         }
     });
     progress.begin();
+    if options.tree.sync_level == Some(SyncLevel::Checksum) {
+        // The sink accepts no messages while it reads a file of its own for the comparison.
+        link.sender.set_timeout(longest_claim(options));
+    }
     let context = SourceContext {
         control: link.sender,
         cancel: cancel.clone(),

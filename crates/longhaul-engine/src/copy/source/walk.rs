@@ -12,10 +12,11 @@ use longhaul_core::plan::{CopyOptions, SampleContent, SyncLevel};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
+use rustix::io::Errno;
 
 use super::SourceRoot;
 use super::file::SourceFile;
-use super::place::{ParentDirs, SourcePlace, lookup_in};
+use super::place::{ParentDirs, SourcePlace, link_target, lookup_in};
 use super::sampling::Sampling;
 use crate::copy::digest::whole_digest;
 use crate::copy::journal::HostFiles;
@@ -73,8 +74,15 @@ pub(super) struct FoundPath<'p> {
     pub(super) path: &'p Path,
     /// The path in the copy.
     pub(super) name: &'p Path,
-    pub(super) handle: OwnedFd,
+    /// `None` for a regular file of which only the metadata are needed.
+    pub(super) handle: Option<OwnedFd>,
     pub(super) metadata: Metadata,
+}
+
+impl FoundPath<'_> {
+    fn handle(&self) -> std::io::Result<&OwnedFd> {
+        self.handle.as_ref().ok_or_else(|| Errno::BADF.into())
+    }
 }
 
 impl<'a, S: WalkSink> Walk<'a, S> {
@@ -152,7 +160,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             if !self.options.recursive {
                 return self.sink.failed(path, NEEDS_RECURSIVE);
             }
-            let found = FoundPath { path, name: Path::new(TOP_DIRECTORY), handle, metadata };
+            let (name, handle) = (Path::new(TOP_DIRECTORY), Some(handle));
+            let found = FoundPath { path, name, handle, metadata };
             let announced = only && self.options.preserve;
             return self.directory(found, announced, Path::new(""));
         }
@@ -166,7 +175,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         if is_reserved(name.as_bytes()) {
             return self.sink.failed(path, RESERVED_ROOT);
         }
-        self.visit(FoundPath { path, name: Path::new(name), handle, metadata })
+        self.visit(FoundPath { path, name: Path::new(name), handle: Some(handle), metadata })
     }
 
     /// Returns the directory from which the files of the root at `path` are opened; `handle` is on
@@ -204,13 +213,13 @@ impl<'a, S: WalkSink> Walk<'a, S> {
                 return self.directory(found, true, name);
             }
             FileKind::File => EntryKind::File { size_bytes: Bytes::new(found.metadata.size) },
-            FileKind::Symlink => match rustix::fs::readlinkat(&found.handle, "", Vec::new()) {
+            FileKind::Symlink => match found.handle().and_then(link_target) {
                 Ok(target) => match FilePath::new(target.into_bytes()) {
                     Some(target) => EntryKind::Symlink { target },
                     None => return Ok(()),
                 },
                 Err(error) => {
-                    let reason = format!("cannot read the link: {}", std::io::Error::from(error));
+                    let reason = format!("cannot read the link: {error}");
                     return self.sink.failed(found.path, &reason);
                 }
             },
@@ -233,7 +242,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         announced: bool,
         name: &Path,
     ) -> Result<()> {
-        let children = list_at(&found.handle);
+        let children = found.handle().and_then(list_at);
         let is_own = |names: &Vec<PathBuf>| {
             self.own_journal.as_ref().is_some_and(|own| names.binary_search(own).is_ok())
         };
@@ -244,8 +253,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             self.announce(&found, EntryKind::Directory)?;
         }
         let FoundPath { path, handle, metadata, .. } = found;
-        let children = match children {
-            Ok(children) => children,
+        let (children, handle) = match children.map(|children| (children, handle)) {
+            Ok((children, Some(handle))) => (children, handle),
+            Ok((_, None)) => return Ok(()),
             Err(error) => return self.sink.failed(path, &format!("cannot list it: {error}")),
         };
         self.above.push(metadata.identity, handle);
@@ -275,17 +285,25 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     }
 
     /// Returns a handle on `child` of the present directory, which is at `path`, and its metadata.
-    /// A link is followed unless links are kept.
-    fn lookup(&mut self, path: &Path, child: &Path) -> std::io::Result<(OwnedFd, Metadata)> {
+    /// A link is followed unless links are kept. A regular file has a handle only if its extended
+    /// attributes are copied.
+    fn lookup(
+        &mut self,
+        path: &Path,
+        child: &Path,
+    ) -> std::io::Result<(Option<OwnedFd>, Metadata)> {
         if path.as_os_str().len() >= PATH_MAX {
-            return Err(rustix::io::Errno::NAMETOOLONG.into());
+            return Err(Errno::NAMETOOLONG.into());
         }
         let (tree, place) = (self.tree, &self.place);
         let follow = !self.options.tree.keep_links;
         let dir = path.parent().unwrap_or(Path::new(""));
-        let found = lookup_in(self.above.present(|| place.lookup(dir, follow))?, child)?;
+        let dir = self.above.present(|| place.lookup(dir, follow))?;
+        let found = lookup_in(dir, child, self.options.tree.xattrs)?;
         match found.1.kind {
-            FileKind::Symlink if follow => tree.lookup(path, true),
+            FileKind::Symlink if follow => {
+                tree.lookup(path, true).map(|(handle, metadata)| (Some(handle), metadata))
+            }
             _ => Ok(found),
         }
     }
@@ -319,8 +337,9 @@ impl<'a, S: WalkSink> Walk<'a, S> {
         }
         if !matches!(entry.kind, EntryKind::HardLink { .. }) {
             entry.owner = self.capture.owner(metadata);
-            match self.capture.xattrs(handle, metadata) {
-                Ok(xattrs) => entry.xattrs = xattrs,
+            let xattrs = handle.as_ref().map(|handle| self.capture.xattrs(handle, metadata));
+            match xattrs.transpose() {
+                Ok(xattrs) => entry.xattrs = xattrs.unwrap_or_default(),
                 Err(error) => {
                     let reason = format!("its extended attributes cannot be read: {error}");
                     self.sink.skipped(path, &reason)?;

@@ -46,10 +46,14 @@ fn archive() -> CopyOptions {
 }
 
 fn read(root: &Path, key: Option<&CopyKey>) -> Read {
+    read_with(&archive(), root, key)
+}
+
+fn read_with(options: &CopyOptions, root: &Path, key: Option<&CopyKey>) -> Read {
     let mut found = Read::default();
-    let (tree, options) = (Tree::anywhere(), archive());
+    let tree = Tree::anywhere();
     let roots = [SourceRoot::Path(root.to_owned())];
-    Walk::new(&tree, &options, &mut found).for_copy(key, None).run(&roots).unwrap();
+    Walk::new(&tree, options, &mut found).for_copy(key, None).run(&roots).unwrap();
     found
 }
 
@@ -74,8 +78,11 @@ fn a_directory_exchanged_for_a_link_leads_nowhere_else() {
                 renameat_with(CWD, &real, CWD, &link, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        let leaked = (0..600).find_map(|_| {
-            let found = read(&at("tree"), None);
+        let leaked = (0..600).find_map(|turn| {
+            let mut options = archive();
+            // With and without a handle on each file.
+            options.tree.xattrs = turn % 2 == 0;
+            let found = read_with(&options, &at("tree"), None);
             let secret = found.contents.iter().any(|content| content != b"inside");
             let named = found.paths.iter().any(|path| path.contains("only-outside"));
             (secret || named).then_some(found.paths)

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use longhaul_core::plan::{CopyOptions, DirectIo, Protection, Verify};
+use longhaul_core::plan::{CopyOptions, DeleteOptions, DirectIo, Protection, Verify};
+use longhaul_core::result::CopyFailure;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{
@@ -61,8 +63,11 @@ fn fails_at(world: &CopySetup, contents: &[Vec<u8>], count: i64) {
     let options = CopyOptions { direct, ..options() };
     let outcome = world.pull(&["t/."], name, &options);
     let result = outcome.unwrap_or_else(|error| panic!("{count}: {error}"));
-    // The fault can affect several files, because a pack and a sync have several files.
-    let failed = result.failures.len() as u64;
+    // The fault can affect several files, because a pack and a sync have several files, or only the
+    // names in the directory.
+    let of_file = |failure: &&CopyFailure| Path::new(&failure.path) != target;
+    let failed = result.failures.iter().filter(of_file).count() as u64;
+    assert!(!result.failures.is_empty() || result.summary.durable, "{count}");
     assert_eq!(result.summary.files + failed, 12, "{count}: {:?}", result.failures);
     let mut there = 0;
     for (i, content) in contents.iter().enumerate() {
@@ -78,6 +83,30 @@ fn fails_at(world: &CopySetup, contents: &[Vec<u8>], count: i64) {
     let again = world.pull(&["t/."], name, &options).unwrap();
     assert_eq!((again.summary.files, again.failures.len()), (12, 0), "{count}");
     fs::remove_dir_all(&target).unwrap();
+}
+
+#[test]
+fn nothing_is_deleted_if_the_new_names_are_not_durable() {
+    let world = CopySetup::new();
+    fs::create_dir(world.far("t")).unwrap();
+    fs::write(world.far("t/new"), "new").unwrap();
+    let mut delete = options();
+    delete.tree.delete = Some(DeleteOptions::default());
+    let target = |name: &str| {
+        fs::create_dir(world.near(name)).unwrap();
+        fs::write(world.near(name).join("old"), "old").unwrap();
+        world.near(name)
+    };
+    let left = fail_at(&target("counted"), i64::MAX);
+    let result = world.pull(&["t/."], "counted", &delete).unwrap();
+    assert_eq!((result.summary.deleted, names(&world.near("counted"))), (1, vec!["new".into()]));
+    // The last two operations are the sync of the new name and that of the deletion.
+    let operations = i64::MAX - left.load(Ordering::Relaxed);
+    fail_at(&target("failed"), operations - 1);
+    let result = world.pull(&["t/."], "failed", &delete).unwrap();
+    assert_eq!(result.failures.len(), 2, "{:?}", result.failures);
+    assert!(!result.summary.durable && result.failures[0].reason.contains("sync"), "{result:?}");
+    assert_eq!(names(&world.near("failed")), ["new", "old"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod faults;
 mod interrupted;
 mod interruption;
 mod pieces;
+mod requested;
 mod reserved;
 mod resume;
 mod speaker;

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::CopyOptions;
+use longhaul_core::plan::{CopyOptions, SyncLevel};
 use longhaul_core::result::StageTimes;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
@@ -197,4 +197,43 @@ fn a_late_request_for_a_block_is_ignored_and_an_invalid_one_ends_the_session() {
             .any(|message| matches!(message, SourceMessage::Report(_)));
         assert_eq!(reported, is_ignored, "entry {id}");
     }
+}
+
+#[test]
+fn a_comparison_ends_when_the_source_leaves() {
+    let world = CopySetup::new();
+    let (size, limit) = (Bytes::gib(1024), Duration::from_secs(120));
+    // Its digest takes minutes.
+    fs::File::create(world.far("f")).unwrap().set_len(size.get()).unwrap();
+    let mut compared = CopyOptions { streams: Some(1), ..options() };
+    compared.tree.sync_level = Some(SyncLevel::Checksum);
+    let request = CopyRequest::Receive {
+        key: CopyKey::new(6),
+        target: FilePath::new(".").unwrap(),
+        top: Top::Several,
+        options: compared,
+    };
+    let begin = || {
+        let (sender, mut receiver, dialer) = world.session().split();
+        sender.send(&request).unwrap();
+        let socket = dialer.open(0, |_| Ok(())).unwrap();
+        receiver.set_timeout(Some(limit)).unwrap();
+        let reply: CopyReply = receiver.receive().unwrap();
+        (sender, receiver, socket, reply)
+    };
+    let (sender, mut receiver, socket, reply) = begin();
+    assert!(matches!(reply, CopyReply::Ready { .. }), "{reply:?}");
+    let kind = EntryKind::File { size_bytes: size };
+    let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
+    let entry = Entry { digest: Some([0; 32]), ..entry };
+    sender.send(&SourceMessage::Entries(vec![entry])).unwrap();
+    let compares = |message: &SinkMessage| match message {
+        SinkMessage::Progress { checked_bytes, .. } => checked_bytes.get() > 0,
+        message => panic!("{message:?}"),
+    };
+    while !compares(&receiver.receive().unwrap()) {}
+    drop((sender, receiver, socket));
+    // The journal is locked until the first session has ended.
+    let (.., reply) = begin();
+    assert!(matches!(reply, CopyReply::Ready { .. }), "{reply:?}");
 }
