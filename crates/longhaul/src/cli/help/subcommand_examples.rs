@@ -43,7 +43,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Apply a mesh file", "longhaul fleet apply mesh.toml"),
             (
-                "Apply it only if nobody has changed revision 7",
+                "Apply a mesh file only if the hub still has revision 7",
                 "longhaul fleet apply mesh.toml --revision 7",
             ),
         ],
@@ -99,7 +99,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Change a password", "longhaul hub user passwd ann"),
             (
-                "Change it in PostgreSQL",
+                "Change a password in PostgreSQL",
                 "longhaul hub user passwd ann --database postgres://hub@db/fleet",
             ),
         ],
@@ -137,7 +137,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
     (
         "wan down",
         &[
-            ("Take the topology that is up down", "longhaul wan down"),
+            ("Take the running topology down", "longhaul wan down"),
             ("Take one of several topologies down", "longhaul wan down --name sc10"),
         ],
     ),
@@ -163,7 +163,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Check the replay of a recording", "longhaul wan certify path.json"),
             (
-                "Check that it is not the replay of another one",
+                "Compare the recording with the replay of another one",
                 "longhaul wan certify path.json --replay other.json",
             ),
         ],
@@ -172,7 +172,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         "wan selftest",
         &[
             ("Check every property of the emulator", "longhaul wan selftest"),
-            ("Check them in two minutes", "longhaul wan selftest --quick"),
+            (
+                "Check every property with fewer datagrams, in two minutes",
+                "longhaul wan selftest --quick",
+            ),
             ("Check the emulator of 'wan bridge'", "longhaul wan selftest --bridge"),
         ],
     ),
