@@ -183,6 +183,9 @@ pub struct CopyPathReport {
     /// fewer below this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops_at_bps: Option<Rate>,
+    /// The delivered rate at which the queue of the path overflowed first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_overflows_at_bps: Option<Rate>,
     /// The changes during the copy with their reasons, in order.
     pub steps: Vec<String>,
     /// The traffic per address of the peer, in the order of connection.

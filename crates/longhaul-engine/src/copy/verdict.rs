@@ -32,6 +32,9 @@ const FEW_BYTES: u64 = 2 << 20;
 /// The time of the first request and of the last confirmation.
 const ENDS_SECONDS: f64 = 0.1;
 const ENDS_ROUNDS: f64 = 5.0;
+/// The share of the rate at which the queue of the path overflowed, above which the copy fills the
+/// path. Its losses are then those of this queue.
+const FILLS_THE_PATH: f64 = 0.6;
 /// The share of the time above which outages are the limit.
 const MOSTLY_OUT: f64 = 0.25;
 /// The seconds below which the shares of the stages are meaningless: the threads start, and each
@@ -136,6 +139,13 @@ impl CopyFacts {
         (summary.seconds - idle.as_secs_f64()).max(1e-3)
     }
 
+    /// Returns whether the copy filled the queue of the path, and moved its data at about that rate.
+    fn fills(&self, path: &CopyPathReport, summary: &CopySummary, moved: u64) -> bool {
+        let rate = 8.0 * moved as f64 / self.active(summary);
+        let overflow = path.queue_overflows_at_bps.map(|rate| rate.bps() as f64);
+        overflow.is_some_and(|overflow| rate >= FILLS_THE_PATH * overflow)
+    }
+
     /// Returns whether the copy moved data at `share` of the requested rate while it could. The
     /// first and last round trips and the syncs do not count, because a short copy has as many as a
     /// long one.
@@ -202,7 +212,11 @@ pub(super) fn limit(
         None if near_rate => Some(CopyLimit::Rate),
         Some(CopyLimit::Path) | None if ramps_up => Some(CopyLimit::RampUp),
         Some(CopyLimit::Path) if path.drops_at_bps.is_some() => Some(CopyLimit::ShallowQueue),
-        Some(CopyLimit::Path) if path.loss >= least_loss(path) => Some(CopyLimit::Loss),
+        Some(CopyLimit::Path)
+            if path.loss >= least_loss(path) && !circumstances.fills(path, summary, moved) =>
+        {
+            Some(CopyLimit::Loss)
+        }
         stage => stage,
     }
 }

@@ -80,6 +80,13 @@ fn a_slow_path_has_a_reason() {
     let bbr = |loss| CopyPathReport { loss, congestion: Some("bbr".to_owned()), ..lossy.clone() };
     assert_eq!(found(bbr(1e-4)), Some(CopyLimit::Path));
     assert_eq!(found(bbr(0.05)), Some(CopyLimit::Loss));
+    let moved = 8.0 * summary(1).bytes.get() as f64 / summary(1).seconds;
+    let overflowing = |share: f64| CopyPathReport {
+        queue_overflows_at_bps: Some(Rate::from_bps((moved / share) as u64)),
+        ..lossy.clone()
+    };
+    assert_eq!(found(overflowing(0.8)), Some(CopyLimit::Path), "its own losses in a full queue");
+    assert_eq!(found(overflowing(0.3)), Some(CopyLimit::Loss), "the losses slow it down");
     let drops_at_bps = Some(Rate::from_bps(500_000_000));
     let policed = CopyPathReport { drops_at_bps, ..bbr(0.02) };
     assert_eq!(found(policed), Some(CopyLimit::ShallowQueue));

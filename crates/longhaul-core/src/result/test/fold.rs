@@ -93,10 +93,10 @@ fn sent_bps(sender: &SideSample) -> Option<Rate> {
 impl SideSummary {
     fn fold(side: &SideReport) -> Self {
         let streams = &side.streams;
-        let all = |of: fn(&SideStreamReport) -> Option<f64>| -> Option<Vec<f64>> {
-            streams.iter().map(of).collect()
+        // An end that sent no report, or that had no sample, has an RTT of zero.
+        let rtts = |of: fn(&SideStreamReport) -> Option<f64>| -> Option<Vec<f64>> {
+            streams.iter().map(|stream| of(stream).filter(|rtt| *rtt > 0.0)).collect()
         };
-        let rtt_min = |all: Vec<f64>| all.into_iter().reduce(f64::min).unwrap_or(0.0);
         SideSummary {
             bytes: Bytes::new(sum(streams.iter().map(|s| s.bytes.get()))),
             total_bytes: sum_known(streams.iter().map(|s| Some(s.total_bytes?.get())))
@@ -104,8 +104,8 @@ impl SideSummary {
             seconds: side.seconds,
             cpu_percent: side.cpu_percent,
             retransmits: sum_known(streams.iter().map(|s| s.retransmits)),
-            rtt_ms: all(|s| s.rtt_ms).map(|all| mean(all.into_iter()).unwrap_or(0.0)),
-            rtt_min_ms: all(|s| s.rtt_min_ms).map(rtt_min),
+            rtt_ms: rtts(|s| s.rtt_ms).and_then(|rtts| mean(rtts.into_iter())),
+            rtt_min_ms: rtts(|s| s.rtt_min_ms).and_then(|rtts| rtts.into_iter().reduce(f64::min)),
         }
     }
 }

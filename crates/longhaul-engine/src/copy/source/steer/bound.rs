@@ -217,6 +217,12 @@ impl Bound {
         Some(onset.rate().max(self.window_rate))
     }
 
+    /// Returns the delivered rate at which the queue overflowed, in bytes per second, if that lowered
+    /// the bound.
+    pub(super) fn overflows_at(&self) -> Option<f64> {
+        (self.lowered.is_some() && self.onset.is_none()).then_some(self.window_rate)
+    }
+
     fn observe(&mut self, now: ConnectionsSample) -> Observation {
         let window = (now.rtt * WINDOW_TRIPS).max(WINDOW_FLOOR);
         while self.samples.len() > 1 && now.at.saturating_sub(self.samples[1].at) >= window {

@@ -56,6 +56,9 @@ impl<'a> Pacemaker<'a> {
         if self.bound.is_lowered() && !was_lowered {
             let rate = bound.unwrap_or_default();
             steered.note(format!("paced at {rate}: {}", self.bound.reason()));
+            if let Some(rate) = self.bound.overflows_at() {
+                steered.overflows_at(rate_of(rate));
+            }
         }
         if let Some(rate) = self.bound.drops_at() {
             steered.drops_at(rate_of(rate));

@@ -26,6 +26,8 @@ pub(in crate::copy::source) struct SteeredStreams {
     peak_bps: AtomicU64,
     /// The rate in bit/s at which the path drops segments without a queue; zero if unknown.
     drops_at_bps: AtomicU64,
+    /// The rate in bit/s at which the queue of the path overflowed first; zero if it did not.
+    overflows_at_bps: AtomicU64,
     /// The state of the path before the first data.
     before: OnceLock<PathBefore>,
 }
@@ -89,6 +91,7 @@ impl SteeredStreams {
             congestion: self.congestion(),
             peak_bps: known(&self.peak_bps),
             drops_at_bps: known(&self.drops_at_bps),
+            queue_overflows_at_bps: known(&self.overflows_at_bps),
             steps: lock(&self.steps).clone(),
             addresses: self.addresses(),
             loss: share(
@@ -133,6 +136,11 @@ impl SteeredStreams {
     /// Records the rate at which the path drops segments without a queue.
     pub(super) fn drops_at(&self, rate: Rate) {
         self.drops_at_bps.fetch_max(rate.bps(), Ordering::Relaxed);
+    }
+
+    /// Records the rate at which the queue of the path overflowed.
+    pub(super) fn overflows_at(&self, rate: Rate) {
+        self.overflows_at_bps.fetch_max(rate.bps(), Ordering::Relaxed);
     }
 
     /// Adds a sentence to the report.
