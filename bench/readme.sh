@@ -61,12 +61,12 @@ source, readme = sys.argv[1:]
 BEGIN, END = "<!-- table of bench/readme.sh -->\n", "<!-- end of table -->\n"
 NAMES = {"memory": "Mem to mem", "disk": "Disk to disk"}
 
-cells, rows, times, skipped = cells_of(source)
+cells, rows, times, unused = cells_of(source)
 few = [f"{label} at {rtt:g} ms: {len(cells.get((label, rtt), []))} runs"
        for label in rows for rtt in times if len(cells.get((label, rtt), [])) < LEAST]
 if few or not times:
     sys.exit(f"README.md is unchanged: {LEAST} runs per cell are needed, with at most "
-             f"{STOLEN:.0%} stolen ({skipped} runs have more):\n  " + "\n  ".join(few))
+             f"{STOLEN:.0%} stolen ({sum(unused.values())} runs are not used):\n  " + "\n  ".join(few))
 
 def figure(gbps):
     digits = 0 if gbps >= 99.95 else 1 if gbps >= 9.995 else 2 if gbps >= 0.0995 else 3
@@ -111,13 +111,16 @@ later = sum(len(runs) for runs in cells.values()) - len(first)
 note = f"Each cell is the median of at least {count} runs in interleaved passes, {days[0]}."
 if later:
     note += f" {later} of the runs replaced invalid ones on a later day."
+for (label, rtt), runs in sorted(unused.items()):
+    note += (f"\n{runs} of {runs + len(cells[label, rtt])} runs of `{label}` at {rtt:g} ms are not used: "
+             "they were invalid, for example because the\nemulator was late. Later runs replace them.")
 before, _, rest = open(readme).read().partition(BEGIN)
 _, marker, after = rest.partition(END)
 if not marker:
     sys.exit(f"{readme} has no lines '{BEGIN.strip()}' and '{END.strip()}'")
 table = "\n".join(block)
 open(readme, "w").write(f"{before}{BEGIN}\n{table}\n\n{note}\n\n{END}{after}")
-print(f"{readme}: {len(lines) - 1} rows, {note} {skipped} runs with much steal were not used.")
+print(f"{readme}: {len(lines) - 1} rows, {note}")
 END
 
 # The figure: an archive with one small run per cell gets the runs of the table.

@@ -6,15 +6,15 @@ LEAST, STOLEN = 5, 0.10
 
 def cells_of(source):
     """Returns the usable runs by label and RTT, one run per label, the RTTs, and the number of runs
-    that are not used because the hypervisor took more than STOLEN of the CPU time."""
-    cells, rows, skipped = {}, {}, 0
+    that are not used per label and RTT: those that are invalid or failed, and those in which the
+    hypervisor took more than STOLEN of the CPU time."""
+    cells, rows, unused = {}, {}, {}
     with open(source, newline="") as file:
         for run in csv.DictReader(file):
             rows.setdefault(run["label"], run)
-            if run["status"] != "ok":
+            cell = run["label"], float(run["rtt_ms"])
+            if run["status"] != "ok" or float(run["steal_share"] or 0) > STOLEN:
+                unused[cell] = unused.get(cell, 0) + 1
                 continue
-            if float(run["steal_share"] or 0) > STOLEN:
-                skipped += 1
-                continue
-            cells.setdefault((run["label"], float(run["rtt_ms"])), []).append(run)
-    return cells, rows, sorted({rtt for _, rtt in cells}), skipped
+            cells.setdefault(cell, []).append(run)
+    return cells, rows, sorted({rtt for _, rtt in cells}), unused

@@ -230,6 +230,9 @@ mod tests {
     fn a_long_median_round_trip_is_a_fault_and_rare_lateness_is_a_note() {
         let (from, cause) = (Side::Near, None);
         let behind = LinkWarning::BehindSchedule { from, p999_ms: 9.0, bound_ms: 1.0, cause };
+        let rounded =
+            LinkWarning::BehindSchedule { from, p999_ms: 9.0, bound_ms: 87.0 * 0.05, cause: None };
+        assert!(rounded.to_string().contains("(bound 4.35 ms)"), "{rounded}");
         let mild = Validity::of(&report(90, 0.1, vec![behind.clone()]));
         assert_eq!((mild.faults.len(), mild.notes), (0, vec![behind.clone()]));
         let late = Validity::of(&report(90, 2.5, vec![behind]));

@@ -135,7 +135,8 @@ pub enum LinkWarning {
     /// Packets left too late.
     #[error(
         "the emulator ran behind schedule: of the packets from {from}, 1 in 1000 left {p999_ms:.2} \
-         ms late or more (bound {bound_ms} ms){}; {}",
+         ms late or more (bound {} ms){}; {}",
+        (bound_ms * 100.0).round() / 100.0,
         MainCause::because(cause.as_ref()),
         MainCause::advice(cause.as_ref())
     )]

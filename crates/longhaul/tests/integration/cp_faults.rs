@@ -117,12 +117,15 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
     }
     let mut server = host.serve();
     let port = server.port;
+    let mut interrupted = 0;
     for round in 0..20_u64 {
         let target = server.url("");
         let arguments = ["cp", "-r", "--json", "--bwlimit", "200M", "t", &target];
         let mut copy = start(&host, &arguments);
         // The kill times range from before the first byte to after the last byte.
         thread::sleep(Duration::from_millis(40 + 90 * round % 1100));
+        let begun = host.far("t").exists();
+        interrupted += usize::from(begun && copy.try_wait().unwrap().is_none());
         let output = if round % 2 == 0 {
             copy.kill().unwrap();
             copy.wait().unwrap();
@@ -148,6 +151,7 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
         assert_eq!(names(&host.far("t")).len(), 62, "round {round}");
         fs::remove_dir_all(host.far("t")).unwrap();
     }
+    assert!(interrupted >= 2, "only {interrupted} of 20 copies ran when they were interrupted");
 }
 
 #[test]

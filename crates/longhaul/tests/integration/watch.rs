@@ -34,6 +34,7 @@ fn the_stream_is_a_document_per_sample_and_a_gap_is_null() {
         assert_eq!(interface["in_bps"].is_null(), document["span_seconds"].is_null());
         assert!(at > 0 || document["span_seconds"].is_null());
     }
+    assert!(documents.iter().any(|document| document["span_seconds"].is_number()));
     let output = host.run(&["watch", "--json", "--interval=200ms"]);
     assert_code(&output, 0);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -49,7 +49,7 @@ pub enum PlaceError {
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// A name ends with a slash and there is no such directory.
-    #[error("{}: no such directory", .0.display())]
+    #[error("{}: no such directory; create it first", .0.display())]
     NoDirectory(PathBuf),
     /// The name is one that longhaul keeps for its own files.
     #[error("cannot write to {}: longhaul keeps such names for its own files", .0.display())]

@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
             )
         }));
     }
-    let (seconds, path) = (output.seconds, output.path.clone());
+    let (windows, path) = (output.windows, output.path.clone());
     if matches!(&recorded, Err(failed) if failed.code == exit::FILES) {
         // The part that was written before the disk was full stays beside the file.
         return recorded.map(|()| exit::OK);
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     if !args.quiet {
         print_message(format_args!(
             "recorded {} of the path to {} in {}; 'longhaul wan run --replay {}' replays it",
-            format_span(Duration::from_secs_f64(seconds.ceil())),
+            format_span(Duration::from_secs(windows)),
             args.host,
             path.display(),
             path.display()
@@ -130,7 +130,6 @@ struct Output {
     file: BufWriter<File>,
     head: RecordingHead,
     windows: u64,
-    seconds: f64,
 }
 
 impl Output {
@@ -152,7 +151,7 @@ impl Output {
             same_clock: false,
         };
         let (path, file) = (path.to_owned(), BufWriter::new(file));
-        Ok(Output { path, part, file, head, windows: 0, seconds: 0.0 })
+        Ok(Output { path, part, file, head, windows: 0 })
     }
 
     fn write(&mut self, same_clock: bool, window: &RecordedWindow) -> io::Result<()> {
@@ -165,8 +164,6 @@ impl Output {
         self.file.write_all(b"\n")?;
         self.file.flush()?;
         self.windows += 1;
-        let probes = window.up.delays_us.len() as f64;
-        self.seconds = window.seconds + probes * self.head.interval_seconds;
         Ok(())
     }
 
