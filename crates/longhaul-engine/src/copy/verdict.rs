@@ -139,11 +139,13 @@ impl CopyFacts {
         (summary.seconds - idle.as_secs_f64()).max(1e-3)
     }
 
-    /// Returns whether the copy filled the queue of the path, and moved its data at about that rate.
-    fn fills(&self, path: &CopyPathReport, summary: &CopySummary, moved: u64) -> bool {
+    /// Returns whether losses slowed the copy down. Those of a queue that the copy fills do not: the
+    /// copy moves its data at about the rate at which the queue overflowed.
+    fn is_slowed_by_loss(&self, path: &CopyPathReport, summary: &CopySummary, moved: u64) -> bool {
         let rate = 8.0 * moved as f64 / self.active(summary);
         let overflow = path.queue_overflows_at_bps.map(|rate| rate.bps() as f64);
-        overflow.is_some_and(|overflow| rate >= FILLS_THE_PATH * overflow)
+        let fills = overflow.is_some_and(|overflow| rate >= FILLS_THE_PATH * overflow);
+        path.loss >= least_loss(path) && !fills
     }
 
     /// Returns whether the copy moved data at `share` of the requested rate while it could. The
@@ -212,9 +214,7 @@ pub(super) fn limit(
         None if near_rate => Some(CopyLimit::Rate),
         Some(CopyLimit::Path) | None if ramps_up => Some(CopyLimit::RampUp),
         Some(CopyLimit::Path) if path.drops_at_bps.is_some() => Some(CopyLimit::ShallowQueue),
-        Some(CopyLimit::Path)
-            if path.loss >= least_loss(path) && !circumstances.fills(path, summary, moved) =>
-        {
+        Some(CopyLimit::Path) if circumstances.is_slowed_by_loss(path, summary, moved) => {
             Some(CopyLimit::Loss)
         }
         stage => stage,
