@@ -276,7 +276,7 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     boxes.ip("box", &["link", "add", "port", "type", "veth", "peer", "name", "port-peer"]);
     boxes.ip("box", &["link", "set", "port", "master", "br0", "up"]);
     // Two pairs, one end of each in the same bridge.
-    for pair in ["a", "b"] {
+    for pair in ["left", "right"] {
         let inner = format!("{pair}-inner");
         boxes.ip("box", &["link", "add", pair, "type", "veth", "peer", "name", &inner]);
         boxes.ip("box", &["link", "set", &inner, "master", "br0", "up"]);
@@ -291,8 +291,8 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     refused("eth1", "eth9", 6, "cannot use interface eth9");
     refused("eth1", "eth1", 2, "not eth1 to itself");
     refused("one", "two", 2, "one and two are already joined");
-    refused("a", "b", 2, "a and b are already joined");
-    refused("a", "br0", 2, "a and br0 are already joined");
+    refused("left", "right", 2, "left and right are already joined");
+    refused("left", "br0", 2, "left and br0 are already joined");
     refused("eth1", "lo", 2, "lo is not an Ethernet interface");
     refused("eth1", "port", 2, "port belongs to a bridge or bond");
     refused("eth1", "one", 2, "one is down; bring it up with 'ip link set one up', or give --fix");

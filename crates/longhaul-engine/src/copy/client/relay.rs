@@ -83,8 +83,12 @@ impl<'a> Relay<'a> {
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {
                     if let Some(time) = relay.watchdog.stalled(0, false) {
-                        let peer = relay.to_sink.peer().to_owned();
-                        relay.fail(EngineError::Stalled { peer, waits_for: WaitsFor::GoOn, time });
+                        // A copy whose sink has finished is complete.
+                        if relay.finished.get().is_none() {
+                            let (peer, waits_for) =
+                                (relay.to_sink.peer().to_owned(), WaitsFor::GoOn);
+                            relay.fail(EngineError::Stalled { peer, waits_for, time });
+                        }
                         close();
                         return;
                     }

@@ -90,14 +90,16 @@ impl Holder {
     pub(super) fn serve(mut self) -> anyhow::Result<End> {
         loop {
             match self.wait() {
-                Some(Wake::Call) => {}
+                // Frequent requests must not delay the check of the interfaces.
+                Some(Wake::Call) if !self.topology.has_ports() => {}
                 Some(Wake::Signal) => {
                     let report = self.topology.finish();
                     end_capture(self.capture);
                     self.held.clear(false)?;
                     return Ok(End::Signal(report?));
                 }
-                Some(Wake::Site) => match self.topology.check_sites() {
+                Some(wake) => match self.topology.check_sites() {
+                    Ok(()) if matches!(wake, Wake::Call) => {}
                     Ok(()) => continue,
                     Err(error) => {
                         // Every process of the other sites ends with them.
