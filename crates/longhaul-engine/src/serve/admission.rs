@@ -341,7 +341,7 @@ mod tests {
                     say.send((number, None)).unwrap();
                     drop(pass.unwrap().unwrap());
                 });
-                // Each is told its position before the next one arrives.
+                // The server sends each client its position before the next client arrives.
                 assert_eq!(sent.recv().unwrap(), (number, Some(number + 1)));
                 thread
             })
