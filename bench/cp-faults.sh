@@ -39,7 +39,7 @@ print(f"{what:32} {summary['seconds']:7.1f} s  reconnects {summary['reconnects']
 PYTHON
 }
 
-touched() { # IMPAIRMENT: how many segments it befell, on the way out and on the way back
+touched() { # IMPAIRMENT: the numbers of affected segments, in both directions
     python3 - "$1" "$dir/link" <<'PYTHON'
 import json, sys
 name, link = sys.argv[1:]
