@@ -4,7 +4,7 @@
 #
 #   bench/plans.sh LONGHAUL DIR [PLAN...]   # DIR/NAME.md, DIR/NAME.csv, DIR/README.md
 #
-# As root, on an idle machine: 25 minutes on two cores for all plans. A plan that fails or reaches its
+# As root, on an idle machine: 27 minutes on two cores for all plans. A plan that fails or reaches its
 # time limit does not end the others; its table has the runs until then. Not included: `rdma`, which
 # needs RDMA devices, unless it is named, and `real`, which needs another host: REAL=user@host adds it.
 set -uo pipefail
@@ -22,23 +22,23 @@ mkdir -p "$dir"
 plans() {
     cat <<'LIST'
 quick 0.1 2 180
-default 0.02 1 150
-sc10 0.0003 1 360
-loss 0.06 1 150
+default 0.02 2 180
+sc10 0.0003 2 400
+loss 0.06 1 240
 small-files 0.01 1 150
-distance 0.1 2 100
-stability 1 2 60
+distance 0.1 2 180
+stability 1 2 120
 streams-windows 1 1 150
 cross-traffic 0.12 2 90
 cross-flows 0.12 2 90
 corruption 0.12 2 90
-frames 0.1 1 120
+frames 0.1 2 150
 messages 1 1 90
 parallel-links 0.12 2 90
 tune 0.25 2 90
 scaling 0.15 1 180
 peers 1 2 90
-access 0.5 2 180
+access 0.5 2 240
 rdma 1 2 90
 real 0.1 2 120
 LIST
