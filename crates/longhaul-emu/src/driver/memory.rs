@@ -13,11 +13,15 @@ use super::page_toucher::{PageToucher, Reserve};
 /// forward.
 pub(crate) const UNLIMITED: Rate = Rate::from_bps(40_000_000_000);
 
-/// Memory for the unused parts of slots, and for the first packets.
+/// Memory for the first packets.
 const SPARE: Bytes = Bytes::mib(64);
+/// The bytes of slots per byte of packets. A packet of 36 KB, usual for BBR with an MTU of 9000, needs a
+/// slot of 48 or 64 KiB, and slots of one size cannot become slots of another. With one byte per byte
+/// and [`SPARE`], slow start at 5 Gb/s and 138 ms, which fills the queue, exceeded the budget.
+const SLOTS_PER_BYTE: u64 = 2;
 
-/// Returns the memory budget for packets that leave from `side`: packets in flight at the link's
-/// rate, packets that wait in the queue, and [`SPARE`], limited to [`most_memory`].
+/// Returns the memory budget for packets that leave from `side`: slots for the packets in flight at the
+/// link's rate and for those in the queue, and [`SPARE`], limited to [`most_memory`].
 pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let direction = plan.from(side);
     let under_way = direction.peak_rate().unwrap_or(UNLIMITED).bdp(direction.longest_flight());
@@ -25,7 +29,8 @@ pub(crate) fn memory_budget(plan: &LinkPlan, side: Side) -> Bytes {
     let classes = 0..direction.classes.len();
     let own = classes.filter_map(|index| own_queue(&plan.of_class(side, index)?, side));
     let wanted = own.fold(under_way.get().saturating_add(waiting.get()), u64::saturating_add);
-    Bytes::new(wanted.saturating_add(SPARE.get()).min(most_memory().get()))
+    let slots = wanted.saturating_mul(SLOTS_PER_BYTE);
+    Bytes::new(slots.saturating_add(SPARE.get()).min(most_memory().get()))
 }
 
 /// Returns the bytes in flight and in the queue of a class that has its own queue.
@@ -115,7 +120,7 @@ mod tests {
     fn the_budget_grows_with_the_delay_and_is_bounded() {
         let budget = |rtt| memory_budget(&LinkPlan::symmetric(rtt), Side::Near);
         assert_eq!(budget(Duration::ZERO), SPARE);
-        assert_eq!(budget(Duration::from_millis(20)).get(), 50_000_000 + SPARE.get());
+        assert_eq!(budget(Duration::from_millis(20)).get(), 100_000_000 + SPARE.get());
         assert_eq!(budget(Duration::from_secs(59)), most_memory());
     }
 }
