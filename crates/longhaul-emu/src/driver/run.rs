@@ -13,7 +13,7 @@ use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
 use super::carrier::Carrier;
-use super::lane::Lane;
+use super::lane::{Entered, Lane};
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::ready_intakes::ReadyIntakes;
 use super::sleeper::{Sleeper, SpinBudget};
@@ -203,6 +203,7 @@ impl PacketMover {
             let cost = intake.admit(&mut self.lanes, (now, waited), clock, timeline);
             entry.ready.was_read(turn, cost.is_some());
             if let Some(cost) = cost {
+                *now = clock();
                 entry.gate.pass(*now, cost);
                 return true;
             }
@@ -267,17 +268,19 @@ impl Entry {
 /// Spaces the entries of packets.
 ///
 /// Each entry costs the thread a departure later. If packets entered at full speed while none is
-/// due, they would form a burst that cannot leave at the same speed. On a link without a rate,
-/// packets therefore enter and leave in turns.
+/// due, they would form a burst that cannot leave at the same speed while others enter. On a link
+/// without a rate, packets therefore enter and leave in turns.
 #[derive(Debug, Default)]
 struct Gate {
     /// The time at which the next packet may enter.
     opens_at: LinkTime,
 }
 
-/// The most time that entries may catch up. Most departures take 5 us and a few take 100 us. If a
-/// slow departure delayed all later entries, packets would wait in their device while the thread
-/// spins.
+/// The most time that entries of packets may catch up if these leave within this time. Most departures
+/// take 5 us and a few take 100 us. If a slow departure delayed all later entries, packets would wait
+/// in their device while the thread spins.
+///
+/// Packets that stay longer may not catch up: their burst would leave later, while others enter.
 const CREDIT: Duration = Duration::from_micros(500);
 
 impl Gate {
@@ -285,9 +288,10 @@ impl Gate {
         now >= self.opens_at
     }
 
-    /// Records the entry of a packet whose departure is expected to take `cost`.
-    fn pass(&mut self, now: LinkTime, cost: Duration) {
-        self.opens_at = self.opens_at.max(now.before(CREDIT)) + cost;
+    /// Records that a packet has entered.
+    fn pass(&mut self, now: LinkTime, entered: Entered) {
+        let credit = if entered.stays < CREDIT { CREDIT } else { Duration::ZERO };
+        self.opens_at = self.opens_at.max(now.before(credit)) + entered.cost;
     }
 }
 
@@ -339,9 +343,15 @@ mod tests {
 
     const COST: Duration = Duration::from_micros(20);
 
-    /// Returns the number of packets that enter at `now`.
+    /// Returns the number of packets that enter at `now` and stay for `stays`.
+    fn staying(gate: &mut Gate, now: LinkTime, stays: Duration) -> u128 {
+        let entered = Entered { cost: COST, stays };
+        std::iter::from_fn(|| gate.is_open(now).then(|| gate.pass(now, entered))).count() as u128
+    }
+
+    /// Returns the number of packets that enter at `now` and leave at once.
     fn entries(gate: &mut Gate, now: LinkTime) -> u128 {
-        std::iter::from_fn(|| gate.is_open(now).then(|| gate.pass(now, COST))).count() as u128
+        staying(gate, now, Duration::ZERO)
     }
 
     #[test]
@@ -359,5 +369,15 @@ mod tests {
         let mut gate = Gate::default();
         let burst = entries(&mut gate, LinkTime::from_nanos(1_000_000_000));
         assert_eq!(burst, CREDIT.as_micros() / COST.as_micros() + 1);
+    }
+
+    #[test]
+    fn packets_with_a_delay_enter_in_turns_with_departures() {
+        let mut gate = Gate::default();
+        let start = LinkTime::from_nanos(1_000_000_000);
+        let delay = Duration::from_millis(45);
+        assert_eq!(staying(&mut gate, start, delay), 1);
+        assert_eq!(staying(&mut gate, start + Duration::from_micros(100), delay), 1, "no credit");
+        assert_eq!(staying(&mut gate, start + Duration::from_micros(110), delay), 0);
     }
 }
