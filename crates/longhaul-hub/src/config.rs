@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::outgoing::{MailServer, is_address, is_url};
+use crate::outgoing::{MailServer, is_address, is_url, origin};
 use crate::store::StoreError;
 use crate::trust::TrustError;
 
@@ -90,6 +90,15 @@ impl Channel {
             Channel::Exec { program } => format!("exec:{}", program.display()),
             Channel::Webhook { url } => format!("webhook:{url}"),
             Channel::Mail { to, .. } => format!("mail:{to}"),
+        }
+    }
+
+    /// Returns the name of the channel for events, which every viewer can read. The path of a webhook
+    /// is commonly its only secret.
+    pub(crate) fn public_name(&self) -> String {
+        match self {
+            Channel::Webhook { url } => format!("webhook:{}", origin(url)),
+            _ => self.name(),
         }
     }
 }
