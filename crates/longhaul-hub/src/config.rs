@@ -127,6 +127,14 @@ pub enum HubError {
         /// Its mode.
         mode: u32,
     },
+    /// The directory of the hub belongs to another user, or others can write to it.
+    #[error("the directory {} has mode {mode:o} or belongs to another user", path.display())]
+    OpenDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// A certificate or its key is invalid.
     #[error("the certificate {} or its key is invalid", path.display())]
     Certificate {
