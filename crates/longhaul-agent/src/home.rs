@@ -107,7 +107,9 @@ pub fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    written
+    // The hub accepts a token once, so the name of the enrollment must survive a power failure.
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    written.and_then(|()| File::open(directory.unwrap_or(Path::new(".")))?.sync_all())
 }
 
 /// Checks that `path` belongs to this user or root, and has none of the permissions `forbidden`.

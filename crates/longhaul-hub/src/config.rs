@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::outgoing::{MailServer, is_address, is_url};
+use crate::outgoing::{MailServer, is_address, is_url, origin};
 use crate::store::StoreError;
 use crate::trust::TrustError;
 
@@ -92,6 +92,15 @@ impl Channel {
             Channel::Mail { to, .. } => format!("mail:{to}"),
         }
     }
+
+    /// Returns the name of the channel for events, which every viewer can read. The path of a webhook
+    /// is commonly its only secret.
+    pub(crate) fn public_name(&self) -> String {
+        match self {
+            Channel::Webhook { url } => format!("webhook:{}", origin(url)),
+            _ => self.name(),
+        }
+    }
 }
 
 /// An error that ends a hub.
@@ -114,6 +123,14 @@ pub enum HubError {
     #[error("{} has mode {mode:o} or belongs to another user", path.display())]
     Exposed {
         /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The directory of the hub belongs to another user, or others can write to it.
+    #[error("the directory {} has mode {mode:o} or belongs to another user", path.display())]
+    OpenDirectory {
+        /// The directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,

@@ -10,8 +10,9 @@ use tokio::sync::{Notify, Semaphore, broadcast};
 use crate::clock::{SteadyClock, now_ms};
 use crate::config::{Channel, HubConfig};
 use crate::fleet::{self, Applied};
-use crate::guard::{Guard, Places, Shares};
+use crate::guard::{Places, Shares};
 use crate::log::Log;
+use crate::login_guard::LoginGuard;
 use crate::records::agents::{Agent, agents};
 use crate::records::events::{Event, NewEvent, record};
 use crate::store::{Store, StoreError};
@@ -65,8 +66,10 @@ pub(crate) struct Hub {
     pub(crate) pin: String,
     /// True if anyone may read.
     pub(crate) public: bool,
-    pub(crate) guard: Guard,
+    pub(crate) guard: LoginGuard,
     pub(crate) logins: Semaphore,
+    /// For users from known networks, so that a flood of other logins does not delay them.
+    pub(crate) known_logins: Semaphore,
     pub(crate) uploads: Semaphore,
     pub(crate) upload_shares: Shares,
     pub(crate) unproven_uploads: Semaphore,
@@ -118,8 +121,9 @@ impl Hub {
             log: Log::new(config.log),
             started: Instant::now(),
             steady: Mutex::new(SteadyClock::new(Instant::now(), now_ms())),
-            guard: Guard::default(),
+            guard: LoginGuard::default(),
             logins: Semaphore::new(LOGINS),
+            known_logins: Semaphore::new(LOGINS),
             uploads: Semaphore::new(UPLOADS),
             upload_shares: Shares::new(UPLOADS_OF_NETWORK),
             unproven_uploads: Semaphore::new(UNPROVEN_UPLOADS),

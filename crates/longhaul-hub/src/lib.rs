@@ -21,6 +21,7 @@ mod fleet;
 mod guard;
 mod hub;
 mod log;
+mod login_guard;
 mod outgoing;
 pub mod records;
 pub mod samples;

@@ -97,6 +97,7 @@ async fn open_store(config: &HubConfig) -> Result<Store, HubError> {
         .mode(0o700)
         .create(&config.data)
         .map_err(HubError::file("create", &config.data))?;
+    tls::check_directory(&config.data)?;
     match &config.database {
         Some(address) => Ok(Store::postgres(address).await?),
         None => {

@@ -74,6 +74,16 @@ pub(crate) fn check_private(path: &Path) -> Result<(), HubError> {
     Ok(())
 }
 
+/// Refuses a directory in which another user could put files: SQLite reads a log beside the database.
+pub(crate) fn check_directory(path: &Path) -> Result<(), HubError> {
+    let found = fs::metadata(path).map_err(HubError::file("examine", path))?;
+    let owned = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
+    if !owned || found.mode() & 0o022 != 0 {
+        return Err(HubError::OpenDirectory { path: path.to_owned(), mode: found.mode() & 0o7777 });
+    }
+    Ok(())
+}
+
 fn configure(chain: &[u8], key: &[u8], path: &Path) -> Result<Tls, HubError> {
     let invalid = || HubError::Certificate { path: path.to_owned() };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
@@ -131,7 +141,10 @@ fn write_private(data: &Path, path: &Path, bytes: &[u8]) -> Result<(), HubError>
         }
         _ => {}
     }
-    fs::remove_file(&temporary).map_err(HubError::file("remove", &temporary))
+    fs::remove_file(&temporary).map_err(HubError::file("remove", &temporary))?;
+    // Agents pin the key, so its name must survive a power failure.
+    let synced = fs::File::open(data).and_then(|data| data.sync_all());
+    synced.map_err(HubError::file("sync", data))
 }
 
 #[cfg(test)]
@@ -157,5 +170,14 @@ mod tests {
         assert!(matches!(load(dir.path(), None), Err(HubError::Exposed { mode: 0o640, .. })));
         fs::write(&path, "x").unwrap();
         assert!(matches!(load(dir.path(), Some(&operators)), Err(HubError::Certificate { .. })));
+    }
+
+    #[test]
+    fn others_must_not_put_files_into_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for (mode, good) in [(0o700, true), (0o755, true), (0o775, false), (0o1777, false)] {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_directory(dir.path()).is_ok(), good, "{mode:o}");
+        }
     }
 }

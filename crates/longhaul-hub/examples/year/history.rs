@@ -56,12 +56,12 @@ async fn samples_of(store: &Store, extent: Extent, host: usize) -> Result<i64, S
                     let until = (upload + UPLOAD_MS).min(end);
                     let new = interfaces(host, (upload, until));
                     rows += new.iter().map(|one| one.rows.len() as i64).sum::<i64>();
-                    add_series(sql, (Kind::Interface, name), new)?;
+                    add_series(sql, (Kind::Interface, name), new, i64::MAX)?;
                     let minute = until.div_euclid(60_000) * 60_000;
                     if minute > upload {
                         let new = peers(extent.hosts, host, minute - 60_000);
                         rows += new.len() as i64;
-                        add_series(sql, (Kind::Stamp, name), new)?;
+                        add_series(sql, (Kind::Stamp, name), new, i64::MAX)?;
                     }
                 }
                 Ok(rows)

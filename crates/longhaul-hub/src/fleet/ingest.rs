@@ -11,30 +11,27 @@ use longhaul_fleet::protocol::{
 use longhaul_fleet::schedule::TaskState;
 
 use super::applied::Applied;
+use super::excess::{
+    EventAllowance, Excess, MAX_FACTS_BYTES, NEWEST_MS, OLDEST_SAMPLE_MS, refused,
+};
 use super::leases::leases;
-use crate::clock::{DAY, HOUR};
+use crate::clock::DAY;
 use crate::figures::Figures;
 use crate::figures::Route;
 use crate::records::agents::{Accepted, Contact, add_facts, contact};
-use crate::records::events::{NewEvent, events_since, record};
+use crate::records::events::{NewEvent, record};
+use crate::records::intake::{self, Intake};
 use crate::records::leases::{Reported, cancelled, mark_running, report};
 use crate::records::meshes::{set_task_state, task_state};
 use crate::records::paths::{PathChange, note_route};
-use crate::records::runs::run_kind;
-use crate::records::series::{AddedRows, MOST_SERIES, NewRows, add_series};
+use crate::records::runs::{document_bytes, run_kind};
+use crate::records::series::{NewRows, add_series};
 use crate::records::shipments::ship;
 use crate::samples::{Kind, interface_row, stamp_row};
 use crate::store::{Lock, Sql, StoreError};
 
-/// The maximum number of bytes of the facts about a host.
-const MAX_FACTS_BYTES: usize = 512 << 10;
-/// The maximum number of events of an agent per hour; an agent that fails often repeats a few per
-/// minute.
-const MOST_EVENTS: usize = 1000;
-/// The maximum age of accepted samples.
+/// The maximum age of accepted reports and events.
 const OLDEST_MS: i64 = 366 * DAY;
-/// The maximum time by which an accepted sample is in the future; an agent's clock may be ahead.
-const NEWEST_MS: i64 = HOUR;
 
 /// An authenticated upload.
 #[derive(Debug)]
@@ -66,6 +63,8 @@ pub(crate) struct Ingested {
     blocks: Vec<(i64, i64)>,
     /// The runs with a new result.
     finished: Vec<String>,
+    /// The bytes of documents of runs that the hub still accepts.
+    document_room: i64,
     events: Vec<NewEvent>,
 }
 
@@ -138,20 +137,7 @@ pub(crate) fn ingest(
         }
     }
     add_samples(sql, upload, now, &mut done)?;
-    let mut room = room_for_events(sql, upload, now)?;
-    for result in &request.results {
-        if let Some(event) = add_result(sql, &upload.host, result, (applied, now), &mut done)? {
-            room.push(event, &mut done.events);
-        }
-        done.acknowledged.push(result.id);
-    }
-    for event in &request.events {
-        room.push(from_agent(upload, event), &mut done.events);
-        done.acknowledged.push(event.id);
-    }
-    if room.is_exceeded {
-        done.events.push(refused(&upload.host, Excess::Events, now));
-    }
+    add_reports(sql, upload, (applied, now), &mut done)?;
     record(sql, &done.events, &upload.channels, now)?;
     if upload.ships {
         ship(sql, &done.blocks, &done.finished, now)?;
@@ -170,72 +156,77 @@ fn add_samples(
     now: i64,
     done: &mut Ingested,
 ) -> Result<(), StoreError> {
+    let request = &upload.request;
+    if request.samples.is_empty() && request.stamp.is_empty() {
+        return Ok(());
+    }
+    let mut late = false;
     // A row begins with the end and the length of its interval.
-    let timely = |row: &Vec<i64>| {
-        (now - OLDEST_MS..now + NEWEST_MS).contains(&row[0]) && (0..=OLDEST_MS).contains(&row[1])
+    let mut timely = |row: &Vec<i64>| {
+        let timely = (now - OLDEST_SAMPLE_MS..now + NEWEST_MS).contains(&row[0])
+            && (0..=OLDEST_SAMPLE_MS).contains(&row[1]);
+        late |= !timely;
+        timely
     };
-    let mut interfaces = Vec::new();
-    for samples in &upload.request.samples {
-        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(timely).collect();
+    let (mut interfaces, mut peers) = (Vec::new(), Vec::new());
+    for samples in &request.samples {
+        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(&mut timely).collect();
         let (name, speed_bps) = (samples.interface.clone(), samples.speed_bps);
         interfaces.push(NewRows { name, speed_bps, rows });
         done.acknowledged.push(samples.id);
     }
-    let added = add_series(sql, (Kind::Interface, &upload.host), interfaces)?;
-    note_rows(&upload.host, added, now, done);
-    let mut peers = Vec::new();
-    for summary in &upload.request.stamp {
-        let rows = Some(stamp_row(summary)).into_iter().filter(timely).collect();
+    for summary in &request.stamp {
+        let rows = Some(stamp_row(summary)).into_iter().filter(&mut timely).collect();
         peers.push(NewRows { name: summary.peer.clone(), speed_bps: None, rows });
         done.acknowledged.push(summary.id);
     }
-    let added = add_series(sql, (Kind::Stamp, &upload.host), peers)?;
-    note_rows(&upload.host, added, now, done);
-    Ok(())
-}
-
-fn note_rows(host: &str, added: AddedRows, now: i64, done: &mut Ingested) {
-    done.blocks.extend(added.blocks);
-    if added.is_refused {
-        done.events.push(refused(host, Excess::Series, now));
+    let most = intake::room(sql, &upload.contact.agent, Intake::Samples, now)?;
+    let mut bytes = 0;
+    let mut excesses = vec![(Excess::Times, late)];
+    for (kind, rows) in [(Kind::Interface, interfaces), (Kind::Stamp, peers)] {
+        let added = add_series(sql, (kind, &upload.host), rows, most - bytes)?;
+        bytes += added.bytes;
+        done.blocks.extend(added.blocks);
+        excesses.extend([(Excess::Series, added.is_refused), (Excess::Samples, added.is_full)]);
     }
+    let exceeded = excesses.into_iter().filter(|(_, exceeded)| *exceeded);
+    done.events.extend(exceeded.map(|(excess, _)| refused(&upload.host, excess, now)));
+    intake::take(sql, (&upload.contact.agent, Intake::Samples), bytes, now)
 }
 
-/// The events of an agent that the hub still accepts.
-#[derive(Default)]
-struct EventAllowance {
-    left: usize,
-    is_exceeded: bool,
-}
-
-impl EventAllowance {
-    fn push(&mut self, event: NewEvent, events: &mut Vec<NewEvent>) {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                events.push(event);
-            }
-            None => self.is_exceeded = true,
-        }
-    }
-}
-
-/// Returns the number of events that the hub accepts from an upload, after those of the last hour.
-fn room_for_events(
+/// Stores the results and events of an upload.
+fn add_reports(
     sql: &mut dyn Sql,
     upload: &Upload,
-    now: i64,
-) -> Result<EventAllowance, StoreError> {
-    let request = &upload.request;
+    (applied, now): (Option<&Arc<Applied>>, i64),
+    done: &mut Ingested,
+) -> Result<(), StoreError> {
+    let (request, agent) = (&upload.request, upload.contact.agent.as_str());
     if request.events.is_empty() && request.results.is_empty() {
-        return Ok(EventAllowance::default());
+        return Ok(());
     }
-    let present = events_since(sql, &upload.host, now - HOUR, MOST_EVENTS as i64)?;
-    let left = MOST_EVENTS.saturating_sub(usize::try_from(present).unwrap_or(0));
-    Ok(EventAllowance { left, is_exceeded: false })
+    let mut room = EventAllowance::of(sql, (agent, &upload.host), now)?;
+    done.document_room = intake::room(sql, agent, Intake::Documents, now)?;
+    let documents = done.document_room;
+    for result in &request.results {
+        if let Some(event) = add_result(sql, &upload.host, result, (applied, now), done)? {
+            room.push(event, &mut done.events);
+        }
+        done.acknowledged.push(result.id);
+    }
+    for event in &request.events {
+        room.push(from_agent(upload, event), &mut done.events);
+        done.acknowledged.push(event.id);
+    }
+    if room.is_exceeded {
+        done.events.push(refused(&upload.host, Excess::Events, now));
+    }
+    intake::take(sql, (agent, Intake::Documents), documents - done.document_room, now)?;
+    intake::take(sql, (agent, Intake::Events), room.bytes as i64, now)
 }
 
-/// Stores a result. If the result is not the agent's, returns an event instead.
+/// Stores a result, without its document if the documents of the agent are too large. If the result
+/// is not the agent's, returns an event instead.
 fn add_result(
     sql: &mut dyn Sql,
     host: &str,
@@ -245,7 +236,9 @@ fn add_result(
 ) -> Result<Option<NewEvent>, StoreError> {
     let kind = run_kind(sql, &result.run)?;
     let figures = kind.map(|kind| Figures::of(kind, result.document.as_ref())).unwrap_or_default();
-    match report(sql, host, result, &figures)? {
+    let is_full = done.document_room <= 0 && result.document.is_some();
+    let bare = is_full.then(|| RunReport { document: None, ..result.clone() });
+    match report(sql, host, bare.as_ref().unwrap_or(result), &figures)? {
         Reported::Stored { pair, test, due_ms, state } => {
             let id = format!("{test}/{}/{}", pair.0, pair.1);
             let task = applied.and_then(|applied| applied.schedule.task(&id));
@@ -257,6 +250,11 @@ fn add_result(
                     _ => state.missed(task, due_ms, now),
                 }
                 set_task_state(sql, &id, &state)?;
+            }
+            if is_full {
+                done.events.push(refused(host, Excess::Documents, now));
+            } else if state.is_some() && result.document.is_some() {
+                done.document_room -= document_bytes(sql, &result.run)?;
             }
             if state == Some(RunState::Finished) {
                 done.finished.push(result.run.clone());
@@ -301,31 +299,6 @@ fn path_event(
         message: format!("the path from {source} to {destination} changed: {}", changes.join(", ")),
         origin: format!("path_changed/{}", result.run),
     }))
-}
-
-/// A part of an upload that exceeds a limit of the hub, and is not stored.
-#[derive(Clone, Copy)]
-enum Excess {
-    Facts,
-    Series,
-    Events,
-}
-
-/// Returns the event of a refused part of an upload: one per hour, which counts its repetitions.
-fn refused(host: &str, excess: Excess, now: i64) -> NewEvent {
-    let (kind, limit) = match excess {
-        Excess::Facts => ("facts_too_large", format!("facts of at most {MAX_FACTS_BYTES} bytes")),
-        Excess::Series => ("too_many_series", format!("at most {MOST_SERIES} series of a kind")),
-        Excess::Events => ("too_many_events", format!("at most {MOST_EVENTS} events per hour")),
-    };
-    NewEvent {
-        at_ms: now,
-        severity: Severity::Warning,
-        kind: kind.to_owned(),
-        subject: host.to_owned(),
-        message: format!("the agent of {host} exceeds a limit: the hub keeps {limit}"),
-        origin: format!("{kind}/{host}/{}", now / HOUR),
-    }
 }
 
 fn present(host: &str, now: i64) -> NewEvent {

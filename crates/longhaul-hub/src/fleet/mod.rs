@@ -1,6 +1,7 @@
 //! The fleet as the hub runs it: planning, leases, uploads, the grid.
 
 mod applied;
+mod excess;
 mod grid;
 mod ingest;
 mod leases;

@@ -21,6 +21,16 @@ pub fn is_url(text: &str, schemes: &[&str]) -> bool {
     })
 }
 
+/// Returns the scheme, host and port of a URL, without its path and its user.
+pub(crate) fn origin(url: &str) -> String {
+    let origin = url.parse::<Uri>().ok().and_then(|url| {
+        let authority = url.authority()?.as_str();
+        let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+        Some(format!("{}://{place}", url.scheme_str()?))
+    });
+    origin.unwrap_or_default()
+}
+
 /// Posts a body with additional headers. The caller limits the time.
 ///
 /// # Errors
@@ -80,6 +90,14 @@ async fn outcome(answer: axum::http::Response<Body>) -> Result<(), DeliveryError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_origin_of_a_url_has_no_secret() {
+        let hook = "https://user:secret@example.net:8443/services/T0/secret?token=secret";
+        assert_eq!(origin(hook), "https://example.net:8443");
+        assert_eq!(origin("http://[::1]/x"), "http://[::1]");
+        assert_eq!(origin("no url"), "");
+    }
 
     #[test]
     fn a_url_has_a_host_and_a_scheme() {

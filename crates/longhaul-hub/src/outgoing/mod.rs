@@ -8,6 +8,7 @@ mod remote_write;
 mod smtp;
 
 pub use http::is_url;
+pub(crate) use http::origin;
 pub use mail::is_address;
 pub(crate) use notify::send_waiting;
 pub(crate) use remote_write::stream;

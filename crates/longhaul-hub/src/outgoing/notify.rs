@@ -73,7 +73,7 @@ async fn settle(
 
 /// Returns the event of a notification that was not delivered. This event causes no notification.
 fn dropped(channel: &Channel, one: &Outgoing, failure: &DeliveryError) -> NewEvent {
-    let name = channel.name();
+    let name = channel.public_name();
     NewEvent {
         at_ms: now_ms(),
         severity: Severity::Warning,
@@ -85,7 +85,7 @@ fn dropped(channel: &Channel, one: &Outgoing, failure: &DeliveryError) -> NewEve
             one.attempts + 1,
             failure.reason
         ),
-        origin: format!("notification_dropped/{name}/{}", one.event.id),
+        origin: format!("notification_dropped/{}/{}", channel.name(), one.event.id),
     }
 }
 

@@ -141,7 +141,8 @@ fn refusal(url: &str, reason: &str) -> NewEvent {
         severity: Severity::Info,
         kind: "remote_write_refused".to_owned(),
         subject: "remote write".to_owned(),
-        message: format!("the receiver {url} refused samples: {reason}"),
+        // Every viewer can read it, and the path can have a secret.
+        message: format!("the receiver {} refused samples: {reason}", http::origin(url)),
         // One event per hour, which counts its repetitions.
         origin: format!("remote_write_refused/{}", now / HOUR),
     }

@@ -9,6 +9,7 @@ pub mod counts;
 mod days;
 pub mod events;
 pub mod forecast;
+pub mod intake;
 pub mod leases;
 pub mod meshes;
 pub mod numbers;

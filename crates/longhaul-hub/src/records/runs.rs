@@ -280,3 +280,13 @@ pub fn run_kind(sql: &mut dyn Sql, id: &str) -> Result<Option<TestKind>, StoreEr
     let row = first(sql, "SELECT kind FROM run WHERE id = $1", values![id])?;
     row.map(|row| named(&row.text(0)?)).transpose()
 }
+
+/// Returns the bytes of the stored document of a run.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn document_bytes(sql: &mut dyn Sql, run: &str) -> Result<i64, StoreError> {
+    // The type of the length differs between the databases.
+    let query = "SELECT CAST(length(document) AS BIGINT) FROM run_document WHERE run = $1";
+    first(sql, query, values![run])?.map_or(Ok(0), |row| row.int(0))
+}

@@ -62,8 +62,12 @@ fn malformed(_: crate::samples::Malformed) -> StoreError {
 pub struct AddedRows {
     /// The new blocks: the number of their series, and their start in ms since 1970.
     pub blocks: Vec<(i64, i64)>,
+    /// The bytes of the new blocks with their overhead.
+    pub bytes: i64,
     /// True if the host has too many series, so that the rows of a new one are not stored.
     pub is_refused: bool,
+    /// True if blocks are not stored, because they exceed the accepted bytes.
+    pub is_full: bool,
 }
 
 /// Rows of one series.
@@ -88,10 +92,11 @@ pub fn add_rows(
     rows: &[Vec<i64>],
 ) -> Result<AddedRows, StoreError> {
     let one = NewRows { name: name.to_owned(), speed_bps, rows: rows.to_vec() };
-    add_series(sql, (kind, host), vec![one])
+    add_series(sql, (kind, host), vec![one], i64::MAX)
 }
 
-/// Stores rows of series of one host with few statements. A repeated block is ignored.
+/// Stores rows of series of one host with few statements, up to `most` bytes. A repeated block is
+/// ignored.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -99,6 +104,7 @@ pub fn add_series(
     sql: &mut dyn Sql,
     (kind, host): (Kind, &str),
     mut all: Vec<NewRows>,
+    most: i64,
 ) -> Result<AddedRows, StoreError> {
     for one in &mut all {
         one.rows.retain(|row| row.len() == kind.width());
@@ -109,7 +115,7 @@ pub fn add_series(
         return Ok(AddedRows::default());
     }
     let (known, is_refused) = numbered(sql, (kind, host), &all)?;
-    let (mut latest, mut blocks) = (BTreeMap::new(), Vec::new());
+    let (mut latest, mut blocks) = (BTreeMap::new(), NewBlocks::default());
     for one in &all {
         let (Some(series), Some(last)) = (known.get(&one.name), one.rows.last()) else { continue };
         let speed = one.speed_bps.and_then(|speed| i64::try_from(speed).ok());
@@ -119,9 +125,7 @@ pub fn add_series(
         for block in
             one.rows.chunk_by(|a, b| a[0].div_euclid(BLOCK_MS) == b[0].div_euclid(BLOCK_MS))
         {
-            let (Some(first), Some(last)) = (block.first(), block.last()) else { continue };
-            let data = pack(kind.width(), block);
-            blocks.push(values![series.id, first[0], last[0], 0, data].to_vec());
+            blocks.push(series.id, block, most);
         }
     }
     let latest: Vec<Vec<Value>> = latest
@@ -145,11 +149,42 @@ pub fn add_series(
             "INSERT INTO chunk (series, start_ms, end_ms, consolidated, data)",
             "ON CONFLICT (series, start_ms) DO NOTHING RETURNING series, start_ms",
         ),
-        &blocks,
+        &blocks.rows,
     )?;
     let number = |row: &Row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?));
-    let blocks = new.iter().map(number).collect::<Result<_, _>>()?;
-    Ok(AddedRows { blocks, is_refused })
+    let new = new.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+    let bytes = new.iter().filter_map(|block| blocks.sizes.get(block)).sum();
+    Ok(AddedRows { blocks: new, bytes, is_refused, is_full: blocks.is_full })
+}
+
+/// The overhead of a block in bytes: its row, and its entry in an index.
+const BLOCK_BYTES: i64 = 64;
+
+/// Blocks of samples to insert.
+#[derive(Default)]
+struct NewBlocks {
+    /// The rows of the table.
+    rows: Vec<Vec<Value>>,
+    /// The bytes of the blocks, by series and start.
+    sizes: BTreeMap<(i64, i64), i64>,
+    bytes: i64,
+    is_full: bool,
+}
+
+impl NewBlocks {
+    /// Adds the rows of a block, unless all blocks then have more than `most` bytes.
+    fn push(&mut self, series: i64, rows: &[Vec<i64>], most: i64) {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
+        let data = pack(first.len(), rows);
+        let bytes = BLOCK_BYTES + data.len() as i64;
+        if self.bytes + bytes > most {
+            self.is_full = true;
+            return;
+        }
+        self.bytes += bytes;
+        self.sizes.entry((series, first[0])).or_insert(bytes);
+        self.rows.push(values![series, first[0], last[0], 0, data].to_vec());
+    }
 }
 
 /// Returns the series of a host by name, with new ones for the missing names, and whether the host

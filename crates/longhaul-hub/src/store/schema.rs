@@ -29,6 +29,9 @@ const TABLES: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS agent_host ON agent (host)",
     "CREATE TABLE IF NOT EXISTS fact (
         agent TEXT NOT NULL, at_ms BIGINT NOT NULL, document BYTEA NOT NULL, PRIMARY KEY (agent, at_ms)) KEYED",
+    "CREATE TABLE IF NOT EXISTS intake (
+        agent TEXT NOT NULL, part TEXT NOT NULL, day BIGINT NOT NULL, bytes BIGINT NOT NULL,
+        PRIMARY KEY (agent, part)) KEYED",
     // Meshes and runs.
     "CREATE TABLE IF NOT EXISTS mesh (
         revision BIGINT PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -11,8 +12,8 @@ use longhaul_fleet::protocol::Severity;
 
 use super::failure::Failure;
 use crate::clock::{DAY, HOUR, now_ms};
-use crate::guard::Admission;
 use crate::hub::Hub;
+use crate::login_guard::Admission;
 use crate::records::events::NewEvent;
 use crate::records::people::{self, ApiToken, BrowserSession};
 use crate::secret;
@@ -24,6 +25,8 @@ const COOKIE: &str = "__Host-longhaul";
 const SESSION_MS: i64 = 12 * HOUR;
 /// The validity of an API token in ms.
 const BEARER_MS: i64 = 90 * DAY;
+/// The limit on the wait until a password is checked, because others are.
+const CHECK: Duration = Duration::from_secs(10);
 /// The header with the session's secret, for requests that change something.
 pub(crate) const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -129,6 +132,8 @@ pub(crate) enum Login {
         /// The seconds until the next attempt.
         seconds: i64,
     },
+    /// Too many passwords are being checked.
+    Busy,
 }
 
 /// Checks a password. Wrong ones are limited and recorded.
@@ -141,12 +146,18 @@ pub(crate) async fn check_login(
     user: &str,
     password: &str,
 ) -> Result<Login, Failure> {
-    if let Admission::Refused { seconds } = hub.guard.admit(client, user, hub.uptime_ms()) {
-        return Ok(Login::Limited { seconds });
-    }
+    let places = match hub.guard.admit(client, user, hub.uptime_ms()) {
+        Admission::Refused { seconds } => return Ok(Login::Limited { seconds }),
+        Admission::Allowed { known: true } => &hub.known_logins,
+        Admission::Allowed { known: false } => &hub.logins,
+    };
     let name = user.to_owned();
     let found = hub.store.read(move |sql| people::password_of(sql, &name)).await?;
-    let correct = match hub.logins.acquire().await {
+    let Ok(place) = tokio::time::timeout(CHECK, places.acquire()).await else {
+        hub.guard.released(client, user);
+        return Ok(Login::Busy);
+    };
+    let correct = match place {
         Ok(_place) if password.len() <= MOST_BYTES => {
             let password = password.to_owned();
             let stored = found.as_ref().map(|(hash, _)| hash.clone());

@@ -23,8 +23,8 @@ use super::connection::Client;
 use super::failure::{Cause, Refusal};
 use crate::clock::now_ms;
 use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
-use crate::guard::Admission;
 use crate::hub::{Hub, PageMessage};
+use crate::login_guard::Admission;
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
 use crate::secret;
 use crate::store::StoreError;
@@ -142,7 +142,7 @@ pub(crate) async fn post_enrol(
     }
     // Failed enrollments count like failed logins.
     let (address, now) = (client.0.ip(), now_ms());
-    if hub.guard.admit(address, ENROLLING, hub.uptime_ms()) != Admission::Allowed {
+    if let Admission::Refused { .. } = hub.guard.admit(address, ENROLLING, hub.uptime_ms()) {
         return Err(RefusalCode::Busy.into());
     }
     let hash = secret::hash(&request.secret);
@@ -150,7 +150,7 @@ pub(crate) async fn post_enrol(
     let host = request.host.clone();
     let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await?;
     let agent = enrolled?;
-    hub.guard.succeeded(address, ENROLLING);
+    hub.guard.released(address, ENROLLING);
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(EnrollResponse { agent, host, hub_version }))
 }

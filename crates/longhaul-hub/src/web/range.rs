@@ -53,7 +53,9 @@ pub(crate) fn time(text: &str, now: i64) -> Option<i64> {
             "y" => 365 * DAY,
             _ => return None,
         };
-        return now.checked_sub(digits.parse::<u32>().ok().map(i64::from)?.checked_mul(unit)?);
+        let span = digits.parse::<u32>().ok().map(i64::from)?.checked_mul(unit)?;
+        // The difference of two times must fit.
+        return now.checked_sub(span).filter(|at| *at >= 0);
     }
     if let Ok(ms) = text.parse::<i64>() {
         return (0..=4_102_444_800_000).contains(&ms).then_some(ms);
@@ -82,5 +84,9 @@ mod tests {
         }
         let backwards = Range { from: Some("now".to_owned()), to: Some("now-1h".to_owned()) };
         assert!(backwards.times(now).is_err());
+        // The difference of these times exceeds an i64.
+        let all =
+            Range { from: Some("now-292471208y".to_owned()), to: Some("4102444800000".to_owned()) };
+        assert!(all.times(now).is_err());
     }
 }

@@ -111,7 +111,7 @@ fn upload(sql: &mut dyn Sql, at: i64) -> Result<(), StoreError> {
             let rows = (0..UPLOAD / 1000).map(row).collect();
             NewRows { name: format!("eth{number}"), speed_bps: Some(10_000_000_000), rows }
         };
-        add_series(sql, (Kind::Interface, name), (0..2).map(interface).collect())?;
+        add_series(sql, (Kind::Interface, name), (0..2).map(interface).collect(), i64::MAX)?;
         let minute = (at + UPLOAD).div_euclid(MINUTE) * MINUTE;
         if minute > at {
             let peers = HOSTS.iter().enumerate().filter(|(peer, _)| *peer != host);
@@ -120,7 +120,7 @@ fn upload(sql: &mut dyn Sql, at: i64) -> Result<(), StoreError> {
                 speed_bps: None,
                 rows: vec![stamp((host * 10 + peer) as i64, minute - MINUTE)],
             };
-            add_series(sql, (Kind::Stamp, name), peers.map(peer).collect())?;
+            add_series(sql, (Kind::Stamp, name), peers.map(peer).collect(), i64::MAX)?;
         }
     }
     Ok(())

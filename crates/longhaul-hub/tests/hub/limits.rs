@@ -2,10 +2,12 @@
 
 use std::sync::Mutex;
 
-use longhaul_hub::store::Store;
+use longhaul_hub::records::intake::{self, Intake};
+use longhaul_hub::store::{Sql, Store};
 use serde_json::json;
 
 use crate::agents::{MESH, enrolled, leased, now, upload};
+use crate::client::Client;
 use crate::server::hub_with;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,6 +98,100 @@ async fn events_and_times_of_an_agent_are_bounded() {
     assert!(hour.contains(&latest), "{latest}");
     let events = client.get("/api/v1/events?kind=too_many_events", &admin).await.json();
     assert_eq!(events["events"][0]["subject"], "a", "{events}");
+}
+
+/// Returns the message of the only event of a kind.
+async fn only_event(client: &Client, admin: &str, kind: &str) -> String {
+    let events = client.get(&format!("/api/v1/events?kind={kind}"), admin).await.json();
+    let events = events["events"].as_array().unwrap();
+    assert_eq!(events.len(), 1, "{kind}: {events:?}");
+    assert_eq!(events[0]["subject"], "a");
+    events[0]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_of_an_agent_are_bounded_in_age_and_bytes() {
+    let hub = hub_with(|config| config.public = true).await;
+    let client = &hub.client;
+    let admin = client.bearer("admin", &hub.password).await;
+    let mut agent = enrolled(client, &admin, "a", 1).await;
+    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let stored = async || {
+        let count = "SELECT count(*) FROM chunk";
+        store.read(move |sql| sql.query(count, &[])?[0].int(0)).await.unwrap()
+    };
+    let day = 86_400_000;
+    let samples = |ends: &[i64]| {
+        let mut body = upload();
+        let rows: Vec<_> =
+            ends.iter().map(|end| json!([end, 1000, 1, 1, 1, 1, 0, 0, 0, 0])).collect();
+        body["samples"] = json!([{"id": 1, "interface": "eth0", "speed_bps": null, "rows": rows}]);
+        body
+    };
+    let answer = agent.sync(client, 0, &samples(&[now() - 30 * day, now()])).await.json();
+    assert_eq!(answer["acknowledged"], json!([1]));
+    assert_eq!(stored().await, 2);
+    let late = client.get("/api/v1/events?kind=samples_out_of_time", &admin).await.json();
+    assert_eq!(late["events"], json!([]));
+    let answer = agent.sync(client, 0, &samples(&[now() - 32 * day, now() + day])).await.json();
+    // The agent must not send them for ever.
+    assert_eq!(answer["acknowledged"], json!([1]));
+    assert_eq!(stored().await, 2);
+    only_event(client, &admin, "samples_out_of_time").await;
+
+    let (id, most) = (agent.id.clone(), Intake::Samples.most_bytes());
+    let room = move |sql: &mut dyn Sql| intake::room(sql, &id, Intake::Samples, now());
+    let before = store.read(room).await.unwrap();
+    assert!((100..1000).contains(&(most - before)), "{before}");
+    let id = agent.id.clone();
+    store.write(move |sql| intake::take(sql, (&id, Intake::Samples), most, now())).await.unwrap();
+    let answer = agent.sync(client, 0, &samples(&[now()])).await.json();
+    assert_eq!(answer["acknowledged"], json!([1]));
+    let message = only_event(client, &admin, "too_many_samples").await;
+    assert!(message.contains("the hub keeps at most 512 MiB of samples per day"), "{message}");
+    assert_eq!(stored().await, 2);
+    let page = client.get("/events", "x: y").await.body;
+    assert!(page.contains(&message), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_and_events_of_an_agent_are_bounded_in_bytes() {
+    let hub = hub_with(|_| {}).await;
+    let client = &hub.client;
+    let admin = client.bearer("admin", &hub.password).await;
+    let mut agent = enrolled(client, &admin, "a", 1).await;
+    let mut other = enrolled(client, &admin, "b", 2).await;
+    for agent in [&mut agent, &mut other] {
+        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    }
+    let mesh = json!({ "text": MESH });
+    let applied = client.post("/api/v1/mesh/apply", std::slice::from_ref(&admin), &mesh).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    let lease = leased(client, &mut agent, "source").await;
+    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let id = agent.id.clone();
+    let fill = move |sql: &mut dyn Sql| {
+        intake::take(sql, (&id, Intake::Documents), Intake::Documents.most_bytes(), now())?;
+        intake::take(sql, (&id, Intake::Events), Intake::Events.most_bytes() - 600, now())
+    };
+    store.write(fill).await.unwrap();
+    let mut body = upload();
+    body["results"] = json!([{"id": 1, "run": lease["run"], "fencing": lease["fencing"],
+        "role": "source", "outcome": "finished", "started_ms": now(), "ended_ms": now(),
+        "document": {"schema": "longhaul.test/1", "summary": {"throughput_bps": 5_000_000}}}]);
+    let event = |id: u64| json!({"id": id, "at_ms": now(), "severity": "info", "kind": "noise", "message": "again"});
+    body["events"] = json!([event(2), event(3), event(4)]);
+    assert_eq!(agent.sync(client, 0, &body).await.json()["acknowledged"], json!([1, 2, 3, 4]));
+    let run = lease["run"].as_str().unwrap();
+    let run = client.get(&format!("/api/v1/runs/{run}"), &admin).await.json();
+    // The figures of the document are stored.
+    assert_eq!((&run["state"], &run["throughput_bps"]), (&json!("finished"), &json!(5_000_000)));
+    assert!(run["document"].is_null(), "{run}");
+    let message = only_event(client, &admin, "too_many_documents").await;
+    assert!(message.contains("at most 128 MiB of documents of runs per day"), "{message}");
+    only_event(client, &admin, "too_many_events").await;
+    let kept = client.get("/api/v1/events?kind=noise", &admin).await.json();
+    assert_eq!(kept["events"].as_array().unwrap().len(), 2, "{kept}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -162,8 +162,8 @@ fn many_series(sql: &mut dyn Sql) -> Result<(), StoreError> {
     let mut all: Vec<NewRows> = (0..75).map(|at| one(format!("eth{at}"), 1..11)).collect();
     all.push(one("eth3".to_owned(), 11..21));
     all.push(one("empty".to_owned(), 0..0));
-    add_series(sql, (Kind::Interface, "many"), all.clone())?;
-    add_series(sql, (Kind::Interface, "many"), all)?;
+    add_series(sql, (Kind::Interface, "many"), all.clone(), i64::MAX)?;
+    add_series(sql, (Kind::Interface, "many"), all, i64::MAX)?;
     let found = series(sql, Kind::Interface, Some("many"))?;
     assert_eq!(found.len(), 75);
     for one in &found {

@@ -14,5 +14,6 @@ mod receiver;
 mod retention;
 mod server;
 mod store;
+mod store_intake;
 mod store_journal;
 mod store_people;

@@ -106,7 +106,7 @@ async fn webhooks_and_programs_get_the_event() {
         let url = |path: &str| format!("https://localhost:{}/{path}", hook.port);
         config.channels = vec![
             Channel::webhook(&url("hook")).unwrap(),
-            Channel::webhook(&url("gone")).unwrap(),
+            Channel::webhook(&url("gone/secret-token")).unwrap(),
             Channel::Exec { program: program.clone() },
         ];
         config.outgoing_ca = Some(ca.clone());
@@ -133,6 +133,7 @@ async fn webhooks_and_programs_get_the_event() {
     wait_for("the refused webhook", async || dropped().await[0].is_object()).await;
     let message = dropped().await[0]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("404 Not Found") && message.len() < 600, "{message}");
+    assert!(!dropped().await.to_string().contains("secret-token"), "viewers read events");
 }
 
 /// Uploads samples of an interface at given seconds of `start`.

@@ -11,6 +11,7 @@ use longhaul_hub::samples::{Kind, interface_row};
 use longhaul_hub::store::{Sql, Store, StoreError, Value};
 use serde_json::json;
 
+use crate::store_intake::{daily_limits, documents_and_blocks};
 use crate::store_journal::{changes_of_paths, events_and_outbox, journal_of_new_data};
 use crate::store_people::{absences, enrollment_and_counters, people_and_sessions};
 
@@ -22,6 +23,7 @@ async fn sqlite_conforms() {
     let path = dir.path().join("hub.db");
     conforms(&Store::sqlite(&path).await.unwrap()).await;
     let again = Store::sqlite(&path).await.unwrap();
+    older_is_completed(&again, async || Store::sqlite(&path).await).await;
     newer_is_refused(&again, async || Store::sqlite(&path).await).await;
 }
 
@@ -31,8 +33,18 @@ async fn postgres_conforms() {
     let address = server.database("conforms");
     conforms(&Store::postgres(&address).await.unwrap()).await;
     let again = Store::postgres(&address).await.unwrap();
+    older_is_completed(&again, async || Store::postgres(&address).await).await;
     newer_is_refused(&again, async || Store::postgres(&address).await).await;
     assert!(matches!(Store::postgres("port=x").await, Err(StoreError::Address(_))));
+}
+
+/// Checks that a database of a version without the table of daily limits gets it and keeps its data.
+async fn older_is_completed(store: &Store, open: impl AsyncFn() -> Result<Store, StoreError>) {
+    store.write(|sql| sql.execute("DROP TABLE intake", &[])).await.unwrap();
+    store.read(|sql| sql.query("SELECT * FROM intake", &[])).await.unwrap_err();
+    let opened = open().await.unwrap();
+    daily_limits(&opened).await;
+    assert_eq!(opened.read(|sql| numbers::get(sql, "kept")).await.unwrap(), Some(7));
 }
 
 async fn newer_is_refused(store: &Store, open: impl AsyncFn() -> Result<Store, StoreError>) {
@@ -51,6 +63,8 @@ async fn conforms(store: &Store) {
     absences(store).await;
     runs_and_reports(store).await;
     reasons_of_expired_runs(store).await;
+    daily_limits(store).await;
+    documents_and_blocks(store).await;
     series_and_retention(store).await;
     events_and_outbox(store).await;
     journal_of_new_data(store).await;

@@ -14,6 +14,7 @@ pub(crate) mod sample;
 mod text;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use figures::figures;
@@ -50,10 +51,18 @@ pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, 
 
 /// Writes a file atomically, so that no reader sees a partial file.
 fn save(path: &Path, text: &str) -> Result<(), LabError> {
-    let part = path.with_extension("part");
-    fs::write(&part, text)
-        .and_then(|()| fs::rename(&part, path))
-        .map_err(LabError::file("write", path))
+    let part = path.with_extension(format!("part-{}", std::process::id()));
+    // A file that others put there is removed, not followed.
+    let _ = fs::remove_file(&part);
+    let written = fs::File::create_new(&part).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    });
+    written.map_err(|error| {
+        let _ = fs::remove_file(&part);
+        LabError::file("write", path)(error)
+    })
 }
 
 #[cfg(test)]

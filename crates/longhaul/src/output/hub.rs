@@ -40,6 +40,13 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
                 path.display()
             ),
         ),
+        HubError::OpenDirectory { path, mode } => (
+            exit::FILES,
+            format!(
+                "the directory {} has mode {mode:o} or belongs to another user; only the user of the hub may write to it (chmod go-w)",
+                path.display()
+            ),
+        ),
         HubError::Certificate { path } => (
             exit::FILES,
             format!("{} is not a certificate in PEM format, or the key does not belong to it", path.display()),

@@ -192,6 +192,10 @@ fn a_database_of_a_newer_version_and_a_public_key_file_are_refused() {
     ];
     let exposed = longhaul(dir.path(), &arguments).output().unwrap();
     one_sentence(&exposed, 5, &["has mode 644", "chmod 600"]);
+
+    assert!(Command::new("chmod").arg("777").arg(&other).status().unwrap().success());
+    let open = longhaul(dir.path(), &arguments[..5]).output().unwrap();
+    one_sentence(&open, 5, &["directory", "has mode 777", "chmod go-w"]);
 }
 
 #[test]

@@ -168,6 +168,20 @@ fn a_server_of_another_protocol_and_a_silent_one_are_named() {
 }
 
 #[test]
+fn a_client_that_sends_single_bytes_has_the_time_of_a_silent_one() {
+    let host = TestHost::new();
+    let port = free_ports();
+    let _server = our_server(&host, port);
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let begun = Instant::now();
+    // The longest line has 4096 bytes and takes 28 s or more.
+    while client.write_all(b"x").is_ok() {
+        thread::sleep(Duration::from_millis(7));
+        assert!(begun.elapsed() < Duration::from_secs(26), "the server waits for the line");
+    }
+}
+
+#[test]
 fn a_vanished_client_does_not_block_the_next_one() {
     let host = TestHost::new();
     let (port, data) = (free_ports(), free_ports());

@@ -36,6 +36,10 @@ pub(crate) async fn post_login(
             let message = "the user or the password is wrong";
             Err(Failure::new(StatusCode::UNAUTHORIZED, "wrong_login", message))
         }
+        Login::Busy => {
+            let message = "too many passwords are being checked; try again later";
+            Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "busy", message))
+        }
         Login::Limited { seconds } => {
             let message = format!("too many logins failed; try again in {seconds} s");
             Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", message))

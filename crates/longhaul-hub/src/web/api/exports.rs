@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use longhaul_core::text::escape;
 use longhaul_fleet::api::{RunDocument, StatusDocument};
 use serde::Serialize;
 
@@ -65,7 +66,8 @@ pub(super) fn runs_csv(runs: &[RunDocument]) -> Response {
 fn quoted(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let apostrophe = if formula { "'" } else { "" };
-    format!("\"{apostrophe}{}\"", text.replace('"', "\"\""))
+    // A terminal would execute the control characters of a message.
+    format!("\"{apostrophe}{}\"", escape(text).replace('"', "\"\""))
 }
 
 /// Returns the state of the fleet for Prometheus.
@@ -143,6 +145,7 @@ mod tests {
     fn hostile_texts_stay_in_their_cells() {
         assert_eq!(quoted("=cmd()"), "\"'=cmd()\"");
         assert_eq!(quoted("a\"b,c"), "\"a\"\"b,c\"");
+        assert_eq!(quoted("a\u{1b}[2J\nb 5%"), "\"a%1B[2J%0Ab 5%\"");
         assert_eq!(escaped("a\"\n\\"), "a\\\"\\n\\\\");
     }
 }

@@ -60,6 +60,10 @@ pub(super) async fn post_login(
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         Login::Wrong => form(StatusCode::UNAUTHORIZED, "The user or the password is wrong"),
+        Login::Busy => {
+            let sentence = "Too many passwords are being checked; try again later";
+            form(StatusCode::TOO_MANY_REQUESTS, sentence)
+        }
         Login::Limited { seconds } => {
             let sentence = format!("Too many logins failed; try again in {seconds} s");
             form(StatusCode::TOO_MANY_REQUESTS, &sentence)
