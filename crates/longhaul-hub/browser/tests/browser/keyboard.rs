@@ -142,3 +142,32 @@ async fn a_button_shows_local_times_until_it_is_pressed_again() {
     browser.find(By::Css("main time[title^='local:']")).await;
     browser.quit().await;
 }
+
+/// Gives the focus to the last link whose target another link has, too, and marks the content.
+const FOCUS: &str =
+    "const all = [...document.querySelectorAll('main a')].map((one) => one.getAttribute('href'));
+    const at = all.findLastIndex((one, at) => all.indexOf(one) < at);
+    document.querySelectorAll('main a')[at]?.focus();
+    document.querySelector('main').dataset.old = 'old';
+    return [String(at)];";
+
+/// The place of the link with the focus, and the mark of the content.
+const FOCUSED: &str = "const all = [...document.querySelectorAll('main a')];
+    return [String(all.indexOf(document.activeElement)), document.querySelector('main').dataset.old ?? ''];";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_update_keeps_the_focus() {
+    let (hub, _) = filled().await;
+    let browser = Browser::start(hub.client.address.port(), 1400, true).await;
+    browser.log_in(&hub.password).await;
+    browser.open("/").await;
+    browser.sees("9.40 Gb/s").await;
+    let at = browser.texts(FOCUS).await;
+    assert_ne!(at, ["-1"], "two links with the same target");
+    // The event of a refused log in updates the page.
+    let refused = hub.client.form("/login", "", "user=nobody&password=x").await;
+    assert_ne!(refused.status, 303, "{refused:?}");
+    browser.find(By::Css("main:not([data-old])")).await;
+    assert_eq!(browser.texts(FOCUSED).await, [at[0].as_str(), ""]);
+    browser.quit().await;
+}
