@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_fleet::protocol::Severity;
 use tokio::task::JoinSet;
 
-use crate::clock::{DAY, MINUTE, SECOND, now_ms};
+use crate::clock::{DAY, HOUR, MINUTE, SECOND, now_ms};
 use crate::fleet;
 use crate::hub::{Hub, PageMessage};
 use crate::outgoing;
@@ -80,7 +80,29 @@ async fn plan(hub: Arc<Hub>) -> Result<(), StoreError> {
         let _ = hub.live.send(PageMessage::Changed);
     }
     hub.touch(round.missed);
-    hub.record(round.events).await
+    let mut events = round.events;
+    let full_since = hub.log.full_since_ms();
+    events.extend(full_since.map(|since| disk_was_full(since, now)));
+    hub.record(events).await?;
+    if full_since.is_some() {
+        hub.log.has_space();
+    }
+    Ok(())
+}
+
+fn disk_was_full(since: i64, now: i64) -> NewEvent {
+    NewEvent {
+        at_ms: now,
+        severity: Severity::Error,
+        kind: "disk_full".to_owned(),
+        subject: "hub".to_owned(),
+        message: format!(
+            "the disk of the hub was full for {}; the agents kept their results meanwhile",
+            words::span(now - since)
+        ),
+        // A disk on the edge is one event per hour.
+        origin: format!("disk_full/{}", since / HOUR),
+    }
 }
 
 async fn grid_of_touched(hub: Arc<Hub>) -> Result<(), StoreError> {
@@ -216,7 +238,6 @@ mod tests {
     use rustls::RootCertStore;
 
     use super::*;
-    use crate::clock::HOUR;
     use crate::config::HubConfig;
     use crate::records::events::{EventFilter, events};
     use crate::store::Store;

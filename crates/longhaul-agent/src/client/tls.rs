@@ -15,7 +15,8 @@ use rustls::{
     StreamOwned,
 };
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport, TransportAdapter,
+    Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
+    TransportAdapter,
 };
 
 use crate::error::{AgentError, Result};
@@ -129,19 +130,23 @@ impl ServerCertVerifier for PinVerifier {
     }
 }
 
-/// Wraps a connection in TLS.
+/// Wraps a connection to the hub in TLS. The connection to an HTTP proxy stays plain, and the one to the
+/// hub is inside it.
 #[derive(Debug)]
 pub(super) struct TlsConnector(pub(super) Arc<ClientConfig>);
 
 impl<In: Transport> Connector<In> for TlsConnector {
-    type Out = TlsTransport;
+    type Out = Either<In, TlsTransport>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
-    ) -> std::result::Result<Option<TlsTransport>, ureq::Error> {
+    ) -> std::result::Result<Option<Self::Out>, ureq::Error> {
         let Some(transport) = chained else { return Ok(None) };
+        if !details.needs_tls() {
+            return Ok(Some(Either::A(transport)));
+        }
         let host = details.uri.host().unwrap_or_default();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = ServerName::try_from(bare.to_owned());
@@ -157,7 +162,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
             details.config.input_buffer_size(),
             details.config.output_buffer_size(),
         );
-        Ok(Some(TlsTransport { buffers, stream }))
+        Ok(Some(Either::B(TlsTransport { buffers, stream })))
     }
 }
 

@@ -240,7 +240,9 @@ fn new_run(
     let has_agent = applied.mesh.host(&task.destination).is_some_and(|host| host.agent);
     Ok(Some(NewRun {
         id: secret::id(window_ms.0).map_err(|_| StoreError::Closed)?,
-        fencing: numbers::next(sql, "fencing")?,
+        // The time is above the numbers of all earlier runs, also of those that a restored copy of the
+        // database lacks: agents refuse lower numbers.
+        fencing: numbers::next(sql, "fencing", window_ms.0)?,
         test: test.name.clone(),
         kind: test.spec.kind,
         source: task.source.clone(),
@@ -320,6 +322,32 @@ mod tests {
         let cancelled: Vec<_> = all.iter().filter(|run| run.state == RunState::Cancelled).collect();
         assert_eq!(cancelled.len(), 1, "the run of the next year: {all:?}");
         assert_eq!(cancelled[0].message.as_deref(), Some(STEPPED_BACK));
+    }
+
+    #[tokio::test]
+    async fn fencing_numbers_increase_after_a_restore() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let start = 1_800_000_000_000;
+        let work = move |sql: &mut dyn Sql| {
+            prepare(sql)?;
+            let applied = applied();
+            let highest = |sql: &mut dyn Sql, now: i64| {
+                plan(sql, Some(&applied), now)?;
+                let all = runs(sql, &RunFilter::default(), 1000)?;
+                Ok::<_, StoreError>(all.iter().map(|run| run.fencing).max().unwrap_or(0))
+            };
+            let before = highest(sql, start)?;
+            // A copy of the database from the day before knows neither the run nor its number.
+            sql.execute("DELETE FROM run", &[])?;
+            sql.execute("DELETE FROM task", &[])?;
+            numbers::set(sql, "fencing", 7)?;
+            let after = highest(sql, start + MINUTE)?;
+            Ok((before, after, numbers::next(sql, "fencing", 1)?))
+        };
+        let (before, after, next) = store.write(work).await.unwrap();
+        assert!(before > 0 && after > before, "{before} {after}");
+        assert_eq!(next.cast_unsigned(), after + 1, "a clock behind the counter");
     }
 
     #[tokio::test]

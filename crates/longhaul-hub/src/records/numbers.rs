@@ -2,14 +2,6 @@
 
 use crate::store::{Sql, StoreError, first, values};
 
-/// Increments a counter and returns its new value.
-///
-/// # Errors
-/// The database is unavailable.
-pub fn next(sql: &mut dyn Sql, name: &str) -> Result<i64, StoreError> {
-    advance(sql, name, 1)
-}
-
 /// Increments a counter by `count` and returns its new value.
 ///
 /// # Errors
@@ -19,6 +11,20 @@ pub fn advance(sql: &mut dyn Sql, name: &str, count: i64) -> Result<i64, StoreEr
         "INSERT INTO number (name, value) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET value = number.value + $2 RETURNING value",
         values![name, count],
+    )?;
+    rows.first().ok_or(StoreError::Malformed { what: "number" })?.int(0)
+}
+
+/// Increments a counter, at least to `least`, and returns its new value.
+///
+/// # Errors
+/// The database is unavailable.
+pub fn next(sql: &mut dyn Sql, name: &str, least: i64) -> Result<i64, StoreError> {
+    let rows = sql.query(
+        "INSERT INTO number (name, value) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE
+         SET value = CASE WHEN number.value < $2 THEN $2 ELSE number.value + 1 END RETURNING value",
+        values![name, least],
     )?;
     rows.first().ok_or(StoreError::Malformed { what: "number" })?.int(0)
 }

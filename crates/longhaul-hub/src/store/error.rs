@@ -91,16 +91,27 @@ impl StoreError {
         }
     }
 
+    /// Returns whether the disk of the database is full.
+    pub fn is_full_disk(&self) -> bool {
+        use tokio_postgres::error::SqlState;
+        match self {
+            StoreError::Postgres(error) => error.code() == Some(&SqlState::DISK_FULL),
+            _ => self.sqlite_code() == Some(ErrorCode::DiskFull),
+        }
+    }
+
     /// Returns the remedy of a failure that the operator can correct, as a part of a sentence.
     pub fn remedy(&self) -> Option<&'static str> {
+        if self.is_full_disk() {
+            return Some(
+                "the disk is full: free space on the file system of the database; agents keep their \
+                 results until then",
+            );
+        }
         match self.sqlite_code()? {
             ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Some(
-                "the file hub.db is damaged: end the hub, and restore the file from a copy or move \
-                 it away",
-            ),
-            ErrorCode::DiskFull => Some(
-                "the disk is full: free space on the file system of the hub; agents keep their \
-                 results until then",
+                "the file hub.db is damaged: end the hub, move hub.db, hub.db-wal and hub.db-shm \
+                 away, and restore hub.db from a copy, if there is one",
             ),
             ErrorCode::ReadOnly => Some("the hub may not write to the file system of hub.db"),
             _ => None,

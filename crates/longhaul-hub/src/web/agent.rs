@@ -72,7 +72,9 @@ impl From<StoreError> for Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
+        let full = self.cause.as_ref().is_some_and(|cause| cause.is_full_disk());
         let message = match self.code {
+            RefusalCode::Busy if full => "the hub cannot store the message now: its disk is full",
             RefusalCode::UnknownToken => "the token is unknown or has expired",
             RefusalCode::TokenUsed => "the token was used",
             RefusalCode::OtherHost => "the token belongs to another host name",

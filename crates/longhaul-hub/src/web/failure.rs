@@ -93,7 +93,11 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         // The text can have parts of a statement and names of hosts, and anyone can send the
         // request.
-        let message = "the database of the hub failed; the log of the hub has the cause";
+        let message = if error.is_full_disk() {
+            "the disk of the hub is full; free space on the file system of its database"
+        } else {
+            "the database of the hub failed; the log of the hub has the cause"
+        };
         let failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "database", message);
         Failure { cause: Some(Arc::new(error)), ..failure }
     }

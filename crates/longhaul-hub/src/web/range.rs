@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::failure::Failure;
 use crate::clock::{DAY, HOUR, MINUTE, SECOND};
 
+/// The longest range in ms, and the shortest one to which the links of a page zoom.
+const LONGEST: i64 = 3660 * DAY;
+const SHORTEST: i64 = 10 * SECOND;
+
 /// A range of times: `from=now-24h&to=now`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 pub(crate) struct Range {
@@ -28,11 +32,47 @@ impl Range {
             }),
         };
         let (from, to) = (read(&self.from, now - DAY)?, read(&self.to, now)?);
-        if from >= to || to - from > 3660 * DAY {
+        if from >= to || to - from > LONGEST {
             return Err(Failure::bad("the range of times is empty or longer than ten years"));
         }
         Ok((from, to))
     }
+
+    /// Returns the ranges beside this one, whose times are `from` and `to`, as words and queries: the
+    /// ranges that are half and twice as long, and those half a length earlier and later. A range that
+    /// ends now still ends now when it is zoomed.
+    pub(crate) fn steps(&self, (from, to): (i64, i64)) -> Vec<(&'static str, String)> {
+        let (length, half) = (to - from, (to - from) / 2);
+        let ends_now = matches!(self.to.as_deref(), None | Some("" | "now"));
+        let around = |length: i64, from: i64| {
+            if ends_now {
+                format!("from=now-{}&to=now", span_text(length))
+            } else {
+                format!("from={}&to={}", from.max(0), from.max(0) + length)
+            }
+        };
+        let mut steps = Vec::new();
+        if half >= SHORTEST {
+            steps.push(("Zoom in", around(half, from + half / 2)));
+        }
+        if 2 * length <= LONGEST {
+            steps.push(("Zoom out", around(2 * length, from - half)));
+        }
+        if from > half {
+            steps.push(("Earlier", format!("from={}&to={}", from - half, to - half)));
+        }
+        if !ends_now {
+            steps.push(("Later", format!("from={}&to={}", from + half, to + half)));
+        }
+        steps
+    }
+}
+
+/// Returns a length as in `now-90m`, in the largest unit that divides it.
+fn span_text(ms: i64) -> String {
+    let units = [(DAY, "d"), (HOUR, "h"), (MINUTE, "m")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| ms % unit == 0).unwrap_or((SECOND, "s"));
+    format!("{}{name}", ms / unit)
 }
 
 /// Returns a time in ms since 1970; `None` if the text is malformed.
@@ -88,5 +128,37 @@ mod tests {
         let all =
             Range { from: Some("now-292471208y".to_owned()), to: Some("4102444800000".to_owned()) };
         assert!(all.times(now).is_err());
+    }
+
+    #[test]
+    fn steps_zoom_and_move_a_range() {
+        let now = 1_800_000_000_000;
+        let steps = |from: &str, to: &str| {
+            let range = Range { from: Some(from.to_owned()), to: Some(to.to_owned()) };
+            let steps = range.steps(range.times(now).unwrap());
+            for (word, query) in &steps {
+                let (from, to) = query.strip_prefix("from=").unwrap().split_once("&to=").unwrap();
+                let next = Range { from: Some(from.to_owned()), to: Some(to.to_owned()) };
+                assert!(next.times(now).is_ok(), "{word} {query}");
+            }
+            steps
+        };
+        let day = steps("now-24h", "now");
+        let query = |steps: &[(&str, String)], word: &str| {
+            let found = steps.iter().find(|(one, _)| *one == word);
+            found.map(|(_, query)| query.clone())
+        };
+        assert_eq!(query(&day, "Zoom in").unwrap(), "from=now-12h&to=now");
+        assert_eq!(query(&day, "Zoom out").unwrap(), "from=now-2d&to=now");
+        let earlier = format!("from={}&to={}", now - 36 * HOUR, now - 12 * HOUR);
+        assert_eq!(query(&day, "Earlier").unwrap(), earlier);
+        assert_eq!(query(&day, "Later"), None, "the range ends now");
+        let past = steps("1000000000000", "1000000400000");
+        assert_eq!(query(&past, "Zoom in").unwrap(), "from=1000000100000&to=1000000300000");
+        assert_eq!(query(&past, "Zoom out").unwrap(), "from=999999800000&to=1000000600000");
+        assert_eq!(query(&past, "Later").unwrap(), "from=1000000200000&to=1000000600000");
+        assert_eq!(query(&steps("now-15s", "now"), "Zoom in"), None, "seconds are the end");
+        assert_eq!(query(&steps("now-9y", "now"), "Zoom out"), None, "ten years are the end");
+        assert!(steps("0", "4000").iter().all(|(word, _)| *word != "Earlier"));
     }
 }

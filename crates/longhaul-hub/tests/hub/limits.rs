@@ -98,6 +98,10 @@ async fn events_and_times_of_an_agent_are_bounded() {
     assert!(hour.contains(&latest), "{latest}");
     let events = client.get("/api/v1/events?kind=too_many_events", &admin).await.json();
     assert_eq!(events["events"][0]["subject"], "a", "{events}");
+    let login = client.form("/login", "", &format!("user=admin&password={}", hub.password)).await;
+    let cookie = format!("cookie: {}", login.cookie());
+    let page = client.get("/events?subject=a&all=1", &cookie).await.body;
+    assert!(page.contains("&amp;all=1&amp;subject=a\">Earlier events"), "{page}");
 }
 
 /// Returns the message of the only event of a kind.

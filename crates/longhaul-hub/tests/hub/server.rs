@@ -97,6 +97,7 @@ async fn pages(hub: &Hub, admin: &str, run: &str) {
         ("/?metric=rtt", "b"),
         ("/hosts", "present"),
         ("/hosts/a", "&lt;script&gt;x"),
+        ("/hosts/a", "longhaul 0.1.0, up 1 s"),
         ("/hosts/a", "Percentages are relative to 10.0 Gb/s, the speed of the interface."),
         ("/", "9.40 Gb/s, 94 %"),
         ("/pairs/a/b", "Throughput of the runs"),
@@ -190,6 +191,22 @@ async fn a_host_with_no_agent_is_counted_apart() {
     let login = client.form("/login", "", &format!("user=admin&password={}", hub.password)).await;
     let page = client.get("/", &format!("cookie: {}", login.cookie())).await.body;
     assert!(page.contains("<b>1 of 1</b>") && page.contains("hosts without an agent"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_certificate_of_the_operator_replaces_that_of_the_hub() {
+    let certificate = crate::receiver::Certificate::new();
+    let dir = tempfile::tempdir().unwrap();
+    let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
+    for (path, pem) in [(&chain, &certificate.pem), (&key, &certificate.key_pem)] {
+        std::fs::write(path, pem).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(path, private).unwrap();
+    }
+    let hub = hub_with(|config| config.tls = Some((chain.clone(), key.clone()))).await;
+    // The client accepts only the key that the hub states at its start.
+    assert_eq!(hub.client.get("/api/v1/openapi.json", "x: y").await.status, 200);
+    assert!(!hub.config.data.join("hub.pem").exists(), "the hub makes no key");
 }
 
 #[tokio::test(flavor = "multi_thread")]

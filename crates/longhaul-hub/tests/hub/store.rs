@@ -115,7 +115,7 @@ async fn concurrent_counters(store: &Store) {
     let tasks: Vec<_> = (0..40)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.write(|sql| numbers::next(sql, "many")).await })
+            tokio::spawn(async move { store.write(|sql| numbers::next(sql, "many", 1)).await })
         })
         .collect();
     let mut seen = Vec::new();

@@ -1,8 +1,10 @@
 //! Bad input to a hub and its clients: one clear sentence each, and nothing half done.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::host::{PROGRAM, assert_code, text};
@@ -147,6 +149,60 @@ fn a_revoked_agent_ends_and_its_key_is_refused() {
     let again = hub.agent("state", &token).output().unwrap();
     assert_code(&again, 4);
     assert!(text(&again.stderr).contains("the key of the agent is revoked"));
+}
+
+/// Starts an HTTP proxy, and returns its URL and the list of the addresses that its clients ask for.
+fn proxy() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let targets = Arc::<Mutex<Vec<String>>>::default();
+    let asked = targets.clone();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let asked = asked.clone();
+            std::thread::spawn(move || relay(client, &asked));
+        }
+    });
+    (url, targets)
+}
+
+/// Serves a client of the proxy. The client sends nothing between its request and the answer.
+fn relay(mut client: TcpStream, asked: &Mutex<Vec<String>>) -> Option<()> {
+    let mut head = BufReader::new(client.try_clone().ok()?).lines();
+    let request = head.next()?.ok()?;
+    let target = request.strip_prefix("CONNECT ")?.split(' ').next()?.to_owned();
+    while !head.next()?.ok()?.is_empty() {}
+    let mut hub = TcpStream::connect(&target).ok()?;
+    asked.lock().unwrap().push(target);
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok()?;
+    let (mut from, mut to) = (hub.try_clone().ok()?, client.try_clone().ok()?);
+    std::thread::spawn(move || io::copy(&mut from, &mut to));
+    io::copy(&mut client, &mut hub).ok().map(drop)
+}
+
+#[test]
+fn an_agent_behind_a_proxy_reaches_the_hub() {
+    let hub = Hub::start();
+    assert_code(&hub.login(&hub.pin), 0);
+    let fleet = |arguments: &[&str]| {
+        let all = [&["fleet"], arguments].concat();
+        text(&longhaul(hub.dir.path(), &all).output().unwrap().stdout)
+    };
+    let token = fleet(&["token", "west"]).trim().to_owned();
+    let (url, asked) = proxy();
+    let mut agent = hub.agent("state", &token);
+    for name in ["no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY"] {
+        agent.env_remove(name);
+    }
+    let _agent = Running(agent.env("https_proxy", url).stderr(Stdio::null()).spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !fleet(&["hosts"]).contains("present") {
+        assert!(Instant::now() < deadline, "the agent enrolls in time");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let hub = hub.url.strip_prefix("https://").unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert!(!asked.is_empty() && asked.iter().all(|target| target == hub), "{asked:?}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod cp_tree;
 mod diagnose;
 mod doctor;
 mod fleet;
+mod fleet_disk;
 mod fleet_faults;
 mod fleet_kinds;
 mod generate;

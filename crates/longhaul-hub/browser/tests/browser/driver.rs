@@ -79,6 +79,41 @@ impl Browser {
         self.chrome("Emulation.setDeviceMetricsOverride", size).await;
     }
 
+    /// Sets the time zone of the browser.
+    pub(super) async fn zone(&self, name: &str) {
+        self.chrome("Emulation.setTimezoneOverride", json!({"timezoneId": name})).await;
+    }
+
+    /// Types texts; a tab and a line feed are keys.
+    pub(super) async fn types(&self, texts: &[&str]) {
+        for text in texts {
+            let keys = text.replace('\t', &char::from(Key::Tab).to_string());
+            let keys = keys.replace('\n', &char::from(Key::Enter).to_string());
+            self.driver.action_chain().send_keys(keys.as_str()).perform().await.unwrap();
+        }
+    }
+
+    /// Presses the tab key until an element has the focus, as the ring around it shows.
+    pub(super) async fn tabs_to(&self, selector: &str) {
+        self.find(By::Css(selector)).await;
+        let focus = format!(
+            "const one = document.activeElement;
+            return [one.matches({}) && getComputedStyle(one).outlineStyle !== 'none'].map(String);",
+            serde_json::to_string(selector).unwrap()
+        );
+        let deadline = Instant::now() + LIMIT;
+        while self.texts(&focus).await != ["true"] {
+            assert!(Instant::now() < deadline, "the tab key misses {selector}");
+            self.types(&["\t"]).await;
+        }
+    }
+
+    /// Ends the live updates of the page, which replace its content.
+    pub(super) async fn still(&self) {
+        self.texts("Object.defineProperty(document, 'hidden', { get: () => true }); return [];")
+            .await;
+    }
+
     /// Selects the light or the dark style.
     pub(super) async fn style(&self, name: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": name}]});

@@ -8,4 +8,5 @@ mod agents;
 mod client;
 mod driver;
 mod hub;
+mod keyboard;
 mod pages;

@@ -32,20 +32,29 @@
     document.querySelectorAll("figure.plot svg").forEach((svg) => { svg.parentElement.scrollLeft = svg.parentElement.scrollWidth; });
   };
 
-  // Reads the page again and replaces its content, unless the reader is in a form.
+  // Returns what finds the element with the focus in the next content, if it is in the content.
+  const focused = () => {
+    const element = document.activeElement?.closest("main") ? document.activeElement : null;
+    const name = ["href", "aria-label"].find((name) => element?.hasAttribute(name));
+    if (!name) return null;
+    const same = `main [${name}="${CSS.escape(element.getAttribute(name))}"]`;
+    return { same, at: [...document.querySelectorAll(same)].indexOf(element) };
+  };
+
+  // Reads the page again and replaces its content, unless the reader uses a form or reads details.
   let waiting = null;
   const reload = async () => {
     waiting = null;
-    if (document.hidden || document.querySelector("main input:focus, main select:focus, main details[open]")) return;
+    if (document.hidden || document.querySelector("main form:focus-within, main summary:focus, main details[open]")) return;
     const answer = await fetch(location.href, { headers: { accept: "text/html" } }).catch(() => null);
     if (!answer || !answer.ok || answer.redirected) return;
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const focus = document.activeElement && document.activeElement.getAttribute("href");
+    const focus = focused();
     const scrolled = [...document.querySelectorAll("main .scroll")].map((part) => part.scrollLeft);
     document.querySelector("main").replaceWith(next.querySelector("main"));
     document.querySelector("footer p").replaceWith(next.querySelector("footer p"));
     document.querySelectorAll("main .scroll").forEach((part, at) => { part.scrollLeft = scrolled[at] || 0; });
-    if (focus) document.querySelector(`main a[href="${CSS.escape(focus)}"]`)?.focus();
+    if (focus) document.querySelectorAll(focus.same)[focus.at]?.focus({ preventScroll: true });
     start();
   };
   const soon = () => { waiting ??= setTimeout(reload, 1500); };

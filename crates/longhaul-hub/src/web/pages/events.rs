@@ -43,6 +43,8 @@ pub(super) async fn get_events(
         before: query.before,
         ..EventFilter::default()
     };
+    let subject = query.subject.as_deref().map(|text| format!("&subject={}", segment(text)));
+    let kept = format!("{}{}", if all { "&all=1" } else { "" }, subject.unwrap_or_default());
     let found = hub.store.read(move |sql| events(sql, &filter, 100)).await?;
     let main = html! {
         h1 { "Events" }
@@ -58,7 +60,7 @@ pub(super) async fn get_events(
             }
         } }
         @if let (100, Some(last)) = (found.len(), found.last()) {
-            p { a href=(format!("/events?before={}{}", segment(&last.id), if all { "&all=1" } else { "" })) { "Earlier events" } }
+            p { a href=(format!("/events?before={}{kept}", segment(&last.id))) { "Earlier events" } }
         }
     };
     Ok(page("Events", Some(&caller), true, &main))

@@ -168,6 +168,7 @@ pub(super) async fn get_host(
         p.kind { "Host" }
         h1 { (name) }
         p { (state(&host)) @if let Some(seen) = host.seen_ms { " last contact " (time(seen)) } }
+        (agent_table(&host))
         @if known.is_some() { h2 { "Facts and findings" } }
         (findings(known.as_ref()))
         h2 { "Traffic" }
@@ -186,6 +187,36 @@ pub(super) async fn get_host(
         (table(&latest))
     };
     Ok(page(&name, Some(&caller), false, &main))
+}
+
+/// Returns the state that the agent of a host reported last.
+#[allow(clippy::cast_precision_loss)]
+fn agent_table(host: &HostDocument) -> Markup {
+    let (Some(report), Some(offset)) = (&host.report, host.clock_offset_ms) else {
+        return html! {};
+    };
+    let uptime = i64::try_from(report.uptime_seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+    let rows = [
+        ("Agent", format!("longhaul {}, up {}", report.version, words::span(uptime))),
+        ("Address", host.address.clone().unwrap_or_default()),
+        ("Runs", format!("{} running, {} accepted", report.running.len(), report.accepted.len())),
+        (
+            "Journal",
+            format!(
+                "{}, with {} entries that the hub has not stored",
+                words::bytes(report.journal_bytes as f64),
+                report.backlog
+            ),
+        ),
+        ("Memory of the agent", words::bytes(report.memory_bytes as f64)),
+        ("Free disk space", words::bytes(report.disk_free_bytes as f64)),
+        ("Clock minus the clock of the hub", format!("{offset} ms")),
+    ];
+    html! {
+        div.scroll { table.facts { tbody { @for (name, value) in rows {
+            tr { th scope="row" { (name) } td { (value) } }
+        } } } }
+    }
 }
 
 /// The capacity that percentages of an interface refer to.

@@ -108,8 +108,9 @@ pub(super) fn time(ms: i64) -> Markup {
     html! { time datetime=(words::rfc3339(ms)) { (words::utc(ms)) } }
 }
 
-/// Returns the links and the form that choose the range of a page at `path`.
-pub(super) fn range_form(path: &str, range: &Range) -> Markup {
+/// Returns the links and the form that choose the range of a page at `path`. The links work without a
+/// pointer and without script.
+pub(super) fn range_form(path: &str, range: &Range, window_ms: (i64, i64)) -> Markup {
     let present = range.from.as_deref().unwrap_or("now-24h");
     let choices = [
         ("now-1h", "1 h"),
@@ -124,6 +125,7 @@ pub(super) fn range_form(path: &str, range: &Range) -> Markup {
                 @let here = present == from && range.to.as_deref().unwrap_or("now") == "now";
                 a href=(format!("{path}?from={from}&to=now")) aria-current=[here.then_some("true")] { (text) }
             }
+            @for (word, query) in range.steps(window_ms) { a href=(format!("{path}?{query}")) { (word) } }
             label { "From " input name="from" value=(present) size="22"; }
             label { "to " input name="to" value=(range.to.as_deref().unwrap_or("now")) size="22"; }
             button { "Show" }
