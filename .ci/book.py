@@ -2,20 +2,25 @@
 """Checks the links of the documentation, and assembles the source of the site for mdBook.
 
 `book.py check` checks the relative links, images and anchors of all Markdown files of the repository.
-`book.py assemble` also copies the pages of docs/SUMMARY.md, with the files that they link to, to
-target/book-src, from which `mdbook build` makes the site. The README is the first page.
+`book.py build` also makes the site in target/book: it copies the pages of docs/SUMMARY.md, with the files
+that they link to, to target/book-src, runs `mdbook build` there, and checks the links, images and anchors of
+the HTML pages. The README is the first page.
 """
+import html.parser
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "docs/SUMMARY.md"
 SOURCE = ROOT / "target/book-src"
+SITE = ROOT / "target/book"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(\s*([^()\s]+(?:\([^()]*\))?)\s*\)")
+README = re.compile(r"(\]\((?!\w+:)[^()\s]*)\bREADME\.md(?=[)#])")
 FENCE = re.compile(r"^(```|~~~)")
 
 
@@ -87,10 +92,14 @@ def assemble():
     more = unlisted(listed)
     listed += more
     first = {page.parent: page for page in reversed(listed)}
-    extra = []
-    for page in listed:
+    # Evidence, as pages after all others, and other files as they are.
+    copied = list(listed)
+    for page in copied:
         place = SOURCE / page.relative_to(ROOT)
         place.parent.mkdir(parents=True, exist_ok=True)
+        if page.suffix != ".md":
+            shutil.copy(page, place)
+            continue
         text = page.read_text()
         for _, target, _ in links(page):
             if target.is_dir():
@@ -99,19 +108,15 @@ def assemble():
                 there = first.get(target)
                 if there:
                     text = text.replace(f"]({name})", f"]({os.path.relpath(there, page.parent)})")
-            elif target not in listed and target not in extra:
-                extra.append(target)
-        place.write_text(text)
-    # Evidence, as pages after all others, and other files as they are.
-    for path in extra:
-        place = SOURCE / path.relative_to(ROOT)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, place)
+            elif target not in copied:
+                copied.append(target)
+        # mdBook names the page of a README.md index.html.
+        place.write_text(README.sub(r"\1index.md", text))
     summary = SUMMARY.read_text()
     for page in listed:
         name = os.path.relpath(page, SUMMARY.parent)
         summary = summary.replace(f"]({name})", f"]({page.relative_to(ROOT)})")
-    evidence = sorted(path for path in extra if path.suffix == ".md")
+    evidence = sorted(path for path in copied[len(listed):] if path.suffix == ".md")
     if more:
         names = (page.relative_to(ROOT) for page in more)
         summary += "\n# More\n\n" + "".join(f"- [{name.stem}]({name})\n" for name in names)
@@ -119,16 +124,68 @@ def assemble():
     (SOURCE / "SUMMARY.md").write_text(f"{summary}\n# Evidence\n\n" + "\n".join(entries) + "\n")
 
 
+class Page(html.parser.HTMLParser):
+    """The anchors and the links of an HTML page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links = set(), []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id":
+                self.anchors.add(value)
+            elif name in ("href", "src") and value:
+                self.links.append(value)
+
+
+def build():
+    """Makes the site, and returns the faults of its links."""
+    assemble()
+    shutil.rmtree(SITE, ignore_errors=True)
+    subprocess.run(["mdbook", "build", ROOT], check=True)
+    # The server of the site fills in the base address of the page for missing pages.
+    found = {path: Page(path) for path in SITE.rglob("*.html") if path.name != "404.html"}
+    faults = [f"the site has no page for {page.relative_to(ROOT)}" for page in pages()
+              if not rendered(page).exists()]
+    count = 0
+    for path, page in found.items():
+        for link in page.links:
+            url = urllib.parse.urlsplit(link)
+            if url.scheme or url.netloc:
+                continue
+            count += 1
+            target = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            anchor = urllib.parse.unquote(url.fragment)
+            where = f"{path.relative_to(SITE)}: {link}"
+            if target.is_dir():
+                target /= "index.html"
+            if not target.exists() or not target.is_relative_to(SITE):
+                faults.append(f"{where} does not exist")
+            elif anchor and target in found and anchor not in found[target].anchors:
+                faults.append(f"{where} has no such anchor")
+    if not faults:
+        print(f"{len(found)} pages with {count} links in {SITE.relative_to(ROOT)}")
+    return faults
+
+
+def rendered(page):
+    """The HTML page of a Markdown page."""
+    name = "index.html" if page.name == "README.md" else f"{page.stem}.html"
+    return SITE / page.relative_to(ROOT).parent / name
+
+
 def main():
-    if sys.argv[1:] not in (["check"], ["assemble"]):
+    if sys.argv[1:] not in (["check"], ["build"]):
         sys.exit(__doc__)
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT,
                            capture_output=True, text=True, check=True).stdout.splitlines()
     faults = check([path for path in map(ROOT.joinpath, names) if path.exists()])
+    if not faults and sys.argv[1] == "build":
+        faults = build()
     if faults:
         sys.exit("\n".join(faults))
-    if sys.argv[1] == "assemble":
-        assemble()
 
 
 if __name__ == "__main__":

@@ -114,6 +114,42 @@ def udp():
                       f"{raw / 1e9:.2f} Gb/s, {raw_lost:.3f} % lost", flush=True)
 
 
+def paced_ours(payload, rate, seconds):
+    """Sent bit/s of the whole test, and of each second."""
+    command = [longhaul, "test", "127.0.0.1", "-p", "5310", "-u", "-l", str(payload), "-b", str(rate)]
+    found = json.loads(output([*command, "-t", seconds, "--json"]))
+    bits = 8 * payload
+    whole = found["summary"]["udp"]["sent"] * bits / found["summary"]["sender"]["seconds"]
+    return whole, [each["udp"]["sent"] * bits / (each["end_seconds"] - each["start_seconds"])
+                   for each in found["intervals"]]
+
+
+def paced_iperf3(payload, rate, seconds):
+    command = ["iperf3", "-c", "127.0.0.1", "-p", "5311", "-u", "-l", str(payload), "-b", str(rate)]
+    found = json.loads(output([*command, "-t", seconds, "-J"]))
+    whole = found["end"]["sum"]
+    return 8 * whole["bytes"] / whole["seconds"], [
+        each["sum"]["bits_per_second"] for each in found["intervals"]]
+
+
+def pace():
+    """The sent rate beside the requested one. The worst second is the one that differs most from the
+    rate, less one datagram, because a second has a whole number of datagrams."""
+    seconds = (arguments + ["5"])[0]
+    print(f"{'rate':>10} {'payload':>7}  {'tool':<10} {'whole test':>10} {'worst second':>12}")
+    for rate in (64_000, 1_000_000, 12_000_000, 72_000_000, 500_000_000, 2_000_000_000,
+                 10_000_000_000, 40_000_000_000):
+        for payload in (100, 1472, 8972, 65_000):
+            if rate / 8 / payload > 1e6:
+                continue
+            for name, tool in [("longhaul", paced_ours), ("iperf3", paced_iperf3)]:
+                whole, each = tool(payload, rate, seconds)
+                # The last interval can be short.
+                off = [max(0, abs(one - rate) - 8 * payload) / rate for one in each[:-1] or each]
+                print(f"{rate / 1e6:>8g} M {payload:>7}  {name:<10} {whole / rate:>10.4f} "
+                      f"{100 * max(off):>10.2f} %", flush=True)
+
+
 def wan_ours(path, seconds, flags, before="true"):
     command = [longhaul, "wan", "run", *path, "--far", f"{before}; {longhaul} serve", "--"]
     command += ["sh", "-c",
@@ -173,7 +209,9 @@ elif what == "zerocopy":
                    "iperf3 -Z -l 1M": iperf3("-Z", "-l", "1M")})
 elif what == "udp":
     udp()
+elif what == "pace":
+    pace()
 elif what == "wan":
     wan()
 else:
-    sys.exit(f"test.sh: unknown part '{what}': tcp, zerocopy, udp or wan")
+    sys.exit(f"test.sh: unknown part '{what}': tcp, zerocopy, udp, pace or wan")

@@ -9,6 +9,7 @@
 #   bench/test.sh tcp [RUNS] [SECONDS] [STREAMS...]    loopback; defaults 3 2 1 2 4
 #   bench/test.sh zerocopy [RUNS] [SECONDS] [STREAMS...]
 #   bench/test.sh udp [SECONDS]     the fastest rate received at under 0.1 % loss, in steps of 30 %
+#   bench/test.sh pace [SECONDS]    the sent rate beside the rate of -b, over UDP and loopback
 #   bench/test.sh wan [RUNS] [SECONDS]    the steady rate through a 10G link of 90 and 180 ms;
 #                                         defaults 3 15
 #   LONGHAUL=PATH bench/test.sh ...                    measures that build

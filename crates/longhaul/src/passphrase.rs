@@ -1,8 +1,8 @@
 //! Reads passphrases from the program in `LONGHAUL_ASKPASS`, from the terminal, or from the program
-//! in `SSH_ASKPASS`.
+//! in `SSH_ASKPASS`, and passwords also from a pipe.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead as _, IsTerminal as _, Read, Write};
 use std::process::{Command, Stdio};
 
 use longhaul_engine::Result as EngineResult;
@@ -23,9 +23,48 @@ pub(crate) fn ask_for(path: &std::path::Path) -> Option<String> {
     ask(&format!("Passphrase of {}: ", path.display()))
 }
 
+/// The error without a password.
+pub(crate) const NO_PASSWORD: &str = "there is no password; enter it in a terminal, pipe it into this \
+                                      command as one line, or set LONGHAUL_ASKPASS to a program that \
+                                      prints it";
+
+/// A password and its source.
+pub(crate) enum Password {
+    /// The first line of a standard input that is not a terminal.
+    Piped(String),
+    /// The answer to a prompt.
+    Typed(String),
+}
+
+/// Reads a password: the answer to `prompt` if there is a program in `LONGHAUL_ASKPASS` or standard input
+/// is a terminal, otherwise the first line of standard input. `None` without a password.
+///
+/// # Errors
+/// Standard input cannot be read.
+pub(crate) fn password(prompt: &str) -> std::io::Result<Option<Password>> {
+    let stdin = std::io::stdin();
+    if program("LONGHAUL_ASKPASS").is_some() || stdin.is_terminal() {
+        return Ok(ask(prompt).filter(|typed| !typed.is_empty()).map(Password::Typed));
+    }
+    Ok(first_line(stdin.lock())?.map(Password::Piped))
+}
+
+/// Returns the first line of `input`; `None` if it is empty, too long or not UTF-8.
+fn first_line(input: impl std::io::BufRead) -> std::io::Result<Option<String>> {
+    let mut line = Vec::new();
+    input.take(LENGTH_LIMIT as u64 + 2).read_until(b'\n', &mut line)?;
+    let line = String::from_utf8(line).unwrap_or_default();
+    let line = line.trim_end_matches(['\r', '\n']);
+    Ok(Some(line.to_owned()).filter(|line| !line.is_empty() && line.len() <= LENGTH_LIMIT))
+}
+
+/// Returns the program in the environment variable `name`.
+fn program(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|program| !program.is_empty())
+}
+
 /// Reads the answer to `prompt`, without echo.
 pub(crate) fn ask(prompt: &str) -> Option<String> {
-    let program = |name| std::env::var_os(name).filter(|program| !program.is_empty());
     if let Some(program) = program("LONGHAUL_ASKPASS") {
         return by_program(Command::new(program), prompt);
     }
@@ -85,4 +124,22 @@ fn on_terminal(terminal: File, prompt: &str) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piped_password_is_one_bounded_line() {
+        let read = |input: &[u8]| first_line(input).unwrap();
+        for input in ["a secret\n", "a secret\r\n", "a secret", "a secret\nmore\n"] {
+            assert_eq!(read(input.as_bytes()).as_deref(), Some("a secret"), "{input:?}");
+        }
+        let (longest, longer) = ([b'a'; LENGTH_LIMIT], [b'a'; LENGTH_LIMIT + 1]);
+        assert_eq!(read(&longest).unwrap().len(), LENGTH_LIMIT);
+        for input in [&b""[..], b"\n", b"\xff\n", &longer] {
+            assert_eq!(read(input), None);
+        }
+    }
 }

@@ -88,7 +88,9 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     );
     let rounds: Vec<_> = tests.iter().map(|test| (test.round, test.reason)).collect();
     let bounded = diagnosis.bounded.as_ref();
-    if let Some(evidence) = super::shallow::evidence(&rounds, bounded).filter(|_| of_the_path) {
+    let copied = super::shallow::found_by_copies(&diagnosis.steps);
+    let shallow = super::shallow::evidence(&rounds, bounded, copied);
+    if let Some(evidence) = shallow.filter(|_| of_the_path) {
         let resource = Resource::ShallowQueue;
         return Some(Cause { resource, end: None, allows, step, by_quota: false, evidence });
     }

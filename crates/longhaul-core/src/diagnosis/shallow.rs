@@ -86,10 +86,19 @@ pub fn bounded_plan(steps: &[StepReport], time: Duration) -> Option<BoundedPlan>
     enough.then(|| BoundedPlan { rate, time: time.mul_f64(factor) })
 }
 
-/// Returns the evidence of a shallow queue in the tests.
+/// Returns the rate at which the copies found that the path drops segments that did not wait in a queue:
+/// the highest one, because each is a delivered rate, which the drops lower.
+pub(super) fn found_by_copies(steps: &[StepReport]) -> Option<Rate> {
+    let copies = steps.iter().flat_map(|step| &step.rounds).filter_map(|round| round.copy.as_ref());
+    copies.filter_map(|copy| copy.path.drops_at_bps).max()
+}
+
+/// Returns the evidence of a shallow queue in the tests. `copied` is the rate that
+/// [copies found](found_by_copies).
 pub(super) fn evidence(
     tests: &[(&StepRound, &Reason)],
     bounded: Option<&BoundedTest>,
+    copied: Option<Rate>,
 ) -> Option<Evidence> {
     let measured = |(round, _): &&(&StepRound, &Reason)| round.late_loss_percent.is_some();
     let tests: Vec<_> = tests.iter().filter(measured).copied().collect();
@@ -113,7 +122,7 @@ pub(super) fn evidence(
     let rates = tests.iter().map(|(round, _)| round.throughput_bps);
     let queues = tests.iter().map(|(_, reason)| reason.facts.queue_ms());
     Some(Evidence::ShallowQueue {
-        rate_bps: rates.max().unwrap_or(Rate::default()),
+        rate_bps: rates.chain(copied).max().unwrap_or(Rate::default()),
         least_percent: least,
         most_percent: most,
         queue_ms: queues.reduce(f64::max).unwrap_or(0.0),
@@ -229,7 +238,7 @@ mod tests {
             ..BoundedTest::default()
         });
         let tests: Vec<_> = tests.iter().map(|(round, reason)| (round, reason)).collect();
-        evidence(&tests, bounded.as_ref())
+        evidence(&tests, bounded.as_ref(), None)
     }
 
     fn found(tests: &[(f64, f64)]) -> Option<Evidence> {
@@ -333,10 +342,17 @@ mod tests {
         let tests = [recorded(7, 16.4, 113, 3.3, 1), recorded(25, 16.2, 402, 3.9, 4)];
         let tests: Vec<_> = tests.iter().map(|(round, reason)| (round, reason)).collect();
         let none = BoundedTest { segments: 90, retransmits: 0, ..BoundedTest::default() };
-        assert!(evidence(&tests, Some(&none)).is_some());
+        let found = |copied| match evidence(&tests, Some(&none), copied) {
+            Some(Evidence::ShallowQueue { rate_bps, .. }) => rate_bps.bps(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found(None), 25_000_000);
+        // The copies replaced CUBIC by BBR.
+        assert_eq!(found(Some(Rate::from_bps(480_000_000))), 480_000_000);
         let random = BoundedTest { retransmits: 15, ..none };
         assert!(
-            evidence(&tests, Some(&random)).is_none() && is_at_every_rate(&tests, Some(&random))
+            evidence(&tests, Some(&random), None).is_none()
+                && is_at_every_rate(&tests, Some(&random))
         );
     }
 }

@@ -165,7 +165,8 @@ pub enum Evidence {
     },
     /// The loss of the tests depends on their load, and no packet waits in a queue.
     ShallowQueue {
-        /// The highest rate of a test.
+        /// The rate at which drops set in: the highest rate of a test, or the rate that a copy found, if
+        /// it is higher.
         rate_bps: Rate,
         /// The retransmitted share of the segments in the test with the lowest loss.
         least_percent: f64,

@@ -14,7 +14,7 @@ use longhaul_hub::{
 
 use crate::exit::{self, Coded};
 use crate::output::{hub_failure, print_document, print_message, print_result};
-use crate::passphrase::ask;
+use crate::passphrase::{NO_PASSWORD, Password, ask, password};
 use crate::process;
 use crate::signals::Interrupt;
 
@@ -99,7 +99,7 @@ enum HubCommand {
 
 #[derive(Debug, Subcommand)]
 enum UserCommand {
-    /// Add a user, and prompt for the password
+    /// Add a user; reads the password from the terminal or from standard input
     Add {
         /// The name of the user
         name: String,
@@ -292,16 +292,20 @@ fn users(config: &HubConfig, command: UserCommand) -> Result<u8, Coded> {
 }
 
 fn new_password(name: &str) -> Result<String, Coded> {
-    let failed = |text: String| Coded::new(exit::USAGE, anyhow!("{text}"));
-    let password = ask(&format!("New password of {name}: ")).ok_or_else(|| {
-        failed("cannot read a password; run this in a terminal, or set LONGHAUL_ASKPASS".to_owned())
-    })?;
+    let failed = |text: &str| Coded::new(exit::USAGE, anyhow!("{text}"));
+    let read = password(&format!("New password of {name}: "));
+    let new = read.map_err(|error| Coded::new(exit::HOST, error))?;
+    let (Password::Piped(text) | Password::Typed(text)) =
+        new.as_ref().ok_or_else(|| failed(NO_PASSWORD))?;
     let least = longhaul_hub::LEAST_CHARACTERS;
-    if password.chars().count() < least {
-        return Err(failed(format!("the password has fewer than {least} characters")));
+    if text.chars().count() < least {
+        return Err(failed(&format!("the password has fewer than {least} characters")));
     }
-    if ask("Repeat the new password: ").as_ref() != Some(&password) {
-        return Err(failed("the passwords differ; nothing was changed".to_owned()));
+    // A person may have made a typing error.
+    if let Some(Password::Typed(typed)) = &new
+        && ask("Repeat the new password: ").as_ref() != Some(typed)
+    {
+        return Err(failed("the passwords differ; nothing was changed"));
     }
-    Ok(password)
+    Ok(text.clone())
 }

@@ -312,7 +312,8 @@ impl Args {
         }
     }
 
-    /// Prints the heading, the intervals and the result of the test that `measure` runs.
+    /// Prints the heading, the intervals and the result of the test that `measure` runs. The heading
+    /// precedes the first interval, so that a test that cannot start prints only its error.
     fn print(
         &self,
         PrintedTest { shown, plan, begun }: PrintedTest<'_>,
@@ -321,13 +322,14 @@ impl Args {
     ) -> Result<u8, Coded> {
         let mut lines = Lines { interrupt, printed: Ok(()) };
         let text = TestText::new(shown, plan);
-        if !self.json && !self.json_stream {
-            lines.text(&text.head());
-        }
+        let mut head = (!self.json && !self.json_stream).then(|| text.head());
         let mut result = measure(&mut |sample: &TestSample| {
             if self.json_stream {
                 lines.event("interval", &json!(sample));
             } else if !self.json {
+                if let Some(head) = head.take() {
+                    lines.text(&head);
+                }
                 lines.text(&text.interval(sample));
             }
         })?;
@@ -343,6 +345,9 @@ impl Args {
             let whole = TestResult { intervals: Vec::new(), ..result.clone() };
             lines.event("result", &json!(whole));
         } else {
+            if let Some(head) = head {
+                lines.text(&head);
+            }
             lines.text(&text.block(&result));
         }
         match result.end {

@@ -80,6 +80,7 @@ fn a_refusal_names_the_limit() {
         assert_eq!(refused.status.code(), Some(4), "{arguments}");
         let error = text(&refused.stderr);
         assert!(error.contains(words), "{arguments}: {error}");
+        assert!(refused.stdout.is_empty(), "{arguments}: {refused:?}");
     }
     let allowed = output(&host, &server, "-b 10M -t 1 -P 2");
     assert!(allowed.status.success(), "{}", text(&allowed.stderr));

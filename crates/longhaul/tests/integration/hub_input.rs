@@ -206,6 +206,29 @@ fn an_agent_behind_a_proxy_reaches_the_hub() {
 }
 
 #[test]
+fn the_password_of_a_user_can_be_piped() {
+    let mut hub = Hub::start();
+    let data = hub.dir.path().join("hub");
+    let user = |change: &[&str], password: &str| {
+        let all = [&["hub", "user"], change, &["--data", data.to_str().unwrap()]].concat();
+        let mut user = longhaul(hub.dir.path(), &all);
+        user.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut user = user.spawn().unwrap();
+        user.stdin.take().unwrap().write_all(password.as_bytes()).unwrap();
+        user.wait_with_output().unwrap()
+    };
+    one_sentence(&user(&["add", "ann"], ""), 2, &["no password", "pipe it", "LONGHAUL_ASKPASS"]);
+    one_sentence(&user(&["add", "ann"], "short\n"), 2, &["fewer than"]);
+    let added = user(&["add", "ann"], "of sixteen chars\n");
+    one_sentence(&added, 0, &["added the user ann"]);
+    let changed = user(&["passwd", "admin"], "another of chars");
+    one_sentence(&changed, 0, &["changed the password of admin"]);
+    one_sentence(&hub.login(&hub.pin), 4, &["password"]);
+    hub.password = "another of chars\n".to_owned();
+    assert_code(&hub.login(&hub.pin), 0);
+}
+
+#[test]
 fn a_database_of_a_newer_version_and_a_public_key_file_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("hub");

@@ -76,6 +76,14 @@ fn the_client_runs_against_a_stock_server() {
 }
 
 #[test]
+fn without_a_server_only_the_error_is_printed() {
+    let refused = test_against(&TestHost::new(), free_port(), "-t 1");
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(refused.stdout.is_empty(), "{refused:?}");
+    assert_eq!(String::from_utf8_lossy(&refused.stderr).lines().count(), 1, "{refused:?}");
+}
+
+#[test]
 fn the_server_answers_stock_clients_at_once() {
     let host = TestHost::new();
     let port = free_port();

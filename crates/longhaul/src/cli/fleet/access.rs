@@ -1,6 +1,5 @@
 //! The login to a hub, the tokens of agents and their revocation.
 
-use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{self, Coded};
 use crate::output::{fleet_revoked_text, print_document, print_message, print_result};
-use crate::passphrase::ask;
+use crate::passphrase::{NO_PASSWORD, Password, password};
 
 /// A login, in `fleet.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,18 +110,12 @@ impl LoginArgs {
     }
 }
 
-/// Reads the password from the terminal, or the first line of another standard input.
 fn read_password(user: &str) -> Result<String, Coded> {
-    let missing = || Coded::new(exit::USAGE, anyhow!("no password was entered"));
-    let stdin = std::io::stdin();
-    if stdin.is_terminal() {
-        return ask(&format!("Password of {user}: ")).ok_or_else(missing);
+    let read = password(&format!("Password of {user}: "));
+    match read.map_err(|error| Coded::new(exit::HOST, error))? {
+        Some(Password::Piped(password) | Password::Typed(password)) => Ok(password),
+        None => Err(Coded::new(exit::USAGE, anyhow!(NO_PASSWORD))),
     }
-    let mut line = String::new();
-    let read = std::io::Read::take(stdin.lock(), 4096).read_line(&mut line);
-    read.map_err(|error| Coded::new(exit::HOST, error))?;
-    let password = line.trim_end_matches(['\r', '\n']);
-    if password.is_empty() { Err(missing()) } else { Ok(password.to_owned()) }
 }
 
 #[derive(Debug, clap::Args)]

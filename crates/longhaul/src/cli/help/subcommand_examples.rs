@@ -15,6 +15,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Verify the hub by the certificate of an authority",
                 "longhaul fleet login https://hub.example.org --user ann --ca authority.pem",
             ),
+            (
+                "Read the password from a file",
+                "longhaul fleet login https://hub:5280 --pin 0123456789abcdef < password.txt",
+            ),
         ],
     ),
     (
@@ -22,6 +26,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Create a token for the agent of the host west", "longhaul fleet token west"),
             ("Create a token that is valid for an hour", "longhaul fleet token west --valid 1h"),
+            ("Print the token as a document", "longhaul fleet token west --json"),
         ],
     ),
     (
@@ -29,6 +34,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Refuse the agent of the host west", "longhaul fleet revoke west"),
             ("Print one document", "longhaul fleet revoke west --json"),
+            (
+                "Print only the id of the refused agent",
+                "longhaul fleet revoke west --json | jq -r .agent",
+            ),
         ],
     ),
     (
@@ -36,6 +45,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Compare a mesh file with the hub", "longhaul fleet plan mesh.toml"),
             ("Check a mesh file without a hub", "longhaul fleet plan mesh.toml --offline"),
+            ("Print one document", "longhaul fleet plan mesh.toml --json"),
         ],
     ),
     (
@@ -46,6 +56,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Apply a mesh file only if the hub still has revision 7",
                 "longhaul fleet apply mesh.toml --revision 7",
             ),
+            ("Print one document", "longhaul fleet apply mesh.toml --json"),
         ],
     ),
     (
@@ -53,6 +64,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Show all pairs that are not good", "longhaul fleet status"),
             ("Print one document", "longhaul fleet status --json"),
+            (
+                "Count the cells in each state",
+                "longhaul fleet status --json | jq -r '.cells[].state' | sort | uniq -c",
+            ),
         ],
     ),
     (
@@ -60,6 +75,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("List the hosts and their agents", "longhaul fleet hosts"),
             ("Print one document", "longhaul fleet hosts --json"),
+            (
+                "List only the names of the hosts",
+                "longhaul fleet hosts --json | jq -r '.hosts[].name'",
+            ),
         ],
     ),
     (
@@ -81,13 +100,17 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "State the capacity of the interfaces",
                 "longhaul fleet import-psconfig site.json --capacity 100G > mesh.toml",
             ),
+            (
+                "Show what the mesh file would have",
+                "longhaul fleet import-psconfig site.json | less",
+            ),
         ],
     ),
     (
         "hub user add",
         &[
             ("Add a user who reads the pages", "longhaul hub user add ann"),
-            ("Add a user who applies meshes", "longhaul hub user add bob --role operator"),
+            ("Add a user who applies meshes", "longhaul hub user add bob --role admin"),
             (
                 "Add a user to the data of the system service",
                 "longhaul hub user add ann --data /var/lib/longhaul-hub",
@@ -102,6 +125,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Change a password in PostgreSQL",
                 "longhaul hub user passwd ann --database postgres://hub@db/fleet",
             ),
+            ("Read the password from a file", "longhaul hub user passwd ann < password.txt"),
         ],
     ),
     (
@@ -109,6 +133,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("List the users and their roles", "longhaul hub user list"),
             ("Print one document", "longhaul hub user list --json"),
+            (
+                "List the users of the system service",
+                "longhaul hub user list --data /var/lib/longhaul-hub",
+            ),
         ],
     ),
     (
@@ -122,6 +150,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Write them into a directory of the system",
                 "longhaul generate man /usr/local/share/man/man1",
             ),
+            ("Write them into the current directory", "longhaul generate man ."),
         ],
     ),
     (
@@ -132,6 +161,10 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Write the script of zsh into a file",
                 "longhaul generate completions zsh > _longhaul",
             ),
+            (
+                "Write the script of fish into a file",
+                "longhaul generate completions fish > longhaul.fish",
+            ),
         ],
     ),
     (
@@ -139,6 +172,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Take the running topology down", "longhaul wan down"),
             ("Take one of several topologies down", "longhaul wan down --name sc10"),
+            ("Keep its final counters in a file", "longhaul wan down > counters.txt"),
         ],
     ),
     (
@@ -166,6 +200,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "Compare the recording with the replay of another one",
                 "longhaul wan certify path.json --replay other.json",
             ),
+            ("Print one document", "longhaul wan certify path.json --json"),
         ],
     ),
     (
@@ -184,6 +219,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Measure to an iperf3 server", "longhaul iperf3 -c server -t 5 -P 4"),
             ("Run a server for iperf3 clients", "longhaul iperf3 -s"),
+            ("Print the document of iperf3", "longhaul iperf3 -c server -u -b 100M -J"),
         ],
     ),
     (
@@ -191,6 +227,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("Measure to a nuttcp server", "longhaul nuttcp -T5 -N4 server"),
             ("Run a server for nuttcp clients", "longhaul nuttcp -S"),
+            ("Measure from a nuttcp server", "longhaul nuttcp -r server"),
         ],
     ),
 ];

@@ -5,7 +5,7 @@ use longhaul_core::result::{
     Resource, StepReport, StepRound,
 };
 
-use super::remedy::{host_of, name_of};
+use super::remedy::{Remedied, host_of, name_of};
 use super::test::Hosts;
 use super::{doctor, remedy, test};
 
@@ -18,8 +18,16 @@ pub(super) fn complete(diagnosis: &mut Diagnosis) {
         if let Some(words) = limit.evidence.as_ref().and_then(|one| words(diagnosis, limit, one)) {
             limit.sentence = format!("limited by {words}");
         }
+        let remedied = Remedied {
+            resource: limit.resource,
+            allows: limit.allows_bps,
+            drops_at: match limit.evidence {
+                Some(Evidence::ShallowQueue { rate_bps, .. }) => rate_bps,
+                _ => limit.allows_bps,
+            },
+        };
         for cure in &mut limit.cures {
-            remedy::complete(cure, limit.resource, limit.allows_bps, diagnosis);
+            remedy::complete(cure, remedied, diagnosis);
         }
     }
     diagnosis.limits = limits;
@@ -171,8 +179,8 @@ fn shallow_queue(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
         )
     });
     Some(format!(
-        "a policer or a switch with small buffers, which drops bursts instead of queueing them: the \
-         fastest test reached {rate_bps}, the queueing delay was at most {queue_ms:.1} ms, and the \
+        "a policer or a switch with small buffers, which drops bursts instead of queueing them: drops \
+         set in at {rate_bps}, the queueing delay was at most {queue_ms:.1} ms, and the \
          tests retransmitted {least_percent:.1} to {most_percent:.1} % of their segments{bounded}"
     ))
 }

@@ -34,12 +34,25 @@ impl Words {
     }
 }
 
-/// Fills in the text of a remedy for a limit by `resource`, which allows the rate `allows`.
-pub(super) fn complete(cure: &mut Cure, resource: Resource, allows: Rate, diagnosis: &Diagnosis) {
+/// The limit that a remedy removes.
+#[derive(Clone, Copy)]
+pub(super) struct Remedied {
+    pub(super) resource: Resource,
+    /// The rate that the limit allows.
+    pub(super) allows: Rate,
+    /// The rate at which a shallow queue begins to drop segments.
+    pub(super) drops_at: Rate,
+}
+
+/// The proposed bound of the rate, in percent of the rate at which drops set in.
+const BOUND_PERCENT: u64 = 90;
+
+/// Fills in the text of a remedy for a limit.
+pub(super) fn complete(cure: &mut Cure, remedied: Remedied, diagnosis: &Diagnosis) {
     let (Some(remedy), Some(end)) = (&cure.remedy, cure.end) else { return };
     let words = match remedy {
         Remedy::Finding { rule } => finding(rule, end, diagnosis),
-        other => Some(words(other, resource, &allows.to_string(), diagnosis)),
+        other => Some(words(other, remedied, diagnosis)),
     };
     let Some(Words { what, present, proposed, command }) = words else { return };
     (cure.what, cure.present, cure.proposed, cure.command) = (what, present, proposed, command);
@@ -52,7 +65,9 @@ fn finding(rule: &str, end: End, diagnosis: &Diagnosis) -> Option<Words> {
     Some(Words::of(&finding.title).value(&finding.present, &finding.wanted).run(command))
 }
 
-fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosis) -> Words {
+fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
+    let Remedied { resource, allows, drops_at } = remedied;
+    let allows = &allows.to_string();
     let cp = |option| cp(option, diagnosis);
     match remedy {
         Remedy::PathRepair
@@ -79,8 +94,12 @@ fn words(remedy: &Remedy, resource: Resource, allows: &str, diagnosis: &Diagnosi
         Remedy::FasterLink => {
             Words::of("a faster link, or a path around the slow one").value(allows, "")
         }
-        Remedy::LowerRate => Words::of("limit the rate, which shortens the bursts")
-            .run(cp(&format!("--bwlimit {}", allows.replace(' ', "")))),
+        Remedy::LowerRate => {
+            let bound = Rate::from_bps(drops_at.bps() / 100 * BOUND_PERCENT).to_string();
+            Words::of(format!("limit the rate to less than {drops_at}, at which drops set in"))
+                .value(BY_DEFAULT, &bound)
+                .run(cp(&format!("--bwlimit {}", bound.replace(' ', ""))))
+        }
         Remedy::FreeTcpMemory => {
             Words::of("stop the programs that use the memory").run("ss -tmn | sort -k2 -n | tail")
         }
