@@ -15,7 +15,8 @@ type Words<'a> = Peekable<SplitWhitespace<'a>>;
 
 const KNOWN: &str =
     "the options are delay, distribution, loss, corrupt, duplicate, rate, limit and slot";
-const TIME: &str = "a time is a number with s, ms, us or ns; without a unit it is in microseconds";
+const TIME: &str =
+    "a time is a number with s, ms, us or ns: versions of tc differ in the unit of a bare number";
 const PERCENT: &str = "a percentage is from 0% to 100%";
 const RATE: &str = "a rate is a number with bit, kbit, mbit, gbit or tbit, or with bps and its multiples for bytes";
 const COUNT: &str = "a number is missing or malformed";
@@ -47,17 +48,18 @@ pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFa
     if words.peek().is_none() {
         return Err(fault(line, KNOWN));
     }
-    let mut limit = DEFAULT_LIMIT;
+    let mut limit = None;
+    let (mut has_delay, mut has_rate) = (false, false);
     let mut shape = None;
     while let Some(word) = words.next() {
         let read = match word {
-            "delay" | "latency" => delay(link, &mut words),
+            "delay" | "latency" => delay(link, &mut words).map(|()| has_delay = true),
             "distribution" => next(&mut words, SHAPES).map(|name| shape = Some(name)),
             "loss" | "drop" => loss(link, &mut words),
             "corrupt" => share(&mut words).map(|share| link.corrupt = share),
             "duplicate" => share(&mut words).map(|share| link.duplicate = share),
-            "rate" => rate(link, &mut words),
-            "limit" => packets(&mut words).map(|packets| limit = packets),
+            "rate" => rate(link, &mut words).map(|()| has_rate = true),
+            "limit" => packets(&mut words).map(|packets| limit = Some(packets)),
             "slot" => slot(link, &mut words),
             "reorder" | "gap" => Err(fault(word, REORDER)),
             "ecn" => Err(fault(word, ECN)),
@@ -70,7 +72,13 @@ pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFa
     if let Some(shape) = shape {
         distribution(link, shape)?;
     }
-    if link.rate_bps.is_some() {
+    if has_rate && has_delay {
+        // With a rate, netem adds each packet to the end of its queue, so no packet overtakes another
+        // (`netem_enqueue` in net/sched/sch_netem.c).
+        link.jitter = link.jitter.take().map(|jitter| Jitter { reorder: false, ..jitter });
+    }
+    let limit = limit.or(has_rate.then_some(DEFAULT_LIMIT));
+    if let Some(limit) = limit.filter(|_| link.has_rate()) {
         link.queue = Some(QueueLimit::Segments(limit));
     }
     Ok(())
@@ -202,13 +210,9 @@ fn slot(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> 
     Ok(())
 }
 
-/// Reads a time of a slot. Unlike other times it is in nanoseconds without a unit, so the unit is
-/// required here.
+/// Reads a time of a slot.
 fn slot_time(word: &str) -> Result<Duration, OptionFault> {
-    match number(word) {
-        Some((_, unit)) if unit.is_empty() => Err(fault(word, SLOTS)),
-        _ => time(word),
-    }
+    time(word).map_err(|_| fault(word, SLOTS))
 }
 
 /// Reads a number of packets, which has the units of a size.
@@ -225,14 +229,16 @@ fn number(word: &str) -> Option<(f64, String)> {
     Some((number, unit.to_ascii_lowercase()))
 }
 
-/// Reads a time (`get_time` in lib/utils_math.c).
+/// Reads a time. A number without a unit is in microseconds for `get_time`, which older versions of tc
+/// use, and in nanoseconds for `get_time64`, which newer versions use (lib/utils_math.c).
 fn time(word: &str) -> Result<Duration, OptionFault> {
     let seconds = number(word).and_then(|(number, unit)| {
         let scale = match unit.as_str() {
             "s" | "sec" | "secs" => 1.0,
             "ms" | "msec" | "msecs" => 1e-3,
-            "" | "us" | "usec" | "usecs" => 1e-6,
+            "us" | "usec" | "usecs" => 1e-6,
             "ns" | "nsec" | "nsecs" => 1e-9,
+            "" if number == 0.0 => 0.0,
             _ => return None,
         };
         Duration::try_from_secs_f64(number * scale).ok()
@@ -296,6 +302,7 @@ fn size(words: &mut Words) -> Result<Bytes, OptionFault> {
 #[cfg(test)]
 mod tests {
     use super::super::{LinkOptions, LinkPlan};
+    use super::*;
 
     fn plan(line: &str) -> Result<LinkPlan, String> {
         let mut options = LinkOptions::default();
@@ -315,7 +322,8 @@ mod tests {
     #[test]
     fn a_line_has_the_meaning_that_tc_gives_it() {
         same("tc qdisc add dev eth0 root netem delay 100ms", &[("delay", "100ms")]);
-        same("delay 1000 limit 50000", &[("delay", "1ms")]);
+        same("latency 1000us limit 50000", &[("delay", "1ms")]);
+        same("delay 5msec 0", &[("delay", "5ms")]);
         same("delay 100ms 10ms", &[("delay", "100ms"), ("jitter", "10ms:uniform:reorder")]);
         same(
             "delay 100ms 10ms distribution normal loss 1%",
@@ -337,6 +345,10 @@ mod tests {
             "rate 1mbps 20 limit 30",
             &[("rate", "8M"), ("rate-layer", "wire:20"), ("queue", "30p")],
         );
+        same(
+            "delay 10ms 2ms rate 5mbit",
+            &[("delay", "10ms"), ("jitter", "2ms:uniform"), ("rate", "5M"), ("queue", "1000p")],
+        );
         same("rate 1Mibit", &[("rate", "1048576"), ("queue", "1000p")]);
         same("slot 800us 1ms packets 32 bytes 64k", &[("slot", "800us-1ms:32:64KiB")]);
         same("slot 10ms", &[("slot", "10ms")]);
@@ -347,6 +359,21 @@ mod tests {
         same("delay 20ms 0ms", &[("delay", "20ms")]);
         same("rate 5mbit 0 0 0 limit 2k", &[("rate", "5M"), ("queue", "2048p")]);
         same("duplicate 1% 0%", &[("duplicate", "0.01")]);
+    }
+
+    #[test]
+    fn a_line_changes_only_what_it_contains_on_a_running_link() {
+        let before = plan("rate 5mbit limit 30 loss 1%").unwrap();
+        let change = |line: &str| {
+            let mut options = LinkOptions::default();
+            options.set("up-netem", line).unwrap();
+            options.change(&before, &|_| Ok(String::new())).unwrap()
+        };
+        let mut expected = before.clone();
+        expected.up.delay = Duration::from_millis(10);
+        assert_eq!(change("delay 10ms"), expected);
+        let changed = change("limit 40").up;
+        assert_eq!((changed.queue, changed.loss), (Some(QueueLimit::Segments(40)), before.up.loss));
     }
 
     #[test]
@@ -379,12 +406,14 @@ mod tests {
             ),
             ("loss state 60% 30% 0% 50% 50%", "0.6 and 0.5", "P13 + P14"),
             ("loss 120%", "120%", "from 0% to 100%"),
-            ("delay", "delay", "microseconds"),
+            ("delay", "delay", "ms, us or ns"),
+            ("delay 1000", "1000", "unit of a bare number"),
+            ("delay 1ms 1000", "1000", "unit of a bare number"),
             ("delay 1ms loss", "loss", "from 0% to 100%"),
             ("limit", "limit", "missing"),
             ("delay 1ms 1ms distribution", "distribution", "uniform, normal and pareto"),
             ("", "", "the options are delay"),
-            ("delay ten", "ten", "microseconds"),
+            ("delay ten", "ten", "ms, us or ns"),
             ("limit -1", "-1", "malformed"),
             ("gravity 9.81", "gravity", "the options are delay"),
             ("seed 5", "seed", "belongs to the link"),
