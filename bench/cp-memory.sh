@@ -13,8 +13,9 @@
 # the share of the processors' time that the hypervisor withheld; then medians.
 #
 # BUILDS names binaries of longhaul as NAME=PATH (default: longhaul=target/release/longhaul). TOOLS picks
-# among: sealed cleartext globus rsync. CP has more options of longhaul cp. With DISK=DIR source and
-# target are directories below DIR instead, for --direct never; caches are dropped before each run.
+# among: sealed cleartext globus rsync. CP has more options of longhaul cp, LINK more options of the
+# link, such as '--loss 1e-3'. With DISK=DIR source and target are directories below DIR instead, for
+# --direct never; caches are dropped before each run.
 set -euo pipefail
 
 rounds=${1:-5}
@@ -24,6 +25,7 @@ paths=("${@:-loopback 90}")
 read -ra paths <<<"${paths[*]}"
 read -ra builds <<<"${BUILDS:-longhaul=target/release/longhaul}"
 read -ra tools <<<"${TOOLS:-sealed cleartext globus rsync}"
+read -ra link <<<"${LINK:-}"
 emulator=$(realpath "${builds[0]#*=}")
 dir=$(mktemp -d /tmp/bench-cp-memory.XXXXXX)
 export HOME=$dir/home
@@ -107,7 +109,7 @@ run() { # ROUND PATH TOOL BUILD
         kill "$server"
         wait "$server" 2>/dev/null || true
     else
-        took=$("$emulator" wan run --rtt "${path}ms" --rate 10G \
+        took=$("$emulator" wan run --rtt "${path}ms" --rate 10G "${link[@]}" \
             --far "host=far; echo 0 >$dir/groups/lh-memory-far/cgroup.procs; $(far_of "$tool" "$binary")" \
             -- bash -c "$(client far "$tool" "$binary")" 2>"$dir/warned") || { cat "$dir/warned" >&2; exit 1; }
     fi

@@ -4,9 +4,11 @@
 #   bench/cp.sh [REPEATS [SIZE_MIB [RTT_MS...]]]        default: 3 8192 0 15 90 180
 #
 # One file of random bytes, on a real disk (DIR, default: a directory under the current one; DATA
-# names a file to use instead of making one). Tools are interleaved within each repeat; before each
-# run caches are dropped (as root) and after it the destination is compared and removed. Prints one
-# line a run, then medians.
+# names a file to use instead of making one). DIR=ram makes an ext4 file system on a loop device over a
+# file in a tmpfs, which needs four times SIZE_MIB of memory: the same steps without a slow disk.
+# Tools are interleaved within each repeat; before each run caches are dropped (as root) and after it
+# the destination is compared and removed. Prints one line a run, then medians. "steal" is the share of
+# the processors' time that the hypervisor withheld.
 # "seconds" is the client command's wall time; longhaul's includes the sync that the others leave
 # to the kernel, and "synced" is the time until they would be as durable. "cpu" is what all
 # processes of the near and of the far end used, in seconds for each 10^9 bytes, from cgroups.
@@ -38,6 +40,16 @@ read -ra rtts <<<"${rtts[*]}"
 longhaul=$(realpath "${LONGHAUL:-target/release/longhaul}")
 read -ra tools <<<"${TOOLS:-sealed cleartext globus rsync}"
 read -ra link <<<"${LINK:-}"
+ram=
+if [ "${DIR:-}" = ram ]; then
+    ram=$(mktemp -d /tmp/bench-ram.XXXXXX)
+    mount -t tmpfs -o size=95% none "$ram"
+    mkdir "$ram/disk"
+    truncate -s "$((2 * mib + mib / 4 + 1024))M" "$ram/image"
+    mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$ram/image"
+    mount -o loop "$ram/image" "$ram/disk"
+    DIR=$ram/disk
+fi
 dir=$(mktemp -d "${DIR:-$PWD}/bench-cp.XXXXXX")
 # The service and its client share the user's key; a home of their own keeps the user's untouched.
 export HOME=$dir/home
@@ -54,7 +66,13 @@ else
     used() { awk '/usage_usec/ { print $2 / 1e6 }' "$groups/lh-bench-$1/cpu.stat"; }
 fi
 mkdir -p "$groups/lh-bench-near" "$groups/lh-bench-far"
-trap 'rmdir "$groups/lh-bench-near" "$groups/lh-bench-far"; umount "$groups"; rm -rf "$dir"' EXIT
+finish() {
+    rmdir "$groups/lh-bench-near" "$groups/lh-bench-far"
+    umount "$groups"
+    rm -rf "$dir"
+    [ -z "$ram" ] || { umount "$ram/disk" && umount "$ram" && rmdir "$ram"; }
+}
+trap finish EXIT
 
 if [ -n "${DATA:-}" ]; then
     ln "$DATA" "$dir/data"
@@ -104,14 +122,14 @@ near_of() { # TOOL FILE
 }
 
 run() { # TOOL RTT_MS
-    local out data=$dir/data size=$mib near far
+    local out data=$dir/data size=$mib near far stat
     case $1:$2 in
         scp:?? | scp:??? | rsync:?? | rsync:???) data=$dir/data-128 size=$((mib < 128 ? mib : 128)) ;;
         scp:* | rsync:*) data=$dir/data-512 size=$((mib < 512 ? mib : 512)) ;;
     esac
     sync
     [ "$(id -u)" = 0 ] && echo 1 >/proc/sys/vm/drop_caches
-    near=$(used near) far=$(used far)
+    near=$(used near) far=$(used far) stat=$(head -1 /proc/stat)
     out=$("$longhaul" wan run --rtt "${2}ms" "${link[@]}" \
         --far "echo 0 >$groups/lh-bench-far/cgroup.procs; $(far_of "$1")" -- bash -c "
         echo 0 >$groups/lh-bench-near/cgroup.procs
@@ -136,9 +154,12 @@ run() { # TOOL RTT_MS
             ;;
     esac
     near=$(awk "BEGIN { print $(used near) - $near }") far=$(awk "BEGIN { print $(used far) - $far }")
-    python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" $out <<'PYTHON' | tee -a "$dir/runs"
+    python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" "$stat" $out <<'PYTHON' | tee -a "$dir/runs"
 import json, sys
-tool, rtt, mib, near, far, said, link, took, synced = sys.argv[1:10]
+tool, rtt, mib, near, far, said, link, before, took, synced = sys.argv[1:11]
+before = [int(ticks) for ticks in before.split()[1:9]]
+now = [int(ticks) for ticks in open("/proc/stat").readline().split()[1:9]]
+stolen = (now[7] - before[7]) / max(1, sum(now) - sum(before)) * 100
 size, took, synced = int(mib) * 2**20, int(took) / 1e9, int(synced) / 1e9
 more = ""
 try:
@@ -150,7 +171,8 @@ except ValueError:
     pass
 print(f"{tool:10} {rtt:>4} ms {link} {took:7.2f} s {size * 8e-9 / took:6.2f} Gb/s   "
       f"synced {synced:7.2f} s {size * 8e-9 / synced:6.2f} Gb/s   "
-      f"cpu {float(near) * 1e9 / size:5.2f} {float(far) * 1e9 / size:5.2f} s/GB{more}", flush=True)
+      f"cpu {float(near) * 1e9 / size:5.2f} {float(far) * 1e9 / size:5.2f} s/GB"
+      f"  steal {stolen:2.0f} %{more}", flush=True)
 PYTHON
     grep -h "behind schedule" "$dir/warned" || true
 }

@@ -266,6 +266,14 @@ pub enum EngineError {
         /// `[user@]host`.
         host: String,
     },
+    /// A command on another host did not end in time.
+    #[error("ssh to {host} did not end within {seconds} s")]
+    FarTimeout {
+        /// `[user@]host`.
+        host: String,
+        /// The limit in seconds.
+        seconds: u64,
+    },
     /// A requested socket option does not work on this host.
     #[error(transparent)]
     SocketOption(#[from] longhaul_sys::tcp::OptionError),

@@ -1,8 +1,8 @@
-//! Writeback of files, and the part of them in the page cache.
+//! Writeback and close of files, and the part of them in the page cache.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// Starts the writeback of dirty pages in `length` bytes of `file` at `offset` without waiting for
 /// it (sync_file_range(2)). A length of 0 means up to the end. The data are not durable afterwards,
@@ -31,6 +31,20 @@ fn sync_range(file: &File, offset: u64, length: u64, flags: libc::c_uint) -> io:
     // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is passed.
     let done = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Closes `file`. Network file systems and FUSE pass the writes on at each close(2) and report that
+/// the server refused them, for example because of a quota (close(2), "Dealing with error returns").
+///
+/// # Errors
+/// The call failed. The descriptor is closed in any case.
+pub fn close(file: File) -> io::Result<()> {
+    // SAFETY: the descriptor was owned by `file`, so nothing else uses or closes it.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// `struct cachestat_range` (linux/mman.h).
@@ -97,6 +111,13 @@ mod tests {
             // Linux before 6.5 lacks the call.
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS)),
         }
+    }
+
+    #[test]
+    fn a_closed_pipe_has_ended() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        close(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
+        assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl From<EngineError> for Coded {
             | EngineError::Stalled { .. }
             | EngineError::FarProgram { .. }
             | EngineError::Login { .. }
+            | EngineError::FarTimeout { .. }
             | EngineError::Data { .. } => UNREACHABLE,
             EngineError::Refused { kind: RefusalKind::Files, .. } => FILES,
             EngineError::Refused { kind: RefusalKind::Unreachable, .. } => UNREACHABLE,

@@ -2,9 +2,13 @@
 //! user's ssh, with its configuration, agent and jump hosts.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Condition, RealPath, Side};
 use longhaul_lab::{FarHost, NetPath, Network, NetworkError, PathReport, has_listener, run_script};
+
+/// The time limit for a command that only answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs far commands over ssh on the host in a plan.
 #[derive(Debug, Clone)]
@@ -24,16 +28,24 @@ impl RealNetwork {
         ssh.args(["-o", "ServerAliveInterval=5", "-o", "LogLevel=ERROR"]);
         ssh
     }
+
+    /// Runs a script on the far host, and returns its output.
+    fn answer(&self, script: &str) -> Result<String, NetworkError> {
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > ANSWER_TIMEOUT;
+        self.run(script, &is_late).map_err(|error| match is_late() {
+            true => format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()).into(),
+            false => error,
+        })
+    }
 }
 
 impl Network for RealNetwork {
     fn open(&mut self, _: &Condition, _seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
-        let tried = self.ssh().arg(&self.far.far).arg("true").stdin(Stdio::null()).output()?;
-        if !tried.status.success() {
-            let error = String::from_utf8_lossy(&tried.stderr).trim().replace('\n', "; ");
-            return Err(format!("ssh {} true failed: {error}", self.far.far).into());
+        match self.answer("true") {
+            Ok(_) => Ok(Box::new(self.clone())),
+            Err(error) => Err(format!("ssh {} true failed: {error}", self.far.far).into()),
         }
-        Ok(Box::new(self.clone()))
     }
 
     fn describe(&self) -> String {
@@ -74,9 +86,9 @@ impl NetPath for RealNetwork {
     }
 
     fn far_listens(&mut self, port: u16) -> Option<bool> {
-        let tables = "cat /proc/net/tcp /proc/net/tcp6";
-        let output = self.ssh().arg(&self.far.far).arg(tables).stdin(Stdio::null()).output();
-        Some(has_listener(&String::from_utf8_lossy(&output.ok()?.stdout), port))
+        // A host without IPv6 has one table only.
+        let tables = self.answer("cat /proc/net/tcp /proc/net/tcp6 2>/dev/null; true");
+        Some(has_listener(&tables.ok()?, port))
     }
 
     fn close(self: Box<Self>) -> PathReport {

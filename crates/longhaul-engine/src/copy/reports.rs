@@ -2,7 +2,11 @@
 //!
 //! A hostile peer can send any number of reports, so the memory for its reports is bounded.
 
+use std::io;
+
 use longhaul_core::result::{Action, CopyFailure, DigestOf, NotKept};
+
+use crate::error::{EngineError, Result};
 
 /// The maximum number of failures, and of skipped files, that are kept. More do not help a user.
 const FAILURES_KEPT: usize = 1000;
@@ -46,10 +50,13 @@ impl FileReports {
         keep(&mut self.skipped, path, reason);
     }
 
-    /// Adds actions that a peer reports, as far as there is room.
-    pub(super) fn peer_acts(&mut self, actions: Vec<Action>) {
+    /// Adds actions that a peer reports.
+    ///
+    /// # Errors
+    /// There is no room for all of them.
+    pub(super) fn peer_acts(&mut self, actions: Vec<Action>) -> Result<()> {
         let bytes = |action: &Action| action.path.as_bytes().len();
-        add(&mut self.actions, actions, &mut self.peer_bytes, bytes);
+        add(&mut self.actions, actions, &mut self.peer_bytes, bytes)
     }
 
     /// Adds digests of this end.
@@ -59,29 +66,40 @@ impl FileReports {
         }
     }
 
-    /// Adds actions of this end on the entries of a peer, as far as there is room.
-    pub(super) fn own_acts(&mut self, actions: &[Action]) {
-        if !self.failures_only {
-            self.peer_acts(actions.to_vec());
-        }
+    /// Adds actions of this end on the entries of a peer.
+    ///
+    /// # Errors
+    /// There is no room for all of them.
+    pub(super) fn own_acts(&mut self, actions: &[Action]) -> Result<()> {
+        if self.failures_only { Ok(()) } else { self.peer_acts(actions.to_vec()) }
     }
 
-    /// Adds digests that a peer reports, as far as there is room.
-    pub(super) fn peer_digests(&mut self, digests: Vec<DigestOf>) {
+    /// Adds digests that a peer reports.
+    ///
+    /// # Errors
+    /// There is no room for all of them.
+    pub(super) fn peer_digests(&mut self, digests: Vec<DigestOf>) -> Result<()> {
         let bytes = |digest: &DigestOf| digest.path.as_bytes().len() + digest.blake3.len();
-        add(&mut self.digests, digests, &mut self.peer_bytes, bytes);
+        add(&mut self.digests, digests, &mut self.peer_bytes, bytes)
     }
 }
 
-fn add<T>(list: &mut Vec<T>, more: Vec<T>, used: &mut usize, bytes: impl Fn(&T) -> usize) {
+fn add<T>(
+    list: &mut Vec<T>,
+    more: Vec<T>,
+    used: &mut usize,
+    bytes: impl Fn(&T) -> usize,
+) -> Result<()> {
     for item in more {
-        let needs = size_of::<T>() + bytes(&item);
-        if *used + needs > PEER_BYTES {
-            return;
+        *used += size_of::<T>() + bytes(&item);
+        if *used > PEER_BYTES {
+            let operation = "keep the list of actions and digests";
+            let source = io::Error::other("it exceeds 1 GiB; copy fewer files at once");
+            return Err(EngineError::System { operation, source });
         }
-        *used += needs;
         list.push(item);
     }
+    Ok(())
 }
 
 fn keep(list: &mut Vec<CopyFailure>, path: String, reason: String) {
@@ -119,8 +137,15 @@ mod tests {
         let mut reports = FileReports { peer_bytes: PEER_BYTES - 1000, ..FileReports::default() };
         let path = FilePath::new("p".repeat(100)).unwrap();
         let action = Action { what: ActionKind::Create, path, bytes: Bytes::new(0) };
-        reports.peer_acts(vec![action; 1000]);
+        reports.peer_acts(vec![action.clone(); 3]).unwrap();
+        let full = reports.peer_acts(vec![action; 1000]).unwrap_err();
         assert!((3..8).contains(&reports.actions.len()), "{}", reports.actions.len());
+        assert!(
+            matches!(full, EngineError::System { source, .. } if source.to_string().contains("1 GiB"))
+        );
+        let path = FilePath::new("p").unwrap();
+        let digest = DigestOf { path, bytes: Bytes::new(0), blake3: String::new() };
+        assert!(reports.peer_digests(vec![digest]).is_err(), "the list is not cut silently");
     }
 
     #[test]
@@ -130,7 +155,7 @@ mod tests {
         let action = Action { what: ActionKind::Create, path: path.clone(), bytes };
         let digest = DigestOf { path, bytes, blake3: String::new() };
         for (mut reports, kept) in [(FileReports::of_server(), 0), (FileReports::default(), 1)] {
-            reports.own_acts(std::slice::from_ref(&action));
+            reports.own_acts(std::slice::from_ref(&action)).unwrap();
             reports.own_digests(std::slice::from_ref(&digest));
             reports.fail("p".to_owned(), "reason".to_owned());
             let lengths = [reports.actions.len(), reports.digests.len(), reports.failures.len()];

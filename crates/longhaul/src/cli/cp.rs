@@ -12,7 +12,7 @@ mod standard;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use longhaul_core::plan::{DirectIo, Location, SyncLevel, Verify};
+use longhaul_core::plan::{CpuList, DirectIo, Location, SyncLevel, Verify};
 use longhaul_core::units::{Bytes, Rate, parse_span};
 
 use self::connector::Addresses;
@@ -106,6 +106,9 @@ pub(super) struct Args {
     /// Send without regard to other traffic: for a circuit without other traffic
     #[arg(long, conflicts_with = "nice")]
     dedicated: bool,
+    /// Run only on these CPUs of this host, such as 0-3 or 0+2
+    #[arg(long, value_name = "CPUS")]
+    affinity: Option<CpuList>,
     /// Give up after this long without progress, connected or not
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_span)]
     give_up: Duration,

@@ -1,5 +1,6 @@
 //! `longhaul path`: turns arguments into a plan, measures the path and prints the result.
 
+mod part_file;
 mod record;
 mod stamp;
 

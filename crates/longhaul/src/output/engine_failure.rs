@@ -58,6 +58,9 @@ fn connection_words(error: &EngineError) -> Option<String> {
         EngineError::Login { host } => {
             format!("ssh did not reach {host}; check that 'ssh {host} true' works")
         }
+        EngineError::FarTimeout { host, seconds } => format!(
+            "ssh to {host} did not end within {seconds} s; check that 'ssh {host} true' works"
+        ),
         _ => return None,
     })
 }
@@ -118,7 +121,7 @@ fn run_words(error: &EngineError) -> String {
         EngineError::OverQuota { needs, left, limit } => over_quota(*needs, *left, *limit),
         EngineError::NoCpu { cpu } => format!(
             "CPU {cpu} is not available to this process; choose CPUs that 'taskset -cp $$' prints \
-             (-A)"
+             (--affinity)"
         ),
         EngineError::Failed { peer, reason, .. } if peer == THIS_HOST => reason.clone(),
         EngineError::Failed { peer, reason, .. } => format!("{peer} stopped: {reason}"),
@@ -137,6 +140,7 @@ fn run_words(error: &EngineError) -> String {
         | EngineError::HandshakeRefusal { .. }
         | EngineError::FarProgram { .. }
         | EngineError::Login { .. }
+        | EngineError::FarTimeout { .. }
         | EngineError::KeyChanged { .. }
         | EngineError::KeyUnknown { .. }
         | EngineError::Locked(_)

@@ -303,6 +303,7 @@ mod tests {
             | EngineError::Spawn { .. }
             | EngineError::FarProgram { .. }
             | EngineError::Login { .. }
+            | EngineError::FarTimeout { .. }
             | EngineError::Failed { .. }
             | EngineError::System { .. } => true,
             // These have no text of a peer except its name, which is escaped as above.
@@ -379,6 +380,7 @@ mod tests {
             EngineError::Spawn { program: words(), source: source() },
             EngineError::FarProgram { host: words(), program: words() },
             EngineError::Login { host: words() },
+            EngineError::FarTimeout { host: words(), seconds: 1 },
             EngineError::Failed { peer: words(), reason: words(), again: false },
             EngineError::System { operation: "x", source: source() },
         ];

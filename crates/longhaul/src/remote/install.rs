@@ -11,8 +11,6 @@ use crate::output::{print_message, print_result, raw_error};
 
 /// The path of the installed program, relative to the home directory.
 const PLACE: &str = ".local/bin/longhaul";
-/// The maximum number of bytes of the remote host's answer.
-const LIMIT: u64 = 64 << 10;
 
 /// Copies this program to `~/.local/bin` of `destination`, after a question unless `yes`.
 ///
@@ -24,7 +22,7 @@ pub(crate) fn install_far(destination: &str, ssh: &SshOptions, yes: bool) -> Res
     if destination.starts_with('-') {
         return Err(Coded::new(exit::USAGE, anyhow!("invalid host '{destination}'")));
     }
-    let machine = remote_shell(destination, ssh, "uname -sm", LIMIT)?;
+    let machine = remote_shell(destination, ssh, "uname -sm")?;
     check_machine(destination, &String::from_utf8_lossy(&machine)).map_err(failed)?;
     if !yes && !agreed(destination).map_err(failed)? {
         print_message("nothing was installed");
@@ -75,10 +73,10 @@ fn install(destination: &str, ssh: &SshOptions) -> anyhow::Result<String> {
          trap 'rm -f \"$new\"' EXIT; cat > \"$new\"; chmod 755 \"$new\"; \"$new\" --version; \
          mv -f \"$new\" ~/{PLACE}; trap - EXIT"
     );
-    let output =
+    let (succeeded, output) =
         remote_output_with(destination, ssh, &format!("sh -c '{}'", quote(&script)), file)?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if !output.status.success() || !text.starts_with("longhaul ") {
+    let text = String::from_utf8_lossy(&output).trim().to_owned();
+    if !succeeded || !text.starts_with("longhaul ") {
         bail!("cannot install longhaul on {destination}; the previous version, if any, remains");
     }
     Ok(text)

@@ -8,6 +8,8 @@ mod glob;
 mod install;
 mod ssh;
 mod tunnel;
+mod wildcard;
+mod within;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};

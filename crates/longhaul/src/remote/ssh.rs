@@ -1,9 +1,9 @@
 //! Starts longhaul on another host over ssh, and opens a session with it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +13,20 @@ use longhaul_engine::session::{DataDialer, HostPort, Session, SessionSecret, con
 use longhaul_engine::{EngineError, Result};
 
 use super::tunnel::Tunnels;
+use super::within::Within;
 
 /// The time limit for the login: the timeouts of ssh and a user who types a passphrase.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time limit for ssh to end after the session.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit for `ssh -G`, which reads the configuration.
+const CONFIG_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for a command on the remote host, with the login.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
+/// The time limit for a command that reads this program from its standard input.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(1800);
+/// The maximum number of bytes of the output of such a command.
+const OUTPUT_LIMIT: usize = 16 << 20;
 
 /// The options for ssh.
 #[derive(Debug, Clone, clap::Args)]
@@ -214,73 +223,80 @@ impl Drop for SshServer {
 /// longhaul print errors on standard error.
 ///
 /// # Errors
-/// ssh cannot be started.
+/// ssh cannot be started, longhaul is not there, or a limit is exceeded.
 pub(crate) fn remote_output(
     destination: &str,
-    SshOptions { rsh, far_longhaul, .. }: &SshOptions,
+    options: &SshOptions,
     arguments: &[String],
 ) -> Result<Vec<u8>> {
+    let far_longhaul = &options.far_longhaul;
     let program = in_far_path(&shell_quoted(far_longhaul));
     let words: Vec<String> = arguments.iter().map(|word| shell_quoted(word)).collect();
-    let output = rsh
-        .command(destination, &format!("{program} {}", words.join(" ")))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| EngineError::Spawn { program: rsh.program.clone(), source })?;
-    match output.status.code() {
+    let mut ssh = options.rsh.command(destination, &format!("{program} {}", words.join(" ")));
+    let limits = Within { time: COMMAND_TIMEOUT, bytes: OUTPUT_LIMIT };
+    let (status, output) = run(ssh.stdin(Stdio::null()), limits, destination)?;
+    match status.code() {
         Some(CANNOT_EXECUTE | NOT_FOUND) => Err(EngineError::FarProgram {
             host: destination.to_owned(),
             program: far_longhaul.clone(),
         }),
-        _ => Ok(output.stdout),
+        _ => Ok(output),
     }
 }
 
-/// Runs `command` by the shell of `destination`, and returns at most `limit` bytes of its output.
+/// Runs `command` by the shell of `destination`, and returns its output.
 ///
 /// # Errors
-/// ssh cannot be started, or does not reach the host.
+/// ssh cannot be started, does not reach the host, or exceeds a limit.
 pub(crate) fn remote_shell(
     destination: &str,
     SshOptions { rsh, .. }: &SshOptions,
     command: &str,
-    limit: u64,
 ) -> Result<Vec<u8>> {
-    let spawn_failed = |source| EngineError::Spawn { program: rsh.program.clone(), source };
-    let mut ssh = rsh
-        .command(destination, command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(spawn_failed)?;
-    let mut output = Vec::new();
-    let read = match ssh.stdout.take() {
-        Some(pipe) => pipe.take(limit).read_to_end(&mut output).map(drop),
-        None => Ok(()),
-    };
-    if read.is_err() || output.len() as u64 >= limit {
-        let _ = ssh.kill();
-    }
-    let status = ssh.wait().map_err(spawn_failed)?;
-    read.map_err(spawn_failed)?;
+    let mut ssh = rsh.command(destination, command);
+    let limits = Within { time: COMMAND_TIMEOUT, bytes: OUTPUT_LIMIT };
+    let (status, output) = run(ssh.stdin(Stdio::null()), limits, destination)?;
     match status.code() {
         Some(LOGIN_FAILED) => Err(EngineError::Login { host: destination.to_owned() }),
         _ => Ok(output),
     }
 }
 
-/// Runs `command` by the shell of `destination` with `input` as its standard input.
+/// Runs `command` by the shell of `destination` with `input` as its standard input. Returns its
+/// output, and true if it succeeded.
 ///
 /// # Errors
-/// ssh cannot be started.
+/// ssh cannot be started, or exceeds a limit.
 pub(crate) fn remote_output_with(
     destination: &str,
     SshOptions { rsh, .. }: &SshOptions,
     command: &str,
     input: File,
-) -> Result<Output> {
-    let output = rsh.command(destination, command).stdin(input).output();
-    output.map_err(|source| EngineError::Spawn { program: rsh.program.clone(), source })
+) -> Result<(bool, Vec<u8>)> {
+    let limits = Within { time: UPLOAD_TIMEOUT, bytes: OUTPUT_LIMIT };
+    let (status, output) =
+        run(rsh.command(destination, command).stdin(input), limits, destination)?;
+    Ok((status.success(), output))
+}
+
+/// Runs `ssh`, a command at `destination`, within `limits`.
+fn run(ssh: &mut Command, limits: Within, destination: &str) -> Result<(ExitStatus, Vec<u8>)> {
+    limits.run(ssh).map_err(|source| {
+        let (peer, again) = (destination.to_owned(), false);
+        match source.kind() {
+            ErrorKind::TimedOut => {
+                EngineError::FarTimeout { host: peer, seconds: limits.time.as_secs() }
+            }
+            ErrorKind::FileTooLarge => {
+                let reason = format!("its answer exceeds {} MiB", limits.bytes >> 20);
+                EngineError::Failed { peer, reason, again }
+            }
+            _ => {
+                let program = ssh.get_program().to_string_lossy().into_owned();
+                EngineError::Spawn { program, source }
+            }
+        }
+    })
 }
 
 /// Returns whether `host` is an alias of the ssh configuration: ssh connects to another name.
@@ -291,17 +307,15 @@ pub(crate) fn is_ssh_alias(host: &str, SshOptions { rsh, .. }: &SshOptions) -> b
 }
 
 /// Returns the host name of `destination` in the ssh configuration (`ssh -G`), because the resolver
-/// does not know aliases of ssh. `None` if the program is not OpenSSH.
+/// does not know aliases of ssh. `None` if the program is not OpenSSH, or takes too long: a command
+/// of the configuration (`Match exec`) may hang.
 fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Option<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .args(["-G", "--", destination])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    let text = String::from_utf8(output.stdout).ok()?;
+    let mut ssh = Command::new(program);
+    ssh.args(arguments).args(["-G", "--", destination]);
+    ssh.stdin(Stdio::null()).stderr(Stdio::null());
+    let limits = Within { time: CONFIG_TIMEOUT, bytes: OUTPUT_LIMIT };
+    let (_, output) = limits.run(&mut ssh).ok().filter(|(status, _)| status.success())?;
+    let text = String::from_utf8(output).ok()?;
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
 
@@ -331,5 +345,16 @@ mod tests {
     fn a_path_is_quoted_for_the_remote_shell() {
         assert_eq!(shell_quoted("~/bin/longhaul"), "~/bin/longhaul");
         assert_eq!(shell_quoted("/my tools/l'h"), r"'/my tools/l'\''h'");
+    }
+
+    #[test]
+    fn a_hanging_ssh_is_an_error() {
+        let limits = |time| Within { time, bytes: 2 << 20 };
+        let short = limits(Duration::from_millis(100));
+        let error = run(Command::new("sleep").arg("300"), short, "far").unwrap_err();
+        assert!(matches!(error, EngineError::FarTimeout { host, .. } if host == "far"));
+        let long = limits(Duration::from_secs(60));
+        let error = run(&mut Command::new("yes"), long, "far").unwrap_err();
+        assert!(matches!(error, EngineError::Failed { reason, .. } if reason.contains("2 MiB")));
     }
 }

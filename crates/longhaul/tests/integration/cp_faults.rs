@@ -3,6 +3,7 @@
 //! for longer.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -137,6 +138,10 @@ fn a_copy_killed_at_any_moment_is_completed_by_the_same_command() {
             }
             host.run(&arguments)
         } else {
+            // A client that has never reached the server does not wait for it.
+            while !host.far("t").exists() && copy.try_wait().unwrap().is_none() {
+                thread::sleep(Duration::from_millis(5));
+            }
             server.process.kill().unwrap();
             server.process.wait().unwrap();
             server = host.serve_at(port);
@@ -188,6 +193,32 @@ fn unreadable_or_unwritable_files_do_not_stop_the_copy() {
     assert_code(&host.run(&["cp", "-r", "t", &target]), 0);
     let same = host.command("diff", &["-r", "t", host.far("t").to_str().unwrap()]).output();
     assert_code(&same.unwrap(), 0);
+}
+
+#[test]
+fn files_that_their_owner_may_not_read_are_read_back() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let files = [("small", 5000, 0o200), ("large", 3 << 20, 0o000)];
+    for (name, bytes, mode) in files {
+        fs::rename(host.file(name, bytes), host.far(name)).unwrap();
+        fs::set_permissions(host.far(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    // The client has no capability that lets root read every file; the server has.
+    let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
+    for synced in ["--quiet", "--no-fsync"] {
+        let sources = files.map(|(name, ..)| server.url(name));
+        let cp = [crate::host::PROGRAM, "cp", "--verify=reread", synced];
+        let copy = [&cp[..], &[&sources[0], &sources[1], "."]].concat();
+        let output = host.command("setpriv", &[&drop[..], &copy].concat()).output().unwrap();
+        assert_code(&output, 0);
+        for (name, _, mode) in files {
+            assert!(fs::read(host.near(name)).unwrap() == fs::read(host.far(name)).unwrap());
+            let permissions = fs::metadata(host.near(name)).unwrap().permissions();
+            assert_eq!(permissions.mode() & 0o777, mode, "{name}");
+            fs::remove_file(host.near(name)).unwrap();
+        }
+    }
 }
 
 #[test]

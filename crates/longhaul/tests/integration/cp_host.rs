@@ -97,6 +97,30 @@ fn repeated_clock_steps_do_not_break_timeouts() {
     assert!(fs::read(host.far("x")).unwrap() == fs::read(data).unwrap());
 }
 
+#[test]
+fn a_copy_runs_only_on_the_chosen_cpus() {
+    let host = TestHost::new();
+    host.file("data", 4 << 20);
+    let cp = ["cp", "--bwlimit", "20M", "--affinity", "0", "data", "../far/x"];
+    let mut copy = host.longhaul(&cp).spawn().unwrap();
+    let tasks = format!("/proc/{}/task", copy.id());
+    let cpus = || -> Vec<String> {
+        let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
+        let all = fs::read_dir(&tasks).into_iter().flatten().filter_map(|task| status(task.ok()?));
+        let list = |status: String| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            Some(line?.trim().to_owned())
+        };
+        all.filter_map(list).collect()
+    };
+    wait_for("the threads of the copy", || cpus().len() >= 8);
+    assert!(cpus().iter().all(|cpus| cpus == "0"), "{:?}", cpus());
+    assert!(copy.wait().unwrap().success());
+    let output = host.run(&["cp", "--affinity", "8191", "data", "../far/y"]);
+    assert_code(&output, 6);
+    assert!(text(&output.stderr).contains("CPU 8191"), "{}", text(&output.stderr));
+}
+
 /// Returns a command that runs as a user without any privilege.
 fn as_nobody(host: &TestHost, arguments: &[&str]) -> Command {
     let drop = ["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM];

@@ -200,10 +200,10 @@ impl<'a> Relay<'a> {
                     lock(&self.state).reports.fail(path.to_string(), reason.clone());
                 }
                 SinkMessage::Actions(actions) => {
-                    lock(&self.state).reports.peer_acts(actions.clone());
+                    lock(&self.state).reports.peer_acts(actions.clone())?;
                 }
                 SinkMessage::Digests(digests) => {
-                    lock(&self.state).reports.peer_digests(digests.clone());
+                    lock(&self.state).reports.peer_digests(digests.clone())?;
                 }
                 SinkMessage::Finished(report) => {
                     lock(&self.state).sink = Some(report.clone());

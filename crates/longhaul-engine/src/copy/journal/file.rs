@@ -18,7 +18,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, statat, u
 
 use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
 use super::{
-    LockOutcome, LockedJournal, PREFIX, boot, find, is_journal, open_own, random_names, take,
+    LockOutcome, LockedJournal, PREFIX, boot, boot_or_process, find, is_journal, open_own,
+    random_names, take,
 };
 use crate::copy::names::journal_name;
 use crate::copy::temporary::{is_held, is_temporary_of};
@@ -81,12 +82,18 @@ impl Journal {
         };
         let journal = Journal { dir, name, file, length: 0, found };
         let past = Past::read(&mut BufReader::new(&journal.file));
-        journal.continue_with(past, setting)
+        journal.continue_with(past, setting, boot())
     }
 
-    /// Prepares the journal, which holds `past`, for records of a copy with `setting`.
-    fn continue_with(mut self, past: Past, setting: Setting) -> Result<(Self, Past), OpenError> {
-        let boot = (!setting.durable).then(boot).flatten();
+    /// Prepares the journal, which holds `past`, for records of a copy with `setting` during the boot
+    /// `now`, if it is known.
+    fn continue_with(
+        mut self,
+        past: Past,
+        setting: Setting,
+        now: Option<String>,
+    ) -> Result<(Self, Past), OpenError> {
+        let boot = (!setting.durable).then(|| boot_or_process(now));
         let usable = past.holds(boot.as_deref());
         let Setting { terms, name, .. } = setting;
         let same_terms = past.terms == Some(terms);
@@ -234,9 +241,27 @@ mod tests {
         // Writing to it fails as on a full disk.
         let file = File::open(&at).unwrap();
         let journal = Journal { dir: fd, name: NAME.to_owned(), file, length: 0, found: false };
-        let opened = journal.continue_with(Past::default(), Setting::default());
+        let opened = journal.continue_with(Past::default(), Setting::default(), None);
         assert!(matches!(opened, Err(OpenError::Unavailable)));
         assert!(!at.exists());
+    }
+
+    #[test]
+    fn a_journal_of_an_unknown_boot_is_not_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = File::options().read(true).write(true).create(true).clone();
+        let begun = || {
+            let fd = File::open(dir.path()).unwrap().into();
+            let file = options.open(dir.path().join(NAME)).unwrap();
+            let journal = Journal { dir: fd, name: NAME.to_owned(), file, length: 0, found: true };
+            let past = Past::read(&mut BufReader::new(&journal.file));
+            journal.continue_with(past, Setting::default(), None).unwrap()
+        };
+        begun().0.append(&[partial(".f.part", no_file())]).unwrap();
+        let past = Past::read(&mut BufReader::new(File::open(dir.path().join(NAME)).unwrap()));
+        assert!(!past.holds(None), "a durable attempt does not use it");
+        assert_eq!(begun().1.files.len(), 1, "the same process uses it");
+        assert!(begun().1.begin.is_some());
     }
 
     fn partial(temporary: &str, id: FileId) -> Record {

@@ -15,7 +15,9 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use longhaul_core::result::hex;
 use longhaul_core::wire::copy::CopyKey;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat,
@@ -203,10 +205,18 @@ pub(in crate::copy) fn is_of_user(stat: &Stat) -> bool {
         && stat.st_uid == geteuid().as_raw()
 }
 
-/// Returns the identifier of this boot of the host (random(4)).
-pub(in crate::copy) fn boot() -> Option<String> {
+/// Returns the identifier of this boot of the host (random(4)); `None` if the kernel does not report
+/// it.
+fn boot() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned())
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// Returns the identifier for a journal whose data are lost at the end of the boot `known`. If the
+/// boot is unknown, the journal is valid for this process only.
+fn boot_or_process(known: Option<String>) -> String {
+    static PROCESS: OnceLock<String> = OnceLock::new();
+    known.unwrap_or_else(|| PROCESS.get_or_init(|| hex(&random_keying_material())).clone())
 }
 
 /// Numbers the files of this host: equal for one file in every process until the next boot.

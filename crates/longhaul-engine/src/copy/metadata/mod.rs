@@ -44,7 +44,7 @@ fn is_acl(name: &[u8]) -> bool {
 
 /// Returns a path to an open file for calls that take no descriptor (proc(5)). It remains valid if
 /// the file is renamed or removed.
-fn by_descriptor(fd: impl std::os::fd::AsFd) -> String {
+pub(super) fn by_descriptor(fd: impl std::os::fd::AsFd) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -75,7 +75,7 @@ impl<'a> Finisher<'a> {
         }
         let mut syncs = Syncs::new(ready.len());
         for (file, id, form) in ready {
-            let synced = if self.durable { syncs.sync(&form) } else { Ok(()) };
+            let synced = if self.durable { syncs.sync(&form) } else { form.flush() };
             let same = synced.and_then(|()| self.verify(&form, &id, &file));
             let named = same.and_then(|()| form.rename());
             if named.is_ok() && self.durable {
@@ -195,6 +195,14 @@ impl Form {
         }
     }
 
+    /// Returns the error of writes that a file system reports late. A closed file has none.
+    fn flush(&self) -> io::Result<()> {
+        match self {
+            Form::Dropped | Form::Closed(..) => Ok(()),
+            Form::Open(partial) => partial.flush(),
+        }
+    }
+
     fn rename(&self) -> io::Result<()> {
         match self {
             Form::Dropped => Ok(()),
@@ -219,20 +227,58 @@ mod tests {
     use super::super::store::Token;
     use super::*;
 
+    /// Returns the file `name` of one byte.
+    fn sink_file(id: u64, name: &str) -> Arc<SinkFile> {
+        let kind = EntryKind::File { size_bytes: Bytes::new(1) };
+        let entry = Entry { id, ..Entry::new(FilePath::new(name).unwrap(), kind, 0o644) };
+        Arc::new(SinkFile::new(&entry, name.into(), 1, Attributes::default(), 1 << 20))
+    }
+
     /// Returns a wave of `count` closed files in `dir`.
     fn wave(path: &Path, dir: &Arc<OpenDir>, name: &str, count: u64) -> Vec<CompleteFile> {
         let complete = |id| {
             let (temporary, name) = (format!(".{name}{id}"), format!("{name}{id}"));
             std::fs::write(path.join(&temporary), "x").unwrap();
             let stat = rustix::fs::stat(path.join(&temporary)).unwrap();
-            let kind = EntryKind::File { size_bytes: Bytes::new(1) };
-            let entry = Entry::new(FilePath::new(name.as_str()).unwrap(), kind, 0o644);
-            let attributes = Attributes::default();
-            let file = Arc::new(SinkFile::new(&entry, (&name).into(), 1, attributes, 1 << 20));
+            let file = sink_file(id, &name);
             let temporary = Temporary::new(dir.clone(), temporary.into(), name.into());
             CompleteFile { file, form: Form::Closed(temporary, file_id(&stat)) }
         };
         (0..count).map(complete).collect()
+    }
+
+    fn open_dir(path: &Path, sync: Option<FileSystemSync>) -> Arc<OpenDir> {
+        Arc::new(OpenDir {
+            fd: File::open(path).unwrap().into(),
+            fresh: false,
+            replaces: true,
+            faults: Countdown::of(path),
+            device: 0,
+            sync: sync.map(Arc::new),
+        })
+    }
+
+    #[test]
+    fn a_file_whose_close_fails_gets_no_name() {
+        let tempdir = tempfile::tempdir().unwrap();
+        let path = tempdir.path();
+        let options = CopyOptions { durable: false, ..CopyOptions::default() };
+        let store = Store::new(Destination::Null, &options, Token::random(), None);
+        let finisher = Finisher::new(&store, &options);
+        let named = |failing| {
+            fail_at(path, failing);
+            let written = File::create(path.join(".f")).unwrap();
+            let temporary = Temporary::new(open_dir(path, None), ".f".into(), "f".into());
+            let partial = PartialFile::new(written, temporary, 1, false, false);
+            let form = Form::Open(Arc::new(partial));
+            let mut outcome = None;
+            let wave = vec![CompleteFile { file: sink_file(0, "f"), form }];
+            finisher.finish(wave, |_, finished| outcome = Some(finished.is_ok()));
+            (outcome, path.join("f").exists())
+        };
+        // A network file system can refuse the writes as late as at close(2).
+        assert_eq!(named(1), (Some(false), false));
+        assert_eq!(named(i64::MAX), (Some(true), true));
     }
 
     #[test]
@@ -240,15 +286,7 @@ mod tests {
         let tempdir = tempfile::tempdir().unwrap();
         let path = tempdir.path();
         let left = fail_at(path, 1);
-        let open = || File::open(path).unwrap();
-        let dir = Arc::new(OpenDir {
-            fd: open().into(),
-            fresh: false,
-            replaces: true,
-            faults: Countdown::of(path),
-            device: 0,
-            sync: Some(Arc::new(FileSystemSync::new(open()))),
-        });
+        let dir = open_dir(path, Some(FileSystemSync::new(File::open(path).unwrap())));
         let store = Store::new(Destination::Null, &CopyOptions::default(), Token::random(), None);
         let finisher = Finisher::new(&store, &CopyOptions::default());
         let named = |wave| {

@@ -149,6 +149,7 @@ impl SinkShared<'_> {
         let written = file
             .write_all(text)
             .and_then(|()| if self.context.options.durable { file.sync_all() } else { Ok(()) })
+            .and_then(|()| longhaul_sys::file::close(file))
             .and_then(|()| Ok(renameat(&dir, &temporary, &dir, name)?));
         if written.is_err() {
             let _ = unlinkat(&dir, &temporary, AtFlags::empty());

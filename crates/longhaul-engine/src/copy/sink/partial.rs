@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_sys::memory::DIRECT_ALIGN;
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, fallocate, fstat, openat,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, chmod, fallocate, fstat, openat,
     renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::open_dir::{OpenDir, file_id};
 use crate::copy::disk::{Disk, IoMode};
 use crate::copy::journal::FileId;
+use crate::copy::metadata::by_descriptor;
 use crate::lock;
 
 /// The size of a stream that has not ended.
@@ -85,6 +86,25 @@ impl Temporary {
             return Err(Errno::STALE.into());
         }
         Ok(File::from(file))
+    }
+
+    /// Opens the file for reading, even if its mode does not allow its owner to read it. The owner
+    /// then has this right for the moment of the open(2); nobody else gets it.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open), or the mode cannot be changed.
+    pub(super) fn open_to_read(&self, flags: OFlags, id: &FileId) -> io::Result<File> {
+        let open = || self.open(OFlags::RDONLY | flags, id);
+        match open() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            opened => return opened,
+        }
+        let node = self.open(OFlags::PATH, id)?;
+        let (path, mode) = (by_descriptor(&node), fstat(&node)?.st_mode & 0o7777);
+        chmod(&path, Mode::from_raw_mode(mode | 0o400))?;
+        let opened = open();
+        chmod(&path, Mode::from_raw_mode(mode))?;
+        opened
     }
 
     /// Gives the file its final name.
@@ -297,6 +317,19 @@ impl PartialFile {
         self.sync_once(|| self.file.sync_data(), false)
     }
 
+    /// Reports writes that the server of a network file system refused. Only for a file that is not
+    /// synced.
+    ///
+    /// # Errors
+    /// The close of a handle of the file failed.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.temporary.dir.faults.tick()?;
+        for file in self.cached.get().into_iter().chain([&self.file]) {
+            longhaul_sys::file::close(file.try_clone()?)?;
+        }
+        Ok(())
+    }
+
     /// Runs `sync` unless the outcome is known; keeps the outcome of the `last` sync and of one that
     /// fails.
     fn sync_once(&self, sync: impl FnOnce() -> io::Result<()>, last: bool) -> io::Result<()> {
@@ -328,14 +361,20 @@ mod tests {
     use std::path::Path;
 
     use longhaul_core::plan::CopyOptions;
+    use longhaul_core::units::Bytes;
+    use longhaul_core::wire::FilePath;
+    use longhaul_core::wire::copy::{Entry, EntryKind};
     use rustix::fs::CWD;
 
+    use super::super::fault::set::fail_at;
+    use super::super::ledger::SinkFile;
     use super::super::placement::Destination;
     use super::super::store::{Store, Token};
     use super::*;
+    use crate::copy::metadata::Attributes;
     use crate::copy::tree::Tree;
 
-    fn open_dir(path: &Path) -> Arc<OpenDir> {
+    fn store(path: &Path) -> Store {
         let destination = Destination::Directory {
             tree: Tree::beneath(path).unwrap(),
             path: path.to_owned(),
@@ -343,9 +382,28 @@ mod tests {
             only_dir: false,
             contents: true,
         };
-        let store = Store::new(destination, &CopyOptions::default(), Token::random(), None);
+        Store::new(destination, &CopyOptions::default(), Token::random(), None)
+    }
+
+    fn open_dir(path: &Path) -> Arc<OpenDir> {
+        let store = store(path);
         let (_, open, _) = store.locate(Path::new("f")).unwrap().unwrap();
         open
+    }
+
+    #[test]
+    fn a_small_file_whose_close_fails_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let kind = EntryKind::File { size_bytes: Bytes::new(1) };
+        let entry = Entry::new(FilePath::new("f").unwrap(), kind, 0o644);
+        let file = SinkFile::new(&entry, "f".into(), 1, Attributes::default(), 1 << 20);
+        // The creation is the first operation on the storage, the close the second one.
+        for (failing, left) in [(2, 0), (3, 1)] {
+            fail_at(dir.path(), failing);
+            let created = store(dir.path()).create_small(&file, b"x", false);
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), left);
+            assert_eq!(created.is_ok(), left == 1);
+        }
     }
 
     #[test]

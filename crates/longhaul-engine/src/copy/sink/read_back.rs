@@ -93,7 +93,7 @@ struct DiskFile {
 
 impl DiskFile {
     fn open(temporary: &Temporary, id: &FileId) -> io::Result<Self> {
-        let open = |extra| temporary.open(OFlags::RDONLY | extra, id);
+        let open = |extra| temporary.open_to_read(extra, id);
         let unsupported = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
         let (file, direct) = match open(OFlags::DIRECT) {
             Err(error) if unsupported(&error) => (open(OFlags::empty())?, false),

@@ -286,6 +286,10 @@ impl Store {
             file.sync_all()?;
             temporary.synced.store(true, Ordering::Relaxed);
         }
+        if !durable {
+            temporary.dir.faults.tick()?;
+        }
+        longhaul_sys::file::close(file)?;
         Ok(Some((temporary, file_id(&stat))))
     }
 

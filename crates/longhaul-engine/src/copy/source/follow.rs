@@ -37,8 +37,8 @@ pub(super) fn follow_sink(
         shared.context.watchdog.note_message(&message);
         match message {
             SinkMessage::Progress { .. } => note_progress(shared, message),
-            SinkMessage::Actions(actions) => lock(&shared.records.reports).peer_acts(actions),
-            SinkMessage::Digests(digests) => lock(&shared.records.reports).peer_digests(digests),
+            SinkMessage::Actions(actions) => lock(&shared.records.reports).peer_acts(actions)?,
+            SinkMessage::Digests(digests) => lock(&shared.records.reports).peer_digests(digests)?,
             SinkMessage::Resend { id, offset } => match requested_job(shared, id, offset) {
                 Ok(None) => {}
                 Ok(Some(job)) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::anyhow;
-use longhaul_core::plan::{CopyPlan, Location};
+use longhaul_core::plan::{CopyPlan, CpuList, Location};
 use longhaul_core::result::{CopyResult, NotKept};
 use longhaul_engine::EngineError;
 use longhaul_engine::copy::{
@@ -14,6 +14,7 @@ use longhaul_engine::copy::{
     ThirdPartyEnds, between, check_apart, pull, push,
 };
 use longhaul_engine::session::Family;
+use longhaul_sys::cpu;
 
 use super::check::{Check, check};
 use super::connector::{Access, Addresses, Connector};
@@ -33,6 +34,9 @@ impl Args {
     pub(in crate::cli) fn run(mut self) -> Result<u8, Coded> {
         if let Some(host) = &self.install_far {
             return install_far(host, &self.ssh, self.yes);
+        }
+        if let Some(cpus) = &self.affinity {
+            run_on(cpus)?;
         }
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         if let Some(manifest) = &self.check {
@@ -180,6 +184,16 @@ impl Args {
                 result?
             }
         })
+    }
+}
+
+/// Restricts this thread, and the threads that it starts, to `cpus`.
+fn run_on(cpus: &CpuList) -> Result<(), EngineError> {
+    let failed = |source| EngineError::System { operation: "choose the CPUs", source };
+    let allowed = cpu::allowed().map_err(failed)?;
+    match cpus.cpus().iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(&cpu) => Err(EngineError::NoCpu { cpu }),
+        None => cpu::bind_thread(cpus.cpus()).map_err(failed),
     }
 }
 

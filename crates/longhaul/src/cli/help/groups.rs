@@ -35,7 +35,16 @@ pub(super) const GROUPS: &[(&str, Headings)] = &[
             ),
             (
                 "Rate and resources",
-                &["streams", "bwlimit", "nice", "dedicated", "block", "direct", "give_up"],
+                &[
+                    "streams",
+                    "bwlimit",
+                    "nice",
+                    "dedicated",
+                    "affinity",
+                    "block",
+                    "direct",
+                    "give_up",
+                ],
             ),
             (
                 "Hosts",

@@ -12,6 +12,7 @@ use longhaul_core::units::format_span;
 use longhaul_engine::EngineError;
 use longhaul_engine::path::{RecordSpec, record};
 
+use super::part_file::open_part;
 use super::{Args, PartArg, Peer};
 use crate::exit::{self, Coded};
 use crate::monotonic;
@@ -137,9 +138,7 @@ impl Output {
         let mut name = path.as_os_str().to_owned();
         name.push(".part");
         let part = PathBuf::from(name);
-        let file = File::create(&part)
-            .with_context(|| format!("cannot create the recording {}", part.display()))
-            .map_err(|error| Coded::new(exit::FILES, error))?;
+        let file = open_part(&part).map_err(|error| Coded::new(exit::FILES, error))?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let head = RecordingHead {
             schema: RecordingHead::SCHEMA.to_owned(),
