@@ -54,7 +54,7 @@ impl Log {
     }
 
     /// Notes that the disk has space and that the event is stored.
-    pub(crate) fn has_space(&self) {
+    pub(crate) fn clear_full_disk(&self) {
         self.full_since_ms.store(0, Ordering::Release);
     }
 }

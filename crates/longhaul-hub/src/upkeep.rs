@@ -85,7 +85,7 @@ async fn plan(hub: Arc<Hub>) -> Result<(), StoreError> {
     events.extend(full_since.map(|since| disk_was_full(since, now)));
     hub.record(events).await?;
     if full_since.is_some() {
-        hub.log.has_space();
+        hub.log.clear_full_disk();
     }
     Ok(())
 }

@@ -183,7 +183,7 @@ pub struct CopyPathReport {
     /// fewer below this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops_at_bps: Option<Rate>,
-    /// The delivered rate at which the queue of the path overflowed first.
+    /// The highest delivered rate at which an overflow of the queue of the path lowered the rate bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_overflows_at_bps: Option<Rate>,
     /// The changes during the copy with their reasons, in order.

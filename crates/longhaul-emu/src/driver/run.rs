@@ -276,11 +276,11 @@ struct Gate {
     opens_at: LinkTime,
 }
 
-/// The most time that entries of packets may catch up if these leave within this time. Most departures
-/// take 5 us and a few take 100 us. If a slow departure delayed all later entries, packets would wait
+/// The maximum time by which a packet may enter before the gate opens. Only packets that leave within
+/// the same time have this credit. Most departures take 5 us and a few take 100 us. If a slow departure delayed all later entries, packets would wait
 /// in their device while the thread spins.
 ///
-/// Packets that stay longer may not catch up: their burst would leave later, while others enter.
+/// A burst of packets that leave later would have to be written while others enter.
 const CREDIT: Duration = Duration::from_micros(500);
 
 impl Gate {

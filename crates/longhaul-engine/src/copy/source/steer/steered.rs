@@ -26,7 +26,7 @@ pub(in crate::copy::source) struct SteeredStreams {
     peak_bps: AtomicU64,
     /// The rate in bit/s at which the path drops segments without a queue; zero if unknown.
     drops_at_bps: AtomicU64,
-    /// The rate in bit/s at which the queue of the path overflowed first; zero if it did not.
+    /// The highest rate in bit/s at which the queue of the path overflowed; zero if it did not.
     overflows_at_bps: AtomicU64,
     /// The state of the path before the first data.
     before: OnceLock<PathBefore>,
