@@ -33,9 +33,12 @@ impl RealNetwork {
     fn answer(&self, script: &str) -> Result<String, NetworkError> {
         let begun = Instant::now();
         let is_late = || begun.elapsed() > ANSWER_TIMEOUT;
-        self.run(script, &is_late).map_err(|error| match is_late() {
-            true => format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()).into(),
-            false => error,
+        self.run(script, &is_late).map_err(|error| {
+            if is_late() {
+                format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()).into()
+            } else {
+                error
+            }
         })
     }
 }
