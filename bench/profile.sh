@@ -52,7 +52,7 @@ for by in "comm" "comm,symbol"; do
     echo "## Share of the samples by $by, without callees, at least 1 %"
     echo
     perf report -i "$dir/perf.data" --no-children -g none --stdio --sort "$by" --percent-limit 1 2>/dev/null |
-        sed -n '/^ *[0-9]/ s/^/    /p'
+        sed -n '/^ *[0-9]/ { s/[ -]*$//; s/^/    /p; }'
 done
 echo
 echo "## Folded stacks"
