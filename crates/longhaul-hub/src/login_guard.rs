@@ -50,18 +50,41 @@ impl Default for Counters {
 }
 
 /// The decision on a login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The password may be checked.
-    Allowed {
-        /// True if the network is a known one of the user.
-        known: bool,
-    },
+    Allowed(Attempt),
     /// Too many logins failed; try again after some seconds.
     Refused {
         /// The seconds until the window ends.
         seconds: i64,
     },
+}
+
+/// A login that its counter counts as failed until it succeeds or is released.
+#[must_use = "a dropped attempt stays a failed one"]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    address: IpAddr,
+    user: String,
+    scope: Scope,
+    /// The start of the window in which it counts.
+    since_ms: i64,
+}
+
+/// The kind of the counter of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Known,
+    Network,
+    Region,
+}
+
+impl Attempt {
+    /// Returns whether the network was a known one of the user.
+    pub(crate) fn is_from_known(&self) -> bool {
+        self.scope == Scope::Known
+    }
 }
 
 impl LoginGuard {
@@ -70,27 +93,23 @@ impl LoginGuard {
     /// simultaneous logins, too.
     pub(crate) fn admit(&self, address: IpAddr, user: &str, now: i64) -> Admission {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let (network, region) = (network(address), region(address));
-        if let Some(counter) = counters.known_to(user, &network) {
-            let left = counter.count(now);
-            return left.map_or(Admission::Allowed { known: true }, refused);
+        let (scope, counted) = counters.count(address, user, now);
+        match counted {
+            Ok(since_ms) => {
+                Admission::Allowed(Attempt { address, user: user.to_owned(), scope, since_ms })
+            }
+            Err(left_ms) => Admission::Refused { seconds: left_ms / SECOND + 1 },
         }
-        let Counters { networks, regions, .. } = &mut *counters;
-        let left = match networks.counter(network, now) {
-            Some(counter) => counter.count(now),
-            None => regions.counter(region, now).map_or(Some(WINDOW_MS), |one| one.count(now)),
-        };
-        left.map_or(Admission::Allowed { known: false }, refused)
     }
 
-    /// Makes the network of `address` a known one of `user` after a correct password, and forgets the
+    /// Makes the network of an attempt a known one of its user after a correct password, and forgets the
     /// user's failures there. The failures of the network for other users stay: somebody who knows one
     /// password may guess those of other users.
-    pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
-        self.released(address, user);
+    pub(crate) fn succeeded(&self, attempt: Attempt) {
         let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = network(address);
-        let known = counters.known.entry(user.to_owned()).or_default();
+        counters.release(&attempt);
+        let network = network(attempt.address);
+        let known = counters.known.entry(attempt.user).or_default();
         known.retain(|(known, _)| *known != network);
         if known.len() >= MOST_KNOWN {
             known.remove(0);
@@ -98,15 +117,9 @@ impl LoginGuard {
         known.push((network, Counter::default()));
     }
 
-    /// Does not count a login as failed whose password was not checked.
-    pub(crate) fn released(&self, address: IpAddr, user: &str) {
-        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = network(address);
-        if let Some(counter) = counters.known_to(user, &network) {
-            counter.failures = counter.failures.saturating_sub(1);
-        } else if !counters.networks.release(&network) {
-            counters.regions.release(&region(address));
-        }
+    /// Does not count an attempt as failed whose password was not checked.
+    pub(crate) fn released(&self, attempt: &Attempt) {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner).release(attempt);
     }
 
     /// Returns the network of `address`, if its failed logins of an hour are an event of their own:
@@ -130,10 +143,33 @@ impl Counters {
         let known = self.known.get_mut(user)?;
         known.iter_mut().find(|(known, _)| known == network).map(|(_, counter)| counter)
     }
-}
 
-fn refused(left_ms: i64) -> Admission {
-    Admission::Refused { seconds: left_ms / SECOND + 1 }
+    /// Counts a failure, as [`Counter::count`], and returns the kind of its counter.
+    fn count(&mut self, address: IpAddr, user: &str, now: i64) -> (Scope, Result<i64, i64>) {
+        let network = network(address);
+        if let Some(counter) = self.known_to(user, &network) {
+            return (Scope::Known, counter.count(now));
+        }
+        if let Some(counter) = self.networks.counter(network, now) {
+            return (Scope::Network, counter.count(now));
+        }
+        let counter = self.regions.counter(region(address), now);
+        (Scope::Region, counter.map_or(Err(WINDOW_MS), |one| one.count(now)))
+    }
+
+    /// Subtracts an attempt from the counter that counted it.
+    fn release(&mut self, attempt: &Attempt) {
+        let network = network(attempt.address);
+        match attempt.scope {
+            Scope::Known => {
+                if let Some(counter) = self.known_to(&attempt.user, &network) {
+                    counter.release(attempt.since_ms);
+                }
+            }
+            Scope::Network => self.networks.release(&network, attempt.since_ms),
+            Scope::Region => self.regions.release(&region(attempt.address), attempt.since_ms),
+        }
+    }
 }
 
 /// Returns the name of the region of `address`: a /16 of IPv4, or a /32 of IPv6, which is the usual
@@ -145,24 +181,40 @@ fn region(address: IpAddr) -> String {
     }
 }
 
-/// The failures within a window.
-#[derive(Debug, Clone, Copy, Default)]
+/// The failures within a window. The window of a new counter is over: the first failure begins one.
+#[derive(Debug, Clone, Copy)]
 struct Counter {
     since_ms: i64,
     failures: u32,
 }
 
+impl Default for Counter {
+    fn default() -> Self {
+        Counter { since_ms: -WINDOW_MS, failures: 0 }
+    }
+}
+
 impl Counter {
-    /// Counts a failure, or returns the ms until the window ends if it has too many failures.
-    fn count(&mut self, now: i64) -> Option<i64> {
+    /// Counts a failure, and returns the start of its window.
+    ///
+    /// # Errors
+    /// The ms until the window ends, if it has too many failures.
+    fn count(&mut self, now: i64) -> Result<i64, i64> {
         if self.is_over(now) {
             *self = Counter { since_ms: now, failures: 0 };
         }
         if self.failures >= MOST_FAILURES {
-            return Some(self.since_ms + WINDOW_MS - now);
+            return Err(self.since_ms + WINDOW_MS - now);
         }
         self.failures += 1;
-        None
+        Ok(self.since_ms)
+    }
+
+    /// Subtracts a failure of the window that began at `since_ms`. A later window does not have it.
+    fn release(&mut self, since_ms: i64) {
+        if self.since_ms == since_ms {
+            self.failures = self.failures.saturating_sub(1);
+        }
     }
 
     fn is_over(&self, now: i64) -> bool {
@@ -197,144 +249,15 @@ impl Table {
         Some(self.counters.entry(name).or_insert(Counter { since_ms: now, failures: 0 }))
     }
 
-    /// Subtracts a failure of a name. Returns whether it had one.
-    fn release(&mut self, name: &str) -> bool {
-        let Some(counter) = self.counters.get_mut(name).filter(|one| one.failures > 0) else {
-            return false;
-        };
-        counter.failures -= 1;
+    /// Subtracts a failure of a name, as [`Counter::release`].
+    fn release(&mut self, name: &str, since_ms: i64) {
+        let Some(counter) = self.counters.get_mut(name) else { return };
+        counter.release(since_ms);
         if counter.failures == 0 {
             self.counters.remove(name);
         }
-        true
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const UNKNOWN: Admission = Admission::Allowed { known: false };
-    const KNOWN: Admission = Admission::Allowed { known: true };
-
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    /// Fills the counters from as many networks of 10.0.0.0/8 as they hold, and from more.
-    fn flood(guard: &LoginGuard, now: i64) {
-        for at in 0..20_000u32 {
-            guard.admit(IpAddr::V4((0x0a00_0000 + at).into()), "admin", now);
-        }
-    }
-
-    #[test]
-    fn ten_thousand_logins_are_refused_in_bounded_memory() {
-        let guard = LoginGuard::default();
-        let one = address("192.0.2.1");
-        let allowed = (0..10_000).filter(|_| guard.admit(one, "admin", 1000) == UNKNOWN).count();
-        assert_eq!(allowed, MOST_FAILURES as usize);
-        let other = address("192.0.2.2");
-        assert_eq!(guard.admit(other, "admin", 1000), UNKNOWN);
-        guard.succeeded(other, "admin");
-        for at in 0..200_000u32 {
-            guard.admit(IpAddr::V4((at << 12).into()), "x", 2000);
-        }
-        let counters = guard.counters.lock().unwrap();
-        assert_eq!(counters.networks.counters.len(), MOST_NETWORKS);
-        assert_eq!(counters.regions.counters.len(), MOST_REGIONS);
-        drop(counters);
-        // The window ends.
-        assert_eq!(guard.admit(one, "admin", 2000 + WINDOW_MS), UNKNOWN);
-    }
-
-    #[test]
-    fn many_networks_lock_out_neither_known_users_nor_other_regions() {
-        let guard = LoginGuard::default();
-        let (office, elsewhere) = (address("10.9.9.9"), address("203.0.113.1"));
-        assert_eq!(guard.admit(office, "ann", 0), UNKNOWN);
-        guard.succeeded(office, "ann");
-        flood(&guard, 1000);
-        assert_eq!(guard.admit(office, "ann", 2000), KNOWN);
-        assert_eq!(guard.admit(elsewhere, "ann", 2000), UNKNOWN);
-        // Guesses of others behind the same address do not affect the known user.
-        while guard.admit(office, "admin", 2000) == UNKNOWN {}
-        assert_eq!(guard.admit(office, "ann", 2000), KNOWN);
-        // The known network has no more guesses than another one.
-        let allowed = (0..100).filter(|_| guard.admit(office, "ann", 2000) == KNOWN).count();
-        assert_eq!(allowed, MOST_FAILURES as usize - 2);
-    }
-
-    #[test]
-    fn a_flood_gives_nobody_more_guesses() {
-        let guard = LoginGuard::default();
-        let guesser = address("192.0.2.1");
-        for _ in 0..MOST_FAILURES {
-            assert_eq!(guard.admit(guesser, "admin", 0), UNKNOWN);
-        }
-        flood(&guard, 1000);
-        assert!(matches!(guard.admit(guesser, "admin", 5000), Admission::Refused { .. }));
-        // 10.1.0.0/16 has no counters of networks any more.
-        let next = |at: u32| guard.admit(IpAddr::V4((0x0a01_0000 + at).into()), "admin", 5000);
-        let allowed = (0..1000).filter(|at| next(*at) == UNKNOWN).count();
-        assert_eq!(allowed, MOST_FAILURES as usize);
-    }
-
-    #[test]
-    fn a_user_has_few_known_networks() {
-        let guard = LoginGuard::default();
-        let home = address("192.0.2.1");
-        guard.succeeded(home, "ann");
-        for at in 0..100u32 {
-            guard.succeeded(IpAddr::V4((0x0a00_0000 + at).into()), "eve");
-            guard.succeeded(home, "eve");
-        }
-        assert_eq!(guard.counters.lock().unwrap().known["eve"].len(), MOST_KNOWN);
-        assert_eq!(guard.admit(home, "ann", 0), KNOWN);
-    }
-
-    #[test]
-    fn a_login_that_was_not_checked_is_no_failure() {
-        let guard = LoginGuard::default();
-        let one = address("192.0.2.1");
-        for _ in 0..100 {
-            assert_eq!(guard.admit(one, "ann", 0), UNKNOWN);
-            guard.released(one, "ann");
-        }
-    }
-
-    #[test]
-    fn a_correct_password_does_not_forget_guesses_of_others() {
-        let guard = LoginGuard::default();
-        let one = address("192.0.2.1");
-        let guess = |at: u32| guard.admit(one, &format!("user{at}"), 0) == UNKNOWN;
-        for at in 0..MOST_FAILURES {
-            assert!(guess(at));
-            if at + 1 < MOST_FAILURES {
-                assert!(matches!(guard.admit(one, "eve", 0), Admission::Allowed { .. }));
-                guard.succeeded(one, "eve");
-            }
-        }
-        assert!(!guess(100), "the guesses of the network");
-    }
-
-    #[test]
-    fn failed_logins_of_many_networks_have_one_event() {
-        let guard = LoginGuard::default();
-        let named = |at: u128| guard.reported(IpAddr::V6((at << 64).into()), 7).is_some();
-        assert_eq!((1..=10_000).filter(|at| named(*at)).count(), MOST_REPORTED);
-        assert!(named(1) && !named(10_000));
-        assert!(guard.reported(IpAddr::V6((10_000_u128 << 64).into()), 8).is_some());
-    }
-
-    #[test]
-    fn a_network_of_ipv6_counts_as_one() {
-        let guard = LoginGuard::default();
-        for at in 0..10u16 {
-            let address: IpAddr = format!("2001:db8::{at:x}").parse().unwrap();
-            assert_eq!(guard.admit(address, &format!("user{at}"), 0), UNKNOWN);
-        }
-        let next: IpAddr = "2001:db8::ffff".parse().unwrap();
-        assert!(matches!(guard.admit(next, "other", 0), Admission::Refused { .. }));
-    }
-}
+mod tests;

@@ -146,15 +146,15 @@ pub(crate) async fn check_login(
     user: &str,
     password: &str,
 ) -> Result<Login, Failure> {
-    let places = match hub.guard.admit(client, user, hub.uptime_ms()) {
+    let attempt = match hub.guard.admit(client, user, hub.uptime_ms()) {
         Admission::Refused { seconds } => return Ok(Login::Limited { seconds }),
-        Admission::Allowed { known: true } => &hub.known_logins,
-        Admission::Allowed { known: false } => &hub.logins,
+        Admission::Allowed(attempt) => attempt,
     };
+    let places = if attempt.is_from_known() { &hub.known_logins } else { &hub.logins };
     let name = user.to_owned();
     let found = hub.store.read(move |sql| people::password_of(sql, &name)).await?;
     let Ok(place) = tokio::time::timeout(CHECK, places.acquire()).await else {
-        hub.guard.released(client, user);
+        hub.guard.released(&attempt);
         return Ok(Login::Busy);
     };
     let correct = match place {
@@ -172,7 +172,7 @@ pub(crate) async fn check_login(
     };
     match found {
         Some((_, role)) if correct => {
-            hub.guard.succeeded(client, user);
+            hub.guard.succeeded(attempt);
             Ok(Login::Granted(role))
         }
         _ => {

@@ -144,15 +144,15 @@ pub(crate) async fn post_enrol(
     }
     // Failed enrollments count like failed logins.
     let (address, now) = (client.0.ip(), now_ms());
-    if let Admission::Refused { .. } = hub.guard.admit(address, ENROLLING, hub.uptime_ms()) {
+    let Admission::Allowed(attempt) = hub.guard.admit(address, ENROLLING, hub.uptime_ms()) else {
         return Err(RefusalCode::Busy.into());
-    }
+    };
     let hash = secret::hash(&request.secret);
     let id = secret::id(now).map_err(|_| RefusalCode::Busy)?;
     let host = request.host.clone();
     let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await?;
     let agent = enrolled?;
-    hub.guard.released(address, ENROLLING);
+    hub.guard.released(&attempt);
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(EnrollResponse { agent, host, hub_version }))
 }
