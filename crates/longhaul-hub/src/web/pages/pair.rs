@@ -26,7 +26,7 @@ use crate::web::range::Range;
 use crate::words;
 
 /// The maximum number of runs of one direction in a graph.
-const MOST_RUNS: i64 = 2000;
+const MOST_RUNS: usize = 2000;
 /// The maximum number of changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
 
@@ -40,7 +40,10 @@ struct Direction {
     source: String,
     destination: String,
     cells: Vec<CellDocument>,
+    /// The latest runs of the range.
     runs: Vec<RunDocument>,
+    /// True if the range has earlier runs, too.
+    has_more: bool,
     counted: Vec<RunCount>,
     stamp: Option<(i64, Vec<Bucket>)>,
     /// The changes of the path, the latest first, and the route before them.
@@ -94,11 +97,15 @@ fn direction(
         }
         None => None,
     };
+    let mut latest = runs(sql, &filter, MOST_RUNS as i64 + 1)?;
+    let has_more = latest.len() > MOST_RUNS;
+    latest.truncate(MOST_RUNS);
     Ok(Direction {
         source: source.to_owned(),
         destination: destination.to_owned(),
         cells: cells_of(sql, (source, destination))?,
-        runs: runs(sql, &filter, MOST_RUNS)?,
+        runs: latest,
+        has_more,
         counted: counts_of_pair(sql, (source, destination), (from, to))?,
         stamp,
         paths: path_changes(sql, (source, destination), (from, to), MOST_CHANGES)?,
@@ -150,7 +157,7 @@ fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
     let cell = direction.cells.iter().find(|cell| cell.metric == CellMetric::Throughput);
     let mut gaps: Vec<i64> = marks.windows(2).map(|two| two[1].at_ms - two[0].at_ms).collect();
     gaps.sort_unstable();
-    Plot {
+    let plot = Plot {
         title: "Throughput of the runs",
         text: words::rate,
         window_ms,
@@ -158,8 +165,13 @@ fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
         series: vec![("throughput", marks)],
         expected: cell.and_then(|cell| cell.expected),
         least_top: 0.0,
+    };
+    html! {
+        (plot.figure())
+        @if direction.has_more {
+            p.soft { "The range has more runs; the graph is limited to the latest " (MOST_RUNS) "." }
+        }
     }
-    .figure()
 }
 
 fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
@@ -206,5 +218,54 @@ fn paths(changes: &[PathChange], from_ms: i64) -> Markup {
                 } } }
             } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_fleet::protocol::{RunReason, TestKind};
+
+    use super::*;
+    use crate::records::runs::{NewRun, add_runs};
+    use crate::store::Store;
+
+    fn run(at: usize) -> NewRun {
+        let planned = at as i64 * MINUTE;
+        NewRun {
+            id: format!("run{at}"),
+            fencing: at as i64,
+            test: "bulk".to_owned(),
+            kind: TestKind::Throughput,
+            source: "a".to_owned(),
+            destination: "b".to_owned(),
+            due_ms: planned,
+            window_ms: (planned, planned + MINUTE),
+            port: 5290,
+            resources: Vec::new(),
+            lease: "{}".to_owned(),
+            revision: 1,
+            has_target: true,
+            missed: Some(RunReason::AgentAway),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_graph_that_lacks_runs_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("hub.db")).await.unwrap();
+        let all: Vec<NewRun> = (0..=MOST_RUNS).map(run).collect();
+        store.write(move |sql| add_runs(sql, &all)).await.unwrap();
+        let text = async |from: i64| {
+            let window = (from, MOST_RUNS as i64 * MINUTE + 1);
+            let read = move |sql: &mut dyn Sql| direction(sql, ("a", "b"), window, window.1);
+            let direction = store.read(read).await.unwrap();
+            (direction.runs.len(), section(&direction, window).into_string())
+        };
+        let note = "limited to the latest 2000.";
+        let (count, page) = text(0).await;
+        assert!(count == MOST_RUNS && page.contains(note), "{count} {page}");
+        let (count, page) = text(MINUTE).await;
+        assert!(count == MOST_RUNS && !page.contains(note), "{count} {page}");
+        assert!(page.contains("Throughput of the runs"), "{page}");
     }
 }

@@ -92,14 +92,14 @@ fn table(run: &RunDocument) -> Markup {
 }
 
 /// Returns the results of a document that are sentences: the summary of `path`, the reason for the rate of
-/// `test` with its advice, the verdict of `cp`.
+/// `test` with its advice, the verdict of `cp`, the answer of `diagnose`.
 fn sentences(document: &Json) -> Vec<String> {
     let cut = |text: &str| text.chars().take(MOST_CHARACTERS).collect::<String>();
     let text = |value: &Json| value.as_str().filter(|text| !text.is_empty()).map(cut);
     let lines = document.get("summary").and_then(Json::as_array).map(Vec::as_slice);
     let lines = lines.unwrap_or_default().iter().take(MOST_SENTENCES);
     let mut all: Vec<String> = lines.filter_map(text).collect();
-    for place in ["/summary/reason/sentence", "/summary/reason/advice", "/verdict"] {
+    for place in ["/summary/reason/sentence", "/summary/reason/advice", "/verdict", "/sentence"] {
         all.extend(document.pointer(place).and_then(text));
     }
     all
@@ -158,6 +158,8 @@ mod tests {
             json!({"summary": {"reason": {"sentence": "limited by the path", "advice": null}}});
         assert_eq!(sentences(&test), ["limited by the path"]);
         assert_eq!(sentences(&json!({"summary": ["a", 1, "b"], "verdict": ""})), ["a", "b"]);
+        let diagnosis = json!({"sentence": "the path limits the copy", "limits": []});
+        assert_eq!(sentences(&diagnosis), ["the path limits the copy"]);
         assert_eq!(sentences(&json!([1])), [""; 0]);
         let endless = sentences(&json!({"summary": vec!["x".repeat(5000); 5000]}));
         assert_eq!((endless.len(), endless[0].len()), (MOST_SENTENCES, MOST_CHARACTERS));
