@@ -11,7 +11,7 @@ use longhaul_fleet::protocol::{RunReason, Severity};
 pub(crate) fn state(state: CellState) -> (&'static str, &'static str, &'static str) {
     match state {
         CellState::Good => ("good", "\u{2713}", "good"),
-        CellState::Warning => ("degraded", "\u{25B3}", "warning"),
+        CellState::Warning => ("warning", "\u{25B3}", "warning"),
         CellState::Critical => ("critical", "\u{2715}", "critical"),
         CellState::Unknown => ("unknown", "?", "unknown"),
         CellState::NotRun => ("not run", "\u{2298}", "notrun"),

@@ -96,7 +96,7 @@ fn summary(status: &StatusDocument) -> Markup {
             @if let Some(cycle) = status.cycle_seconds {
                 div { b { (words::span(i64::try_from(cycle).unwrap_or(i64::MAX).saturating_mul(1000))) } span { "full cycle" } }
             }
-            @for (state, text) in [(CellState::Critical, "critical"), (CellState::Warning, "degraded"), (CellState::NotRun, "not run")] {
+            @for (state, text) in [(CellState::Critical, "critical"), (CellState::Warning, "with a warning"), (CellState::NotRun, "not run")] {
                 @let count = status.cells.iter().filter(|cell| cell.state == state).count();
                 div { b { (count) } span { "cells " (text) } }
             }
@@ -106,8 +106,8 @@ fn summary(status: &StatusDocument) -> Markup {
 
 fn first_steps() -> Markup {
     html! {
-        p { "Declare hosts and tests in a file and apply it:" }
-        pre { "longhaul fleet plan mesh.toml\nlonghaul fleet apply mesh.toml" }
+        p { "Log in with the pin that the hub printed, declare hosts and tests in a file and apply it:" }
+        pre { "longhaul fleet login https://THIS-HUB:5280 --pin PIN\nlonghaul fleet plan mesh.toml\nlonghaul fleet apply mesh.toml" }
         p { "Then create a token for each host and start its agent:" }
         pre { "longhaul fleet token HOST\nlonghaul agent --hub https://THIS-HUB:5280 --token TOKEN" }
     }
@@ -255,7 +255,7 @@ fn legend() -> Markup {
                 li { (super::layout::badge(glyph, word, class)) }
             }
         }
-        p.soft { "Percentages of throughput are of the path's lowest capacity that the mesh declares. A state is relative to the expected rate, or the capacity of the path, and turns after several \
-            measurements, as the mesh declares." }
+        p.soft { "Percentages of throughput are relative to the lowest declared capacity of the path. A state compares measurements with the values that the mesh expects, and changes after several \
+            measurements." }
     }
 }

@@ -79,8 +79,7 @@ fn next(applied: &Applied, due: &[(&Task, TaskState)], now: i64) -> Markup {
                 td { (time(ready(state))) }
                 td { @if ready(state) > now { (words::span(ready(state) - now)) } @else { "waits for its resources" } }
                 td { (applied.mesh.tests[task.test].name) }
-                td { (task.source) }
-                td { a href=(format!("/pairs/{}/{}", segment(&task.source), segment(&task.destination))) { (task.destination) } }
+                @for host in [&task.source, &task.destination] { td { a href=(format!("/hosts/{}", segment(host))) { (host) } } }
             } } }
         } }
         @if due.len() > NEXT { p.soft { "The table has the first " (NEXT) " of " (due.len()) " tasks." } }
