@@ -152,7 +152,8 @@ pub(crate) async fn check_login(
     };
     let places = if attempt.is_from_known() { &hub.known_logins } else { &hub.logins };
     let name = user.to_owned();
-    let found = hub.store.read(move |sql| people::password_of(sql, &name)).await?;
+    let found = hub.store.read(move |sql| people::password_of(sql, &name)).await;
+    let found = found.inspect_err(|_| hub.guard.released(&attempt))?;
     let Ok(place) = tokio::time::timeout(CHECK, places.acquire()).await else {
         hub.guard.released(&attempt);
         return Ok(Login::Busy);

@@ -150,8 +150,8 @@ pub(crate) async fn post_enrol(
     let hash = secret::hash(&request.secret);
     let id = secret::id(now).map_err(|_| RefusalCode::Busy)?;
     let host = request.host.clone();
-    let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await?;
-    let agent = enrolled?;
+    let enrolled = hub.store.write(move |sql| enroll(sql, (&hash, &id), &request, now)).await;
+    let agent = enrolled.inspect_err(|_| hub.guard.released(&attempt))??;
     hub.guard.released(&attempt);
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(EnrollResponse { agent, host, hub_version }))
