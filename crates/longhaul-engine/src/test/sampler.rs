@@ -88,6 +88,11 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         self.slots.iter().all(|slot| slot.ended().is_some())
     }
 
+    /// Returns whether each stream is a flow of datagrams and has seen the end of its data.
+    fn data_over(&self) -> bool {
+        self.slots.iter().all(|slot| slot.carrier.data_over())
+    }
+
     fn any_failed(&self) -> bool {
         self.slots.iter().any(|slot| slot.ended().is_some_and(|e| e.failure.is_some()))
     }
@@ -142,7 +147,8 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
             }
             let now = Instant::now();
             self.observer.probe_if_due(self.slots, Some(now.saturating_duration_since(epoch)));
-            let due = ticks.due.map(|due| epoch + due);
+            // A receiver of datagrams waits for late ones after the end of the data.
+            let due = ticks.due.map(|due| epoch + due).filter(|_| !self.data_over());
             let closed = closing.load(Ordering::Relaxed);
             let over_now = || over.is_some_and(|over| now >= over) || self.amount_reached();
             if !closed && (self.must_stop() || over_now()) {
@@ -151,7 +157,7 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
                     self.shut(Shutdown::Write);
                 }
             } else if due.is_some_and(|due| now >= due) {
-                last = self.sample(&last, epoch, &ticks);
+                last = self.sample(&last, Snapshot::take(self.slots), epoch, &ticks);
                 if ticks.advance() {
                     self.base = Some(last.clone());
                 }
@@ -166,7 +172,12 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         let ended = self.slots.iter().filter_map(Slot::ended).map(|ended| ended.at).max();
         let since = ended.unwrap_or_else(Instant::now).saturating_duration_since(epoch);
         self.observer.record(self.slots, Some(since));
-        self.sample(&last, epoch, &ticks);
+        let mut now = Snapshot::take(self.slots);
+        if let Some(ended) = ended.filter(|_| self.all_ended()) {
+            // The wait for late datagrams does not belong to the interval.
+            now.at = ended.max(last.at);
+        }
+        self.sample(&last, now, epoch, &ticks);
         if self.any_failed() {
             self.shut(Shutdown::Both);
             return None;
@@ -201,8 +212,14 @@ impl<'a, F: FnMut(SideSample)> Sampler<'a, F> {
         self.slots.iter().map(Slot::bytes).sum::<u64>() - before >= total.get()
     }
 
-    fn sample(&mut self, last: &Snapshot, epoch: Instant, ticks: &Ticks) -> Snapshot {
-        let now = Snapshot::take(self.slots);
+    /// Passes on the sample from `last` to `now`, and returns `now`.
+    fn sample(
+        &mut self,
+        last: &Snapshot,
+        now: Snapshot,
+        epoch: Instant,
+        ticks: &Ticks,
+    ) -> Snapshot {
         let sending = self.role == End::Sender;
         if !ticks.omitting {
             for (sum, stream) in self.rtts.iter_mut().zip(&now.streams) {

@@ -92,6 +92,11 @@ impl Carrier {
         }
     }
 
+    /// Returns whether this is a flow of datagrams whose receiver has seen the end of the data.
+    pub(in crate::test) fn data_over(&self) -> bool {
+        matches!(self, Carrier::Udp(flow) if flow.end_was_seen())
+    }
+
     /// Returns whether the receiver has acknowledged everything, after the sender's thread has
     /// ended.
     pub(in crate::test) fn drained(&self) -> bool {

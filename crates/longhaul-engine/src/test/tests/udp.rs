@@ -77,6 +77,19 @@ fn a_test_by_bytes_sends_all_of_them() {
 }
 
 #[test]
+fn the_last_interval_ends_with_the_last_datagram() {
+    let server = Server::start(TestLimits::default());
+    // The receiver waits 100 ms for late datagrams. In a test of 60 ms, an interval would end then.
+    let bytes = TestLength::Bytes(Bytes::new(1_000_000));
+    for plan in [datagrams(250, 100), TestPlan { amount: bytes, ..datagrams(0, 133) }] {
+        let result = lossless(&server, &plan);
+        let last = result.intervals.last().unwrap();
+        let (end, seconds) = (last.end_seconds, result.summary.receiver.seconds);
+        assert!((end - seconds).abs() < 1e-6, "the interval ends at {end}, the data at {seconds}");
+    }
+}
+
+#[test]
 fn large_and_small_datagrams_pass() {
     let server = Server::start(TestLimits::default());
     for bytes in [24, 100, 8972, 40_000, 65_507] {

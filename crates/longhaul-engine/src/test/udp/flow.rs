@@ -172,7 +172,12 @@ impl UdpFlow {
     /// Returns whether the receiver has seen the end of the data. Another program does not report
     /// this.
     pub(in crate::test) fn end_confirmed(&self) -> bool {
-        self.format.is_some() || self.end_seen.load(Ordering::Acquire)
+        self.format.is_some() || self.end_was_seen()
+    }
+
+    /// Returns whether the end mark was received, at a receiver, or its report, at a sender.
+    pub(in crate::test) fn end_was_seen(&self) -> bool {
+        self.end_seen.load(Ordering::Acquire)
     }
 
     pub(in crate::test) fn granted(&self) -> io::Result<Granted> {
