@@ -226,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn the_legend_fits_80_columns() {
+        let contents = sample::contents();
+        let table = Table::fold(&contents);
+        assert!(table.rows_of(Workload::Disk).next().is_some(), "the longer legend");
+        assert!(
+            legend(&table).lines().all(|line| line.chars().count() <= 80),
+            "{}",
+            legend(&table)
+        );
+    }
+
+    #[test]
     fn figures_have_three_digits() {
         for (bps, expected) in [
             (124_600_000_000, "125"),

@@ -66,6 +66,30 @@ fn paths_copies_and_servers_without_an_agent_are_measured() {
     assert!(!Path::new(&state).join("scratch").exists());
 }
 
+#[test]
+fn a_diagnosis_through_the_hub_has_an_answer() {
+    let mut fleet = Fleet::start("diagnosis");
+    for site in ["left", "middle"] {
+        fleet.enroll(site);
+    }
+    let file = fleet.write(
+        &(fleet.hosts()
+            + "agent = false\n[tests.why]\nkind = \"diagnose\"\nseconds = 90\nbytes = \"1MB\"\n\
+               every = \"1h\"\nfrom = \"left\"\nto = \"middle\"\n"),
+    );
+    fleet.fleet(&["apply", &file]);
+    let done = |run: &Value| run["state"] == "finished" && run["kind"] == "diagnose";
+    let runs = fleet.wait_for_runs("a diagnosis", |runs| runs.iter().any(done));
+    let id = runs.iter().find(|run| done(run)).unwrap()["run"].as_str().unwrap();
+    let run = fleet.fleet(&["runs", id]);
+    let document = &run["document"];
+    assert_eq!(document["schema"], "longhaul.diagnose/1", "{run}");
+    assert_eq!(document["interrupted"], false, "{run}");
+    assert!(document["sentence"].as_str().is_some_and(|answer| !answer.is_empty()), "{run}");
+    assert!(run["throughput_bps"].as_u64().unwrap() > 0, "{run}");
+    assert_eq!(run["throughput_bps"], document["limits"][0]["allows_bps"], "{run}");
+}
+
 fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }

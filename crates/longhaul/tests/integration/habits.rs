@@ -1,6 +1,8 @@
-//! Habits of users of iperf3, rsync, scp and Mahimahi, errors as JSON, and verdicts of copies.
+//! Habits of users of iperf3, rsync, scp and Mahimahi, the words of errors, and verdicts of copies.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -12,41 +14,6 @@ use crate::host::{PROGRAM, Server, TestHost, assert_code, names, text, wait_for}
 
 fn document(output: &[u8]) -> Value {
     serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
-}
-
-#[test]
-fn a_fatal_error_is_a_document_with_json() {
-    let host = TestHost::new();
-    host.file("data", 10);
-    let port = host.serve().port; // the server is closed at once
-    let (address, url) = (format!("127.0.0.1:{port}"), format!("lh://127.0.0.1:{port}/x"));
-    let cases: [(&[&str], i32, &str); 6] = [
-        (&["test", &address, "--json"], 3, "unreachable"),
-        (&["test", &address, "-J"], 3, "unreachable"),
-        (&["cp", "--json", "data", &url], 3, "unreachable"),
-        (&["cp", "--json"], 2, "usage"),
-        (&["report", "--json", "nothing"], 5, "files"),
-        (&["wan", "status", "--json", "--nonsense"], 2, "usage"),
-    ];
-    for (arguments, code, kind) in cases {
-        let output = host.run(arguments);
-        assert_code(&output, code);
-        let found = document(&output.stdout);
-        assert_eq!(found["schema"], "longhaul.error/1", "{arguments:?}");
-        assert_eq!(found["code"], code, "{arguments:?}");
-        assert_eq!(found["kind"], kind, "{arguments:?}");
-        let message = found["message"].as_str().unwrap();
-        assert!(!message.is_empty() && !message.contains('\n'), "{message:?}");
-        let without: Vec<_> =
-            arguments.iter().copied().filter(|a| *a != "--json" && *a != "-J").collect();
-        assert!(host.run(&without).stdout.is_empty(), "{without:?}");
-    }
-    let streamed = host.run(&["cp", "--json-stream", "data", &url]);
-    assert_eq!(text(&streamed.stdout).lines().count(), 1);
-    assert_eq!(document(&streamed.stdout)["schema"], "longhaul.error/1");
-    let to_output = host.run(&["cp", "--json", &url, "-"]);
-    assert_code(&to_output, 3);
-    assert!(to_output.stdout.is_empty(), "standard output carries data");
 }
 
 #[test]
@@ -178,56 +145,6 @@ fn large_files_of_a_copy_have_lines_that_fit_the_terminal() {
 }
 
 #[test]
-fn help_fits_a_narrow_terminal() {
-    let host = TestHost::new();
-    for command in
-        ["cp", "test", "serve", "diagnose", "doctor", "path", "matrix", "report", "watch"]
-    {
-        for help in ["-h", "--help"] {
-            let output = host.longhaul(&[command, help]).env("COLUMNS", "60").output().unwrap();
-            assert_code(&output, 0);
-            let shown = text(&output.stdout);
-            let long = shown.lines().find(|line| line.chars().count() > 60);
-            assert_eq!(long, None, "{command} {help}");
-        }
-    }
-}
-
-/// Returns the lines of a command on a terminal of 60 columns, without colors.
-fn on_60_columns(host: &TestHost, command: &str) -> Vec<String> {
-    let command = format!("stty cols 60; {PROGRAM} {command}");
-    let output = host.command("script", &["-qec", &command, "/dev/null"]).output().unwrap();
-    let shown = text(&output.stdout).replace('\r', "");
-    let mut plain = String::new();
-    let mut parts = shown.split("\x1b[");
-    plain.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let end = part.find(|letter: char| letter.is_ascii_alphabetic()).map_or(0, |at| at + 1);
-        plain.push_str(&part[end..]);
-    }
-    plain.lines().map(str::to_owned).collect()
-}
-
-#[test]
-fn path_and_doctor_fit_a_narrow_terminal() {
-    const RECORDED: &str =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../longhaul-sys/tests/hosts/server-untuned.host");
-    let host = TestHost::new();
-    let server = host.serve();
-    for (command, expected) in [
-        (format!("doctor --recorded {RECORDED} --disk /srv"), "PROBLEMS"),
-        (format!("path 127.0.0.1:{} -q -t 0.2 -c 20", server.port), "capacity"),
-    ] {
-        let lines = on_60_columns(&host, &command);
-        assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:#?}");
-        // A word that is longer than a line is not divided.
-        let divisible = |line: &str| line.trim().trim_end_matches(" \\").contains(' ');
-        let long = lines.iter().find(|line| line.chars().count() > 60 && divisible(line));
-        assert_eq!(long, None, "{command}");
-    }
-}
-
-#[test]
 fn a_command_of_wan_run_needs_no_dashes() {
     let host = TestHost::new();
     let output = host.run(&["wan", "run", "--rtt", "2ms", "sh", "-c", "echo $1", "sh", "--loss"]);
@@ -314,6 +231,51 @@ fn errors_name_the_cause_once() {
         assert!(printed.contains(word) && !printed.contains(never), "{arguments:?}: {printed}");
         assert_code(&output, code);
     }
+}
+
+#[test]
+fn an_unreadable_source_is_named_and_the_target_is_not() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let data = host.file("data", 10);
+    fs::set_permissions(data, PermissionsExt::from_mode(0o000)).unwrap();
+    // The user has no capability that lets root read every file.
+    let drop = ["--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", PROGRAM];
+    for target in ["copy".to_owned(), server.url("x")] {
+        let copy = [&drop[..], &["cp", "data", &target]].concat();
+        let output = host.command("setpriv", &copy).output().unwrap();
+        assert_code(&output, 5);
+        let expected = "longhaul: data: cannot open it: Permission denied (os error 13)\n";
+        assert_eq!(text(&output.stderr), expected, "{target}");
+    }
+    assert_eq!((names(&host.near("")), names(&host.far(""))), (vec!["data".to_owned()], vec![]));
+}
+
+#[test]
+fn an_interrupted_copy_names_the_command_that_resumes_it() {
+    let host = TestHost::new();
+    let server = host.serve();
+    host.file("data", 32 << 20);
+    let url = server.url("x");
+    let mut copy = host
+        .longhaul(&["cp", "--json-stream", "--bwlimit", "80M", "data", &url])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(copy.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let moved = |line: String| document(line.as_bytes())["data"]["bytes"].as_u64().unwrap();
+    assert!(lines.by_ref().map(moved).any(|bytes| bytes >= 4 << 20), "the copy ended before 4 MiB");
+    kill_process(Pid::from_child(&copy), Signal::INT).unwrap();
+    let output = copy.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    let printed = text(&output.stderr);
+    let (about, advice) = ("interrupted; about ", " kept, run the same command to resume");
+    assert!(printed.contains(about) && printed.contains(advice), "{printed}");
+    let resumed = host.run(&["cp", "data", &url]);
+    assert_code(&resumed, 0);
+    assert!(text(&resumed.stdout).contains(" resumed, "), "{}", text(&resumed.stdout));
+    assert!(fs::read(host.far("x")).unwrap() == fs::read(host.near("data")).unwrap());
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
         }
         Remedy::LowerRate => {
             let bound = Rate::from_bps(drops_at.bps() / 100 * BOUND_PERCENT).to_string();
-            Words::of(format!("limit the rate to less than {drops_at}, at which drops set in"))
+            Words::of(lower_rate(drops_at, diagnosis.bounded.map(|test| test.bound_bps)))
                 .value(BY_DEFAULT, &bound)
                 .run(cp(&format!("--bwlimit {}", bound.replace(' ', ""))))
         }
@@ -126,6 +126,18 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
             .value("synced", "not synced")
             .run(cp("--no-fsync")),
     }
+}
+
+/// Returns the advice to lower the rate. `tested` is the rate of a test that lost nearly nothing.
+fn lower_rate(drops_at: Rate, tested: Option<Rate>) -> String {
+    let lower = match tested {
+        Some(rate) => format!("lower it to {rate}, at which the test lost nearly none"),
+        None => "halve it".to_owned(),
+    };
+    format!(
+        "limit the rate to less than {drops_at}, at which drops set in; a queue of a few segments can \
+         also drop bursts below this rate: if the copy still retransmits segments, {lower}"
+    )
 }
 
 /// Returns the command that copies the source as one archive.
@@ -200,5 +212,19 @@ pub(super) fn name_of(end: End) -> &'static str {
     match end {
         End::Sender => "source",
         End::Receiver => "sink",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_rate_is_advised_with_its_uncertainty() {
+        let (drops_at, tested) = (Rate::from_bps(500_000_000), Rate::from_bps(120_000_000));
+        let advice = lower_rate(drops_at, Some(tested));
+        assert!(advice.contains("less than 500 Mb/s"), "{advice}");
+        assert!(advice.ends_with("lower it to 120 Mb/s, at which the test lost nearly none"));
+        assert!(lower_rate(drops_at, None).ends_with("still retransmits segments, halve it"));
     }
 }
