@@ -46,6 +46,7 @@ mod wan_abuse;
 mod wan_attach;
 mod wan_bridge;
 mod wan_impairments;
+mod wan_loops;
 mod wan_parallel;
 mod wan_queues;
 mod wan_records;

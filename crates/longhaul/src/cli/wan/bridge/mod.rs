@@ -17,7 +17,7 @@ pub(super) use run::{BridgeArgs, run};
 struct Facts {
     name: String,
     link: LinkFacts,
-    /// The index of the bridge or bond to which the other end of a veth pair belongs.
+    /// The index of the bridge to which the other end of a veth pair belongs.
     peer_master: Option<u32>,
     /// True if the driver merges received segments without keeping their sizes (LRO).
     merges: bool,
@@ -69,7 +69,9 @@ impl Facts {
         // A driver without the setting does not merge.
         let merges = ethtool::offloads(name).is_ok_and(|[_, _, _, lro, ..]| lro != 0);
         let peer = link.peer.and_then(|index| link_facts::link_facts_at(index).ok());
-        let peer_master = peer.and_then(|peer| peer.master);
+        let is_bridge =
+            |index: &u32| link_facts::link_facts_at(*index).is_ok_and(|master| master.is_bridge);
+        let peer_master = peer.and_then(|peer| peer.master).filter(is_bridge);
         Ok(Facts { name: name.to_owned(), link, peer_master, merges, entries })
     }
 
@@ -207,6 +209,8 @@ mod tests {
             mtu: 1500,
             is_up: true,
             is_ethernet: true,
+            address: None,
+            is_bridge: false,
             master: None,
             peer: None,
         };

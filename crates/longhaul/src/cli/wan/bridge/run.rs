@@ -36,7 +36,8 @@ use crate::output::{link_text, print_message};
 ///
 /// Exit codes: 0 the link has ended as requested, 2 an option or the choice of interfaces is
 /// invalid, 5 the file of --pcap cannot be created, 6 the host lacks a permission or an interface is
-/// unsuitable, 1 other errors: an interface disappeared.
+/// unsuitable, 1 other errors: an interface disappeared, or another connection of the interfaces
+/// closed a loop.
 #[derive(Debug, Args)]
 pub(crate) struct BridgeArgs {
     /// The interface at the near end
@@ -140,14 +141,17 @@ fn bridge(
             *facts = Facts::read(name).map_err(host)?;
         }
     }
-    for flaw in flaws(facts) {
-        print_message(format_args!("warning: {flaw}"));
-    }
     let mtu = facts.iter().map(|facts| facts.link.mtu).min();
     for link in &mut plan.links {
         link.plan.mtu = mtu.unwrap_or_default().clamp(LinkPlan::MIN_MTU, LinkPlan::MAX_MTU);
     }
-    let mut bridge = Bridge::start(&plan, names).map_err(|error| host(error.into()))?;
+    let mut bridge = Bridge::start(&plan, names).map_err(|error| match error {
+        EmuError::Loop { .. } => Coded::new(exit::USAGE, error),
+        other => host(other.into()),
+    })?;
+    for flaw in flaws(facts) {
+        print_message(format_args!("warning: {flaw}"));
+    }
     let capture = capture_to.map(|to| to.start_ethernet(&plan)).transpose()?;
     if let Some(capture) = &capture {
         bridge.capture(capture.capture());
@@ -198,7 +202,7 @@ impl Events {
     /// `wan down`.
     ///
     /// # Errors
-    /// An interface disappeared.
+    /// An interface disappeared, or the bridge is in a loop.
     fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<Option<UnixStream>> {
         /// The interval of checks of the interfaces.
         const CHECK: Duration = Duration::from_millis(500);
@@ -212,6 +216,13 @@ impl Events {
                     "interface {name} disappeared {} after the start of the bridge; start the \
                      bridge again when it exists",
                     format_span(Duration::from_secs(bridge.report()?.seconds as u64))
+                );
+            }
+            if bridge.is_in_loop() {
+                let [near, far] = bridge.interfaces();
+                anyhow::bail!(
+                    "frames that leave one of {near} and {far} return to the other one: both are in \
+                     a loop; remove the other connection between them and start the bridge again"
                 );
             }
             match self.wait(left.min(CHECK)) {
