@@ -45,6 +45,7 @@ mod wan;
 mod wan_abuse;
 mod wan_attach;
 mod wan_bridge;
+mod wan_guard;
 mod wan_impairments;
 mod wan_loops;
 mod wan_parallel;

@@ -2,6 +2,8 @@
 
 mod guard;
 mod run;
+mod saved;
+mod settings;
 
 use std::fmt;
 
@@ -11,6 +13,7 @@ use longhaul_sys::link_facts::{self, LinkFacts, SavedEntry, SavedKind};
 
 pub(super) use guard::{GuardArgs, run as run_guard};
 pub(super) use run::{BridgeArgs, run};
+pub(super) use saved::restore_left_over;
 
 /// An interface and its settings before the bridge.
 #[derive(Debug, Clone)]

@@ -22,6 +22,7 @@ use super::super::packets::PacketFile;
 use super::super::requests::{self, Emulated};
 use super::super::runtime::{RuntimeFiles, RuntimeLock};
 use super::guard::Guard;
+use super::saved::restore_left_over;
 use super::{Facts, flaws, refusal};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
@@ -79,6 +80,7 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     let plan = plan(args).map_err(|error| Coded::new(exit::USAGE, error))?;
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
+    restore_left_over()?;
     let read = || anyhow::Ok([Facts::read(&args.near)?, Facts::read(&args.far)?]);
     let mut facts = read().map_err(host)?;
     if let Some(refusal) = refusal(&facts, args.fix, args.yes_i_know) {
