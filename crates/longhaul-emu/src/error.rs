@@ -151,6 +151,17 @@ pub enum EmuError {
         /// The name of the interface.
         interface: String,
     },
+    /// Two interfaces are already connected.
+    #[error(
+        "{} and {} are already connected, and a link between them would be a loop; remove the other \
+         connection, or end the other link of longhaul",
+        .interfaces[0],
+        .interfaces[1]
+    )]
+    Loop {
+        /// The names of the interfaces.
+        interfaces: [String; 2],
+    },
     /// Memory for packets or a thread to move them is unavailable.
     #[error("cannot {operation} for the link")]
     Driver {

@@ -25,6 +25,7 @@ pub mod file;
 pub mod host;
 pub mod interface;
 pub mod link_facts;
+pub mod loop_probe;
 pub mod memory;
 pub mod namespace;
 pub mod netfilter;

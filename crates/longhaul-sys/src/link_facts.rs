@@ -22,6 +22,10 @@ pub struct LinkFacts {
     pub is_up: bool,
     /// True if its frames have an Ethernet header.
     pub is_ethernet: bool,
+    /// The Ethernet address.
+    pub address: Option<[u8; 6]>,
+    /// True if the interface is a bridge of the kernel.
+    pub is_bridge: bool,
     /// The index of the bridge, bond or other device to which the interface belongs.
     pub master: Option<u32>,
     /// The index of the interface beneath (of a VLAN) or at the other end (of a veth pair) in the
@@ -65,18 +69,37 @@ pub fn link_facts_at(index: u32) -> io::Result<LinkFacts> {
     structure.resize(IFINFOMSG, 0);
     let request = Request::new(libc::RTM_GETLINK, 0, &structure);
     let answers = Netlink::open(libc::NETLINK_ROUTE)?.answers(request)?;
-    let message = answers.first().filter(|message| message.len() >= IFINFOMSG);
-    let message = message.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let kind = u16::from_ne_bytes([message[2], message[3]]);
-    let flags = number(&message[8..]).unwrap_or_default();
-    let attributes = &message[IFINFOMSG..];
+    let facts = answers.first().and_then(|message| facts(message));
+    facts.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Returns the states of all interfaces of the calling thread's network namespace.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn all_link_facts() -> io::Result<Vec<LinkFacts>> {
+    let request = Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; IFINFOMSG]);
+    let answers = Netlink::open(libc::NETLINK_ROUTE)?.answers(request)?;
+    Ok(answers.iter().filter_map(|message| facts(message)).collect())
+}
+
+/// Reads the kernel's message about an interface.
+fn facts(message: &[u8]) -> Option<LinkFacts> {
+    let (structure, attributes) = message.split_at_checked(IFINFOMSG)?;
+    let kind = u16::from_ne_bytes([structure[2], structure[3]]);
+    let flags = number(&structure[8..])?;
     let field = |kind| attribute(attributes, kind).and_then(number).filter(|value| *value != 0);
     let is_elsewhere = attribute(attributes, libc::IFLA_LINK_NETNSID).is_some();
-    Ok(LinkFacts {
-        index,
+    let driver = attribute(attributes, libc::IFLA_LINKINFO)
+        .and_then(|info| attribute(info, libc::IFLA_INFO_KIND));
+    Some(LinkFacts {
+        index: number(&structure[4..])?,
         mtu: field(libc::IFLA_MTU).unwrap_or_default(),
         is_up: flags & libc::IFF_UP as u32 != 0,
         is_ethernet: kind == libc::ARPHRD_ETHER,
+        address: attribute(attributes, libc::IFLA_ADDRESS)
+            .and_then(|address| address.try_into().ok()),
+        is_bridge: driver.is_some_and(|driver| driver.starts_with(b"bridge\0")),
         master: field(libc::IFLA_MASTER),
         peer: field(libc::IFLA_LINK).filter(|_| !is_elsewhere),
     })
@@ -122,6 +145,16 @@ fn route_kind(body: &[u8], index: u32) -> Option<SavedKind> {
 }
 
 impl SavedEntry {
+    /// Returns the entry with this kind and this [message](SavedEntry::message).
+    pub fn new(kind: SavedKind, message: Vec<u8>) -> Self {
+        SavedEntry { kind, body: message }
+    }
+
+    /// Returns the kernel's message about the entry.
+    pub fn message(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Returns the kind.
     pub fn kind(&self) -> SavedKind {
         self.kind
@@ -164,7 +197,8 @@ mod tests {
     #[test]
     fn loopback_is_up_and_no_ethernet_bridge_port() {
         let facts = link_facts("lo").unwrap();
-        assert!(facts.is_up && facts.mtu >= 1500 && !facts.is_ethernet);
+        assert!(facts.is_up && facts.mtu >= 1500 && !facts.is_ethernet && !facts.is_bridge);
+        assert!(all_link_facts().unwrap().contains(&facts));
         assert_eq!((facts.master, facts.peer), (None, None));
         let entries = entries(facts.index).unwrap();
         assert!(entries.iter().any(|entry| entry.kind() == SavedKind::Address));

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::{fs, io};
 
 /// The alignment in bytes that every file system accepts for direct I/O, of offsets, lengths and
@@ -83,8 +84,7 @@ pub(crate) struct Region {
 
 // SAFETY: only the mapping can reach the contents of the range, like a boxed slice.
 unsafe impl Send for Region {}
-// SAFETY: a shared mapping is only read, and writing needs `&mut`; Prefault does not access
-// contents.
+// SAFETY: a shared mapping is only read, and writing needs `&mut`; Prefault changes no contents.
 unsafe impl Sync for Region {}
 
 impl Mapping {
@@ -172,6 +172,27 @@ impl Prefault {
             libc::madvise(from.cast(), end - start, libc::MADV_POPULATE_WRITE)
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl Prefault {
+    /// Allocates the pages of `range`, limited to the mapping, without changing their contents, by
+    /// an access per page.
+    ///
+    /// Since Linux 6.4, the kernel locks only the mapping for such an access. For
+    /// [`touch`](Self::touch) it locks the whole address space, against which all threads that allocate
+    /// memory wait, for as long as the caller waits for a processor.
+    pub fn access(&self, range: Range<usize>) {
+        let page = rustix::param::page_size();
+        let end = range.end.min(self.region.length);
+        for at in (range.start.min(end) / page * page..end).step_by(page) {
+            // SAFETY: the byte lies within the mapping, which lives as long as the region.
+            let byte = unsafe { AtomicU8::from_ptr(self.region.start.as_ptr().add(at)) };
+            // If the owner of the mapping writes the byte at this time, the processor does the
+            // exchange before or after it as a whole. The exchange stores only the value that the byte
+            // has. The compiler would replace an addition of 0 by a load, which allocates nothing.
+            let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -303,6 +324,19 @@ mod tests {
         drop(mapping);
         prefault.touch(0..4096).unwrap();
         prefault.touch(usize::MAX..usize::MAX).unwrap();
+    }
+
+    #[test]
+    fn accessed_pages_are_resident_and_keep_their_content() {
+        const LENGTH: usize = 64 << 20;
+        let mut mapping = Mapping::reserve(LENGTH).unwrap();
+        mapping[5] = 7;
+        let before = resident();
+        let prefault = mapping.prefault();
+        std::thread::spawn(move || prefault.access(1..usize::MAX)).join().unwrap();
+        let taken = resident().saturating_sub(before);
+        assert!(taken > LENGTH / 2, "{taken} bytes of {LENGTH}");
+        assert_eq!((mapping[5], mapping[LENGTH - 1]), (7, 0));
     }
 
     #[test]

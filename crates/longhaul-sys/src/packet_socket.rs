@@ -255,10 +255,15 @@ impl Drop for Ring {
 
 /// Binds a packet socket to all frames of the interface with this index.
 pub(crate) fn bind(socket: &Socket, interface: u32) -> io::Result<()> {
+    bind_type(socket, interface, libc::ETH_P_ALL as u16)
+}
+
+/// Binds a packet socket to the frames with this type of the interface with this index.
+pub(crate) fn bind_type(socket: &Socket, interface: u32, ether_type: u16) -> io::Result<()> {
     // SAFETY: all zeroes is a valid sockaddr_ll.
     let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     to.sll_family = libc::AF_PACKET as u16;
-    to.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    to.sll_protocol = ether_type.to_be();
     to.sll_ifindex = interface as libc::c_int;
     let size = size_of_val(&to) as libc::socklen_t;
     // SAFETY: the address is a sockaddr_ll of this size that lives across the call.

@@ -3,16 +3,17 @@
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, TopologyPlan};
 use longhaul_core::result::{LinkReport, TopologyLinkReport, TopologyReport};
 use longhaul_sys::ethernet_socket::EthernetSocket;
 use longhaul_sys::interface;
+use longhaul_sys::loop_probe::LoopProbe;
 use longhaul_sys::tun::TunOffloads;
 
 use super::bundle::{Bundle, BundleLink, End, Queues, RunningBundle};
-use super::claim::Claim;
+use super::claim::{Claim, Connection};
 use super::fit::check_memory;
 use super::running::shared;
 use crate::EmuError;
@@ -34,16 +35,27 @@ pub struct Bridge {
     started: Instant,
     running: RunningBundle,
     down: bool,
+    probe: LoopProbe,
+    /// The time of the last probe.
+    probed: Instant,
     _claims: [Claim; 2],
+    _connection: Connection,
 }
+
+/// The time in which a probe returns if the kernel or a switch connects the interfaces. The start
+/// takes longer by this time.
+const PROBE_WAIT: Duration = Duration::from_millis(200);
+
+/// The interval of probes while the bridge runs.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Bridge {
     /// Starts to forward between two interfaces of the calling thread's network namespace, the near
     /// and the far end of the only link of `plan`.
     ///
     /// # Errors
-    /// The plan is invalid or needs more memory than the machine has, or an interface cannot be
-    /// opened.
+    /// The plan is invalid or needs more memory than the machine has, an interface cannot be opened,
+    /// or the interfaces are already connected.
     pub fn start(plan: &TopologyPlan, interfaces: [&str; 2]) -> Result<Bridge, EmuError> {
         plan.validate()?;
         check_memory(plan)?;
@@ -52,30 +64,49 @@ impl Bridge {
             link.plan.seed.get_or_insert_with(random_seed);
         }
         let queues = plan.links.first().map_or(1, |link| link.plan.queues);
-        let open = |name: &str| -> Result<(u32, Queues), EmuError> {
-            let opened = interface::index(name).and_then(|index| {
-                let shared = |socket| -> Arc<dyn PacketDevice> { Arc::new(socket) };
-                let sockets = EthernetSocket::open_queues(index, queues)?;
-                Ok((index, sockets.into_iter().map(shared).collect()))
-            });
-            opened.map_err(|source| EmuError::Interface { interface: name.to_owned(), source })
+        let unusable = |interface: &str, source| {
+            let interface = interface.to_owned();
+            EmuError::Interface { interface, source }
         };
-        let [(near_index, near), (far_index, far)] = [open(interfaces[0])?, open(interfaces[1])?];
-        let _claims =
-            [Claim::take(interfaces[0], near_index)?, Claim::take(interfaces[1], far_index)?];
+        let find = |name| match interface::index(name) {
+            Ok(index) => Ok((name, index)),
+            Err(source) => Err(unusable(name, source)),
+        };
+        let ends = [find(interfaces[0])?, find(interfaces[1])?];
+        let [near_claim, far_claim] = ends.map(|(name, index)| Claim::take(name, index));
+        let _claims = [near_claim?, far_claim?];
+        let _connection = Connection::announce(ends)?;
+        let probe = search_loop(ends)?;
+        let open = |(name, index): (&str, u32)| -> Result<Queues, EmuError> {
+            let shared = |socket| -> Arc<dyn PacketDevice> { Arc::new(socket) };
+            let sockets = EthernetSocket::open_queues(index, queues);
+            let sockets = sockets.map_err(|source| unusable(name, source))?;
+            Ok(sockets.into_iter().map(shared).collect())
+        };
+        let devices = [open(ends[0])?, open(ends[1])?];
         let bundles = Bundle::all(&plan);
         let links = bundles.iter().flat_map(|bundle| &bundle.members).map(|member| BundleLink {
             member: *member,
             plan: plan.links[member.link].plan.clone(),
         });
-        let ends = [0, 1].map(|site| End { site, interface: 0 });
+        let sites = [0, 1].map(|site| End { site, interface: 0 });
         // The kernel passes super-packets on whenever an interface merges segments.
         let offloads = TunOffloads { tcp: true, udp: true };
         let running =
-            RunningBundle::start(links.collect(), ends, [near, far], offloads, &shared(&plan)?)?;
-        let interfaces =
-            [(interfaces[0].to_owned(), near_index), (interfaces[1].to_owned(), far_index)];
-        Ok(Bridge { plan, interfaces, started: Instant::now(), running, down: false, _claims })
+            RunningBundle::start(links.collect(), sites, devices, offloads, &shared(&plan)?)?;
+        let interfaces = ends.map(|(name, index)| (name.to_owned(), index));
+        let started = Instant::now();
+        Ok(Bridge {
+            plan,
+            interfaces,
+            started,
+            running,
+            down: false,
+            probe,
+            probed: started,
+            _claims,
+            _connection,
+        })
     }
 
     /// Returns the plan, with the present state of the link.
@@ -130,6 +161,21 @@ impl Bridge {
         lost.next().map(|(name, _)| name.as_str())
     }
 
+    /// Returns the names of the interfaces.
+    pub fn interfaces(&self) -> [&str; 2] {
+        self.interfaces.each_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// Returns whether frames that leave one interface have arrived at the other one without the
+    /// bridge: the bridge is part of a loop. Sends a probe every five seconds.
+    pub fn is_in_loop(&mut self) -> bool {
+        if self.probed.elapsed() >= PROBE_INTERVAL {
+            self.probed = Instant::now();
+            self.probe.send();
+        }
+        self.probe.has_returned()
+    }
+
     /// Returns the counters so far.
     ///
     /// # Errors
@@ -163,6 +209,20 @@ impl Bridge {
             source: io::ErrorKind::NotFound.into(),
         })
     }
+}
+
+/// Checks that a probe from one of the interfaces does not arrive at the other one.
+fn search_loop(ends: [(&str, u32); 2]) -> Result<LoopProbe, EmuError> {
+    let interfaces = || ends.map(|(name, _)| name.to_owned());
+    let probe = LoopProbe::open(ends.map(|(_, index)| index)).map_err(|source| {
+        let [interface, _] = interfaces();
+        EmuError::Interface { interface, source }
+    })?;
+    probe.send();
+    if probe.returns_within(PROBE_WAIT) {
+        return Err(EmuError::Loop { interfaces: interfaces() });
+    }
+    Ok(probe)
 }
 
 impl PacketDevice for EthernetSocket {

@@ -9,7 +9,7 @@ use longhaul_sys::interface::{self, Interface};
 use longhaul_sys::tun::{self, TunOffloads};
 
 use super::bundle::{End, Queues};
-use super::claim::Claim;
+use super::claim::{Claim, Connection};
 use crate::EmuError;
 use crate::device::{Device, PacketDevice};
 use crate::edge::Edge;
@@ -62,6 +62,8 @@ pub(super) struct Ports {
     taps: Vec<String>,
     /// The names and indices of all interfaces, with the claims to them.
     claims: Vec<(String, u32, Claim)>,
+    /// The connections of each interface with the one before.
+    connections: Vec<Connection>,
 }
 
 impl Ports {
@@ -79,7 +81,13 @@ impl Ports {
         };
         let unusable = |source| EmuError::Interface { interface: name.to_owned(), source };
         let index = self.prepare(attachment, name).map_err(unusable)?;
-        self.claims.push((name.to_owned(), index, Claim::take(name, index)?));
+        let claim = Claim::take(name, index)?;
+        if let Some((other, other_index, _)) = self.claims.last() {
+            // The links of the topology may connect all of its interfaces.
+            let both = [(other.as_str(), *other_index), (name, index)];
+            self.connections.push(Connection::announce(both)?);
+        }
+        self.claims.push((name.to_owned(), index, claim));
         let edge = Edge::open(index, own.clone()).map_err(unusable)?;
         Ok(Some(Arc::new(edge)))
     }

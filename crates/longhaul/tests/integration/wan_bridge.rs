@@ -18,12 +18,12 @@ use crate::wan::{assert_code, least_ping, stderr, stdout};
 
 /// Three boxes: `a` and `b` have an interface `eth0` each; `box` has `eth1` toward `a` and `eth2`
 /// toward `b`.
-struct Boxes {
+pub(crate) struct Boxes {
     prefix: String,
 }
 
 impl Boxes {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let boxes = Boxes { prefix: format!("lhb{}-{number}", std::process::id()) };
@@ -45,16 +45,16 @@ impl Boxes {
         boxes
     }
 
-    fn name(&self, name: &str) -> String {
+    pub(crate) fn name(&self, name: &str) -> String {
         format!("{}-{name}", self.prefix)
     }
 
-    fn ip(&self, name: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn ip(&self, name: &str, arguments: &[&str]) -> Output {
         ip(&[&["-n", &self.name(name)], arguments].concat())
     }
 
     /// Returns a command in one of the boxes.
-    fn command(&self, name: &str, program: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, name: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name(name), program]).args(arguments);
         command.stdin(Stdio::null());
@@ -62,16 +62,27 @@ impl Boxes {
     }
 
     /// Returns the output of `wan bridge` that is expected to fail.
-    fn refused(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn refused(&self, arguments: &[&str]) -> Output {
         self.command("box", PROGRAM, &[&["wan", "bridge"], arguments].concat()).output().unwrap()
     }
 
-    /// Starts a bridge and waits until it forwards.
-    fn bridge(&self, arguments: &[&str]) -> Bridge {
-        let name = self.name("bridge");
-        let words = [&["wan", "bridge", "eth1", "eth2", "--name", &name], arguments].concat();
+    /// Starts the bridge of `box` and waits until it forwards.
+    pub(crate) fn bridge(&self, arguments: &[&str]) -> Bridge {
+        self.bridge_in("box", ["eth1", "eth2"], arguments)
+    }
+
+    /// Starts a bridge in one of the boxes and waits until it forwards.
+    pub(crate) fn bridge_in(
+        &self,
+        name: &str,
+        [near, far]: [&str; 2],
+        arguments: &[&str],
+    ) -> Bridge {
+        let place = name;
+        let name = self.name(&format!("bridge-{near}"));
+        let words = [&["wan", "bridge", near, far, "--name", &name], arguments].concat();
         let mut child =
-            self.command("box", PROGRAM, &words).stderr(Stdio::piped()).spawn().unwrap();
+            self.command(place, PROGRAM, &words).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut notes = Vec::new();
         loop {
@@ -83,6 +94,22 @@ impl Boxes {
         }
         std::thread::spawn(move || lines.for_each(drop));
         Bridge { child, name, notes }
+    }
+
+    /// Gives `eth1` an address and a route, and `eth2` another MTU.
+    pub(crate) fn falsify(&self) {
+        self.ip("box", &["addr", "add", "10.79.0.1/24", "dev", "eth1"]);
+        self.ip("box", &["route", "add", "10.80.0.0/24", "via", "10.79.0.9", "dev", "eth1"]);
+        self.ip("box", &["link", "set", "eth2", "mtu", "1500"]);
+    }
+
+    /// Returns whether `eth2` is up, its MTU, and the addresses and routes of `eth1`.
+    pub(crate) fn state(&self) -> (Option<bool>, Option<String>, String, String) {
+        let show = |words: &[&str]| stdout(&self.ip("box", words));
+        let link = show(&["-o", "link", "show", "eth2"]);
+        let flags = link.split_whitespace().nth(2).map(|flags| flags.contains("UP"));
+        let mtu = link.split("mtu ").nth(1).map(|rest| rest[..4].to_owned());
+        (flags, mtu, show(&["-4", "-br", "addr", "show", "eth1"]), show(&["-4", "route", "show"]))
     }
 
     fn ping(&self, arguments: &[&str]) -> Output {
@@ -113,20 +140,25 @@ impl Drop for Boxes {
 }
 
 /// A running bridge, which is killed on drop.
-struct Bridge {
-    child: Child,
-    name: String,
+pub(crate) struct Bridge {
+    pub(crate) child: Child,
+    pub(crate) name: String,
     /// The lines that it printed until it forwarded.
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Bridge {
-    fn wan(&self, command: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn wan(&self, command: &str, arguments: &[&str]) -> Output {
         let words = [&["wan", command, "--name", &self.name], arguments].concat();
         Command::new(PROGRAM).args(words).stdin(Stdio::null()).output().unwrap()
     }
 
-    fn signal(&mut self, signal: Signal) -> Option<i32> {
+    /// Waits for the end, and returns the exit code.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    pub(crate) fn signal(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         self.child.wait().unwrap().code()
     }
@@ -141,7 +173,7 @@ impl Drop for Bridge {
     }
 }
 
-fn ip(arguments: &[&str]) -> Output {
+pub(crate) fn ip(arguments: &[&str]) -> Output {
     let output = Command::new("ip").args(arguments).output().unwrap();
     assert!(output.status.success(), "ip {arguments:?}: {}", stderr(&output));
     output
@@ -230,16 +262,8 @@ fn a_bridge_between_two_hosts_delays_every_kind_of_frame_and_counts_segments() {
 #[test]
 fn settings_that_falsify_the_link_are_named_fixed_and_restored() {
     let boxes = Boxes::new();
-    boxes.ip("box", &["addr", "add", "10.79.0.1/24", "dev", "eth1"]);
-    boxes.ip("box", &["route", "add", "10.80.0.0/24", "via", "10.79.0.9", "dev", "eth1"]);
-    boxes.ip("box", &["link", "set", "eth2", "mtu", "1500"]);
-    let state = || {
-        let show = |words: &[&str]| stdout(&boxes.ip("box", words));
-        let link = show(&["-o", "link", "show", "eth2"]);
-        let flags = link.split_whitespace().nth(2).map(|flags| flags.contains("UP"));
-        let mtu = link.split("mtu ").nth(1).map(|rest| rest[..4].to_owned());
-        (flags, mtu, show(&["-4", "-br", "addr", "show", "eth1"]), show(&["-4", "route", "show"]))
-    };
+    boxes.falsify();
+    let state = || boxes.state();
     let warned = boxes.bridge(&["--rtt", "1ms"]);
     assert!(warned.notes.iter().any(|line| line.contains("eth1 has")), "{:?}", warned.notes);
     assert!(warned.notes.iter().any(|line| line.contains("the MTUs differ")), "{:?}", warned.notes);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
+use super::bridge::restore_left_over;
 use super::control::{self, Reply, Request};
 use super::runtime::{RuntimeFiles, split_name};
 use crate::cli::link::LinkArgs;
@@ -111,6 +112,7 @@ pub(super) struct DownArgs {
 }
 
 pub(super) fn down(args: DownArgs) -> Result<u8, Coded> {
+    restore_left_over()?;
     let files = RuntimeFiles::of_running(args.name.as_deref())?;
     if files.is_left_over() {
         // The holder was killed, and the kernel took everything else down.

@@ -197,7 +197,7 @@ fn remove(path: &Path) -> anyhow::Result<()> {
 
 /// Returns the directory of this user, and creates it if necessary: in `/run` for root, in
 /// `XDG_RUNTIME_DIR` for other users, or in `/tmp` without that variable.
-fn directory() -> anyhow::Result<PathBuf> {
+pub(super) fn directory() -> anyhow::Result<PathBuf> {
     let user = rustix::process::geteuid();
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let directory = match session.filter(|session| session.is_absolute()) {

@@ -126,7 +126,7 @@ fn file_error(error: FileError) -> Coded {
 /// Returns an error of the start with its exit code.
 fn build_error(error: anyhow::Error) -> Coded {
     let code = match error.downcast_ref() {
-        Some(EmuError::Plan(_)) => exit::USAGE,
+        Some(EmuError::Plan(_) | EmuError::Loop { .. }) => exit::USAGE,
         Some(_) => exit::HOST,
         None => exit::FAILED,
     };

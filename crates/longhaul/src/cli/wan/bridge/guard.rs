@@ -1,17 +1,15 @@
 //! The guard of a bridge: changes the settings of its interfaces, and restores them when the
 //! bridge ends, even if it is killed.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use longhaul_sys::ethtool;
-use longhaul_sys::interface::Interface;
 
-use super::{Facts, Flaw, flaws};
+use super::Facts;
+use super::saved::{SavedFile, restore_left_over};
+use super::settings::{Changes, restore};
 use crate::exit::{self, Coded};
 
 /// The line that a guard prints when the interfaces are set.
@@ -59,11 +57,15 @@ impl Guard {
         bail!("cannot configure the interfaces for the bridge; no setting was changed")
     }
 
-    /// Lets the guard restore the settings, and waits for it.
+    /// Lets the guard restore the settings, and waits for it. Restores the settings of a killed
+    /// guard.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.lifeline = None;
         let status = self.child.wait().context("cannot wait for the guard of the interfaces")?;
-        if !status.success() {
+        // A killed guard has left the settings in its file.
+        let is_killed = status.code().is_none();
+        let is_restored = status.success() || is_killed && restore_left_over()?;
+        if !is_restored {
             bail!("the guard could not restore all settings of the interfaces ({status})");
         }
         Ok(())
@@ -92,114 +94,16 @@ pub(in super::super) fn run(args: &GuardArgs) -> Result<u8, Coded> {
     let [near, far] = args.interfaces.as_slice() else {
         return Err(Coded::new(exit::USAGE, anyhow::anyhow!("two interfaces are required")));
     };
-    let mut settings = Settings::default();
-    let set = Facts::read(near)
-        .and_then(|near| Ok([near, Facts::read(far)?]))
-        .and_then(|both| settings.apply(&both));
-    if set.is_ok() {
+    let host = |error| Coded::new(exit::HOST, error);
+    let read = || anyhow::Ok(Changes::needed(&[Facts::read(near)?, Facts::read(far)?]));
+    let changes = read().map_err(host)?;
+    let saved = SavedFile::write(changes.originals())?;
+    let made = changes.make();
+    if made.is_ok() {
         crate::output::print_result(&format!("{READY}\n"))?;
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     }
-    let restored = settings.restore();
-    set.and(restored).map_err(|error| Coded::new(exit::HOST, error))?;
+    let restored = restore(&changes.originals());
+    made.and(restored).and(saved.remove()).map_err(host)?;
     Ok(exit::OK)
-}
-
-/// The changes to undo, the last one first.
-#[derive(Default)]
-struct Settings {
-    undo: Vec<Undo>,
-}
-
-type Undo = (String, Box<dyn FnOnce() -> std::io::Result<()>>);
-
-impl Settings {
-    /// Brings the interfaces up and removes what falsifies a link between them.
-    fn apply(&mut self, both: &[Facts; 2]) -> anyhow::Result<()> {
-        for facts in both {
-            self.quieten(facts)?;
-        }
-        for flaw in flaws(both) {
-            match flaw {
-                Flaw::Merges { name } => {
-                    let set = |on| {
-                        let name = name.clone();
-                        move || ethtool::set_merging(&name, on)
-                    };
-                    self.change(format!("LRO of {name}"), set(false), set(true))?;
-                }
-                Flaw::Mtus { names, mtus } => {
-                    let (shorter, larger) = if mtus[0] < mtus[1] { (0, 1) } else { (1, 0) };
-                    let set = |mtu| {
-                        let name = names[shorter].clone();
-                        move || Interface::named(&name)?.set_mtu(mtu)
-                    };
-                    let what = format!("MTU of {}", names[shorter]);
-                    self.change(what, set(mtus[larger]), set(mtus[shorter]))?;
-                }
-                // Removed by `quieten`.
-                Flaw::Addresses { .. } => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the addresses and routes of an interface, keeps the kernel from adding others, and
-    /// brings the interface up.
-    fn quieten(&mut self, facts: &Facts) -> anyhow::Result<()> {
-        let name = &facts.name;
-        for entry in &facts.entries {
-            // The routes of an address disappear with it, and are restored after it. Undoing
-            // proceeds backwards, so the address is removed last.
-            let back = entry.clone();
-            self.undo.insert(
-                0,
-                (format!("an address or route of {name}"), Box::new(move || back.restore())),
-            );
-        }
-        for entry in facts.entries.iter().rev() {
-            // An entry may have disappeared with another one.
-            let _ = entry.remove();
-        }
-        let switch = PathBuf::from("/proc/sys/net/ipv6/conf").join(name).join("disable_ipv6");
-        if let Ok(before) = fs::read_to_string(&switch) {
-            let set = |value: String| {
-                let switch = switch.clone();
-                move || fs::File::create(&switch)?.write_all(value.as_bytes())
-            };
-            self.change(format!("IPv6 of {name}"), set("1".to_owned()), set(before))?;
-        }
-        if !facts.link.is_up {
-            let set = |up| {
-                let name = name.clone();
-                move || {
-                    if up { Interface::named(&name)?.up() } else { Interface::named(&name)?.down() }
-                }
-            };
-            self.change(format!("state of {name}"), set(true), set(false))?;
-        }
-        Ok(())
-    }
-
-    /// Makes a change and remembers how to undo it.
-    fn change(
-        &mut self,
-        what: String,
-        change: impl FnOnce() -> std::io::Result<()>,
-        undo: impl FnOnce() -> std::io::Result<()> + 'static,
-    ) -> anyhow::Result<()> {
-        change().with_context(|| format!("cannot change the {what}"))?;
-        self.undo.push((what, Box::new(undo)));
-        Ok(())
-    }
-
-    /// Undoes all changes. An error does not keep the others from being undone.
-    fn restore(self) -> anyhow::Result<()> {
-        let mut result = Ok(());
-        for (what, undo) in self.undo.into_iter().rev() {
-            let undone = undo().with_context(|| format!("cannot restore the {what}"));
-            result = result.and(undone);
-        }
-        result
-    }
 }

@@ -2,6 +2,8 @@
 
 mod guard;
 mod run;
+mod saved;
+mod settings;
 
 use std::fmt;
 
@@ -11,13 +13,14 @@ use longhaul_sys::link_facts::{self, LinkFacts, SavedEntry, SavedKind};
 
 pub(super) use guard::{GuardArgs, run as run_guard};
 pub(super) use run::{BridgeArgs, run};
+pub(super) use saved::restore_left_over;
 
 /// An interface and its settings before the bridge.
 #[derive(Debug, Clone)]
 struct Facts {
     name: String,
     link: LinkFacts,
-    /// The index of the bridge or bond to which the other end of a veth pair belongs.
+    /// The index of the bridge to which the other end of a veth pair belongs.
     peer_master: Option<u32>,
     /// True if the driver merges received segments without keeping their sizes (LRO).
     merges: bool,
@@ -69,7 +72,9 @@ impl Facts {
         // A driver without the setting does not merge.
         let merges = ethtool::offloads(name).is_ok_and(|[_, _, _, lro, ..]| lro != 0);
         let peer = link.peer.and_then(|index| link_facts::link_facts_at(index).ok());
-        let peer_master = peer.and_then(|peer| peer.master);
+        let is_bridge =
+            |index: &u32| link_facts::link_facts_at(*index).is_ok_and(|master| master.is_bridge);
+        let peer_master = peer.and_then(|peer| peer.master).filter(is_bridge);
         Ok(Facts { name: name.to_owned(), link, peer_master, merges, entries })
     }
 
@@ -207,6 +212,8 @@ mod tests {
             mtu: 1500,
             is_up: true,
             is_ethernet: true,
+            address: None,
+            is_bridge: false,
             master: None,
             peer: None,
         };

@@ -22,6 +22,7 @@ use super::super::packets::PacketFile;
 use super::super::requests::{self, Emulated};
 use super::super::runtime::{RuntimeFiles, RuntimeLock};
 use super::guard::Guard;
+use super::saved::restore_left_over;
 use super::{Facts, flaws, refusal};
 use crate::cli::link::LinkArgs;
 use crate::exit::{self, Coded};
@@ -36,7 +37,8 @@ use crate::output::{link_text, print_message};
 ///
 /// Exit codes: 0 the link has ended as requested, 2 an option or the choice of interfaces is
 /// invalid, 5 the file of --pcap cannot be created, 6 the host lacks a permission or an interface is
-/// unsuitable, 1 other errors: an interface disappeared.
+/// unsuitable, 1 other errors: an interface disappeared, or another connection of the interfaces
+/// closed a loop.
 #[derive(Debug, Args)]
 pub(crate) struct BridgeArgs {
     /// The interface at the near end
@@ -78,6 +80,7 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &BridgeArgs) -> Result<u8, Coded> {
     let plan = plan(args).map_err(|error| Coded::new(exit::USAGE, error))?;
     let host = |error: anyhow::Error| Coded::new(exit::HOST, error);
+    restore_left_over()?;
     let read = || anyhow::Ok([Facts::read(&args.near)?, Facts::read(&args.far)?]);
     let mut facts = read().map_err(host)?;
     if let Some(refusal) = refusal(&facts, args.fix, args.yes_i_know) {
@@ -140,14 +143,17 @@ fn bridge(
             *facts = Facts::read(name).map_err(host)?;
         }
     }
-    for flaw in flaws(facts) {
-        print_message(format_args!("warning: {flaw}"));
-    }
     let mtu = facts.iter().map(|facts| facts.link.mtu).min();
     for link in &mut plan.links {
         link.plan.mtu = mtu.unwrap_or_default().clamp(LinkPlan::MIN_MTU, LinkPlan::MAX_MTU);
     }
-    let mut bridge = Bridge::start(&plan, names).map_err(|error| host(error.into()))?;
+    let mut bridge = Bridge::start(&plan, names).map_err(|error| match error {
+        EmuError::Loop { .. } => Coded::new(exit::USAGE, error),
+        other => host(other.into()),
+    })?;
+    for flaw in flaws(facts) {
+        print_message(format_args!("warning: {flaw}"));
+    }
     let capture = capture_to.map(|to| to.start_ethernet(&plan)).transpose()?;
     if let Some(capture) = &capture {
         bridge.capture(capture.capture());
@@ -198,7 +204,7 @@ impl Events {
     /// `wan down`.
     ///
     /// # Errors
-    /// An interface disappeared.
+    /// An interface disappeared, or the bridge is in a loop.
     fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<Option<UnixStream>> {
         /// The interval of checks of the interfaces.
         const CHECK: Duration = Duration::from_millis(500);
@@ -212,6 +218,13 @@ impl Events {
                     "interface {name} disappeared {} after the start of the bridge; start the \
                      bridge again when it exists",
                     format_span(Duration::from_secs(bridge.report()?.seconds as u64))
+                );
+            }
+            if bridge.is_in_loop() {
+                let [near, far] = bridge.interfaces();
+                anyhow::bail!(
+                    "frames that leave one of {near} and {far} return to the other one: both are in \
+                     a loop; remove the other connection between them and start the bridge again"
                 );
             }
             match self.wait(left.min(CHECK)) {

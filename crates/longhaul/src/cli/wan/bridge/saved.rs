@@ -1,0 +1,151 @@
+//! The original settings of the interfaces of a bridge, in a file of the runtime directory.
+//!
+//! The guard holds a lock on the file. A file with a free lock belongs to a killed guard.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::super::runtime;
+use super::settings::{Original, restore};
+use crate::output::print_message;
+
+/// The end of the names of the files.
+const ENDING: &str = ".settings";
+
+/// The largest size of a file in bytes. 1000 routes need less than a fifth.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// A file with settings, which this process has locked.
+#[derive(Debug)]
+pub(super) struct SavedFile {
+    path: PathBuf,
+    _lock: File,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    /// The inode of the network namespace.
+    namespace: u64,
+    originals: Vec<Original>,
+}
+
+impl SavedFile {
+    /// Writes the settings, before they change.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(super) fn write(originals: Vec<Original>) -> anyhow::Result<SavedFile> {
+        let saved = Saved { namespace: namespace()?, originals };
+        let name = format!("bridge-{}-{}{ENDING}", saved.namespace, std::process::id());
+        let path = runtime::directory()?.join(name);
+        let partial = path.with_extension("partial");
+        let write = || {
+            // A killed process with the same id may have left it.
+            let _ = fs::remove_file(&partial);
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
+            file.lock()?;
+            file.write_all(&serde_json::to_vec(&saved)?)?;
+            fs::rename(&partial, &path)?;
+            io::Result::Ok(file)
+        };
+        let file = write().with_context(|| {
+            let _ = fs::remove_file(&partial);
+            format!("cannot save the settings of the interfaces in {}", path.display())
+        })?;
+        Ok(SavedFile { path, _lock: file })
+    }
+
+    /// Removes the file of settings that are restored.
+    pub(super) fn remove(self) -> anyhow::Result<()> {
+        fs::remove_file(&self.path)
+            .with_context(|| format!("cannot remove {}", self.path.display()))
+    }
+
+    /// Opens the file of a killed guard. Returns `None` if its guard lives, or the file no longer
+    /// exists.
+    fn left_over(path: &Path) -> anyhow::Result<Option<(SavedFile, Saved)>> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let found = file.metadata()?;
+        // Another process may have restored the settings after the file was opened here.
+        let exists = || fs::metadata(path).is_ok_and(|there| there.ino() == found.ino());
+        if file.try_lock().is_err() || !exists() {
+            return Ok(None);
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if !found.is_file() || found.uid() != user || found.mode() & 0o077 != 0 {
+            bail!("it is not a private file of this user");
+        }
+        let mut text = Vec::new();
+        (&file).take(MAX_SIZE).read_to_end(&mut text)?;
+        let saved = serde_json::from_slice(&text)?;
+        Ok(Some((SavedFile { path: path.to_owned(), _lock: file }, saved)))
+    }
+}
+
+/// Restores the settings that killed guards have left in this network namespace. Prints the
+/// interfaces and the settings that cannot be restored. Returns whether there were any.
+///
+/// # Errors
+/// The runtime directory cannot be read.
+pub(in super::super) fn restore_left_over() -> anyhow::Result<bool> {
+    let directory = runtime::directory()?;
+    let entries =
+        fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let own = namespace()?;
+    let mut any = false;
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if !path.to_string_lossy().ends_with(ENDING) {
+            continue;
+        }
+        match SavedFile::left_over(&path) {
+            Ok(Some((file, saved))) if saved.namespace == own => {
+                any |= restore_all(saved.originals);
+                file.remove()?;
+            }
+            Ok(_) => {}
+            Err(error) => print_message(format_args!(
+                "warning: cannot restore interfaces from {}: {error:#}; remove the file to end this warning",
+                path.display()
+            )),
+        }
+    }
+    Ok(any)
+}
+
+/// Restores the settings of the interfaces that still exist. Returns whether there are any.
+fn restore_all(mut originals: Vec<Original>) -> bool {
+    originals.retain(Original::exists);
+    let names: BTreeSet<&str> =
+        originals.iter().map(|original| original.interface.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    match restore(&originals) {
+        _ if names.is_empty() => return false,
+        Ok(()) => print_message(format_args!(
+            "restored the settings of {} before a bridge that was killed",
+            names.join(" and ")
+        )),
+        Err(error) => print_message(format_args!(
+            "warning: {error:#}; a bridge that was killed has changed the settings of {}",
+            names.join(" and ")
+        )),
+    }
+    true
+}
+
+/// Returns the inode of the network namespace.
+fn namespace() -> anyhow::Result<u64> {
+    let found = fs::metadata("/proc/thread-self/ns/net");
+    Ok(found.context("cannot read the network namespace in /proc")?.ino())
+}
