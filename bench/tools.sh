@@ -10,7 +10,7 @@
 # As root. Two minutes. On Debian, for all drivers that it can install:
 #
 #   apt install iperf3 iperf nuttcp openssh-client openssh-server rsync rclone lftp vsftpd \
-#       globus-gass-copy-progs globus-gridftp-server-progs xrootd-client xrootd-server curl wget \
+#       globus-gass-copy-progs globus-gridftp-server-progs xrootd-client xrootd-server xrootd-fuse curl wget \
 #       aria2 squid nginx-light sshfs nfs-ganesha nfs-ganesha-vfs libnfs-utils rpcbind uftp
 set -euo pipefail
 
@@ -42,7 +42,7 @@ for line in listed.splitlines():
     tool = line[:line.index("server)") + 7] if "server)" in line[:40] else line[:20].strip()
     if not tool or "not installed" in line or (sys.argv[2:] and tool not in sys.argv[2:]):
         continue
-    access = tool.split()[0] in {"sshfs", "nfs-ganesha", "webdav"}
+    access = tool.split()[0] in {"sshfs", "nfs-ganesha", "webdav", "xrootdfs"}
     in_memory = tool in memory or tool.endswith("server)")
     works = ["memory"] if in_memory else ["disk"]
     if not access and not in_memory and tool not in files_only:
@@ -66,30 +66,4 @@ if [ $# -eq 0 ]; then
     "$longhaul" matrix --list-tools
     echo '```'
 fi
-python3 - "$dir/out/matrix.sqlite" "$dir" "$longhaul" <<'END'
-import json, os, re, sqlite3, sys
-rows = sqlite3.connect(sys.argv[1]).execute("SELECT record_json FROM run ORDER BY label, attempt")
-home = os.path.expanduser("~")
-def plain(text):
-    text = text.replace(sys.argv[2], "DIR").replace(sys.argv[3], "longhaul")
-    text = re.sub(r"PATH=(/\S*longhaul-run-\w+/bin):\S*", r"PATH=\1:$PATH", text)
-    text = re.sub(r"/\S*longhaul-run-\w+", "RUN", text)
-    return re.sub(re.escape(home) + r"/\S*/s?bin/", "", text).replace(home, "HOME")
-def cut(text, lines=12):
-    found = [line[:160] for line in plain(text).splitlines() if line.strip()]
-    return "\n".join(found[:lines] + (["..."] if len(found) > lines else []))
-for (text,) in rows:
-    run = json.loads(text)
-    outcome = ": ".join(filter(None, (run["outcome"]["status"], run["outcome"].get("reason"))))
-    print(f"\n## {run['label']}\n\n{run['tool_version']}: {outcome}\n\n```text")
-    print(cut("near$ " + run["near_command"]))
-    if run["far_command"]:
-        print(cut("far$ " + run["far_command"]))
-    for end in ("near_output", "far_output"):
-        output = run[end] or {}
-        for stream in ("stdout", "stderr"):
-            if output.get(stream, "").strip():
-                print(f"-- {end.split('_')[0]}, {stream}")
-                print(cut(output[stream]))
-    print("```")
-END
+python3 "$(dirname "$0")/tools_record.py" "$dir/out/matrix.sqlite" "$dir" "$longhaul"

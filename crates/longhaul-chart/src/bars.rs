@@ -49,6 +49,8 @@ impl BarChart {
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
         let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();
         let name = (longest as f64 * CHARACTER + 8.0).clamp(NAME.0, NAME.1);
+        // Without names of bars, the names of groups have their space, too.
+        let most = if longest == 0 { 35 } else { 24 };
         let left = 16.0 + name + if beside { 176.0 } else { 0.0 };
         let length = total - left - FIGURE;
         let values: Vec<f64> = bars()
@@ -61,7 +63,7 @@ impl BarChart {
         for (group, (tool, bars)) in self.groups.iter().enumerate() {
             body.begin_series(self.looks.get(group).copied().unwrap_or(group));
             if beside {
-                body.text("name", (16.0, y + 11.5), &shorten(tool, 24));
+                body.text("name", (16.0, y + 11.5), &shorten(tool, most));
             } else {
                 body.text("name", (16.0, y + 11.0), &shorten(tool, 44));
                 y += 18.0;

@@ -18,13 +18,19 @@ pub(crate) struct Best<'a> {
     pub(crate) rate: Rate,
     /// The number of settings that were compared.
     pub(crate) settings: usize,
-    /// The ratio of the best to the first row within passes; `None` if the first is the best.
+    /// The ratio of the best to the first row within passes; `None` if the first is the best, or if
+    /// no pass has both.
     pub(crate) ratio: Option<Ratio>,
     /// The command of a run of the best row.
     pub(crate) command: &'a str,
 }
 
 impl Best<'_> {
+    /// Returns whether the first setting is the best.
+    pub(crate) fn is_first(&self) -> bool {
+        self.best.label == self.first.label
+    }
+
     /// Returns whether the interval of the ratio shows that the best setting is faster than the
     /// first.
     pub(crate) fn is_shown(&self) -> bool {

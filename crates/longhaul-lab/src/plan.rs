@@ -1,17 +1,23 @@
 //! Plans as text: the plans that ship, and the parser of TOML files into a checked
 //! [`MatrixPlan`], with line and column in every error.
 
+mod shipped;
+
 use std::ops::Range;
 use std::path::Path;
 use std::{fs, mem};
 
-use longhaul_core::plan::{Constraint, Content, DocumentStep, MatrixPlan, MatrixRow};
+use longhaul_core::plan::{
+    Conditions, Constraint, Content, DocumentStep, MatrixPlan, MatrixRow, RealPath,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use twox_hash::XxHash3_128;
 
 use crate::drivers::Driver;
 use crate::{LabError, Place};
+
+pub use shipped::{SHIPPED, Shipped};
 
 /// Reads and checks the plan file at `path`.
 ///
@@ -155,7 +161,36 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
         }
     }
     plan.entries.retain(|entry| wanted.iter().any(|name| entry.is_called(name)));
-    // Constraints on removed entries are removed, too.
+    remove_unmatched_rules(plan);
+    Ok(())
+}
+
+/// Replaces the emulated paths of a plan by the real path to the host `far`, and returns the tools
+/// whose entries were removed, because their servers need files that only emulated paths have.
+pub fn over_real_path(
+    plan: &mut MatrixPlan,
+    far: &str,
+    drivers: &[Box<dyn Driver>],
+) -> Vec<String> {
+    plan.conditions = Conditions::default();
+    plan.real = Some(RealPath { far: far.to_owned(), address: None, directory: None });
+    let goes_far = |tool: &str| drivers.iter().any(|d| d.name() == tool && d.goes_far());
+    let mut removed: Vec<String> = Vec::new();
+    for entry in plan.entries.iter().filter(|entry| !goes_far(&entry.tool)) {
+        if !removed.contains(&entry.tool) {
+            removed.push(entry.tool.clone());
+        }
+    }
+    plan.entries.retain(|entry| goes_far(&entry.tool));
+    // Constraints on emulated paths have no meaning for the only real one.
+    plan.only.retain(|rule| rule.path.is_empty());
+    plan.except.retain(|rule| rule.path.is_empty());
+    remove_unmatched_rules(plan);
+    removed
+}
+
+/// Removes the constraints whose tools have no entry in the plan.
+fn remove_unmatched_rules(plan: &mut MatrixPlan) {
     let named = |rule: &Constraint| {
         let all = rule.tool.iter();
         rule.tool.is_empty() || all.clone().any(|n| plan.entries.iter().any(|e| e.is_called(n)))
@@ -164,7 +199,6 @@ pub fn select(plan: &mut MatrixPlan, wanted: &[String]) -> Result<(), LabError> 
     let (only, except) =
         (only.into_iter().filter(named).collect(), except.into_iter().filter(named).collect());
     (plan.only, plan.except) = (only, except);
-    Ok(())
 }
 
 /// Returns a digest of the plan as sixteen hexadecimal digits.
@@ -248,59 +282,8 @@ fn look_up<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t Spanned<DeVa
     [Some(key), short, plural].into_iter().flatten().find_map(|name| table.get(name))
 }
 
-/// A plan that ships with the program. Its text is an ordinary plan file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shipped {
-    /// The name of the plan on the command line.
-    pub name: &'static str,
-    /// The TOML text of the plan.
-    pub text: &'static str,
-}
-
-/// All plans that ship.
-pub static SHIPPED: [Shipped; 20] = [
-    Shipped { name: "quick", text: include_str!("plan/shipped/quick.toml") },
-    Shipped { name: "default", text: include_str!("plan/shipped/default.toml") },
-    Shipped { name: "sc10", text: include_str!("plan/shipped/sc10.toml") },
-    Shipped { name: "loss", text: include_str!("plan/shipped/loss.toml") },
-    Shipped { name: "small-files", text: include_str!("plan/shipped/small-files.toml") },
-    Shipped { name: "distance", text: include_str!("plan/shipped/distance.toml") },
-    Shipped { name: "stability", text: include_str!("plan/shipped/stability.toml") },
-    Shipped { name: "streams-windows", text: include_str!("plan/shipped/streams-windows.toml") },
-    Shipped { name: "cross-traffic", text: include_str!("plan/shipped/cross-traffic.toml") },
-    Shipped { name: "cross-flows", text: include_str!("plan/shipped/cross-flows.toml") },
-    Shipped { name: "corruption", text: include_str!("plan/shipped/corruption.toml") },
-    Shipped { name: "frames", text: include_str!("plan/shipped/frames.toml") },
-    Shipped { name: "messages", text: include_str!("plan/shipped/messages.toml") },
-    Shipped { name: "parallel-links", text: include_str!("plan/shipped/parallel-links.toml") },
-    Shipped { name: "access", text: include_str!("plan/shipped/access.toml") },
-    Shipped { name: "rdma", text: include_str!("plan/shipped/rdma.toml") },
-    Shipped { name: "tune", text: include_str!("plan/shipped/tune.toml") },
-    Shipped { name: "scaling", text: include_str!("plan/shipped/scaling.toml") },
-    Shipped { name: "peers", text: include_str!("plan/shipped/peers.toml") },
-    Shipped { name: "real", text: include_str!("plan/shipped/real.toml") },
-];
-
-impl Shipped {
-    /// Returns the plan with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        SHIPPED.iter().find(|plan| plan.name == name)
-    }
-
-    /// Parses the plan.
-    ///
-    /// # Errors
-    /// A tool of the plan has no driver in `drivers`; this cannot happen with the drivers that
-    /// ship.
-    pub fn plan(&self, drivers: &[Box<dyn Driver>]) -> Result<MatrixPlan, LabError> {
-        parse(&format!("shipped plan {}", self.name), self.text, drivers)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use longhaul_core::plan::Workload;
-
     use crate::drivers;
 
     use super::*;
@@ -319,23 +302,6 @@ size = "2GiB"
 tool = "scp"
 workload = "disk"
 "#;
-
-    #[test]
-    fn the_shipped_plans_are_plans() {
-        let all = drivers::all(Path::new("longhaul"));
-        for shipped in &SHIPPED {
-            let plan = shipped.plan(&all).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(plan.name, shipped.name);
-            assert!(plan.about.is_some_and(|about| about.len() > 20), "{}", shipped.name);
-        }
-        let plan = |name: &str| Shipped::named(name).unwrap().plan(&all).unwrap();
-        let (quick, default) = (plan("quick"), plan("default"));
-        let labels = |plan: &MatrixPlan| plan.entries.iter().map(|e| e.label()).collect::<Vec<_>>();
-        assert_eq!(labels(&quick), labels(&default));
-        assert_eq!((quick.conditions().len(), quick.repeats, default.repeats), (4, 1, 3));
-        assert!(quick.has(Workload::Memory) && quick.has(Workload::Disk));
-        assert_ne!(fingerprint(&quick), fingerprint(&default));
-    }
 
     #[test]
     fn an_error_names_line_and_column() {
@@ -370,6 +336,21 @@ workload = "disk"
             assert!(!error.contains('\n'), "{error}");
         }
         assert!(read(GOOD).is_ok());
+    }
+
+    #[test]
+    fn a_plan_of_emulated_paths_runs_over_a_real_one() {
+        let all = drivers::all(Path::new("longhaul"));
+        let plan = |name: &str| Shipped::named(name).unwrap().plan(&all).unwrap();
+        let mut tune = plan("tune");
+        assert_eq!(over_real_path(&mut tune, "me@dtn", &all), ["globus-url-copy"]);
+        check(&tune, &all).unwrap();
+        assert_eq!(tune.conditions().len(), 1);
+        assert_eq!(tune.conditions()[0].label(), "dtn");
+        let mut sc10 = plan("sc10");
+        over_real_path(&mut sc10, "me@dtn", &all);
+        check(&sc10, &all).unwrap();
+        assert!(sc10.except.is_empty(), "the constraint names round-trip times");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct RepeatedCell {
     pub repeated: usize,
     /// The median of the valid runs.
     pub median_bps: Option<Rate>,
-    /// The median of the valid runs and of the repeated ones that have a figure.
+    /// The median of the valid and the invalid runs that have a figure.
     pub median_of_all_bps: Option<Rate>,
 }
 
@@ -52,7 +52,7 @@ pub struct Reversal {
     pub condition: usize,
     /// The row that is faster by the valid runs.
     pub faster: String,
-    /// The row that is faster if the repeated runs count.
+    /// The row that is faster if the invalid runs count.
     pub slower: String,
 }
 
@@ -90,7 +90,7 @@ impl Repeats {
         found
     }
 
-    /// Returns the median of a cell if the repeated runs count.
+    /// Returns the median of a cell if the invalid runs count.
     fn of_all(&self, row: &Subject<'_>, condition: usize) -> Option<Rate> {
         let repeated = self.rows.iter().find(|repeated| repeated.label == row.label);
         let cell = repeated.and_then(|row| row.cells.iter().find(|c| c.condition == condition));
@@ -121,23 +121,30 @@ impl Repeats {
     }
 }
 
+fn is_invalid(run: &RunRecord) -> bool {
+    matches!(run.outcome, Outcome::Invalid { .. })
+}
+
 fn cell(condition: usize, runs: &[&RunRecord]) -> RepeatedCell {
+    // A run that was invalid in all attempts was repeated, too.
     let is_repeated = |run: &RunRecord| {
-        matches!(run.outcome, Outcome::Invalid { .. })
-            && runs.iter().any(|o| o.sequence == run.sequence && o.outcome == Outcome::Ok)
+        let is_other = |other: &RunRecord| {
+            let is_later = other.attempt > run.attempt || other.outcome == Outcome::Ok;
+            other.sequence == run.sequence && is_later
+        };
+        is_invalid(run) && runs.iter().any(|other| is_other(other))
     };
-    let repeated = runs.iter().copied().filter(|run| is_repeated(run));
+    let count = runs.iter().filter(|run| is_repeated(run)).count();
+    let invalid = runs.iter().copied().filter(|run| is_invalid(run));
     let valid = runs.iter().copied().filter(|run| run.outcome == Outcome::Ok);
     let rates = |runs: &[&RunRecord]| {
         let rates = runs.iter().filter_map(|run| run.throughput_bps);
         let rates: Vec<f64> = rates.map(|rate| rate.bps() as f64).collect();
         median(&rates).map(|bps| Rate::from_bps(bps as u64))
     };
-    let repeated: Vec<&RunRecord> = repeated.collect();
-    let valid: Vec<&RunRecord> = valid.collect();
+    let (valid, invalid): (Vec<&RunRecord>, Vec<&RunRecord>) = (valid.collect(), invalid.collect());
     let median_bps = rates(&valid);
-    let count = repeated.len();
-    let median_of_all_bps = rates(&[valid, repeated].concat());
+    let median_of_all_bps = rates(&[valid, invalid].concat());
     RepeatedCell { condition, repeated: count, median_bps, median_of_all_bps }
 }
 
@@ -177,6 +184,23 @@ mod tests {
         let [reversal] = &repeats.reversals[..] else { panic!("{repeats:?}") };
         assert!(reversal.faster.starts_with("longhaul cp") && reversal.slower.starts_with("rsync"));
         assert_eq!(reversal.condition, 3);
+    }
+
+    #[test]
+    fn a_run_that_was_never_valid_was_repeated_too() {
+        let mut contents = sample::contents();
+        let first = contents.runs.iter().find(|run| run.tool == "scp").unwrap().clone();
+        contents.runs.retain(|run| run.sequence != first.sequence);
+        for attempt in 1..=3 {
+            contents.runs.push(RunRecord {
+                attempt,
+                outcome: Outcome::Invalid { reason: "late".into() },
+                ..first.clone()
+            });
+        }
+        let repeats = Table::fold(&contents).repeats;
+        let row = repeats.rows.iter().find(|row| row.label == "scp").unwrap();
+        assert_eq!(row.repeated, 2, "the third run was not repeated");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::plan::MatrixPlan;
 use longhaul_lab::archive::Contents;
+use longhaul_lab::plan::SHIPPED;
 use longhaul_lab::table::Table;
 use longhaul_lab::{drivers, plan, report};
 
@@ -112,6 +113,20 @@ fn streams_and_windows_are_a_surface_and_clients_scale() {
     assert!(figures.contains(&"scale-factor-clients".to_owned()), "{figures:?}");
     let page = fs::read_to_string(dir.join("report.html")).unwrap();
     assert!(page.contains("<td class=\"figure\">0.87</td>"), "Fermilab's factor");
+}
+
+#[test]
+fn every_shipped_plan_has_a_report() {
+    let all = drivers::all(Path::new("longhaul"));
+    for shipped in &SHIPPED {
+        let plan = shipped.plan(&all).unwrap();
+        let labels: Vec<String> = plan.entries.iter().map(|entry| entry.label()).collect();
+        let (dir, figures) = written(&format!("plan-{}", shipped.name), &synthetic::contents(plan));
+        assert!(!figures.is_empty(), "{} has no figure", shipped.name);
+        let page = fs::read_to_string(dir.join("report.html")).unwrap();
+        let first = labels[0].split(' ').next().unwrap();
+        assert!(page.contains(first), "{}: no {first}", shipped.name);
+    }
 }
 
 #[test]

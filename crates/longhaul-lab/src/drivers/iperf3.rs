@@ -66,7 +66,9 @@ impl Driver for Iperf3 {
     fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         let document = detect::json(output.client)?;
         if let Some(error) = document["error"].as_str() {
-            return Err(error.to_owned());
+            let is_window = error.contains("socket buffer size not set correctly");
+            let advice = "; raise net.core.rmem_max and net.core.wmem_max";
+            return Err(format!("{error}{}", if is_window { advice } else { "" }));
         }
         // The receiver's count without the omitted seconds; UDP tests report it as `sum`.
         let end = &document["end"];

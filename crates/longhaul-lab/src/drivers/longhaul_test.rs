@@ -6,6 +6,7 @@ use std::process::Command;
 use longhaul_core::plan::Workload;
 use longhaul_core::result::{Guarantees, ToolOutput};
 use longhaul_core::units::{Bytes, Rate};
+use serde_json::Value;
 
 use super::{Detected, Driver, Job, RunOutput, ServerCommand, ToolFigures, detect};
 use crate::LabError;
@@ -73,7 +74,24 @@ impl Driver for LonghaulTest {
     }
 
     fn read(&self, _job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
-        read_summary(output.client)
+        let figures = read_summary(output.client)?;
+        check_window(&detect::json(output.client)?)?;
+        Ok(figures)
+    }
+}
+
+/// Checks that the kernel gave every stream the requested window.
+fn check_window(document: &Value) -> Result<(), String> {
+    let Some(wanted) = document["plan"]["window_bytes"].as_u64() else { return Ok(()) };
+    let streams = document["streams"].as_array().map_or(&[][..], Vec::as_slice);
+    let buffers =
+        streams.iter().flat_map(|s| [&s["send_buffer_bytes"], &s["receive_buffer_bytes"]]);
+    match buffers.filter_map(Value::as_u64).min() {
+        Some(least) if least < wanted => Err(format!(
+            "the kernel limited the window to {}; raise net.core.rmem_max and net.core.wmem_max",
+            Bytes::new(least)
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -110,6 +128,21 @@ mod tests {
             bytes: Some(Bytes::new(11_750_000_000)),
         };
         assert_eq!(reading, Ok(expected));
+    }
+
+    #[test]
+    fn a_window_that_the_kernel_limited_is_an_error() {
+        let document = |wanted: &str, sender: u64| -> Value {
+            let text = format!(
+                r#"{{"plan": {{"window_bytes": {wanted}}}, "streams": [{{"send_buffer_bytes": {sender},
+                    "receive_buffer_bytes": 8388608}}]}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        assert_eq!(check_window(&document("null", 4_194_304)), Ok(()));
+        assert_eq!(check_window(&document("8388608", 8_388_608)), Ok(()));
+        let said = check_window(&document("8388608", 4_194_304)).unwrap_err();
+        assert!(said.starts_with("the kernel limited the window to 4.00 MiB; raise"), "{said}");
     }
 
     #[test]

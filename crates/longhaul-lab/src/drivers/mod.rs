@@ -25,6 +25,8 @@ mod rsync_daemon;
 mod squid;
 mod ssh_tools;
 mod sshd;
+#[cfg(test)]
+mod tests;
 mod xrdcp;
 
 use std::path::Path;

@@ -12,6 +12,8 @@ use crate::LabError;
 const NAME: &str = "nuttcp";
 /// nuttcp's control port; its data use the next port.
 pub(super) const PORT: u16 = 5000;
+/// The maximum difference in seconds between the omitted time and the end of an interval.
+const TOLERANCE: f64 = 0.5;
 
 /// nuttcp, measured by its interval lines: it has no option to omit slow start, so the driver omits
 /// the first intervals.
@@ -68,22 +70,30 @@ impl Driver for Nuttcp {
 
     fn read(&self, job: &Job<'_>, output: RunOutput<'_>) -> Result<ToolFigures, String> {
         let omit = job.memory(NAME).map_err(|error| error.to_string())?.omit_seconds;
-        let (mut time, mut counted, mut bits) = (0.0, 0.0, 0.0);
+        let (mut time, mut counted, mut bits, mut omitted) = (0.0, 0.0, 0.0, 0.0);
+        let mut whole = (0.0, 0.0);
         for line in output.client.stdout.lines() {
+            let Some(rate) = field(line, "rate_Mbps").map(|rate| rate * 1e6) else { continue };
             // Interval lines have real_sec, the last line has real_seconds.
-            let (Some(seconds), Some(rate)) = (field(line, "real_sec"), field(line, "rate_Mbps"))
-            else {
-                continue;
-            };
+            if let Some(seconds) = field(line, "real_seconds") {
+                whole = (seconds, rate * seconds);
+            }
+            let Some(seconds) = field(line, "real_sec") else { continue };
             // The tolerance of half a second allows for intervals that are not exactly one second
             // long.
-            if time > f64::from(omit) - 0.5 {
+            if time > f64::from(omit) - TOLERANCE {
                 counted += seconds;
-                bits += rate * 1e6 * seconds;
+                bits += rate * seconds;
+            } else {
+                omitted += rate * seconds;
             }
             time += seconds;
         }
-        if counted <= 0.0 {
+        if counted <= 0.0 && (time - f64::from(omit)).abs() <= TOLERANCE {
+            // A test of one second can end before the line of its last interval.
+            (counted, bits) = (whole.0 - time, whole.1 - omitted);
+        }
+        if counted < TOLERANCE || bits <= 0.0 {
             return Err(format!("it printed no interval after the {omit} s that are omitted"));
         }
         Ok(ToolFigures {
@@ -122,6 +132,18 @@ mod tests {
             memory_job(|job| Nuttcp.read(job, RunOutput { client: &output, server: None }))
                 .unwrap();
         assert_eq!(reading.throughput, Some(Rate::from_bps(14_000_000_000)));
+    }
+
+    #[test]
+    fn the_remainder_counts_if_the_last_interval_has_no_line() {
+        let output = |stdout: &str| {
+            let output = ToolOutput { stdout: stdout.into(), ..ToolOutput::default() };
+            memory_job(|job| Nuttcp.read(job, RunOutput { client: &output, server: None }))
+        };
+        let last = "megabytes=2400.0 real_seconds=2.00 rate_Mbps=10000.0 tx_cpu=82\n";
+        let reading = output(&format!("megabytes=480.0 real_sec=1.00 rate_Mbps=4000.0\n{last}"));
+        assert_eq!(reading.unwrap().throughput, Some(Rate::from_bps(16_000_000_000)));
+        assert!(output(last).is_err(), "the omitted second is unknown");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Driver of xrdcp.
 
+use std::path::Path;
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
@@ -9,7 +10,9 @@ use super::{Detected, Driver, Job, ServerCommand, detect, sshd};
 use crate::LabError;
 
 const NAME: &str = "xrdcp";
-const PORT: u16 = 1094;
+pub(super) const PORT: u16 = 1094;
+/// The programs of the server.
+pub(super) const SERVER: [&str; 2] = ["xrootd", "unshare"];
 
 /// xrdcp to a private xrootd, without authentication.
 pub(super) struct Xrdcp;
@@ -41,31 +44,12 @@ impl Driver for Xrdcp {
     }
 
     fn detect(&self) -> Detected {
-        detect::detect(&["xrdcp", "xrootd", "unshare"], "--version")
+        detect::detect(&["xrdcp", SERVER[0], SERVER[1]], "--version")
     }
 
     fn server(&self, job: &Job<'_>) -> Result<Option<ServerCommand>, LabError> {
         let task = job.disk(NAME)?;
-        let scratch = task.destination.parent().unwrap_or(task.destination);
-        let (file, state) = (job.private.join("xrootd.cfg"), job.private.display());
-        let text = format!(
-            "xrd.port {PORT}\nall.export {}\nall.adminpath {state}/admin\n\
-             all.pidpath {state}/admin\nxrd.network nodnr\n",
-            scratch.display()
-        );
-        sshd::write(&file, &text)?;
-        let mut command = if rustix::process::geteuid().is_root() {
-            // xrootd refuses to run as root. As another user, mapped to root in a user namespace,
-            // it has the same access to files as the matrix.
-            let mut command = Command::new(detect::program("unshare"));
-            command.args(["--user", "--map-user=1000", "--map-group=1000", "--"]);
-            command.arg(detect::program("xrootd"));
-            command
-        } else {
-            Command::new(detect::program("xrootd"))
-        };
-        command.args(["-n", "longhaul", "-c"]).arg(file);
-        Ok(Some(ServerCommand::new(command, PORT)))
+        xrootd(job, task.destination.parent().unwrap_or(task.destination)).map(Some)
     }
 
     fn client(&self, job: &Job<'_>) -> Result<Command, LabError> {
@@ -76,4 +60,28 @@ impl Driver for Xrdcp {
         command.arg(format!("root://{}:{PORT}/{}", job.far, task.destination.display()));
         Ok(command)
     }
+}
+
+/// Returns a private xrootd that exports a directory.
+pub(super) fn xrootd(job: &Job<'_>, exported: &Path) -> Result<ServerCommand, LabError> {
+    let (file, state) = (job.private.join("xrootd.cfg"), job.private.display());
+    let text = format!(
+        "xrd.port {PORT}\nall.export {}\nall.adminpath {state}/admin\n\
+         all.pidpath {state}/admin\nxrd.network nodnr\n",
+        exported.display()
+    );
+    sshd::write(&file, &text)?;
+    let mut command = if rustix::process::geteuid().is_root() {
+        // xrootd refuses to run as root. As another user, mapped to root in a user namespace, it has
+        // the same access to files as the matrix.
+        let mut command = Command::new(detect::program("unshare"));
+        command.args(["--user", "--map-user=1000", "--map-group=1000", "--"]);
+        command.arg(detect::program("xrootd"));
+        command
+    } else {
+        Command::new(detect::program("xrootd"))
+    };
+    // xrootd creates a directory with the name of its instance in the current directory.
+    command.args(["-n", "longhaul", "-c"]).arg(file).current_dir(job.private);
+    Ok(ServerCommand::new(command, PORT))
 }

@@ -38,8 +38,8 @@ pub fn json(contents: &Contents, table: &Table) -> String {
     text
 }
 
-/// The columns, named as in the archive's table `run`.
-const COLUMNS: [&str; 34] = [
+/// The columns, named as in the archive's table `run` if it has them.
+const COLUMNS: [&str; 35] = [
     "sequence",
     "attempt",
     "repeat",
@@ -65,6 +65,7 @@ const COLUMNS: [&str; 34] = [
     "durable_seconds",
     "near_cpu_seconds",
     "far_cpu_seconds",
+    "emulator_cpu_seconds",
     "encrypted",
     "verified",
     "synced",
@@ -120,6 +121,7 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         number(run.durable_seconds),
         number(run.cpu.map(|cpu| cpu.near_seconds)),
         number(run.cpu.and_then(|cpu| cpu.far_seconds)),
+        number(run.cpu.and_then(|cpu| cpu.emulator_seconds)),
         promised(run.guarantees.encrypted),
         promised(run.guarantees.verified),
         promised(run.guarantees.synced),
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(
             rows[1],
             "1,1,1,iperf3,iperf3,memory,,,,0 ms,0,,,,,1,invalid,dropped 7 packets,23750000000,,\
-             1073741824,0.3616814565052632,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far"
+             1073741824,0.3616814565052632,,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far"
         );
         assert_eq!(super::text("=cmd|'/c calc'!A0\n"), "'=cmd|'/c calc'!A0%0A");
         assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");

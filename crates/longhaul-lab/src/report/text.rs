@@ -6,6 +6,7 @@ use longhaul_core::text::escape;
 use longhaul_core::units::Rate;
 
 use crate::archive::Contents;
+use crate::best::best;
 use crate::table::{CellFigure, RepeatedRow, Table, TableRow};
 
 /// Renders the table as text: tool, type, one column per condition, medians in Gb/s.
@@ -23,8 +24,45 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     }
     lines.extend(repeats(table));
     lines.extend(repeat_warnings(table));
+    lines.extend(best_settings(contents, table));
     lines.push(String::new());
     join(&lines)
+}
+
+/// The number of settings of a tool from which the text names the best one.
+const SEVERAL: usize = 3;
+
+/// Returns two lines per tool and path with several settings: the best setting with its evidence,
+/// and its command.
+fn best_settings(contents: &Contents, table: &Table) -> Vec<String> {
+    let all = best(contents, table);
+    let searched = all.iter().filter(|best| best.settings >= SEVERAL);
+    let mut lines: Vec<String> = searched
+        .flat_map(|best| {
+            let ratio = match (&best.ratio, best.is_shown()) {
+                (None, _) if best.is_first() => "the default".to_owned(),
+                (None, _) => "no pass has both settings".to_owned(),
+                (Some(ratio), true) => format!("{:.2} times the default", ratio.median),
+                (Some(ratio), false) => {
+                    format!("{:.2} times the default, no difference shown", ratio.median)
+                }
+            };
+            let interval = best.ratio.and_then(|ratio| ratio.interval);
+            let interval = interval
+                .map_or_else(String::new, |(low, high)| format!(" (95 %: {low:.2} to {high:.2})"));
+            let (path, rate) = (best.condition.label(), gbps(best.rate));
+            let what = format!("{} at {path}: {}", best.tool, best.best.label);
+            [
+                format!("{what}, {rate} Gb/s, {ratio}{interval}; {} compared", best.settings),
+                format!("  {}", best.command),
+            ]
+        })
+        .collect();
+    if !lines.is_empty() {
+        let head = "Best settings. The highest of several medians is too high on average.";
+        lines.splice(0..0, [String::new(), head.to_owned()]);
+    }
+    lines
 }
 
 /// Joins lines after escaping control characters, so that the output of a tool cannot add a line.
@@ -158,7 +196,7 @@ pub(super) fn repeats(table: &Table) -> Vec<String> {
 pub(super) fn repeat_warnings(table: &Table) -> Vec<String> {
     let all = table.repeats.reversals.iter().map(|reversal| {
         format!(
-            "Warning: over {}, {} is faster than {} by the valid runs, and slower if the repeated \
+            "Warning: over {}, {} is faster than {} by the valid runs, and slower if the invalid \
              runs count.",
             path_of(table, reversal.condition),
             reversal.faster,
@@ -177,16 +215,15 @@ fn repeat(row: &RepeatedRow, table: &Table) -> String {
         let (without, with) = (cell.median_bps?, cell.median_of_all_bps?);
         let (without, with) = (gbps(without), gbps(with));
         let path = path_of(table, cell.condition);
-        Some(format!("{path}: {without}, with the repeated runs {with}"))
+        Some(format!("{path}: {without}, with the invalid runs {with}"))
     });
     let cells: Vec<String> = cells.collect();
-    format!(
-        "{}: {} of {} runs were invalid and repeated. Medians in Gb/s at {}.",
-        row.label,
-        row.repeated,
-        row.runs,
-        cells.join("; ")
-    )
+    let medians = match cells.len() {
+        0 => String::new(),
+        _ => format!(" Medians in Gb/s at {}.", cells.join("; ")),
+    };
+    let RepeatedRow { label, repeated, runs, .. } = row;
+    format!("{label}: {repeated} of {runs} runs were invalid and repeated.{medians}")
 }
 
 /// Pads the columns: names left-aligned, figures right-aligned, a rule below the head.
@@ -235,6 +272,23 @@ mod tests {
             "{}",
             legend(&table)
         );
+    }
+
+    #[test]
+    fn the_best_of_three_settings_has_its_command() {
+        let mut contents = sample::contents();
+        // Three copying tools become three settings of one tool.
+        for entry in contents.header.plan.entries.iter_mut().filter(|e| e.workloads[0] == "disk") {
+            entry.label = Some(entry.label());
+            entry.tool = "scp".into();
+        }
+        let text = text(&contents, &Table::fold(&contents));
+        let line = text.lines().find(|line| line.starts_with("scp at 15 ms: ")).unwrap();
+        assert!(
+            line.contains("longhaul cp --cleartext, 9.90 Gb/s, the default; 3 compared"),
+            "{line}"
+        );
+        assert!(text.contains("\n  longhaul cp far\n"), "{text}");
     }
 
     #[test]

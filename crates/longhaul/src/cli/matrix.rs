@@ -155,7 +155,7 @@ fn show_plan(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<String, C
             fs::read_to_string(file).map_err(anyhow::Error::from)?
         }
         Some(name) => text_of(&name.to_string_lossy()),
-        None => text_of(if args.quick { "quick" } else { "default" }),
+        None => text_of(args.shipped()),
     };
     Ok(format!("# Cost with these arguments: {takes}\n{text}"))
 }

@@ -195,7 +195,10 @@ fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
     let _ = writeln!(text, "{name}: {}, at {}\n", limit.resource, limit.allows_bps);
     indented(text, &limit.sentence);
     if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-        indented(text, &format!("without this limit: {without}, {gain:.1} times as fast"));
+        indented(
+            text,
+            &format!("without this limit: {without}, estimated {gain:.1} times the rate"),
+        );
     }
     text.push('\n');
     for cure in &limit.cures {

@@ -222,7 +222,7 @@ fn an_invalid_argument_is_an_error_before_anything_is_written() {
         (vec!["matrix", "--quick", "--size", "1000TiB"], 5, "are needed; free some space"),
         (vec!["matrix", "--quick", "--repeats", "900"], 2, "; add --yes, or reduce it"),
         (vec!["matrix", "no-such-plan"], 2, "no plan 'no-such-plan'; the shipped plans are quick,"),
-        (vec!["matrix", "quick", "--far", "host"], 2, "--far needs a plan with a real path"),
+        (vec!["matrix", "quick", "--far", "a b"], 2, "real.far is 'a b'; it must be user@host"),
         (vec!["matrix", "--quick", "--data", "nowhere"], 5, "nowhere"),
         (vec!["matrix", "--resume"], 2, "to resume"),
         (vec!["report", "."], 5, "contains no archive"),

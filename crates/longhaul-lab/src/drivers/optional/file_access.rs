@@ -5,14 +5,14 @@
 //! the mounted directory of the far end to the near end. The option `record=SIZE` sets the size of
 //! each read and write call, 1 MiB by default.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
 
 use super::super::sshd::{self, quote};
-use super::super::{DiskTask, Job, ServerCommand};
+use super::super::{DiskTask, Job, ServerCommand, xrdcp};
 use super::{Programs, Tool, VersionSource, encrypted, parent, plain};
 use crate::LabError;
 
@@ -29,6 +29,7 @@ const BASE: Tool = Tool {
     server: |_, _| Ok(None),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
+    goes_far: false,
     untried: None,
     found_in: Programs { only: None },
 };
@@ -36,6 +37,8 @@ const BASE: Tool = Tool {
 const SSHFS: &[&str] = &["sshfs", "fusermount3", "ssh", "sshd", "ssh-keygen"];
 const GANESHA: &[&str] = &["ganesha.nfsd", "nfs-cp", "rpcbind", "unshare"];
 const WEBDAV: &[&str] = &["rclone", "fusermount3"];
+/// The server comes first: the client prints no version.
+const XROOTDFS: &[&str] = &[xrdcp::SERVER[0], xrdcp::SERVER[1], "xrootdfs", "fusermount3"];
 const NFS_PORT: u16 = 2049;
 const MOUNT_PORT: u16 = 20048;
 const WEBDAV_PORT: u16 = 8081;
@@ -52,6 +55,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs",
         programs: SSHFS,
+        many_clients: true,
         // The first line is the version of fusermount3.
         version: VersionSource::From("--version", "SSHFS version"),
         // dd syncs at the end, which sshfs passes on (fsync@openssh.com).
@@ -63,6 +67,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs read",
         programs: SSHFS,
+        many_clients: true,
         // The first line is the version of fusermount3.
         version: VersionSource::From("--version", "SSHFS version"),
         guarantees: encrypted,
@@ -89,6 +94,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "webdav",
         programs: WEBDAV,
+        many_clients: true,
         server: |job, programs| webdav(job, programs, Transfer::Write).map(Some),
         client: |job, programs| rclone_mount(job, programs, Transfer::Write),
         ..BASE
@@ -96,8 +102,27 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "webdav read",
         programs: WEBDAV,
+        many_clients: true,
         server: |job, programs| webdav(job, programs, Transfer::Read).map(Some),
         client: |job, programs| rclone_mount(job, programs, Transfer::Read),
+        ..BASE
+    },
+    Tool {
+        name: "xrootdfs",
+        programs: XROOTDFS,
+        version: VersionSource::Line("-v"),
+        many_clients: true,
+        server: |job, _| xrootd_for(job, Transfer::Write).map(Some),
+        client: |job, programs| xrootdfs(job, programs, Transfer::Write),
+        ..BASE
+    },
+    Tool {
+        name: "xrootdfs read",
+        programs: XROOTDFS,
+        version: VersionSource::Line("-v"),
+        many_clients: true,
+        server: |job, _| xrootd_for(job, Transfer::Read).map(Some),
+        client: |job, programs| xrootdfs(job, programs, Transfer::Read),
         ..BASE
     },
     // https://uftp-multicast.sourceforge.net: UDP with negative acknowledgements, here to one
@@ -152,6 +177,11 @@ fn record(job: &Job<'_>) -> (String, Vec<String>) {
     (size.replace("iB", ""), others.into_iter().cloned().collect())
 }
 
+/// Returns the mount point of a client. Several clients of one server have different copies.
+fn mount_point(job: &Job<'_>, task: &DiskTask<'_>) -> PathBuf {
+    job.private.join("mount").join(task.destination.file_name().unwrap_or_default())
+}
+
 /// Returns the command that mounts the served directory with `mount`, copies the file with dd, and
 /// unmounts. The copy ends with the unmount, which waits for the last write.
 fn through_mount(
@@ -161,7 +191,7 @@ fn through_mount(
     mount: &str,
 ) -> Result<Command, LabError> {
     let task = job.single_file("file access")?;
-    let point = job.private.join("mount");
+    let point = mount_point(job, &task);
     let name = far_file(&task, way).file_name().unwrap_or_default();
     let there = point.join(name);
     let (from, to, sync) = match way {
@@ -192,10 +222,10 @@ fn sshfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, L
     sshd::write(&helper, &format!("#!/bin/sh\nexec {} \"$@\"\n", ssh.join(" ")))?;
     let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
     let mount = format!(
-        "{} {} {}/mount -o ssh_command={} {}",
+        "{} {} {} -o ssh_command={} {}",
         word(&programs.get("sshfs")),
         quote(&format!("{}:{}", sshd::destination_files(job)?, served(&task, way).display())),
-        word(job.private),
+        word(&mount_point(job, &task)),
         quote(&format!("sh {}", helper.display())),
         options.join(" ")
     );
@@ -261,16 +291,37 @@ fn webdav(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCom
 
 fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let task = job.single_file("webdav")?;
     let mount = format!(
-        "{} mount --daemon {} {} {}/mount",
+        "{} mount --daemon {} {} {}",
         word(&programs.get("rclone")),
         options.join(" "),
         quote(&format!(":webdav,url='http://{}:{WEBDAV_PORT}':", job.far)),
-        word(job.private),
+        word(&mount_point(job, &task)),
     );
     let mut command = through_mount(job, programs, way, &mount)?;
     command.env("RCLONE_CONFIG", "/dev/null");
     Ok(command)
+}
+
+/// Returns a private xrootd with the directory that the far end serves.
+fn xrootd_for(job: &Job<'_>, way: Transfer) -> Result<ServerCommand, LabError> {
+    let task = job.single_file("xrootdfs")?;
+    xrdcp::xrootd(job, served(&task, way))
+}
+
+fn xrootdfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
+    let task = job.single_file("xrootdfs")?;
+    let url = format!("root://{}:{}/{}", job.far, xrdcp::PORT, served(&task, way).display());
+    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let mount = format!(
+        "{} -o {} {} {}",
+        word(&programs.get("xrootdfs")),
+        quote(&format!("rdr={url}")),
+        options.join(" "),
+        word(&mount_point(job, &task)),
+    );
+    through_mount(job, programs, way, &mount)
 }
 
 #[cfg(test)]
@@ -308,6 +359,6 @@ mod tests {
             disk_job(&[], |job| through_mount(job, &programs, Transfer::Write, mount)).unwrap();
         let script = command.get_args().last().unwrap().to_string_lossy().into_owned();
         assert!(script.contains("conv=fsync") && script.contains("trap '"), "{script}");
-        assert!(script.trim_end().ends_with("-u '/private/mount'"), "{script}");
+        assert!(script.trim_end().ends_with("-u '/private/mount/copy'"), "{script}");
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Tool {
     client: fn(&Job<'_>, &Programs) -> Result<Command, LabError>,
     /// Reads the figure that the tool prints; `None` if only the wall-clock time counts.
     read: Option<ReadFigure>,
+    /// True if the tool works over a real path.
+    goes_far: bool,
     /// The reason why the row has never run with the real tool; `None` if it has.
     untried: Option<&'static str>,
     /// The directories to search for programs.
@@ -159,6 +161,10 @@ impl Driver for Tool {
 
     fn guarantees(&self, options: &[String]) -> Guarantees {
         (self.guarantees)(options)
+    }
+
+    fn goes_far(&self) -> bool {
+        self.goes_far
     }
 
     fn untried(&self) -> Option<&'static str> {

@@ -25,6 +25,7 @@ const BASE: Tool = Tool {
     server: |job, _| sshd::private_server(job).map(Some),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
+    goes_far: false,
     untried: NOT_PACKAGED,
     found_in: Programs { only: None },
 };

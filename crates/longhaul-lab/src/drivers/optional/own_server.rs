@@ -24,6 +24,7 @@ const BASE: Tool = Tool {
     server: |_, _| Ok(None),
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
+    goes_far: false,
     untried: NOT_PACKAGED,
     found_in: Programs { only: None },
 };
@@ -203,7 +204,9 @@ pub(super) const TOOLS: &[Tool] = &[
         server: |job, programs| {
             let task = job.disk("nfs")?;
             let state = job.private.join("nfs");
+            let ready = job.private.join("nfs-ready");
             let script = NFS_SERVER
+                .replace("@READY@", &word(&ready))
                 .replace("@STATE@", &word(&state))
                 .replace("@DIR@", &word(parent(task.destination)))
                 .replace("@EXPORTFS@", &word(&programs.get("exportfs")))
@@ -213,7 +216,8 @@ pub(super) const TOOLS: &[Tool] = &[
             sshd::write(&file, &script)?;
             let mut command = Command::new("sh");
             command.arg(file);
-            Ok(Some(ServerCommand::new(command, NFS_PORT)))
+            let server = ServerCommand::new(command, NFS_PORT);
+            Ok(Some(ServerCommand { ready: Some(ready), ..server }))
         },
         client: |job, _| {
             let task = job.disk("nfs")?;
@@ -246,7 +250,8 @@ pub(super) const TOOLS: &[Tool] = &[
 const NFS_PORT: u16 = 2049;
 
 /// The script of the NFS server. It keeps its state in a private mount, so the host's exports stay
-/// unchanged.
+/// unchanged. It ends the grace period of 90 s (RFC 8881, section 8.4.2), in which the server answers
+/// no open: there are no clients of an earlier server.
 const NFS_SERVER: &str = "set -e
 mkdir -p @STATE@ /var/lib/nfs
 mount --bind @STATE@ /var/lib/nfs
@@ -254,10 +259,12 @@ mkdir -p /var/lib/nfs/v4recovery
 mount -t nfsd nfsd /proc/fs/nfsd
 touch /var/lib/nfs/etab /var/lib/nfs/rmtab
 @EXPORTFS@ -i -o rw,no_root_squash,insecure,sync,fsid=0,no_subtree_check '*:'@DIR@
-@MOUNTD@ -N 3 -F &
+@MOUNTD@ -N 3 -F & mountd=$!
+trap '@NFSD@ 0; kill $mountd' TERM
 @NFSD@ -N 3 8
-trap '@NFSD@ 0; kill %1' TERM
-wait
+echo Y >/proc/fs/nfsd/v4_end_grace || true
+touch @READY@
+wait $mountd
 ";
 
 /// Returns the command line of one end of a copy by xdd, with the same size, ports and options at

@@ -69,7 +69,7 @@ fn commands_are_those_of_each_tools_documentation() {
         ),
         ("tsunami", "set port 46224 connect far get copy quit"),
         ("irods", "-f -N 8 -p /scratch/copy /data/file copy"),
-        ("perftest", "-p 18515 -D 5 --report_gbits -q 8 far"),
+        ("perftest", "-p 18515 -D 5 --report_gbits -F -u 20 -q 8 far"),
         ("uftp", "-p 1044 -M far -P far -R -1 -q -D copy /data/file"),
     ] {
         let tool = tool(name, programs.path());
@@ -90,7 +90,7 @@ fn servers_are_those_of_each_tools_documentation() {
         ("wdt", "-directory /scratch -transfer_id longhaul -start_port 22356"),
         ("tsunami", "--port=46224"),
         ("irods", "-u"),
-        ("perftest", "-p 18515 -D 5 --report_gbits"),
+        ("perftest", "-p 18515 -D 5 --report_gbits -F -u 20"),
         ("uftp", "-d -p 1044 -D /scratch"),
     ] {
         let tool = tool(name, programs.path());

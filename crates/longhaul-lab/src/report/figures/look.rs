@@ -4,7 +4,7 @@
 const KNOWN: [&str; 8] =
     ["longhaul", "iperf3", "nuttcp", "scp", "rsync", "iperf", "globus-url-copy", "curl"];
 /// The tools that share these colors with another marker and dash pattern.
-const OTHERS: [&str; 31] = [
+const OTHERS: [&str; 33] = [
     "xrdcp",
     "lftp",
     "rclone",
@@ -36,6 +36,8 @@ const OTHERS: [&str; 31] = [
     "webdav",
     "webdav read",
     "xdd",
+    "xrootdfs",
+    "xrootdfs read",
 ];
 /// The difference between the looks of two entries of one tool: a multiple of the number of colors
 /// and dash patterns, so that only the marker differs.

@@ -15,6 +15,8 @@ const POINTS: f64 = 150.0;
 /// The shortest interval in seconds: two sampling intervals of 0.1 s, to smooth the effect of a
 /// late sample.
 const SHORTEST: f64 = 0.2;
+/// The maximum number of runs that the remark about short runs names.
+const MOST_NAMED: usize = 12;
 /// The share of the steady rate at which the ramp-up ends.
 const RAMPED: f64 = 0.9;
 
@@ -25,8 +27,11 @@ pub(super) fn time(facets: &Facets<'_>) -> Vec<Figure> {
     Workload::ALL.into_iter().filter_map(figure).collect()
 }
 
-fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
-    let mut cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>> = BTreeMap::new();
+/// The runs of one kind of work by cell.
+type Cells<'f, 'a> = BTreeMap<(Common, usize), Vec<&'f Facet<'a>>>;
+
+fn cells<'f, 'a>(facets: &'f Facets<'a>, work: Workload) -> Cells<'f, 'a> {
+    let mut cells = Cells::new();
     // A path without counters has no samples, and no figure.
     let is_counted = facets.all.iter().any(|facet| !facet.run.samples.is_empty());
     let of_work = |facet: &&Facet<'_>| is_counted && facet.run.workload == work;
@@ -36,10 +41,14 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
             .or_default()
             .push(facet);
     }
+    cells
+}
+
+fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
     let names = facets.names(&[]);
     let (mut panels, mut ramps) = (BTreeMap::<Common, Vec<Line>>::new(), Vec::new());
     let mut short = Vec::new();
-    for ((common, series), runs) in cells {
+    for ((common, series), runs) in cells(facets, work) {
         let Some(typical) = typical(&runs) else { continue };
         let rates = rates(&typical.run.samples);
         if rates.len() < 3 {
@@ -63,8 +72,13 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         let line = Line { series, kind: LineKind::Trace, points: points.collect() };
         panels.entry(common).or_default().push(line);
     }
+    let short = too_short(&short);
     if panels.is_empty() {
-        return None;
+        // All runs were too short: the remark replaces the figure.
+        let title = format!("Throughput over time: {}. ", work.label());
+        let id = format!("time-{}", work.name());
+        let notes = vec![title + &short?];
+        return Some(Figure { id, chart: None, table: None, notes });
     }
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     let table = Columns {
@@ -76,7 +90,6 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         &format!("time-{}", work.name()),
         Chart::Lines(chart(facets, work, panels, left_out)),
     );
-    let short = (!short.is_empty()).then(|| format!("Too short to sample: {}.", short.join("; ")));
     let figure = figure.with_notes(short);
     Some(figure.with_table(table).with_note(
         "Measured by the path's counters, including headers and retransmissions, not by the tool; \
@@ -84,6 +97,16 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
          time until 90 % of that is reached first, marked on the line; for a copy it includes connection \
          set-up.",
     ))
+}
+
+/// Returns the remark about runs without enough samples for a line; `None` if there are none.
+fn too_short(names: &[String]) -> Option<String> {
+    let named = names.iter().take(MOST_NAMED).map(String::as_str).collect::<Vec<&str>>().join("; ");
+    let more = match names.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("Too short to sample: {named}{more}."))
 }
 
 fn chart(
@@ -176,6 +199,14 @@ mod tests {
     use longhaul_core::units::Rate;
 
     use super::*;
+
+    #[test]
+    fn a_long_list_of_short_runs_is_cut() {
+        let names = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<String>>();
+        assert_eq!(too_short(&[]), None);
+        assert_eq!(too_short(&names(2)).as_deref(), Some("Too short to sample: 0; 1."));
+        assert!(too_short(&names(15)).unwrap().ends_with("; 11; and 3 more."));
+    }
 
     #[test]
     fn ramp_up_is_when_nine_tenths_are_reached() {

@@ -3,6 +3,7 @@
 use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
+use super::folded;
 use crate::archive::Contents;
 use crate::best::{Best, best};
 use crate::report::text::gbps;
@@ -18,20 +19,8 @@ pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
     markup! {
         section id="best" {
             h2 { "Best settings" }
-            div.scroll {
-                table.small {
-                    thead { tr {
-                        th { "Tool" }
-                        th { "Type" }
-                        th.figure { "Path" }
-                        th { "Best of the settings" }
-                        th.figure { "Gb/s" }
-                        th.figure { "Times the first" }
-                        th { "Command" }
-                    } }
-                    tbody { @for best in &all { (line(best)) } }
-                }
-            }
+            (folded("The best of the settings of each tool", all.len(), &lines(&all)))
+            (folded("Commands of the best settings", all.len(), &commands(&all)))
             p.soft {
                 "The setting with the highest median, and its ratio within passes to the first setting of "
                 "the tool, with the 95 % interval from six passes. The highest of several medians is "
@@ -42,9 +31,38 @@ pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
     }
 }
 
+fn lines(all: &[Best<'_>]) -> Markup {
+    markup! {
+        div.scroll {
+            table.small {
+                thead { tr {
+                    th { "Tool" }
+                    th { "Type" }
+                    th.figure { "Path" }
+                    th { "Best of the settings" }
+                    th.figure { "Gb/s" }
+                    th.figure { "Times the first" }
+                } }
+                tbody { @for best in all { (line(best)) } }
+            }
+        }
+    }
+}
+
+/// Returns the commands below the table, so that they have the whole width of a phone.
+fn commands(all: &[Best<'_>]) -> Markup {
+    markup! {
+        @for best in all {
+            p.soft { (best.best.label) ", " (Condition::label(best.condition)) }
+            pre { (best.command) }
+        }
+    }
+}
+
 fn line(best: &Best<'_>) -> Markup {
     let ratio = match (&best.ratio, best.is_shown()) {
-        (None, _) => "the first".to_owned(),
+        (None, _) if best.is_first() => "the first".to_owned(),
+        (None, _) => "no common pass".to_owned(),
         (Some(ratio), true) => format!("{:.2}", ratio.median),
         (Some(ratio), false) => format!("{:.2}, no difference shown", ratio.median),
     };
@@ -60,7 +78,6 @@ fn line(best: &Best<'_>) -> Markup {
                 (ratio)
                 @if let Some((low, high)) = interval { span.range { (format!("{low:.2} - {high:.2}")) } }
             }
-            td.wrap { code { (best.command) } }
         }
     }
 }

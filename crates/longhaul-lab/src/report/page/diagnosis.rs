@@ -81,7 +81,7 @@ fn tiles(diagnosis: &Diagnosis) -> Markup {
         first.map(|limit| (limit.resource.to_string(), "limits it")),
         first.and_then(|limit| Some((limit.without_bps?.to_string(), "next limit"))),
         first.and_then(|limit| {
-            Some((format!("\u{d7} {:.1}", limit.gain?), "gain without the first limit"))
+            Some((format!("\u{d7} {:.1}", limit.gain?), "estimated gain without the first limit"))
         }),
     ];
     markup! {
@@ -120,7 +120,7 @@ fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
         }
         p { (capitalized(&limit.sentence)) "." }
         @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-            p.soft { "Without this limit " (without) ", " (format!("{gain:.1}")) " times the rate." }
+            p.soft { "Without this limit " (without) ", an estimated " (format!("{gain:.1}")) " times the rate." }
         }
         @if !limit.cures.is_empty() {
             div.scroll {

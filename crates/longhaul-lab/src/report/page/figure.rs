@@ -3,10 +3,8 @@
 use longhaul_chart::Width;
 use maud::{Markup, PreEscaped, html as markup};
 
+use super::folded;
 use crate::report::figures::{Columns, Figure};
-
-/// The number of visible lines of a table; longer tables are collapsed.
-const SHOWN: usize = 24;
 
 /// The number of characters of a cell above which its text has several lines.
 const LONG: usize = 40;
@@ -23,23 +21,10 @@ fn one(figure: &Figure) -> Markup {
                 (PreEscaped(chart.draw(Width::Page).embedded("wide")))
                 (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
             }
-            @if let Some(table) = &figure.table { (columns(table)) }
-            @for note in &figure.notes { figcaption.soft { (note) } }
-        }
-    }
-}
-
-fn columns(table: &Columns) -> Markup {
-    let folded = table.lines.len() > SHOWN;
-    markup! {
-        @if folded {
-            details.more {
-                summary { (table.title) ": " (table.lines.len()) " lines" }
-                (body(table))
+            @if let Some(table) = &figure.table {
+                (folded(&table.title, table.lines.len(), &body(table)))
             }
-        } @else {
-            h3 { (table.title) }
-            (body(table))
+            @for note in &figure.notes { figcaption.soft { (note) } }
         }
     }
 }

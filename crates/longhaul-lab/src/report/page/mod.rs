@@ -42,7 +42,7 @@ pub fn html(contents: &Contents, table: &Table) -> String {
         }
         (section("emulator", "The emulator", &network::certificate(contents)))
         (section("repeat", "Reproduction", &repeat::section(contents)))
-        (section("runs", "All runs", &runs::section(contents)))
+        (section("runs", "All runs", &runs::section(contents, table)))
         footer {
             "Written by longhaul " (env!("CARGO_PKG_VERSION")) " from the archive in "
             "the same directory, which has every run with its samples and output."
@@ -53,6 +53,24 @@ pub fn html(contents: &Contents, table: &Table) -> String {
 
 fn section(id: &str, title: &str, body: &Markup) -> Markup {
     markup! { section id=(id) { h2 { (title) } (body) } }
+}
+
+/// The number of visible lines of a table; longer tables are collapsed.
+const SHOWN: usize = 24;
+
+/// Returns a table, which is collapsed below its title if it has many lines.
+fn folded(title: &str, lines: usize, table: &Markup) -> Markup {
+    markup! {
+        @if lines > SHOWN {
+            details.more {
+                summary { (title) ": " (lines) " lines" }
+                (table)
+            }
+        } @else {
+            h3 { (title) }
+            (table)
+        }
+    }
 }
 
 /// Returns a label whose words do not break at their hyphens, as in `--cleartext`.

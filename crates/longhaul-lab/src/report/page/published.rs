@@ -4,13 +4,11 @@ use longhaul_core::plan::Condition;
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
-use super::label;
+use super::{folded, label};
 use crate::reference::{Figure, published};
 use crate::report::text::gbps;
 use crate::table::{Table, TableRow};
 
-/// The number of visible lines of a table; longer tables are collapsed.
-const SHOWN: usize = 24;
 const NEAREST: &str = "Beside the nearest published condition";
 
 /// A row and a column with a measured figure, and the published ones beside it.
@@ -41,15 +39,7 @@ fn nearest(table: &Table) -> Markup {
     });
     let pairs: Vec<Pair<'_>> = pairs.collect();
     markup! {
-        @if pairs.len() > SHOWN {
-            details.more {
-                summary { (NEAREST) ": " (pairs.len()) " lines" }
-                (beside(table, &pairs))
-            }
-        } @else if !pairs.is_empty() {
-            h3 { (NEAREST) }
-            (beside(table, &pairs))
-        }
+        @if !pairs.is_empty() { (folded(NEAREST, pairs.len(), &beside(table, &pairs))) }
     }
 }
 
@@ -136,6 +126,13 @@ fn by_source() -> Markup {
                                     td.figure { (figure.published) }
                                     td.figure { (rate(figure.gbps)) }
                                     td.wrap { (figure.under) }
+                                }
+                            }
+                            @for fact in all.facts.iter().filter(|f| f.source == source.id) {
+                                tr {
+                                    th scope="row" { (fact.subject) }
+                                    td.wrap colspan="4" { (fact.published) }
+                                    td.wrap { (fact.under) }
                                 }
                             }
                         }

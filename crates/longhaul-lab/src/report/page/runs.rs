@@ -8,38 +8,26 @@ use serde_json::Value;
 
 use crate::archive::Contents;
 use crate::report::text::gbps;
+use crate::table::Table;
 
-/// Returns every run by cell, with the data needed to repeat and judge it. Output and link reports
-/// are in the archive's documents.
-pub(super) fn section(contents: &Contents) -> Markup {
+/// Returns every run by cell, in the order of the table, with the data needed to repeat and judge it.
+/// Output and link reports are in the archive's documents.
+pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
     let mut cells: BTreeMap<(usize, usize), Vec<&RunRecord>> = BTreeMap::new();
-    let (mut labels, mut paths) = (Order::default(), Order::default());
     for run in &contents.runs {
-        let place = (labels.place(&run.label), paths.place(&run.condition.label()));
+        let row = table.rows.iter().position(|row| row.label == run.label);
+        let path = table.conditions.iter().position(|condition| *condition == run.condition);
+        // All runs belong to rows and paths of the plan; a run without them comes last.
+        let place = (row.unwrap_or(usize::MAX), path.unwrap_or(usize::MAX));
         cells.entry(place).or_default().push(run);
     }
     markup! {
         p.soft {
-            "By row and path. CPU: of the commands, without the emulator. Steal: share of processor time that the hypervisor took. Late: lateness that 1 in "
-            "1000 packets exceeded in the emulator, in the worse direction."
+            "By row and path. CPU: of the commands, without the emulator. Emulator: its CPU time, with the "
+            "kernel's receiving TCP work. Steal: share of processor time that the hypervisor took. Late: "
+            "lateness that 1 in 1000 packets exceeded in the emulator, in the worse direction."
         }
         div.scroll.cells { @for runs in cells.values() { (cell(runs)) } }
-    }
-}
-
-/// Names in the order of appearance.
-#[derive(Default)]
-struct Order {
-    known: std::collections::HashMap<String, usize>,
-}
-
-impl Order {
-    fn place(&mut self, name: &str) -> usize {
-        let next = self.known.len();
-        match self.known.get(name) {
-            Some(place) => *place,
-            None => *self.known.entry(name.to_owned()).or_insert(next),
-        }
     }
 }
 
@@ -67,21 +55,30 @@ fn cell(runs: &[&RunRecord]) -> Markup {
                     @if let Some(caches) = first.caches { " \u{b7} " (treated(caches)) }
                     @if first.far_caches_kept { " at the near end, kept at the far end" }
                 }
-                table.small {
-                    thead { tr {
-                        th.figure { "No." }
-                        th.figure { "Pass" }
-                        th.figure { "Gb/s" }
-                        th.figure { "Seconds" }
-                        th.figure { "Durable, s" }
-                        th.figure { "CPU, s" }
-                        th.figure { "Steal" }
-                        th.figure { "Late, ms" }
-                        th { "Began" }
-                        th { "Verdict" }
-                    } }
-                    tbody { @for run in runs { (line(run)) } }
-                }
+                (lines(runs))
+            }
+        }
+    }
+}
+
+fn lines(runs: &[&RunRecord]) -> Markup {
+    markup! {
+        div.scroll {
+            table.small {
+                thead { tr {
+                    th.figure { "No." }
+                    th.figure { "Pass" }
+                    th.figure { "Gb/s" }
+                    th.figure { "Seconds" }
+                    th.figure { "Durable, s" }
+                    th.figure { "CPU, s" }
+                    th.figure { "Emulator, s" }
+                    th.figure { "Steal" }
+                    th.figure { "Late, ms" }
+                    th { "Began" }
+                    th { "Verdict" }
+                } }
+                tbody { @for run in runs { (line(run)) } }
             }
         }
     }
@@ -105,6 +102,7 @@ fn line(run: &RunRecord) -> Markup {
             td.figure { (number(run.seconds, 2)) }
             td.figure { (number(run.durable_seconds, 2)) }
             td.figure { (number(run.cpu.map(|cpu| cpu.total_seconds()), 2)) }
+            td.figure { (number(run.cpu.and_then(|cpu| cpu.emulator_seconds), 2)) }
             td.figure { (steal.unwrap_or_default()) }
             td.figure { (number(late_ms(run), 2)) }
             td { (run.started_at) }

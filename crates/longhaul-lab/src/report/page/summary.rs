@@ -8,6 +8,7 @@ use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
 use crate::archive::Contents;
+use crate::best::best;
 use crate::report::text::headline;
 use crate::table::{Table, TableRow};
 
@@ -24,14 +25,18 @@ pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
             (tiles(contents, table))
         }
         nav {
+            @let searched = !best(contents, table).is_empty();
             @for (id, name) in [
                 ("throughput", "Table"),
+                ("best", "Best settings"),
                 ("figures", "Figures"),
                 ("published", "Published"),
                 ("emulator", "Emulator"),
                 ("repeat", "Reproduction"),
                 ("runs", "All runs"),
-            ] { a href=(format!("#{id}")) { (name) } }
+            ] {
+                @if id != "best" || searched { a href=(format!("#{id}")) { (name) } }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use longhaul_core::plan::{Condition, Workload};
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
-use super::label;
+use super::{SHOWN, folded, label};
 use crate::archive::Contents;
 use crate::report::text::{gbps, guarantees_in_words, looks, repeat_warnings, repeats};
 use crate::table::{CellFigure, CellOutcome, Table, TableRow};
@@ -162,12 +162,20 @@ pub(super) fn references(notes: &[usize]) -> Markup {
 }
 
 fn notes(table: &Table) -> Markup {
+    let list = markup! {
+        ol.notes {
+            @for (number, note) in (1..).zip(&table.notes) {
+                li id=(format!("note-{number}")) { (note) }
+            }
+        }
+    };
     markup! {
-        @if !table.notes.is_empty() {
-            ol.notes {
-                @for (number, note) in (1..).zip(&table.notes) {
-                    li id=(format!("note-{number}")) { (note) }
-                }
+        @match table.notes.len() {
+            0 => {}
+            1..=SHOWN => (list),
+            many => details.more {
+                summary { "Notes: " (many) " lines" }
+                (list)
             }
         }
     }
@@ -186,31 +194,37 @@ pub(super) fn ratios(table: &Table) -> Markup {
     markup! {
         section {
             h2 { "Ratios within passes" }
-            div.scroll {
-                table {
-                    thead { tr {
-                        th { "Tool" }
-                        th { "Times" }
-                        @for condition in &table.conditions {
-                            th.figure { (Condition::label(condition)) }
-                        }
-                    } }
-                    tbody {
-                        @for row in rows {
-                            tr {
-                                th scope="row" { (label(&row.label)) }
-                                td { (row.compared_with.as_deref().unwrap_or_default()) }
-                                @for cell in &row.cells { td.figure { (ratio(cell)) } }
-                            }
-                        }
-                    }
-                }
-            }
+            (folded("Ratios to the first row", rows.len(), &ratio_table(table, &rows)))
             p.soft {
                 "Median of the ratios to the first row of the same work, size and setting in the same "
                 "pass, so that drift affects both rows; below it the 95 % interval, from six passes. "
                 "An interval that includes 1 shows no difference. Rows that copied different sizes "
                 "are not compared."
+            }
+        }
+    }
+}
+
+fn ratio_table(table: &Table, rows: &[&TableRow]) -> Markup {
+    markup! {
+        div.scroll {
+            table {
+                thead { tr {
+                    th { "Tool" }
+                    th { "Times" }
+                    @for condition in &table.conditions {
+                        th.figure { (Condition::label(condition)) }
+                    }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            th scope="row" { (label(&row.label)) }
+                            td { (row.compared_with.as_deref().unwrap_or_default()) }
+                            @for cell in &row.cells { td.figure { (ratio(cell)) } }
+                        }
+                    }
+                }
             }
         }
     }

@@ -24,6 +24,10 @@ pub(in crate::cli) struct MatrixArgs {
     /// Run the shipped plan 'quick', which takes less than five minutes
     #[arg(long)]
     pub(super) quick: bool,
+    /// Run the shipped plan 'tune': search for the best settings of a path, or with --far of the path
+    /// to a host
+    #[arg(long, conflicts_with_all = ["plan", "quick"])]
+    pub(super) search: bool,
     /// List the shipped plans with their time and space, and exit
     #[arg(long)]
     pub(super) list_plans: bool,
@@ -58,7 +62,7 @@ pub(in crate::cli) struct MatrixArgs {
     /// Multiply the size of all generated data by this factor, such as 0.01
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale: Option<f64>,
-    /// Far end of a plan with a real path, as a destination of ssh
+    /// Run the plan over the real path to this host, a destination of ssh, instead of emulated paths
     #[arg(long, value_name = "USER@HOST")]
     pub(super) far: Option<String>,
     /// Directory for the copies over emulated paths [default: the output directory]
@@ -80,11 +84,21 @@ pub(in crate::cli) struct MatrixArgs {
 }
 
 impl MatrixArgs {
+    /// Returns the name of the shipped plan that runs without PLAN.
+    pub(super) fn shipped(&self) -> &'static str {
+        match (self.quick, self.search) {
+            (true, _) => "quick",
+            (_, true) => "tune",
+            _ => "default",
+        }
+    }
+
     /// True if an argument selects the plan or changes it. Otherwise the default plan or, with
     /// `--resume`, the plan in the archive is used.
     pub(super) fn selects_plan(&self) -> bool {
         self.plan.is_some()
             || self.quick
+            || self.search
             || self.data.is_some()
             || self.size.is_some()
             || self.scale.is_some()

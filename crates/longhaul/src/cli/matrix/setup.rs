@@ -202,19 +202,22 @@ pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<
             .ok_or_else(|| usage(anyhow!("no plan '{name}'; the shipped plans are {}", known())))?;
         plan.plan(drivers).map_err(coded)
     };
-    let mut plan = match (&args.plan, args.quick) {
-        (Some(file), _) => match file.to_str() {
+    let mut plan = match &args.plan {
+        Some(file) => match file.to_str() {
             Some(name) if !name.contains(['.', '/']) && !file.is_file() => shipped(name)?,
             _ => plan::load(file, drivers).map_err(|error| usage(error.into()))?,
         },
-        (None, true) => shipped("quick")?,
-        (None, false) => shipped("default")?,
+        None => shipped(args.shipped())?,
     };
     plan.scale = args.scale.unwrap_or(plan.scale);
     match (&args.far, &mut plan.real) {
         (Some(far), Some(real)) => (real.far, real.address) = (far.clone(), None),
-        (Some(_), None) => {
-            return Err(usage(anyhow!("--far needs a plan with a real path, such as 'real'")));
+        (Some(far), None) => {
+            let removed = plan::over_real_path(&mut plan, far, drivers);
+            if !removed.is_empty() {
+                let tools = removed.join(", ");
+                print_message(format_args!("omitted, emulated paths only: {tools}"));
+            }
         }
         (None, _) => {}
     }

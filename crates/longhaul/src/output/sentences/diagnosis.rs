@@ -245,7 +245,8 @@ fn answer(diagnosis: &Diagnosis) -> String {
     let next = diagnosis.limits.iter().skip(1).find(|next| next.resource != first.resource);
     match (next, first.gain) {
         (Some(next), Some(gain)) if gain >= LEAST_GAIN => format!(
-            "{reached}. Without this limit, the next one would be {} at {}: {gain:.1} times as fast",
+            "{reached}. Without this limit, the next one would be {} at {}, \
+             an estimated {gain:.1} times the rate",
             article(next.resource),
             next.allows_bps
         ),
