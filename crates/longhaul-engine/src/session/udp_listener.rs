@@ -8,9 +8,9 @@ use longhaul_core::wire::{Greeting, GreetingKind, HELLO_BYTES, SessionId};
 use longhaul_sys::{poll, udp};
 use ring::hmac;
 
+use super::data_acceptor::SessionRegistry;
 use super::flow_port::FlowPort;
 use super::secret::random_keying_material;
-use super::server::SessionRegistry;
 use super::udp::Cookie;
 
 /// The interval at which a waiting thread checks whether to stop.
