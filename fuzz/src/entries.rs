@@ -101,7 +101,7 @@ fn check_plan(plan: &TestPlan) {
     }
 }
 
-/// What a client hears of a server: it joins and folds it with its own account.
+/// Reads the messages that the client of a test receives: it joins samples and folds results.
 fn test_event(bytes: &[u8]) {
     frames::<TestEvent>(bytes, nearly, |event| match event {
         TestEvent::Sample(sample) => join(&sample),
