@@ -38,7 +38,7 @@ pub(super) enum Event {
 
 /// A direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct CapturedDirection {
     /// The index of the link.
     pub(super) link: u32,
     pub(super) from: Side,
@@ -47,7 +47,7 @@ pub(super) struct Way {
 /// One record of the file.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) way: Way,
+    pub(super) direction: CapturedDirection,
     pub(super) event: Event,
     /// The time since 1970.
     pub(super) at: Duration,
@@ -65,7 +65,7 @@ pub(super) struct Record {
 /// The end of a capture in a lane.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    way: Way,
+    direction: CapturedDirection,
     framing: Framing,
     /// The index of the queue and the number of queues.
     numbers: (u64, u64),
@@ -76,10 +76,14 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn new(way: Way, records: SyncSender<Record>, missed: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        direction: CapturedDirection,
+        records: SyncSender<Record>,
+        missed: Arc<AtomicU64>,
+    ) -> Self {
         let framing = Framing::Ip;
         let records = Some(records);
-        Tap { way, framing, numbers: (0, 1), records, missed, origin: Duration::ZERO }
+        Tap { direction, framing, numbers: (0, 1), records, missed, origin: Duration::ZERO }
     }
 
     /// Makes the numbers of the packets different from those of the other queues of the link.
@@ -128,7 +132,7 @@ impl Tap {
     /// Returns a record without the packet.
     fn record(&self, event: Event, seen: &PacketAtPoint<'_>) -> Record {
         Record {
-            way: self.way,
+            direction: self.direction,
             event,
             at: self.origin + Duration::from_nanos(seen.at.as_nanos()),
             number: seen.number * self.numbers.1 + self.numbers.0,

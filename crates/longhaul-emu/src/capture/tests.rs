@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 
 use super::Capture;
-use super::tap::{Cause, Event, PacketAtPoint, Tap, Way};
+use super::tap::{CapturedDirection, Cause, Event, PacketAtPoint, Tap};
 use super::writer::{Layout, Writer};
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
 use crate::packet::{Framing, samples};
@@ -46,7 +46,7 @@ fn text(body: &[u8]) -> String {
 #[test]
 fn every_arrival_departure_and_fate_is_a_block() {
     let (sender, records) = sync_channel(16);
-    let mut tap = Tap::new(Way { link: 0, from: Side::Far }, sender, Arc::default())
+    let mut tap = Tap::new(CapturedDirection { link: 0, from: Side::Far }, sender, Arc::default())
         .beginning(LinkTime::default(), Framing::Ip);
     let frame = frame(4000);
     let at = LinkTime::from_nanos(5_000_000);
@@ -86,7 +86,7 @@ fn every_arrival_departure_and_fate_is_a_block() {
 fn a_full_queue_is_counted_and_the_lane_continues() {
     let missed = Arc::new(AtomicU64::new(0));
     let (sender, records) = sync_channel(2);
-    let mut tap = Tap::new(Way { link: 0, from: Side::Near }, sender, missed.clone());
+    let mut tap = Tap::new(CapturedDirection { link: 0, from: Side::Near }, sender, missed.clone());
     let frame = frame(100);
     let seen = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
     for number in 0..5 {
@@ -133,9 +133,9 @@ fn links_and_frames_are_told_apart() {
     ethernet.extend([8, 0]);
     ethernet.extend(&ip[10..]);
     for (framing, frame) in [(Framing::Ip, &ip), (Framing::Ethernet, &ethernet)] {
-        let way = Way { link: 1, from: Side::Near };
-        let mut tap =
-            Tap::new(way, sender.clone(), Arc::default()).beginning(LinkTime::default(), framing);
+        let direction = CapturedDirection { link: 1, from: Side::Near };
+        let mut tap = Tap::new(direction, sender.clone(), Arc::default())
+            .beginning(LinkTime::default(), framing);
         let at = LinkTime::from_nanos(7);
         tap.left(&PacketAtPoint { number: 5, at, frame }, &Piece::of(0..1, at));
         let record = records.try_recv().unwrap();

@@ -80,7 +80,7 @@ impl LinkModel {
     /// equal in both plans keep their state, and no random number is used twice.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
         let direction = plan.from(self.from);
-        self.looks_at_flows = direction.is_scheduled();
+        self.distinguishes_flows = direction.is_scheduled();
         self.priority = direction.priority;
         self.advance(now);
         let from = self.from;

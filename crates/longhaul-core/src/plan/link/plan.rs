@@ -89,8 +89,8 @@ impl LinkPlan {
         self.queue_limit(side).map(|limit| limit.bytes(rate, self.largest_packet(side)))
     }
 
-    /// Returns the plan of the class `index` of the direction from `side`, as that of both
-    /// directions. Its seed follows from the seed of the link.
+    /// Returns the plan of a link that has the options of class `index` of the direction from `side`
+    /// in both directions. Its seed is derived from the seed of this link.
     pub fn of_class(&self, side: Side, index: usize) -> Option<LinkPlan> {
         let class = self.from(side).classes.get(index)?;
         let mut link = class.link.clone();
@@ -131,7 +131,7 @@ impl LinkPlan {
             link.load(read)?;
             let replay = link.replay.as_ref().and_then(|file| file.content());
             if let Some(recorded) = replay.filter(|_| !link.has_rate()) {
-                link.rate_bps = recorded.way(side).capacity();
+                link.rate_bps = recorded.direction(side).capacity();
             }
         }
         Ok(())
