@@ -6,7 +6,7 @@ use maud::{Markup, html as markup};
 
 use super::label;
 use crate::archive::Contents;
-use crate::report::text::{gbps, guarantees_in_words, looks, repeat_warnings, repeats};
+use crate::report::text::{gbps, guarantees_in_words, precision_remark, repeat_warnings, repeats};
 use crate::table::{CellFigure, CellOutcome, Table, TableRow};
 
 /// The columns of one table: paths that differ only in their RTT or length.
@@ -35,7 +35,7 @@ pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
             "storage when the tool ends. Sync after: the time from the end of the tool until then. Every "
             "copy was compared with its source byte by byte. Figures of others are in " a href="#published" { "published figures" } "."
         }
-        @if let Some(remark) = looks(contents) { p.soft { (remark) } }
+        @if let Some(remark) = precision_remark(contents) { p.soft { (remark) } }
         (notes(table))
         @for sentence in repeats(table) { p.soft { (sentence) } }
         @for warning in repeat_warnings(table) { p.bad { (warning) } }
