@@ -13,12 +13,12 @@ use super::Capture;
 use super::tap::{CapturedDirection, Cause, Event, PacketAtPoint, Tap};
 use super::writer::{Layout, Writer};
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
-use crate::packet::{Framing, samples};
+use crate::packet::{Framing, test_frames};
 
 /// Returns a frame of TCP with `payload` bytes in segments of at most 1448.
 fn frame(payload: usize) -> Vec<u8> {
     let segment = if payload > 1448 { 1448 } else { 0 };
-    samples::Sample { payload, segment, ..samples::Sample::TCP }.frame()
+    test_frames::TestFrame { payload, segment, ..test_frames::TestFrame::TCP }.frame()
 }
 
 fn pair() -> TopologyPlan {

@@ -135,7 +135,7 @@ mod tests {
     use longhaul_core::plan::LinkPlan;
 
     use super::*;
-    use crate::packet::samples::Sample;
+    use crate::packet::test_frames::TestFrame;
 
     const HOLD: Duration = Duration::from_millis(50);
 
@@ -147,7 +147,7 @@ mod tests {
     /// Returns the frames of 64 flows that differ in the source port, as a kernel numbers them.
     fn flows() -> Vec<Vec<u8>> {
         let frame = |flow: u16| {
-            let mut frame = Sample { payload: 100, ..Sample::TCP }.frame();
+            let mut frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
             let port = 40_000 + 2 * flow;
             let at = longhaul_sys::tun::VNET_HEADER + 20;
             frame[at..at + 2].copy_from_slice(&port.to_be_bytes());

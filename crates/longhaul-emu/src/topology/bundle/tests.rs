@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_core::plan::{LinkPlan, TopologyLink};
 
 use super::*;
-use crate::packet::samples::Sample;
+use crate::packet::test_frames::TestFrame;
 
 #[test]
 fn parallel_links_form_a_bundle_in_either_order_of_their_sites() {
@@ -108,7 +108,7 @@ impl TwoQueues {
 }
 
 fn frame() -> Vec<u8> {
-    Sample { payload: 100, ..Sample::TCP }.frame()
+    TestFrame { payload: 100, ..TestFrame::TCP }.frame()
 }
 
 #[test]
