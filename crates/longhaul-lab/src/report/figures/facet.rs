@@ -7,7 +7,7 @@ use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::Dimension;
-use super::look::looks;
+use super::palette::palette;
 use crate::archive::Contents;
 use crate::table::{Intervals, usual_volume};
 
@@ -132,9 +132,9 @@ impl<'a> Facets<'a> {
         self.lines(along).iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the looks of the lines of [`Facets::names`].
-    pub(super) fn looks(&self, along: &[Dimension]) -> Vec<usize> {
-        looks(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
+    /// Returns the palette indices of the lines of [`Facets::names`].
+    pub(super) fn palette(&self, along: &[Dimension]) -> Vec<usize> {
+        palette(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
     }
 
     /// Returns the driver of a line.
