@@ -217,11 +217,11 @@ pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn the_table_reads_like_the_published_one() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         insta::assert_snapshot!(text(&contents, &Table::fold(&contents)));
     }
 
