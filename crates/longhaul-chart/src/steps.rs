@@ -124,12 +124,12 @@ mod tests {
         };
         let chart = StepChart {
             title: "The diagnosis".into(),
-            subtitle: "each part alone, and the whole".into(),
+            subtitle: "each part separately, and the whole".into(),
             label: "Gb/s".into(),
             steps: vec![
-                step("source read alone", Some(8.0), None),
+                step("source read, no network", Some(8.0), None),
                 step("memory to memory", Some(0.2), Some("limit")),
-                step("sink write alone", None, None),
+                step("sink write, no network", None, None),
             ],
         };
         let page = chart.draw(Width::Page).embedded("wide");
@@ -137,6 +137,6 @@ mod tests {
         assert!(page.contains("0.2 Gb/s  limit") && page.contains("not measured"), "{page}");
         assert!(page.contains("class=\"s1 d1\""), "the marked bar has a color of its own: {page}");
         let phone = chart.draw(Width::Phone).embedded("narrow");
-        assert!(phone.contains("source read alone"));
+        assert!(phone.contains("source read, no network"));
     }
 }

@@ -255,7 +255,8 @@ fn the_result_is_printed_and_written_as_a_page() {
     let output = host.run(&[&quick[..], &["data", "copy"]].concat());
     assert_code(&output, 0);
     let printed = text(&output.stdout);
-    for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
+    for words in ["source read, no network", "the whole copy", "<- limit", "LIMIT: ", "limited by"]
+    {
         assert!(printed.contains(words), "'{words}' is not in {printed}");
     }
     // Without a terminal, each step is a line.

@@ -35,7 +35,7 @@ pub(super) struct StampArgs {
     /// the time, the interval [default: 10ms], the number and the size of the packets
     #[arg(
         long,
-        conflicts_with_all = ["skip", "max_hops", "alone"]
+        conflicts_with_all = ["skip", "max_hops", "no_server"]
     )]
     stamp: bool,
     /// Send STAMP packets [default: 10 per second] until stopped, and print a JSON record per
@@ -230,7 +230,7 @@ mod tests {
         for line in [
             "far --dscp 1",
             "far --continuous",
-            "far --stamp --alone",
+            "far --stamp --no-server",
             "far --stamp --continuous -c 3",
             "far --stamp --record-time 5",
             "far --stamp --dscp 64",
