@@ -50,16 +50,16 @@ fn every_arrival_departure_and_fate_is_a_block() {
         .beginning(LinkTime::default(), Framing::Ip);
     let frame = frame(4000);
     let at = LinkTime::from_nanos(5_000_000);
-    let seen = PacketAtPoint { number: 7, at, frame: &frame };
-    tap.arrived(&seen);
-    tap.dropped(&seen, &(1..2), Cause::Link(DropReason::QueueFull));
+    let observed = PacketAtPoint { number: 7, at, frame: &frame };
+    tap.arrived(&observed);
+    tap.dropped(&observed, &(1..2), Cause::Link(DropReason::QueueFull));
     let treatment = Treatment {
         mark_ce: true,
         corruption: Some(Corruption::Silent { bit: 0 }),
         duplicate: true,
         ..Treatment::default()
     };
-    tap.left(&seen, &Piece { segments: 0..1, at, treatment });
+    tap.left(&observed, &Piece { segments: 0..1, at, treatment });
     drop(tap);
     let records: Vec<_> = records.iter().collect();
     let mut file = Vec::new();
@@ -88,13 +88,13 @@ fn a_full_queue_is_counted_and_the_lane_continues() {
     let (sender, records) = sync_channel(2);
     let mut tap = Tap::new(CapturedDirection { link: 0, from: Side::Near }, sender, missed.clone());
     let frame = frame(100);
-    let seen = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
+    let observed = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
     for number in 0..5 {
-        tap.arrived(&PacketAtPoint { number, ..seen });
+        tap.arrived(&PacketAtPoint { number, ..observed });
     }
     assert_eq!(missed.load(Ordering::Relaxed), 3);
     drop(records);
-    tap.arrived(&seen);
+    tap.arrived(&observed);
     assert_eq!(missed.load(Ordering::Relaxed), 3, "an ended capture misses nothing");
 }
 
@@ -121,7 +121,7 @@ fn a_full_disk_ends_the_capture_with_an_error() {
 
 /// The records of several links have separate interfaces and packet ids; a bridge keeps Ethernet.
 #[test]
-fn links_and_frames_are_told_apart() {
+fn links_and_frames_are_distinguished() {
     let mut plan = pair();
     let mut second = plan.links[0].clone();
     second.name = "spare".to_owned();

@@ -45,7 +45,7 @@ impl Steering {
     /// Returns the index of the link for the packet in `frame` that enters at `now`.
     pub(super) fn choose(&mut self, frame: &[u8], now: LinkTime) -> usize {
         if self.valid_until.is_some_and(|until| until <= now) {
-            self.look(now);
+            self.update(now);
         }
         if self.carriers.len() < 2 {
             return 0;
@@ -59,11 +59,11 @@ impl Steering {
         other.copied().unwrap_or(own)
     }
 
-    fn look(&mut self, now: LinkTime) {
+    fn update(&mut self, now: LinkTime) {
         self.up.clear();
         self.valid_until = None;
         for (link, carrier) in self.carriers.iter().enumerate() {
-            let (down, change) = carrier.seen(now);
+            let (down, change) = carrier.state(now);
             if !down {
                 self.up.push(link);
             }
