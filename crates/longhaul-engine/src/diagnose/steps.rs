@@ -27,9 +27,9 @@ use crate::session::Session;
 use crate::test;
 
 /// The time limit of a copy, as a multiple of its planned time.
-const PATIENCE: f64 = 1.6;
+const TIME_FACTOR: f64 = 1.6;
 /// The additional time for opening and closing a session.
-const AROUND: Duration = Duration::from_millis(800);
+const SESSION_TIME: Duration = Duration::from_millis(800);
 /// The additional round trips for opening and closing a session.
 const SESSION_TRIPS: u32 = 8;
 /// The largest subset that is counted at a source.
@@ -172,7 +172,7 @@ impl StepRunner<'_> {
             ..self.plan.options.clone()
         };
         let rtt = self.rtt.unwrap_or_default();
-        let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
+        let limit = self.time.mul_f64(TIME_FACTOR) + SESSION_TIME + rtt * SESSION_TRIPS;
         let (progress, opened) = (CopyProgress::default(), Opened::default());
         let target = target.unwrap_or_else(|| "/dev/null".into());
         let (outcome, trace) =

@@ -164,7 +164,7 @@ mod tests {
     fn an_unauthenticated_greeting_gets_no_answer() {
         let served = Served::start("127.0.0.1:0");
         let secret = SessionSecret::from_keying_material(&[1; 32]);
-        let stranger = SessionSecret::from_keying_material(&[2; 32]);
+        let unknown = SessionSecret::from_keying_material(&[2; 32]);
         let acceptor = served.registry.register(secret.clone());
         let socket = client("127.0.0.1", served.port());
         // Of another session, of none, too long, and with an invalid cookie.
@@ -172,7 +172,7 @@ mod tests {
         let mut forged = hello;
         forged[40] ^= 1;
         for bytes in [
-            &stranger.greeting(GreetingKind::Hello, 0, Cookie::default())[..],
+            &unknown.greeting(GreetingKind::Hello, 0, Cookie::default())[..],
             &forged,
             &[&hello[..], &[0; 1000]].concat(),
             &secret.greeting(GreetingKind::Confirm, 0, [7; 7]),

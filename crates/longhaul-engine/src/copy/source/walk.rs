@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filters_leave_out_is_not_looked_into() {
+    fn excluded_directories_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().join("top");
         std::fs::create_dir_all(top.join("build/deep")).unwrap();
