@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_few_and_end_at_the_most() {
+    fn checks_are_few_and_the_last_has_the_most_values() {
         for (least, most, expected) in [
             (1, 30, vec![9, 16, 30]),
             (1, 6, vec![6]),

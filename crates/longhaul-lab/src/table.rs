@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_looks_need_a_wider_interval() {
+    fn repeated_checks_need_a_wider_interval() {
         let values: Vec<f64> = (1..=30).map(f64::from).collect();
         let mut plan = MatrixPlan::named("p");
         let fixed = Intervals::of(&plan).median(&values).unwrap();

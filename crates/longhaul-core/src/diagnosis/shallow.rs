@@ -103,7 +103,7 @@ pub(super) fn evidence(
     let measured = |(round, _): &&(&StepRound, &Reason)| round.late_loss_percent.is_some();
     let tests: Vec<_> = tests.iter().filter(measured).copied().collect();
     let shown = bounded.and_then(|bounded| depends(bounded, sent(&tests)?.loss));
-    // Slow start overflows a shallow queue, too, but this loss alone does not show its depth.
+    // Slow start overflows a shallow queue, too, but this loss does not show its depth.
     let share = |(round, reason): &(&StepRound, &Reason)| match shown {
         Some(_) => reason.facts.loss_percent,
         None => round.late_loss_percent.unwrap_or(0.0),

@@ -9,14 +9,15 @@ use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval};
 
 /// The probability that a correct check fails by chance.
 const ALPHA: f64 = 1e-4;
-/// The accepted deviation of delays: the accuracy of timing, and a part of the delay.
+/// The accepted deviation of a delay is the larger of two values: the accuracy of timing in ms, and
+/// this share of the median delay.
 const TOLERANCE_MS: f64 = 0.1;
 const TOLERANCE: f64 = 0.01;
 /// The accepted deviation of a capacity. The estimate of trains is a median.
 const CAPACITY_TOLERANCE: f64 = 0.04;
 
-/// The number of delays per second that count as independent. Both recordings cover the same whole
-/// cycle of the same queues, so that only the times of the probes are random.
+/// The number of delays per second that count as independent. Both recordings cover one whole
+/// cycle of the replay, and so the same queues; only the times of the probes are random.
 const PER_SECOND: f64 = 10.0;
 
 /// Compares two recordings, distribution by distribution.
@@ -125,8 +126,10 @@ fn reordering(direction: &RecordedDirection) -> (u64, u64) {
     (direction.reordered(), count(direction, Fate::Arrived))
 }
 
-/// Compares two shares: they differ by more than chance if their intervals do not overlap. Two
-/// intervals at the square root of the level give the level for the difference.
+/// Compares two shares: they differ by more than chance if their confidence intervals do not overlap.
+/// The standard deviation of the difference of two shares is about √2 times that of one share, so
+/// intervals of the confidence 1 - √ALPHA fail to overlap by chance with a probability of about
+/// [`ALPHA`].
 fn share(
     side: Side,
     figure: RecordingFigure,

@@ -119,7 +119,7 @@ impl FromStr for Location {
             };
             return Ok(Location::Server { address: address.to_owned(), path: path.into() });
         }
-        // The brackets of an IPv6 address, alone or after 'user@'.
+        // The brackets of an IPv6 address, with or without a preceding 'user@'.
         let bracket = text.find('[').filter(|at| !text[..*at].contains([':', '/']));
         let colon = match bracket.and_then(|at| Some(at + text[at..].find("]:")?)) {
             Some(end) => Some(end + 1),

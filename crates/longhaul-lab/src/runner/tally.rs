@@ -125,7 +125,7 @@ mod tests {
     use super::super::cells;
     use super::*;
     use crate::plan::Shipped;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     fn plan() -> MatrixPlan {
         let drivers = crate::drivers::all(Path::new("longhaul"));
@@ -148,7 +148,7 @@ mod tests {
             condition: plan.conditions()[cell.condition].clone(),
             outcome,
             throughput_bps: Some(Rate::from_bps(bps)),
-            ..sample::contents().runs[0].clone()
+            ..fixture::contents().runs[0].clone()
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_go_on_until_a_look_finds_the_median_known_well_enough() {
+    fn passes_continue_until_a_check_finds_a_narrow_interval() {
         let plan = plan();
         let all = cells(&plan);
         let first = all[0];

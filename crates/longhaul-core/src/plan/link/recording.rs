@@ -20,7 +20,7 @@ pub struct RecordingHead {
     pub schema: String,
     /// The version of the program.
     pub version: String,
-    /// The far end as the user named it.
+    /// The server as the user named it.
     pub target: String,
     /// The start in seconds since 1970.
     pub started_unix_seconds: u64,
@@ -43,9 +43,9 @@ impl RecordingHead {
 pub struct RecordedWindow {
     /// The time of the first probe since the start of the recording.
     pub seconds: f64,
-    /// From the recorder to the far end.
+    /// From the recorder to the server.
     pub up: RecordedProbes,
-    /// From the far end to the recorder.
+    /// From the server to the recorder.
     pub down: RecordedProbes,
 }
 

@@ -61,7 +61,9 @@ impl<'a> Facets<'a> {
             (variant(&entry.label(), &row), entry.tool.clone())
         });
         let variants = distinct(named);
-        let entries = distinct(plan.entries.iter().map(|entry| (alone(entry), entry.tool.clone())));
+        let entries = distinct(
+            plan.entries.iter().map(|entry| (label_without_flows(entry), entry.tool.clone())),
+        );
         let rows: HashMap<String, MatrixRow> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
         let mut all = Vec::new();
@@ -84,7 +86,9 @@ impl<'a> Facets<'a> {
             let name = variant(&entry.label(), row);
             let known = variants.iter().position(|(known, _)| *known == name);
             let Some(variant) = known else { continue };
-            let Some(entry) = entries.iter().position(|(known, _)| *known == alone(entry)) else {
+            let Some(entry) =
+                entries.iter().position(|(known, _)| *known == label_without_flows(entry))
+            else {
                 continue;
             };
             all.push(Facet { run, entry, variant, gbps, values, rest });
@@ -266,7 +270,7 @@ fn distinct(names: impl Iterator<Item = (String, String)>) -> Vec<(String, Strin
 }
 
 /// Returns the label of an entry without the flows beside the tool.
-fn alone(entry: &PlanEntry) -> String {
+fn label_without_flows(entry: &PlanEntry) -> String {
     PlanEntry { beside: 0, ..entry.clone() }.label()
 }
 
