@@ -149,7 +149,7 @@ fn record(
     plan: &StampPlan,
     progress: MeasuredPeriod,
 ) -> StampRecord {
-    let MeasuredPeriod { report, seen, clock, local, no_hardware } = progress;
+    let MeasuredPeriod { report, reflector, clock, local, no_hardware } = progress;
     let began = jiff::Timestamp::from_nanosecond(report.unix_ns.into()).unwrap_or_default();
     StampRecord {
         schema: STAMP_RECORD_SCHEMA.to_owned(),
@@ -157,8 +157,8 @@ fn record(
         seconds: report.length.as_secs_f64(),
         target: target.to_string(),
         address,
-        numbering: seen.numbering,
-        clocks: clocks(clock, seen.clock, plan.same_clock || is_this_host(address, local)),
+        numbering: reflector.numbering,
+        clocks: clocks(clock, reflector.clock, plan.same_clock || is_this_host(address, local)),
         stamps: Some(origins(&report, no_hardware)),
         figures: report.figures,
         histograms: report.histograms,
