@@ -79,7 +79,7 @@ fn opening(bytes: &[u8]) {
     }
 }
 
-/// What a server hears of the client of a test.
+/// Reads the messages that a server receives from the client of a test.
 fn test_order(bytes: &[u8]) {
     frames::<TestOrder>(bytes, nearly, |order| {
         if let TestOrder::Plan(plan) = order {
@@ -101,7 +101,7 @@ fn check_plan(plan: &TestPlan) {
     }
 }
 
-/// What a client hears of a server: it joins and folds it with its own account.
+/// Reads the messages that the client of a test receives: it joins samples and folds results.
 fn test_event(bytes: &[u8]) {
     frames::<TestEvent>(bytes, nearly, |event| match event {
         TestEvent::Sample(sample) => join(&sample),
@@ -188,7 +188,7 @@ fn path(bytes: &[u8]) {
     delays.variation();
 }
 
-/// What both ends of a diagnosis hear of each other.
+/// Reads the messages of both ends of a diagnosis.
 fn diagnose(bytes: &[u8]) {
     frames::<DiagnoseOrder>(bytes, nearly, |_| ());
     frames::<DiagnoseEvent>(bytes, nearly, |_| ());

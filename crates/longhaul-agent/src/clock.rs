@@ -113,11 +113,11 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits for at most `limit`, or until there were more than `seen` signals.
-    pub(crate) fn wait(&self, seen: u64, limit: Duration) {
+    /// Waits for at most `limit`, or until there were more than `known` signals.
+    pub(crate) fn wait(&self, known: u64, limit: Duration) {
         let count = self.lock();
         // A poisoned lock ends the wait.
-        drop(self.changed.wait_timeout_while(count, limit, |count| *count == seen));
+        drop(self.changed.wait_timeout_while(count, limit, |count| *count == known));
     }
 }
 
@@ -148,12 +148,12 @@ impl End {
     pub(crate) fn sleep(&self, time: Duration) {
         let until = Instant::now() + time;
         loop {
-            let seen = self.signal.count();
+            let known = self.signal.count();
             let left = until.saturating_duration_since(Instant::now());
             if self.is_reached() || left.is_zero() {
                 return;
             }
-            self.signal.wait(seen, left);
+            self.signal.wait(known, left);
         }
     }
 }
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn a_signal_before_the_wait_is_not_lost_and_the_end_ends_sleeps() {
         let signal = Signal::default();
-        let seen = signal.count();
+        let known = signal.count();
         signal.send();
-        signal.wait(seen, Duration::from_secs(3600));
+        signal.wait(known, Duration::from_secs(3600));
         let end = End::default();
         end.sleep(Duration::from_millis(1));
         assert!(!end.is_reached());

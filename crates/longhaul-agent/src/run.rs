@@ -102,7 +102,7 @@ impl<'a> RunQueue<'a> {
         };
         for run in journal.open_runs()? {
             match run.started_ms {
-                None if !allow.take(run.lease.peer) => {
+                None if !allow.allows(run.lease.peer) => {
                     queue.refuse(&run.lease, RunReason::AddressRefused);
                 }
                 None => queue.add(run.lease),
@@ -153,7 +153,7 @@ impl<'a> RunQueue<'a> {
             }
             // If the journal cannot store a lease, the hub repeats it.
             match self.journal.accept(&lease) {
-                Ok(Acceptance::New) if !self.allow.take(lease.peer) => {
+                Ok(Acceptance::New) if !self.allow.allows(lease.peer) => {
                     self.refuse(&lease, RunReason::AddressRefused);
                 }
                 Ok(Acceptance::New) => self.add(lease),
@@ -222,11 +222,11 @@ impl<'a> RunQueue<'a> {
     /// Starts the runs that are due until `end` is reached, and stops the running ones then.
     pub(crate) fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, end: &End) {
         while !end.is_reached() {
-            let seen = self.news.count();
+            let known = self.news.count();
             for lease in self.due() {
                 self.start(scope, lease);
             }
-            self.news.wait(seen, self.time_to_start());
+            self.news.wait(known, self.time_to_start());
         }
         self.stopping.store(true, Ordering::Release);
     }

@@ -290,7 +290,7 @@ impl Sync<'_> {
         if answer.facts_stored {
             self.forget_facts(facts);
         }
-        let peers = answer.stamp_peers.into_iter().filter(|peer| self.allow.take(peer.address));
+        let peers = answer.stamp_peers.into_iter().filter(|peer| self.allow.allows(peer.address));
         *self.peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = peers.collect();
         self.queue.cancel(&answer.cancel);
         let leases = answer.leases.into_iter().take(MAX_LEASES).filter(|lease| lease.is_valid());

@@ -15,8 +15,9 @@ pub struct BarChart {
     pub label: String,
     /// The groups with their names, from top to bottom.
     pub groups: Vec<(String, Vec<Bar>)>,
-    /// The look of each group: the index of its color. A group without an entry has its own index.
-    pub looks: Vec<usize>,
+    /// The palette index of each group, which selects its color. A group without an entry has its
+    /// position as the index.
+    pub palette: Vec<usize>,
 }
 
 /// One bar.
@@ -61,7 +62,7 @@ impl BarChart {
         let (top, mut body) = (y + 4.0, Svg::default());
         y = top + 8.0;
         for (group, (tool, bars)) in self.groups.iter().enumerate() {
-            body.begin_series(self.looks.get(group).copied().unwrap_or(group));
+            body.begin_series(self.palette.get(group).copied().unwrap_or(group));
             if beside {
                 body.text("name", (16.0, y + 11.5), &shorten(tool, most));
             } else {
@@ -107,7 +108,7 @@ mod tests {
                 ("scp".into(), vec![bar("0 ms", 2.0), bar("90 ms", 3.0)]),
                 ("longhaul cp".into(), vec![bar("0 ms", 0.5)]),
             ],
-            looks: Vec::new(),
+            palette: Vec::new(),
         };
         insta::assert_snapshot!(chart.draw(Width::Page).document());
         assert!(chart.draw(Width::Phone).embedded("").contains("longhaul cp"));

@@ -7,6 +7,21 @@
 //! at zero or are labeled as logarithmic.
 //!
 //! A drawing has no network reference and no script, and follows the reader's light or dark theme.
+//!
+//! ```
+//! use longhaul_chart::{Bar, BarChart, Width};
+//!
+//! let bar = |name: &str, value| Bar { name: name.to_owned(), value, range: None };
+//! let chart = BarChart {
+//!     title: "Throughput".to_owned(),
+//!     subtitle: "median of 5 runs".to_owned(),
+//!     label: "Gb/s".to_owned(),
+//!     groups: vec![("0 ms".to_owned(), vec![bar("iperf3", 15.8), bar("nuttcp", 17.6)])],
+//!     palette: Vec::new(),
+//! };
+//! let svg = chart.draw(Width::Page).document();
+//! assert!(svg.starts_with("<svg") && svg.contains("nuttcp"));
+//! ```
 
 mod bars;
 mod heat;

@@ -21,9 +21,9 @@ pub struct LineChart {
     pub panels: Vec<Panel>,
     /// The names of the series; a series looks the same in every panel.
     pub names: Vec<String>,
-    /// The look of each series: the index of its color, marker and dash pattern. A series without
-    /// an entry has its own index.
-    pub looks: Vec<usize>,
+    /// The palette index of each series, which selects its color, marker and dash pattern. A series
+    /// without an entry has its position as the index.
+    pub palette: Vec<usize>,
 }
 
 /// One pair of axes.
@@ -107,8 +107,10 @@ impl LineChart {
         y += 6.0;
         if !at_ends {
             let names = self.drawn();
-            let names: Vec<(usize, &str)> =
-                names.into_iter().map(|(series, name)| (self.look(series), name)).collect();
+            let names: Vec<(usize, &str)> = names
+                .into_iter()
+                .map(|(series, name)| (self.palette_index(series), name))
+                .collect();
             y = legend(&mut svg, &names, 16.0, y + 4.0, total - 32.0);
         }
         let columns = if self.panels.len() > 1 && width == Width::Page { 2 } else { 1 };
@@ -129,8 +131,8 @@ impl LineChart {
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, bottom + 4.0)
     }
 
-    fn look(&self, series: usize) -> usize {
-        self.looks.get(series).copied().unwrap_or(series)
+    fn palette_index(&self, series: usize) -> usize {
+        self.palette.get(series).copied().unwrap_or(series)
     }
 
     /// Returns the index and name of every series with a line in a panel.
@@ -177,7 +179,7 @@ impl LineChart {
             .collect();
         let names = spread(&ends, NAME, height);
         for (line, name_y) in panel.lines.iter().zip(names) {
-            svg.begin_series(self.look(line.series));
+            svg.begin_series(self.palette_index(line.series));
             self.line(svg, line, axis, place);
             if at_ends {
                 self.name(svg, line, (axis, place), name_y + top);
@@ -214,7 +216,7 @@ impl LineChart {
                 svg.line("range", end(low), end(high));
             }
             if line.kind == LineKind::Points || !point.title.is_empty() {
-                svg.mark(self.look(line.series), (x, y), &point.title);
+                svg.mark(self.palette_index(line.series), (x, y), &point.title);
             }
         }
     }
@@ -311,7 +313,7 @@ mod tests {
             y: Axis::new("Gb/s", Scale::for_values(&[9.0, 3.0])),
             panels: (0..panels).map(panel).collect(),
             names: vec!["one".into(), "two".into()],
-            looks: Vec::new(),
+            palette: Vec::new(),
         }
     }
 
@@ -324,7 +326,7 @@ mod tests {
     fn a_panel_may_have_its_own_scale_and_a_series_another_look() {
         let mut chart = chart(2);
         chart.panels[1].y = Some(Axis::new("Mb/s", Scale::from_zero(&[9000.0])));
-        chart.looks = vec![3, 1];
+        chart.palette = vec![3, 1];
         let text = chart.draw(Width::Page).embedded("");
         assert!(text.contains(">Mb/s<") && text.contains(">8000<"), "{text}");
         assert!(text.contains("class=\"s3 d3\"") && !text.contains("class=\"s0 d0\""), "{text}");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_limits_is_marked_and_the_unmeasured_said() {
+    fn the_limiting_step_is_marked_and_unmeasured_steps_are_named() {
         let step = |name: &str, value: Option<f64>, mark: Option<&str>| StepBar {
             name: name.into(),
             value: value.map(|value| (value, format!("{value} Gb/s"))),
@@ -124,19 +124,19 @@ mod tests {
         };
         let chart = StepChart {
             title: "The diagnosis".into(),
-            subtitle: "each part alone, and the whole".into(),
+            subtitle: "each part separately, and the whole".into(),
             label: "Gb/s".into(),
             steps: vec![
-                step("source read alone", Some(8.0), None),
+                step("source read, no network", Some(8.0), None),
                 step("memory to memory", Some(0.2), Some("limit")),
-                step("sink write alone", None, None),
+                step("sink write, no network", None, None),
             ],
         };
         let page = chart.draw(Width::Page).embedded("wide");
         assert_eq!(page.matches("class=\"bar\"").count(), 2);
         assert!(page.contains("0.2 Gb/s  limit") && page.contains("not measured"), "{page}");
-        assert!(page.contains("class=\"s1 d1\""), "the marked bar has a color of its own: {page}");
+        assert!(page.contains("class=\"s1 d1\""), "the marked bar has another color: {page}");
         let phone = chart.draw(Width::Phone).embedded("narrow");
-        assert!(phone.contains("source read alone"));
+        assert!(phone.contains("source read, no network"));
     }
 }

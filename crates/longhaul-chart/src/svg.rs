@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn no_two_series_of_a_chart_look_the_same() {
-        let look = |series: usize| (series % COLORS, series % SHAPES, series % DASHES);
-        let looks: std::collections::HashSet<_> = (0..56).map(look).collect();
-        assert_eq!(looks.len(), 56);
+        let appearance = |series: usize| (series % COLORS, series % SHAPES, series % DASHES);
+        let distinct: std::collections::HashSet<_> = (0..56).map(appearance).collect();
+        assert_eq!(distinct.len(), 56);
     }
 
     #[test]

@@ -1,49 +1,50 @@
 //! Sequential estimates of a median: measurements are added until an interval is narrow.
 //!
 //! An ordinary 95 % interval that is checked after every measurement covers the median in fewer
-//! than 95 % of the cases, because narrow intervals stop the series by chance. [`Looks`] limits the
-//! number of looks and raises the level of each, so that the interval at the end covers the median
-//! in 94 to 97 % of the cases. A test of this file proves it by simulation.
+//! than 95 % of the cases, because narrow intervals stop the series by chance. [`InterimChecks`]
+//! limits the number of these checks and raises the confidence level of each, so that the interval at
+//! the end covers the median in 94 to 97 % of the cases. A test of this file checks this by
+//! simulation.
 
 use crate::stats::{coverage, median};
 
-/// The minimum number of values of the first look.
+/// The minimum number of values of the first check.
 const FIRST: u32 = 9;
-/// The minimum ratio of the values of consecutive looks.
+/// The minimum ratio of the values of consecutive checks.
 const LEAST_GROWTH: f64 = 1.8;
-/// The maximum number of looks.
-const MOST_LOOKS: u32 = 3;
+/// The maximum number of checks.
+const MOST_CHECKS: u32 = 3;
 
-/// The numbers of values at which a series may stop, and the level of the interval at each look.
+/// The numbers of values at which a series may stop, and the level of the interval at each check.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Looks {
+pub struct InterimChecks {
     counts: Vec<usize>,
     level: f64,
 }
 
-impl Looks {
-    /// Returns the looks of a series of at least `least` and at most `most` values: 9, 16 and 30
+impl InterimChecks {
+    /// Returns the checks of a series of at least `least` and at most `most` values: 9, 16 and 30
     /// for a series of at most 30.
     pub fn new(least: u32, most: u32) -> Self {
         let most = most.max(least);
         let first = f64::from(least.max(FIRST).min(most));
-        let steps = f64::from(MOST_LOOKS - 1);
+        let steps = f64::from(MOST_CHECKS - 1);
         let growth = (f64::from(most) / first).powf(1.0 / steps).max(LEAST_GROWTH);
         let mut counts: Vec<usize> = Vec::new();
         let mut count = f64::from(most);
-        while count > first * growth.sqrt() && counts.len() + 1 < MOST_LOOKS as usize {
+        while count > first * growth.sqrt() && counts.len() + 1 < MOST_CHECKS as usize {
             counts.push(count.round() as usize);
             count /= growth;
         }
         counts.push(if counts.is_empty() { most as usize } else { first as usize });
         counts.reverse();
-        // Levels that the simulation below found: each look adds a chance to stop too early.
+        // Levels that the simulation below found: each check is another chance to stop too early.
         let level = match counts.len() {
             1 => 0.95,
             2 => 0.96,
             _ => 0.965,
         };
-        Looks { counts, level }
+        InterimChecks { counts, level }
     }
 
     /// Returns the numbers of values at which the series may stop, ascending.
@@ -51,18 +52,18 @@ impl Looks {
         &self.counts
     }
 
-    /// Returns the 95 % confidence interval of the median of a series that these looks ended;
+    /// Returns the 95 % confidence interval of the median of a series that these checks ended;
     /// `None` for too few values.
     pub fn interval(&self, values: &[f64]) -> Option<(f64, f64)> {
         interpolated(values, self.level)
     }
 
-    /// Returns whether one of the looks at a series, in the order of measurement, found an interval
+    /// Returns whether one of the checks of a series, in the order of measurement, found an interval
     /// that is at most `share` of the median wide.
     pub fn settled(&self, values: &[f64], share: f64) -> bool {
-        let looks = self.counts.iter().filter(|count| **count <= values.len());
-        looks.map(|count| &values[..*count]).any(|seen| {
-            let found = self.interval(seen).zip(median(seen));
+        let checks = self.counts.iter().filter(|count| **count <= values.len());
+        checks.map(|count| &values[..*count]).any(|values| {
+            let found = self.interval(values).zip(median(values));
             found.is_some_and(|((low, high), middle)| high - low <= share * middle)
         })
     }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_few_and_end_at_the_most() {
+    fn checks_are_few_and_the_last_has_the_most_values() {
         for (least, most, expected) in [
             (1, 30, vec![9, 16, 30]),
             (1, 6, vec![6]),
@@ -100,18 +101,18 @@ mod tests {
             (30, 30, vec![30]),
             (3, 1000, vec![9, 95, 1000]),
         ] {
-            assert_eq!(Looks::new(least, most).counts(), expected, "{least} to {most}");
+            assert_eq!(InterimChecks::new(least, most).counts(), expected, "{least} to {most}");
         }
     }
 
     #[test]
-    fn a_narrow_series_settles_at_a_look_only() {
-        let looks = Looks::new(1, 30);
+    fn a_narrow_series_settles_at_a_check_only() {
+        let checks = InterimChecks::new(1, 30);
         let values = vec![1.0; 30];
-        assert!(!looks.settled(&values[..8], 0.05));
-        assert!(looks.settled(&values[..9], 0.05));
+        assert!(!checks.settled(&values[..8], 0.05));
+        assert!(checks.settled(&values[..9], 0.05));
         let wide: Vec<f64> = (1..=30).map(f64::from).collect();
-        assert!(!looks.settled(&wide, 0.05));
+        assert!(!checks.settled(&wide, 0.05));
     }
 
     /// Uniform numbers in (0, 1) (SplitMix64).
@@ -133,17 +134,17 @@ mod tests {
     }
 
     /// Returns the share of series whose final interval contains the true median `middle`.
-    fn covered(looks: &Looks, middle: f64, mut draw: impl FnMut() -> f64) -> f64 {
+    fn covered(checks: &InterimChecks, middle: f64, mut draw: impl FnMut() -> f64) -> f64 {
         const SERIES: u32 = 4000;
         let hits = (0..SERIES).filter(|_| {
             let mut values = Vec::new();
-            for count in looks.counts() {
+            for count in checks.counts() {
                 values.resize_with(*count, &mut draw);
-                if looks.settled(&values, 0.05) {
+                if checks.settled(&values, 0.05) {
                     break;
                 }
             }
-            let (low, high) = looks.interval(&values).unwrap();
+            let (low, high) = checks.interval(&values).unwrap();
             low <= middle && middle <= high
         });
         hits.count() as f64 / f64::from(SERIES)
@@ -153,11 +154,11 @@ mod tests {
     fn the_interval_at_the_end_covers_the_median_in_94_to_97_percent() {
         let mut seed = 0;
         for most in [6, 20, 30, 60] {
-            let looks = Looks::new(1, most);
+            let checks = InterimChecks::new(1, most);
             let mut check = |name: &str, middle: f64, draw: fn(&mut Uniform) -> f64| {
                 seed += 1;
                 let mut random = Uniform(seed);
-                let share = covered(&looks, middle, || draw(&mut random));
+                let share = covered(&checks, middle, || draw(&mut random));
                 assert!((0.94..=0.97).contains(&share), "{name}, at most {most}: {share}");
             };
             check("normal, 3 %", 1.0, |r| 1.0 + 0.03 * r.normal());
@@ -171,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn a_look_after_every_value_would_cover_less() {
-        let every = Looks { counts: (6..=30).collect(), level: 0.95 };
+    fn a_check_after_every_value_would_cover_less() {
+        let every = InterimChecks { counts: (6..=30).collect(), level: 0.95 };
         let mut random = Uniform(1);
         let share = covered(&every, 1.0, || 1.0 + 0.05 * random.normal());
         assert!(share < 0.94, "{share}");

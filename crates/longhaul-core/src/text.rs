@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_deceive_is_spelt_out() {
+    fn deceptive_characters_are_escaped() {
         for (raw, expected) in [
             ("a\x1b[31m\x07\x7f", "a%1B[31m%07%7F"),
             ("x\r\ny\tz", "x%0D%0Ay%09z"),

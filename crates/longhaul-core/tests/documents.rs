@@ -116,6 +116,8 @@ fn unknown_fields_of_result_documents_are_ignored() {
     check::<TopologyReport>(include_str!("fixtures/topology-1.json"));
     check::<DoctorReport>(include_str!("fixtures/doctor-1.json"));
     check::<PathResult>(include_str!("fixtures/path-1.json"));
+    check::<StampResult>(include_str!("fixtures/stamp-1.json"));
+    check::<StampRecord>(include_str!("fixtures/stamp-record-1.json"));
     check::<Diagnosis>(include_str!("fixtures/diagnoses/link-rate.json"));
 }
 

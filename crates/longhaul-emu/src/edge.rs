@@ -1,8 +1,8 @@
 //! The edge of a topology: a site that is a real host or virtual machine behind an Ethernet
 //! interface of this host.
 //!
-//! The host has the address of its site and reaches all other sites directly on its network, as the
-//! networks of sites (198.18.0.0/15 and 2001:2::/48) are. The edge answers its requests for their
+//! The host has the address of its site. All other sites are on its network (198.18.0.0/15 and
+//! 2001:2::/48), so it sends to them without a gateway. The edge answers its requests for their
 //! link-layer addresses (ARP, RFC 826; neighbor discovery, RFC 4861) with one address, and passes
 //! IP packets without their Ethernet headers.
 

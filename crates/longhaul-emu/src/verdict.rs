@@ -181,7 +181,7 @@ mod tests {
         assert!(!starved(10.0, 0.4, 1.9));
         assert!(starved(10.0, 0.6, 0.0));
         assert!(starved(10.0, 0.0, 2.1), "of four processors");
-        assert!(!starved(0.1, 0.04, 0.04), "too short to tell");
+        assert!(!starved(0.1, 0.04, 0.04), "the run is too short");
         assert_eq!(starvation(&ProcessorShare::default(), 4), None, "nothing is known");
     }
 

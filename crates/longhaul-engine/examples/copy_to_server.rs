@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("give a directory to copy and a directory to copy it to".into());
     };
     let files = Tree::beneath(&target)?;
-    // A lost connection would be opened again; this server has only one.
+    // `push` calls this function for the first session, and again after a lost connection.
     let mut servers = Vec::new();
     let mut connect = || {
         let (server, session) = InProcess::start(Files(files.clone()), Service::Copy)?;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(session)
     };
     let secret = CopySecret::random();
-    let line = Reconnect {
+    let reconnect = Reconnect {
         connect: &mut connect,
         give_up: Duration::ZERO,
         lost: &|_| (),
@@ -53,9 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = CopyOptions { recursive: true, ..CopyOptions::default() };
     let (progress, stop) = (CopyProgress::default(), AtomicBool::new(false));
     let run = CopyRun { options: &options, progress: &progress, stop: &stop };
-    let result = copy::push(line, &plan, Path::new("."), run)?;
+    let summary = copy::push(reconnect, &plan, Path::new("."), run)?.summary;
     servers.into_iter().for_each(InProcess::finish);
-    let summary = result.summary;
     println!("{} in {} files at {}", summary.bytes, summary.files, summary.throughput_bps);
     Ok(())
 }

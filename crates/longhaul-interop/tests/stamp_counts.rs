@@ -33,7 +33,7 @@ fn loss_per_direction_is_exactly_that_of_the_network() {
         let outcome = network.run(plan(2000), HOUR);
         let [there, back] = outcome.counts;
         let found = &outcome.last().figures;
-        assert_eq!(outcome.machine.seen().numbering, StampNumbering::Stateful);
+        assert_eq!(outcome.machine.reflector().numbering, StampNumbering::Stateful);
         let lost = (found.forward.lost.unwrap(), found.reverse.lost.unwrap());
         assert_eq!((lost.0.count, lost.0.of), (there.lost, there.entered), "seed {seed}");
         assert_eq!((lost.1.count, lost.1.of), (back.lost, back.entered), "seed {seed}");
@@ -115,7 +115,7 @@ fn a_stateless_reflector_gives_loss_of_the_round_trip_only() {
     let network = Network { directions: [lossy; 2], settings, ..Network::default() };
     let outcome = network.run(plan(1000), HOUR);
     let found = &outcome.last().figures;
-    assert_eq!(outcome.machine.seen().numbering, StampNumbering::Stateless);
+    assert_eq!(outcome.machine.reflector().numbering, StampNumbering::Stateless);
     assert_eq!((found.forward.lost, found.reverse.lost), (None, None));
     let lost: u64 = outcome.counts.iter().map(|counts| counts.lost).sum();
     assert_eq!(found.lost.count, lost);
@@ -126,7 +126,7 @@ fn a_stateful_reflector_is_recognized_if_only_replies_are_lost() {
     let lossy = Direction { loss: 5e-2, ..direction(10) };
     let network = Network { directions: [direction(10), lossy], ..Network::default() };
     let outcome = network.run(plan(500), HOUR);
-    assert_eq!(outcome.machine.seen().numbering, StampNumbering::Stateful);
+    assert_eq!(outcome.machine.reflector().numbering, StampNumbering::Stateful);
     let found = &outcome.last().figures;
     assert_eq!(found.forward.lost.unwrap().count, 0);
     assert_eq!(found.reverse.lost.unwrap().count, outcome.counts[1].lost);
@@ -138,7 +138,7 @@ fn replies_of_twamp_light_are_enough() {
     let outcome = network.run(plan(50), HOUR);
     let found = &outcome.last().figures;
     assert_eq!((found.answered, found.lost.count), (50, 0));
-    assert!(!outcome.machine.seen().extensions && found.rtt.is_some());
+    assert!(!outcome.machine.reflector().extensions && found.rtt.is_some());
     let short = Network { cut: 40, ..Network::default() }.run(plan(50), HOUR);
     let silence = short.silence.unwrap();
     assert_eq!((silence.short, silence.sent), (Some(40), 5));
@@ -151,7 +151,7 @@ fn authenticated_ends_need_the_same_key() {
     let authenticated = |packets| StampPlan { authenticated: true, ..plan(packets) };
     let outcome = network.run(authenticated(50), HOUR);
     assert_eq!(outcome.last().figures.answered, 50);
-    assert!(outcome.machine.seen().extensions, "their HMAC was verified");
+    assert!(outcome.machine.reflector().extensions, "their HMAC was verified");
     let other = Network { key: key("43"), ..network.clone() };
     let silence = other.run(authenticated(50), HOUR).silence.unwrap();
     assert_eq!((silence.sent, silence.waited), (5, Duration::from_secs(5)));

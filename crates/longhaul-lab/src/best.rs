@@ -86,11 +86,11 @@ pub(crate) fn best<'a>(contents: &'a Contents, table: &'a Table) -> Vec<Best<'a>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     /// Returns the sample with rsync as a second setting of scp.
     fn contents() -> Contents {
-        let mut contents = sample::contents();
+        let mut contents = fixture::contents();
         for entry in contents.header.plan.entries.iter_mut().filter(|e| e.tool == "rsync") {
             entry.label = Some(entry.label());
             entry.tool = "scp".into();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn tools_with_one_setting_are_not_listed() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         assert!(best(&contents, &Table::fold(&contents)).is_empty());
     }
 }

@@ -114,12 +114,12 @@ fn differences(then: &MatrixHeader, now: &MatrixHeader) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn shared_cells_are_compared_and_the_rest_is_named() {
-        let then = sample::contents();
-        let mut now = sample::contents();
+        let then = fixture::contents();
+        let mut now = fixture::contents();
         now.header.facts[0].1 = "6.19.0".into();
         now.header.plan.entries[1].label = Some("another".into());
         for run in &mut now.runs {
@@ -143,7 +143,7 @@ mod tests {
         let figure = |low: u64, high: u64| CellFigure {
             median_bps: Some(Rate::from_bps((low + high) / 2)),
             interval_bps: Some((Rate::from_bps(low), Rate::from_bps(high))),
-            ..Table::fold(&sample::contents()).rows[0].cells[1].clone()
+            ..Table::fold(&fixture::contents()).rows[0].cells[1].clone()
         };
         let apart = |then, now| changed(&then, &now).unwrap().apart;
         assert_eq!(apart(figure(10, 20), figure(21, 30)), Some(true));

@@ -151,12 +151,12 @@ fn cell(condition: usize, runs: &[&RunRecord]) -> RepeatedCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
     use crate::table::Table;
 
     #[test]
     fn a_repeat_that_changes_the_order_is_named() {
-        let mut contents = sample::contents();
+        let mut contents = fixture::contents();
         // longhaul cp is faster than rsync at 180 ms, unless two slow runs that were repeated
         // count.
         let first = contents.runs.iter().find(|run| {
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn without_repeats_there_is_nothing_to_report() {
-        let mut contents = sample::contents();
+        let mut contents = fixture::contents();
         contents.runs.retain(|run| run.outcome == Outcome::Ok);
         assert_eq!(Table::fold(&contents).repeats, Repeats::default());
     }

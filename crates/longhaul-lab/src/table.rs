@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use longhaul_core::plan::{Condition, Content, MatrixPlan, MatrixRow as PlanRow, Workload};
 use longhaul_core::result::{Guarantees, Outcome, RunRecord};
-use longhaul_core::sequential::Looks;
+use longhaul_core::sequential::InterimChecks;
 use longhaul_core::stats::{median, median_interval};
 use longhaul_core::units::{Bytes, Rate};
 use serde::Serialize;
@@ -66,7 +66,7 @@ pub struct CellFigure {
     /// The largest valid figure.
     pub max_bps: Option<Rate>,
     /// The distribution-free 95 % confidence interval of the median; it needs six runs. If the
-    /// plan ends passes by a precision, it allows for the repeated looks.
+    /// plan ends passes by a precision, it allows for the repeated checks.
     pub interval_bps: Option<(Rate, Rate)>,
     /// The median of the ratios to the row of [`TableRow::compared_with`] in the same pass, and its
     /// 95 % confidence interval. Slow changes of the host affect both rows equally.
@@ -345,20 +345,20 @@ fn sync_seconds(runs: &[&RunRecord]) -> Option<f64> {
 /// The 95 % confidence intervals of medians of a plan's runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Intervals {
-    /// The looks of a plan with a precision, whose number of passes depends on the results.
-    looks: Option<Looks>,
+    /// The checks of a plan with a precision, whose number of passes depends on the results.
+    checks: Option<InterimChecks>,
 }
 
 impl Intervals {
     pub(crate) fn of(plan: &MatrixPlan) -> Self {
-        Intervals { looks: plan.looks() }
+        Intervals { checks: plan.interim_checks() }
     }
 
     /// Returns the interval of the median of the population of `values`; `None` for fewer than six
     /// values.
     pub(crate) fn median(&self, values: &[f64]) -> Option<(f64, f64)> {
-        match &self.looks {
-            Some(looks) => looks.interval(values),
+        match &self.checks {
+            Some(checks) => checks.interval(values),
             None => median_interval(values, 0.95),
         }
     }
@@ -371,14 +371,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_looks_need_a_wider_interval() {
+    fn repeated_checks_need_a_wider_interval() {
         let values: Vec<f64> = (1..=30).map(f64::from).collect();
         let mut plan = MatrixPlan::named("p");
         let fixed = Intervals::of(&plan).median(&values).unwrap();
         plan.precision = Some(Precision::new(0.05, 60));
-        let looks = Intervals::of(&plan);
-        let (low, high) = looks.median(&values).unwrap();
+        let checks = Intervals::of(&plan);
+        let (low, high) = checks.median(&values).unwrap();
         assert!(low < fixed.0 + 0.5 && high > fixed.1 - 0.5, "{low} {high} {fixed:?}");
-        assert_eq!(looks.median(&values[..5]), None);
+        assert_eq!(checks.median(&values[..5]), None);
     }
 }

@@ -37,8 +37,8 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// at 100 Gb/s.
 const BUFFER: libc::c_int = 64 << 20;
 
-/// A non-blocking socket that receives and sends the Ethernet frames of one interface, which
-/// receives the frames for every address while the socket exists.
+/// A non-blocking socket that receives and sends the Ethernet frames of one interface. The interface
+/// is in promiscuous mode while the socket exists.
 #[derive(Debug)]
 pub struct EthernetSocket {
     socket: Socket,
@@ -125,8 +125,8 @@ impl EthernetSocket {
     /// counts as dropped, or if the interface is down; any other error if the interface no longer
     /// exists.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let room = buffer.len().saturating_sub(TAG);
-        let (length, aux) = match receive(&self.socket, &mut buffer[..room]) {
+        let limit = buffer.len().saturating_sub(TAG);
+        let (length, aux) = match receive(&self.socket, &mut buffer[..limit]) {
             Ok(received) => received,
             Err(error) => return Err(self.explain(error)),
         };

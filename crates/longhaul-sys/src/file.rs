@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_just_written_is_in_the_cache() {
+    fn freshly_written_data_are_in_the_cache() {
         let path = std::env::temp_dir().join(format!("longhaul-cached-{}", std::process::id()));
         let mut file = File::create(&path).unwrap();
         file.write_all(&[7; 64 << 10]).unwrap();

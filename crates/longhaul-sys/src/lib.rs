@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod child;
 pub mod confine;
 pub mod cpu;
 pub mod datagram;

@@ -135,7 +135,7 @@ impl Mapping {
         Prefault::new(self.region.clone())
     }
 
-    /// Gives the range to an owner that divides it.
+    /// Returns the range, for an arena that divides it.
     pub(crate) fn into_region(self) -> Arc<Region> {
         self.region
     }

@@ -359,20 +359,20 @@ mod tests {
             ("[::]:0", "127.0.0.1:0", "127.0.0.2"),
             ("[::]:0", "[::1]:0", "::1"),
         ] {
-            let door = UdpSocket::bind(bind).unwrap();
+            let socket = UdpSocket::bind(bind).unwrap();
             let asker = UdpSocket::bind(asker).unwrap();
             let from: IpAddr = from.parse().unwrap();
-            send_from(&door, b"yes", asker.local_addr().unwrap(), from).unwrap();
-            let (_, seen) = asker.recv_from(&mut [0; 8]).unwrap();
-            assert_eq!(seen, SocketAddr::new(from, door.local_addr().unwrap().port()));
+            send_from(&socket, b"yes", asker.local_addr().unwrap(), from).unwrap();
+            let (_, source) = asker.recv_from(&mut [0; 8]).unwrap();
+            assert_eq!(source, SocketAddr::new(from, socket.local_addr().unwrap().port()));
         }
     }
 
     #[test]
     fn an_address_that_is_not_ours_is_refused() {
-        let door = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         let to = "127.0.0.1:9".parse().unwrap();
-        assert!(send_from(&door, b"no", to, "192.0.2.1".parse().unwrap()).is_err());
+        assert!(send_from(&socket, b"no", to, "192.0.2.1".parse().unwrap()).is_err());
     }
 
     fn pair(local: &str) -> (UdpSocket, UdpSocket) {
@@ -418,15 +418,15 @@ mod tests {
 
     #[test]
     fn a_datagram_has_its_source_and_destination() {
-        let door = UdpSocket::bind("[::]:0").unwrap();
-        enable_destination(&door, true).unwrap();
-        enable_destination(&door, false).unwrap();
-        let port = door.local_addr().unwrap().port();
+        let socket = UdpSocket::bind("[::]:0").unwrap();
+        enable_destination(&socket, true).unwrap();
+        enable_destination(&socket, false).unwrap();
+        let port = socket.local_addr().unwrap().port();
         for (local, ip) in [("127.0.0.2:0", "127.0.0.3"), ("[::1]:0", "::1")] {
             let ip: IpAddr = ip.parse().unwrap();
             let near = UdpSocket::bind(local).unwrap();
             near.send_to(b"hello", (ip, port)).unwrap();
-            let found = receive_addressed(&door, &mut [0; 64]).unwrap().canonical();
+            let found = receive_addressed(&socket, &mut [0; 64]).unwrap().canonical();
             assert_eq!(found.from, near.local_addr().unwrap());
             assert_eq!((found.bytes, found.to), (5, Some(ip)));
         }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not() {
+    fn an_unknown_name_or_number_is_none() {
         assert_eq!(user_name(3_999_999_999), None);
         assert_eq!(user_id("nobody of this name"), None);
         assert_eq!(group_id("no\0group"), None);

@@ -167,7 +167,7 @@ fn a_laptop_without_rights_reports_unseen_facts() {
 }
 
 #[test]
-fn a_virtual_machine_is_not_blamed_for_what_its_host_decides() {
+fn a_virtual_machine_is_not_judged_by_settings_of_its_host() {
     let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
     let found = examine(&facts, &[], &target("10G", "100ms"));
     assert_eq!(rules(&found, FindingVerdict::Problem), ["tcp_rmem", "tcp_wmem"], "{found:#?}");
@@ -180,7 +180,7 @@ fn a_virtual_machine_is_not_blamed_for_what_its_host_decides() {
 }
 
 #[test]
-fn what_was_measured_is_judged_by_the_cores_and_disks_that_it_takes() {
+fn measurements_are_judged_by_their_cores_and_disks() {
     let facts = facts(include_str!("hosts/vm-virtio.host"), "/srv/data");
     let one = |name: &str, rate: Option<&str>| Measurement {
         name: name.to_owned(),

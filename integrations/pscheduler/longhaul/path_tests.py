@@ -84,7 +84,7 @@ def family(spec):
 def path_command(kind, spec):
     """Returns the command of a trace or rtt test."""
     part = "hops" if kind == "trace" else "rtt"
-    command = [PROGRAM, "path", spec["dest"], "--alone", "--json"]
+    command = [PROGRAM, "path", spec["dest"], "--no-server", "--json"]
     for other in PARTS:
         command += ["--skip", other] if other != part else []
     if kind == "trace":

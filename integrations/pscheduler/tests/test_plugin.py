@@ -124,7 +124,7 @@ class PathTests(unittest.TestCase):
 
     def test_commands_of_paths(self):
         self.assertEqual(path_tests.path_command("trace", {"dest": "h", "hops": 9})[2:], [
-            "h", "--alone", "--json", "--skip", "rtt", "--skip", "mtu", "--skip", "loss", "--skip",
+            "h", "--no-server", "--json", "--skip", "rtt", "--skip", "mtu", "--skip", "loss", "--skip",
             "capacity", "--max-hops", "9"])
         spec = {"dest": "2001:db8::1", "packet-count": 100, "packet-interval": 0.01, "ip-tos": 184}
         self.assertEqual(latency_tests.sender_command("latency", spec, 7412)[2:], [

@@ -21,8 +21,8 @@ use crate::clock::HubClock;
 const PERIOD: Duration = Duration::from_secs(60);
 /// The time after which a reflector that did not answer gets packets again.
 const RETRY: Duration = Duration::from_secs(10);
-/// The longest wait before the thread checks for other peers or the end.
-const LOOK: Duration = Duration::from_millis(500);
+/// The longest wait before the thread checks for changed peers and for the end.
+const CHECK: Duration = Duration::from_millis(500);
 /// The time for which replies gather before the thread reads them, so that it wakes less often.
 const GATHER: Duration = Duration::from_millis(10);
 /// The maximum number of peers of an agent.
@@ -50,13 +50,13 @@ pub(crate) fn measure_peers(
     let mut measured: BTreeMap<String, Measured> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
         let wanted = peers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-        follow(&mut measured, wanted);
-        let looked = Instant::now();
-        while looked.elapsed() < LOOK && !stop.load(Ordering::Relaxed) {
+        update_peers(&mut measured, wanted);
+        let checked = Instant::now();
+        while checked.elapsed() < CHECK && !stop.load(Ordering::Relaxed) {
             let wait = advance(&mut measured, clock, &mut record);
             let begun = Instant::now();
             if wait_for_replies(&mut measured, wait) {
-                // Replies have the kernel's time of their arrival: those of other peers may come first.
+                // The kernel records the arrival of a reply, so the thread can wait for more of them.
                 thread::sleep(GATHER.min(wait.saturating_sub(begun.elapsed())));
                 wait_for_replies(&mut measured, Duration::ZERO);
             }
@@ -70,7 +70,7 @@ fn advance(
     clock: &HubClock,
     record: &mut impl FnMut(StampSummary),
 ) -> Duration {
-    let mut wait = LOOK;
+    let mut wait = CHECK;
     for one in measured.values_mut() {
         if one.readable || one.due <= Instant::now() {
             one.readable = false;
@@ -94,8 +94,8 @@ fn wait_for_replies(measured: &mut BTreeMap<String, Measured>, limit: Duration) 
     arrived
 }
 
-/// Starts the measurements of new peers, and ends those of others.
-fn follow(measured: &mut BTreeMap<String, Measured>, wanted: Vec<StampPeer>) {
+/// Starts the measurements of new peers, and ends those of removed peers.
+fn update_peers(measured: &mut BTreeMap<String, Measured>, wanted: Vec<StampPeer>) {
     measured.retain(|_, one| wanted.contains(&one.peer));
     for peer in wanted.into_iter().take(MOST_PEERS) {
         if !measured.contains_key(&peer.host) {
@@ -111,11 +111,11 @@ impl Measured {
     fn advance(&mut self, clock: &HubClock, record: &mut impl FnMut(StampSummary)) -> Duration {
         let sender = match &mut self.sender {
             Some(sender) => sender,
-            None if self.retry > Instant::now() => return LOOK,
+            None if self.retry > Instant::now() => return CHECK,
             none => {
                 self.retry = Instant::now() + RETRY;
                 let Ok(sender) = Sender::open(ends(&self.peer), &plan(&self.peer), None) else {
-                    return LOOK;
+                    return CHECK;
                 };
                 none.insert(sender)
             }
@@ -128,13 +128,13 @@ impl Measured {
             }
             Ok(Advance::Done) => {
                 self.sender = None;
-                LOOK
+                CHECK
             }
             Err(error) => {
                 record(failure(&self.peer, &error, clock.now_ms()));
                 self.sender = None;
                 self.retry = Instant::now() + RETRY;
-                LOOK
+                CHECK
             }
         }
     }
@@ -179,7 +179,7 @@ fn summary(peer: &StampPeer, progress: &MeasuredPeriod, now_ms: i64) -> StampSum
     let span_ms = u32::try_from(progress.report.length.as_millis()).unwrap_or(u32::MAX);
     let address = SocketAddr::new(peer.address, peer.port);
     let same = is_this_host(address, progress.local);
-    let clocks = clocks(progress.clock, progress.seen.clock, same);
+    let clocks = clocks(progress.clock, progress.reflector.clock, same);
     let known = clocks.same || clocks.error_ms.is_some();
     let rtt = figures.rtt.as_ref();
     let delay = |delay: Option<longhaul_core::result::StampDelay>| {
@@ -230,14 +230,14 @@ mod tests {
         };
         let peers = vec![peer("here", reflector.address().port()), peer("closed", closed)];
         let mut measured = BTreeMap::new();
-        follow(&mut measured, peers);
+        update_peers(&mut measured, peers);
         let (clock, mut lost) = (HubClock::new(), Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| reflector.run(|| stop.load(Ordering::Relaxed), |_| {}));
             let deadline = Instant::now() + Duration::from_secs(30);
             let answered = |measured: &mut BTreeMap<String, Measured>| {
                 let sender = measured.get("here").and_then(|one| one.sender.as_ref());
-                sender.is_some_and(|sender| sender.seen().numbering != StampNumbering::Unknown)
+                sender.is_some_and(|sender| sender.reflector().numbering != StampNumbering::Unknown)
             };
             while (lost.is_empty() || !answered(&mut measured)) && Instant::now() < deadline {
                 for one in measured.values_mut() {
@@ -248,7 +248,7 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!((lost[0].peer.as_str(), lost[0].sent, lost[0].lost), ("closed", 1, 1));
-        follow(&mut measured, vec![]);
+        update_peers(&mut measured, vec![]);
         assert!(measured.is_empty());
     }
 

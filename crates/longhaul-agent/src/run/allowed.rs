@@ -17,9 +17,9 @@ impl AllowedPeers {
 
     /// Returns whether the agent may send to `address`: one of the list, or without a list every
     /// unicast address that belongs to another host and crosses a router.
-    pub(crate) fn take(&self, address: IpAddr) -> bool {
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
         match &self.0 {
-            Some(sources) => sources.take(address),
+            Some(sources) => sources.contains(address),
             None => is_ordinary(address),
         }
     }
@@ -48,15 +48,15 @@ fn is_ordinary(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn takes(allowed: &AllowedPeers, address: &str) -> bool {
-        allowed.take(address.parse().unwrap())
+    fn allows(allowed: &AllowedPeers, address: &str) -> bool {
+        allowed.allows(address.parse().unwrap())
     }
 
     #[test]
     fn an_agent_does_not_test_its_own_host_or_its_link_by_default() {
         let any = AllowedPeers::default();
         for good in ["192.0.2.1", "10.0.0.1", "223.255.255.1", "2001:db8::1", "fd00::2"] {
-            assert!(takes(&any, good), "{good}");
+            assert!(allows(&any, good), "{good}");
         }
         for bad in [
             "127.0.0.1",
@@ -73,15 +73,15 @@ mod tests {
             "fe80::1",
             "ff02::1",
         ] {
-            assert!(!takes(&any, bad), "{bad}");
+            assert!(!allows(&any, bad), "{bad}");
         }
     }
 
     #[test]
     fn a_list_replaces_the_default() {
         let list = AllowedPeers::parse("192.0.2.0/24,!192.0.2.9,127.0.0.1").unwrap();
-        assert!(takes(&list, "192.0.2.1") && takes(&list, "127.0.0.1"));
-        assert!(!takes(&list, "192.0.2.9") && !takes(&list, "198.51.100.1"));
+        assert!(allows(&list, "192.0.2.1") && allows(&list, "127.0.0.1"));
+        assert!(!allows(&list, "192.0.2.9") && !allows(&list, "198.51.100.1"));
         assert_eq!(AllowedPeers::parse("192.0.2.1/24"), None);
         assert_eq!(AllowedPeers::parse(""), None);
     }

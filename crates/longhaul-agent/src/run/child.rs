@@ -1,22 +1,13 @@
-//! A child process with a deadline and bounded output.
+//! A child process of a run, and the last line of its messages.
 
-use std::io::{self, Read};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use longhaul_fleet::protocol::{MAX_DOCUMENT_BYTES, MAX_MESSAGE_BYTES};
-use longhaul_sys::poll;
+use longhaul_sys::child::{self, ChildEnd, ChildLimits};
 use longhaul_sys::process::die_with_thread;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The longest wait for the end of a process before the cancellation and the deadline are checked.
-const LOOK: Duration = Duration::from_millis(200);
-/// The interval without a descriptor of the process.
-const SHORT_LOOK: Duration = Duration::from_millis(20);
-/// The time in which the output of an ended process must arrive.
-const DRAIN: Duration = Duration::from_secs(5);
 /// The maximum number of bytes of messages that are kept: the last ones.
 const MOST_MESSAGES: usize = 64 << 10;
 
@@ -52,71 +43,20 @@ pub(crate) fn run_child(
 ) -> io::Result<ChildOutcome> {
     die_with_thread(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    // The descriptor is readable once the process has ended (pidfd_open(2)).
-    let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-    let output = child.stdout.take().map(|pipe| read_in_thread(pipe, MAX_DOCUMENT_BYTES, false));
-    let messages = child.stderr.take().map(|pipe| read_in_thread(pipe, MOST_MESSAGES, true));
-    let (output, messages) = match (output.transpose(), messages.transpose()) {
-        (Ok(output), Ok(messages)) => (output, messages),
-        (Err(error), _) | (_, Err(error)) => {
-            kill(&mut child);
-            return Err(error);
-        }
+    let limits = ChildLimits {
+        deadline,
+        output_bytes: MAX_DOCUMENT_BYTES,
+        message_bytes: MOST_MESSAGES,
+        cancelled,
     };
-    let ended = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
+    Ok(match child::run_child(&mut command, limits)? {
+        ChildEnd::Exited { status, output, messages } => {
+            ChildOutcome::Ended { code: status.code(), output, message: last_line(&messages) }
         }
-        if cancelled() {
-            kill(&mut child);
-            return Ok(ChildOutcome::Cancelled);
-        }
-        if Instant::now() >= deadline {
-            kill(&mut child);
-            return Ok(ChildOutcome::OutOfTime);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        match &handle {
-            Ok(handle) => drop(poll::readable(handle, LOOK.min(left))),
-            Err(_) => thread::sleep(SHORT_LOOK),
-        }
-    };
-    let received = |pipe: Option<mpsc::Receiver<Option<Vec<u8>>>>| {
-        pipe.and_then(|pipe| pipe.recv_timeout(DRAIN).ok()).unwrap_or(Some(Vec::new()))
-    };
-    let Some(output) = received(output) else { return Ok(ChildOutcome::TooLarge) };
-    let message = received(messages).and_then(|text| last_line(&text));
-    Ok(ChildOutcome::Ended { code: ended.code(), output, message })
-}
-
-fn kill(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-/// Reads at most `most` bytes; of more, the last ones if `tail`, and none otherwise.
-fn read_in_thread(
-    mut pipe: impl Read + Send + 'static,
-    most: usize,
-    tail: bool,
-) -> io::Result<mpsc::Receiver<Option<Vec<u8>>>> {
-    let (sender, receiver) = mpsc::channel();
-    let read = move || {
-        let mut kept = Some(Vec::new());
-        let mut piece = vec![0; 16 << 10];
-        while let Ok(read @ 1..) = pipe.read(&mut piece) {
-            let Some(bytes) = &mut kept else { continue };
-            bytes.extend_from_slice(&piece[..read]);
-            if bytes.len() > most {
-                if tail { drop(bytes.drain(..bytes.len() - most)) } else { kept = None }
-            }
-        }
-        // The receiver is gone if the process was killed.
-        let _ = sender.send(kept);
-    };
-    thread::Builder::new().spawn(read)?;
-    Ok(receiver)
+        ChildEnd::OutOfTime => ChildOutcome::OutOfTime,
+        ChildEnd::Cancelled => ChildOutcome::Cancelled,
+        ChildEnd::TooLarge => ChildOutcome::TooLarge,
+    })
 }
 
 /// Returns the last meaningful line; for a panic, its location instead of the backtrace.
@@ -134,6 +74,8 @@ fn last_line(text: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn shell(script: &str, limit: Duration) -> ChildOutcome {

@@ -136,8 +136,8 @@ impl Executor {
 }
 
 /// Waits until the server of the run accepts connections, while `fits` returns true. Returns false without
-/// a server. A connection costs less than an attempt of the command, and without the server `longhaul
-/// path` measures the path alone and does not fail.
+/// a server. A connection costs less than an attempt of the command, and `longhaul path` does not fail
+/// if no server answers: it measures without one.
 fn wait_for_server(lease: &Lease, fits: &dyn Fn() -> bool) -> bool {
     let server = SocketAddr::new(lease.peer, lease.port);
     while fits() {

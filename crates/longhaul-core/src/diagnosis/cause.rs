@@ -40,7 +40,7 @@ pub(super) fn is_bound(thread: &BusyThread) -> bool {
 
 /// Returns whether the copied files are small.
 pub(super) fn are_small(diagnosis: &Diagnosis) -> bool {
-    diagnosis.sample.files > 1 && diagnosis.sample.mean_bytes() < SMALL_FILE_BYTES
+    diagnosis.subset.files > 1 && diagnosis.subset.mean_bytes() < SMALL_FILE_BYTES
 }
 
 /// Returns the median round of a step.

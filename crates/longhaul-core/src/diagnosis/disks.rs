@@ -36,7 +36,7 @@ fn resource(
     }
     // Creating and opening files takes processor time, too.
     if are_small(diagnosis) {
-        let mean_bytes = Bytes::new(diagnosis.sample.mean_bytes());
+        let mean_bytes = Bytes::new(diagnosis.subset.mean_bytes());
         let files_per_second = round.files as f64 / round.seconds.max(f64::MIN_POSITIVE);
         let evidence = Evidence::SmallFilesAlone { files_per_second, mean_bytes, rate_bps };
         return (Resource::SmallFiles, evidence);

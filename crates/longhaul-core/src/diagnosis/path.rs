@@ -88,7 +88,7 @@ fn plain(diagnosis: &Diagnosis) -> Option<Cause> {
     );
     let rounds: Vec<_> = tests.iter().map(|test| (test.round, test.reason)).collect();
     let bounded = diagnosis.bounded.as_ref();
-    let copied = super::shallow::found_by_copies(&diagnosis.steps);
+    let copied = super::shallow::drop_threshold_of_copies(&diagnosis.steps);
     let shallow = super::shallow::evidence(&rounds, bounded, copied);
     if let Some(evidence) = shallow.filter(|_| of_the_path) {
         let resource = Resource::ShallowQueue;

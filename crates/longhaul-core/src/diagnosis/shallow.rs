@@ -88,13 +88,13 @@ pub fn bounded_plan(steps: &[StepReport], time: Duration) -> Option<BoundedPlan>
 
 /// Returns the rate at which the copies found that the path drops segments that did not wait in a queue:
 /// the highest one, because each is a delivered rate, which the drops lower.
-pub(super) fn found_by_copies(steps: &[StepReport]) -> Option<Rate> {
+pub(super) fn drop_threshold_of_copies(steps: &[StepReport]) -> Option<Rate> {
     let copies = steps.iter().flat_map(|step| &step.rounds).filter_map(|round| round.copy.as_ref());
     copies.filter_map(|copy| copy.path.drops_at_bps).max()
 }
 
 /// Returns the evidence of a shallow queue in the tests. `copied` is the rate that
-/// [copies found](found_by_copies).
+/// [copies found](drop_threshold_of_copies).
 pub(super) fn evidence(
     tests: &[(&StepRound, &Reason)],
     bounded: Option<&BoundedTest>,
@@ -103,7 +103,7 @@ pub(super) fn evidence(
     let measured = |(round, _): &&(&StepRound, &Reason)| round.late_loss_percent.is_some();
     let tests: Vec<_> = tests.iter().filter(measured).copied().collect();
     let shown = bounded.and_then(|bounded| depends(bounded, sent(&tests)?.loss));
-    // Slow start overflows a shallow queue, too, but this loss alone does not show its depth.
+    // Slow start overflows a shallow queue, too, but this loss does not show its depth.
     let share = |(round, reason): &(&StepRound, &Reason)| match shown {
         Some(_) => reason.facts.loss_percent,
         None => round.late_loss_percent.unwrap_or(0.0),

@@ -32,7 +32,7 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
     };
     if are_small(diagnosis) {
         let files_per_second = diagnosis.step(step)?.files_per_second.unwrap_or(0.0);
-        let mean_bytes = Bytes::new(diagnosis.sample.mean_bytes());
+        let mean_bytes = Bytes::new(diagnosis.subset.mean_bytes());
         let evidence = Evidence::SmallFiles {
             files_per_second,
             mean_bytes,

@@ -1,7 +1,7 @@
 //! Compares the recording of a path with the recording of a link that replays it.
 
 use crate::plan::Side;
-use crate::plan::link::{Fate, PathRecording, RecordedWay};
+use crate::plan::link::{Fate, PathRecording, RecordedDirection};
 use crate::result::{
     RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
 };
@@ -9,28 +9,29 @@ use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval};
 
 /// The probability that a correct check fails by chance.
 const ALPHA: f64 = 1e-4;
-/// The accepted deviation of delays: the accuracy of timing, and a part of the delay.
+/// The accepted deviation of a delay is the larger of two values: the accuracy of timing in ms, and
+/// this share of the median delay.
 const TOLERANCE_MS: f64 = 0.1;
 const TOLERANCE: f64 = 0.01;
 /// The accepted deviation of a capacity. The estimate of trains is a median.
 const CAPACITY_TOLERANCE: f64 = 0.04;
 
-/// The number of delays per second that count as independent. Both recordings cover the same whole
-/// cycle of the same queues, so that only the times of the probes are random.
+/// The number of delays per second that count as independent. Both recordings cover one whole
+/// cycle of the replay, and so the same queues; only the times of the probes are random.
 const PER_SECOND: f64 = 10.0;
 
 /// Compares two recordings, distribution by distribution.
 pub fn certify(recorded: &PathRecording, rebuilt: &PathRecording) -> RecordingCertificate {
     let mut checks = Vec::new();
     for side in Side::BOTH {
-        let ways = [recorded.way(side), rebuilt.way(side)];
-        checks.push(delays(side, ways));
-        checks.push(variation(side, ways));
-        checks.push(share(side, RecordingFigure::Loss, ways.map(losses)));
-        checks.push(share(side, RecordingFigure::Outage, ways.map(outages)));
-        checks.push(runs(side, ways));
-        checks.push(share(side, RecordingFigure::Reordering, ways.map(reordering)));
-        checks.push(capacity(side, ways));
+        let directions = [recorded.direction(side), rebuilt.direction(side)];
+        checks.push(delays(side, directions));
+        checks.push(variation(side, directions));
+        checks.push(share(side, RecordingFigure::Loss, directions.map(losses)));
+        checks.push(share(side, RecordingFigure::Outage, directions.map(outages)));
+        checks.push(runs(side, directions));
+        checks.push(share(side, RecordingFigure::Reordering, directions.map(reordering)));
+        checks.push(capacity(side, directions));
     }
     RecordingCertificate {
         schema: RECORDING_CERTIFICATE_SCHEMA.to_owned(),
@@ -42,17 +43,22 @@ pub fn certify(recorded: &PathRecording, rebuilt: &PathRecording) -> RecordingCe
 }
 
 /// Compares the distributions of delays.
-fn delays(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
-    distribution(side, RecordingFigure::Delay, ways, ways.map(RecordedWay::delays_ms))
+fn delays(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
+    distribution(
+        side,
+        RecordingFigure::Delay,
+        directions,
+        directions.map(RecordedDirection::delays_ms),
+    )
 }
 
 /// Compares the distributions of the differences between consecutive probes (RFC 3393).
-fn variation(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
-    let differences = ways.map(|way| {
-        let delays = way.delays_ms();
+fn variation(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
+    let differences = directions.map(|direction| {
+        let delays = direction.delays_ms();
         delays.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect()
     });
-    distribution(side, RecordingFigure::DelayVariation, ways, differences)
+    distribution(side, RecordingFigure::DelayVariation, directions, differences)
 }
 
 /// Compares two distributions by the Kolmogorov-Smirnov distance between them, after either is moved
@@ -61,7 +67,7 @@ fn variation(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
 fn distribution(
     side: Side,
     figure: RecordingFigure,
-    ways: [&RecordedWay; 2],
+    directions: [&RecordedDirection; 2],
     mut values: [Vec<f64>; 2],
 ) -> RecordingCheck {
     let [recorded, rebuilt] = values.each_mut().map(|values| {
@@ -71,9 +77,9 @@ fn distribution(
     let tolerance = TOLERANCE_MS.max(recorded * TOLERANCE);
     let [one, other] = &values;
     let distance = excess(one, other, tolerance).max(excess(other, one, tolerance));
-    let counts = ways.map(|way| {
-        let seconds = way.fates().len() as f64 * way.interval().as_secs_f64();
-        (seconds * PER_SECOND).min(way.fates().len() as f64)
+    let counts = directions.map(|direction| {
+        let seconds = direction.fates().len() as f64 * direction.interval().as_secs_f64();
+        (seconds * PER_SECOND).min(direction.fates().len() as f64)
     });
     let count = counts[0] * counts[1] / (counts[0] + counts[1]);
     let bound = kolmogorov_bound(count.ceil().max(1.0) as usize, ALPHA);
@@ -97,30 +103,33 @@ fn excess(one: &[f64], other: &[f64], tolerance: f64) -> f64 {
     one.iter().map(|x| share(one, *x) - share(other, x + tolerance)).fold(0.0, f64::max)
 }
 
-fn count(way: &RecordedWay, fate: Fate) -> u64 {
-    way.fates().iter().filter(|other| **other == fate).count() as u64
+fn count(direction: &RecordedDirection, fate: Fate) -> u64 {
+    direction.fates().iter().filter(|other| **other == fate).count() as u64
 }
 
-/// Returns the lost probes of those outside of outages.
-fn losses(way: &RecordedWay) -> (u64, u64) {
-    let lost = count(way, Fate::Lost);
-    (lost, lost + count(way, Fate::Arrived))
+/// Returns the number of lost probes, and the number of all probes, outside of outages.
+fn losses(direction: &RecordedDirection) -> (u64, u64) {
+    let lost = count(direction, Fate::Lost);
+    (lost, lost + count(direction, Fate::Arrived))
 }
 
-/// Returns the seconds with an outage, of all seconds. Probes in an outage are not independent.
-fn outages(way: &RecordedWay) -> (u64, u64) {
-    let per_second = (1.0 / way.interval().as_secs_f64()).ceil().max(1.0) as usize;
-    let seconds = way.fates().chunks(per_second);
+/// Returns the number of seconds with an outage, and the number of all seconds. It counts seconds,
+/// because the probes of an outage are not independent.
+fn outages(direction: &RecordedDirection) -> (u64, u64) {
+    let per_second = (1.0 / direction.interval().as_secs_f64()).ceil().max(1.0) as usize;
+    let seconds = direction.fates().chunks(per_second);
     let hit = seconds.clone().filter(|fates| fates.contains(&Fate::Outage)).count();
     (hit as u64, seconds.count() as u64)
 }
 
-fn reordering(way: &RecordedWay) -> (u64, u64) {
-    (way.reordered(), count(way, Fate::Arrived))
+fn reordering(direction: &RecordedDirection) -> (u64, u64) {
+    (direction.reordered(), count(direction, Fate::Arrived))
 }
 
-/// Compares two shares: they differ by more than chance if their intervals do not overlap. Two
-/// intervals at the square root of the level give the level for the difference.
+/// Compares two shares: they differ by more than chance if their confidence intervals do not overlap.
+/// The standard deviation of the difference of two shares is about √2 times that of one share, so
+/// intervals of the confidence 1 - √ALPHA fail to overlap by chance with a probability of about
+/// [`ALPHA`].
 fn share(
     side: Side,
     figure: RecordingFigure,
@@ -145,17 +154,17 @@ fn share(
 
 /// Compares the lengths of runs of lost probes by Pearson's chi-square test: single losses and
 /// pairs; longer runs are outages.
-fn runs(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
-    let lengths = |way: &RecordedWay| {
+fn runs(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
+    let lengths = |direction: &RecordedDirection| {
         let mut counts = [0_u64; 2];
-        for run in way.fates().chunk_by(|one, other| one == other) {
+        for run in direction.fates().chunk_by(|one, other| one == other) {
             if run[0] == Fate::Lost {
                 counts[run.len().min(2) - 1] += 1;
             }
         }
         counts
     };
-    let [recorded, rebuilt] = ways.map(lengths);
+    let [recorded, rebuilt] = directions.map(lengths);
     let pairs = |[one, two]: [u64; 2]| two as f64 / (one + two).max(1) as f64;
     let total = [recorded[0] + rebuilt[0], recorded[1] + rebuilt[1]];
     let all = (total[0] + total[1]) as f64;
@@ -173,8 +182,9 @@ fn runs(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
     }
 }
 
-fn capacity(side: Side, ways: [&RecordedWay; 2]) -> RecordingCheck {
-    let [recorded, rebuilt] = ways.map(|way| way.capacity().map(|rate| rate.bps() as f64));
+fn capacity(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
+    let [recorded, rebuilt] =
+        directions.map(|direction| direction.capacity().map(|rate| rate.bps() as f64));
     let distance = recorded.zip(rebuilt).map(|(one, other)| (other / one - 1.0).abs());
     RecordingCheck {
         from: side,

@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_in_heaps_is_counted_by_heaps() {
+    fn coalesced_packets_are_counted_per_group() {
         // The interface coalesces ten packets: the rate is right, and few gaps share the time.
         let mut train = even(100, 10_000);
         for arrival in &mut train {
-            let heap = u64::from(arrival.number) / 10;
-            arrival.at_ns = (heap * 10 + 9) * 10_000 + u64::from(arrival.number) % 10 * 50;
+            let group = u64::from(arrival.number) / 10;
+            arrival.at_ns = (group * 10 + 9) * 10_000 + u64::from(arrival.number) % 10 * 50;
         }
         let found = dispersion(&train);
         assert!((found.rate_bps / 1e9 - 1.0).abs() < 0.01, "{found:?}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_missing_packet_does_not_count() {
+    fn packets_after_a_missing_packet_do_not_count() {
         let mut train = even(50, 10_000);
         train.remove(20);
         train.insert(5, train[4]);
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn a_host_that_coalesces_yields_no_figure() {
-        let heaps: Vec<_> = (0..100u32)
+        let groups: Vec<_> = (0..100u32)
             .map(|number| TrainPacket { number, at_ns: u64::from(number / 50) * 1_000_000 })
             .collect();
-        let arrived = vec![dispersion(&heaps); 8];
+        let arrived = vec![dispersion(&groups); 8];
         let found = capacity(&[sent(5e9); 8], &arrived);
         assert_eq!((found.certainty, found.estimate_bps), (Certainty::Coalesced, None));
         assert_eq!((found.trains, found.trains_used), (8, 8));

@@ -119,7 +119,7 @@ impl FromStr for Location {
             };
             return Ok(Location::Server { address: address.to_owned(), path: path.into() });
         }
-        // The brackets of an IPv6 address, alone or after 'user@'.
+        // The brackets of an IPv6 address, with or without a preceding 'user@'.
         let bracket = text.find('[').filter(|at| !text[..*at].contains([':', '/']));
         let colon = match bracket.and_then(|at| Some(at + text[at..].find("]:")?)) {
             Some(end) => Some(end + 1),
@@ -269,26 +269,26 @@ pub struct CopyOptions {
     #[serde(default)]
     pub tree: TreeOptions,
     /// Copy only a part of the files, for a diagnosis.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sample: Option<CopySample>,
+    #[serde(rename = "sample", default, skip_serializing_if = "Option::is_none")]
+    pub subset: Option<CopySubset>,
 }
 
 /// The part of the files to copy: files in the order of the walk up to a number of bytes or files.
 /// The last file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CopySample {
+pub struct CopySubset {
     /// The maximum number of bytes.
     pub bytes: Bytes,
     /// The maximum number of files.
     pub files: u64,
     /// The origin of the bytes.
-    pub content: SampleContent,
+    pub content: SubsetContent,
 }
 
-/// The origin of the bytes of a [`CopySample`].
+/// The origin of the bytes of a [`CopySubset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SampleContent {
+pub enum SubsetContent {
     /// The files themselves.
     Files,
     /// Memory: zeros with the names and sizes of the files.
@@ -315,7 +315,7 @@ impl Default for CopyOptions {
             verify: Verify::InFlight,
             give_up_ms: None,
             tree: TreeOptions::default(),
-            sample: None,
+            subset: None,
         }
     }
 }

@@ -16,8 +16,8 @@ mod tree;
 use std::fmt;
 
 pub use copy::{
-    CopyOptions, CopyPlan, CopySample, DirectIo, Location, LocationError, Protection,
-    SampleContent, Verify, ssh_destination,
+    CopyOptions, CopyPlan, CopySubset, DirectIo, Location, LocationError, Protection,
+    SubsetContent, Verify, ssh_destination,
 };
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{

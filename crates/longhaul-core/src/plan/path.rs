@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_asks_for_is_bounded() {
+    fn requests_of_a_peer_are_bounded() {
         let most = StreamSpec { datagrams: u64::MAX, interval_ns: 1000, packet_bytes: 100 };
         assert!(most.validate().is_err());
         let trains = TrainSpec { trains: 32, packets: 256, packet_bytes: 1500, gap_ns: 0 };

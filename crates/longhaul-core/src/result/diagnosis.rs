@@ -20,7 +20,8 @@ pub struct Diagnosis {
     /// The lowest round-trip time between the ends in ms; `None` if no connection measured it.
     pub rtt_ms: Option<f64>,
     /// The data that the steps copied.
-    pub sample: SampleReport,
+    #[serde(rename = "sample")]
+    pub subset: SubsetReport,
     /// The steps, from the source to the whole copy.
     #[serde(rename = "rungs")]
     pub steps: Vec<StepReport>,
@@ -89,9 +90,9 @@ pub struct BoundedTest {
     pub retransmits: u64,
 }
 
-/// The data that were copied to measure.
+/// The subset of the data that the steps copied.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct SampleReport {
+pub struct SubsetReport {
     /// The bytes of the files that were found.
     pub bytes: Bytes,
     /// The number of files that were found.
@@ -100,7 +101,7 @@ pub struct SampleReport {
     pub more: bool,
 }
 
-impl SampleReport {
+impl SubsetReport {
     /// Returns the mean bytes per file.
     pub fn mean_bytes(&self) -> u64 {
         self.bytes.get() / self.files.max(1)

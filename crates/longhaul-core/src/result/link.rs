@@ -396,10 +396,10 @@ mod tests {
         assert_eq!(report.warnings, [LinkWarning::MemoryFull { from: Side::Far, packets: 3 }]);
         assert!(report.summary().starts_with("link of 90ms RTT up for 1.5 s"));
         assert_eq!(report.up.not_delivered().segments, 3, "the queue's drops among them");
-        assert_eq!(report.up.lateness.causes, LatenessCauses::default(), "nobody looked");
+        assert_eq!(report.up.lateness.causes, LatenessCauses::default(), "nothing was measured");
         let mut late = report;
         late.up.lateness.causes.add(LatenessCause::Timer, 3.0);
-        let told = "p99.9 0.300 ms late: 100 % being woken late)";
-        assert!(late.summary().contains(told), "{}", late.summary());
+        let expected = "p99.9 0.300 ms late: 100 % being woken late)";
+        assert!(late.summary().contains(expected), "{}", late.summary());
     }
 }

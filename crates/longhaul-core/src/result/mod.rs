@@ -8,6 +8,7 @@ mod audit;
 mod bottleneck;
 mod certificate;
 mod copy;
+mod copy_end;
 mod diagnosis;
 mod doctor;
 mod impairments;
@@ -33,11 +34,11 @@ pub use certificate::{
     RecordingCertificate, RecordingCheck, RecordingFigure,
 };
 pub use copy::{
-    Action, ActionKind, AddressReport, BusyThread, COPY_SCHEMA, CopyFailure, CopyLimit,
-    CopyPathReport, CopyResult, CopySummary, DataPath, DigestOf, EndReport, Kept, NotKept,
-    PathBefore, StageTimes, ThreadRole, TransferEnd,
+    Action, ActionKind, AddressReport, COPY_SCHEMA, CopyFailure, CopyLimit, CopyPathReport,
+    CopyResult, CopySummary, DigestOf, Kept, NotKept, PathBefore,
 };
-pub use diagnosis::{BoundedTest, DiagnosedEnds, Diagnosis, EndView, Gap, SampleReport};
+pub use copy_end::{BusyThread, DataPath, EndReport, StageTimes, ThreadRole, TransferEnd};
+pub use diagnosis::{BoundedTest, DiagnosedEnds, Diagnosis, EndView, Gap, SubsetReport};
 pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, FindingValue, FindingVerdict, HostSummary,
     Measurement, TargetSource,

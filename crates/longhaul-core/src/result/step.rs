@@ -44,13 +44,13 @@ impl DiagnosisStep {
     /// Returns a short title.
     pub fn title(self) -> &'static str {
         match self {
-            DiagnosisStep::Read => "source read alone",
+            DiagnosisStep::Read => "source read, no network",
             DiagnosisStep::MemoryOne => "memory to memory, 1 stream",
             DiagnosisStep::Memory => "memory to memory, streams",
             DiagnosisStep::Protected => "memory to memory, as cp",
             DiagnosisStep::ReadSend => "source to far memory",
             DiagnosisStep::SendWrite => "memory to far disk",
-            DiagnosisStep::Write => "sink write alone",
+            DiagnosisStep::Write => "sink write, no network",
             DiagnosisStep::Whole => "the whole copy",
         }
     }

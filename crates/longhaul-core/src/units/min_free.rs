@@ -19,8 +19,8 @@ pub enum MinFree {
 }
 
 impl MinFree {
-    /// The reserve of a server: 5 % of the file system, at most 1 GiB. A share alone would keep
-    /// terabytes of a large one.
+    /// The reserve of a server: 5 % of the file system, at most 1 GiB. Without this limit, the share
+    /// would reserve terabytes of a large file system.
     pub const OF_SERVER: MinFree = MinFree::Lesser(500, Bytes::gib(1));
     /// No reserve.
     pub const NONE: MinFree = MinFree::Amount(Bytes::new(0));

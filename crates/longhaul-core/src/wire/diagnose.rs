@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FilePath, RefusalKind};
 use crate::plan::CopyOptions;
-use crate::result::{DiskStepReport, EndView, Finding, HostUse, SampleReport};
+use crate::result::{DiskStepReport, EndView, Finding, HostUse, SubsetReport};
 use crate::units::{Bytes, Rate};
 
 /// The longest time in seconds that one order may take.
@@ -33,9 +33,9 @@ pub enum DiagnoseOrder {
         /// The options of the copy.
         options: CopyOptions,
     },
-    /// Read the sample and discard it.
+    /// Read the subset of the files and discard the data.
     Read {
-        /// The options, with the sample.
+        /// The options, with the subset.
         options: CopyOptions,
         /// The time limit in seconds.
         seconds: f64,
@@ -51,15 +51,16 @@ pub enum DiagnoseOrder {
         /// The time limit in seconds.
         seconds: f64,
     },
-    /// Drop the sample from the page cache.
+    /// Drop the subset from the page cache.
     Forget {
-        /// The options, with the sample.
+        /// The options, with the subset.
         options: CopyOptions,
     },
     /// Remove the copied files and create an empty directory.
     Fresh,
     /// Report the load of the processors since the previous such order.
-    Look,
+    #[serde(rename = "look")]
+    HostUse,
     /// Examine the host for this target.
     Examine {
         /// The target rate.
@@ -78,7 +79,8 @@ pub enum DiagnoseEvent {
         /// The facts about the server's host.
         view: Box<EndView>,
         /// The files to copy, at a source.
-        sample: Option<SampleReport>,
+        #[serde(rename = "sample")]
+        subset: Option<SubsetReport>,
         /// The reason why the server can neither read nor write.
         failure: Option<String>,
     },
@@ -91,8 +93,9 @@ pub enum DiagnoseEvent {
         /// The path of the directory, in the form of a copy's target.
         path: FilePath,
     },
-    /// The answer to [`DiagnoseOrder::Look`].
-    Looked(HostUse),
+    /// The answer to [`DiagnoseOrder::HostUse`].
+    #[serde(rename = "looked")]
+    HostUse(HostUse),
     /// The answer to [`DiagnoseOrder::Examine`].
     Findings(Vec<Finding>),
     /// An order other than the first failed.

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_cannot_make_us_take_memory() {
+    fn a_frame_length_allocates_no_memory_in_advance() {
         let http = b"GET / HTTP/1.1\r\n";
         assert!(matches!(read_frame::<u8>(&mut http.as_slice()), Err(FrameError::TooLong(_))));
     }

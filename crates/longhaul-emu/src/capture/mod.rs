@@ -21,8 +21,8 @@ use std::thread::JoinHandle;
 
 use longhaul_core::plan::{Side, TopologyPlan};
 
+use self::tap::{CapturedDirection, Record};
 pub(crate) use self::tap::{Cause, PacketAtPoint, Tap};
-use self::tap::{Record, Way};
 use self::writer::Layout;
 use crate::packet::Framing;
 
@@ -84,8 +84,8 @@ impl Capture {
 
     /// Returns the tap of the direction from `from` of a link (by index).
     pub(crate) fn tap(&self, link: usize, from: Side) -> Tap {
-        let way = Way { link: link as u32, from };
-        Tap::new(way, self.records.clone(), self.missed.clone())
+        let direction = CapturedDirection { link: link as u32, from };
+        Tap::new(direction, self.records.clone(), self.missed.clone())
     }
 
     /// Returns whether the file is still written.

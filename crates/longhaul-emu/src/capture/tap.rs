@@ -38,7 +38,7 @@ pub(super) enum Event {
 
 /// A direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct CapturedDirection {
     /// The index of the link.
     pub(super) link: u32,
     pub(super) from: Side,
@@ -47,7 +47,7 @@ pub(super) struct Way {
 /// One record of the file.
 #[derive(Debug)]
 pub(super) struct Record {
-    pub(super) way: Way,
+    pub(super) direction: CapturedDirection,
     pub(super) event: Event,
     /// The time since 1970.
     pub(super) at: Duration,
@@ -65,7 +65,7 @@ pub(super) struct Record {
 /// The end of a capture in a lane.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    way: Way,
+    direction: CapturedDirection,
     framing: Framing,
     /// The index of the queue and the number of queues.
     numbers: (u64, u64),
@@ -76,10 +76,14 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn new(way: Way, records: SyncSender<Record>, missed: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        direction: CapturedDirection,
+        records: SyncSender<Record>,
+        missed: Arc<AtomicU64>,
+    ) -> Self {
         let framing = Framing::Ip;
         let records = Some(records);
-        Tap { way, framing, numbers: (0, 1), records, missed, origin: Duration::ZERO }
+        Tap { direction, framing, numbers: (0, 1), records, missed, origin: Duration::ZERO }
     }
 
     /// Makes the numbers of the packets different from those of the other queues of the link.
@@ -97,41 +101,46 @@ impl Tap {
     }
 
     /// Captures a packet that enters the link.
-    pub(crate) fn arrived(&mut self, seen: &PacketAtPoint<'_>) {
-        let packet = seen.frame.get(VNET_HEADER..).unwrap_or_default();
+    pub(crate) fn arrived(&mut self, observed: &PacketAtPoint<'_>) {
+        let packet = observed.frame.get(VNET_HEADER..).unwrap_or_default();
         let bytes = packet[..packet.len().min(SNAPLEN)].to_vec();
         let length = packet.len() as u32;
-        self.send(Record { bytes, length, ..self.record(Event::Arrived, seen) });
+        self.send(Record { bytes, length, ..self.record(Event::Arrived, observed) });
     }
 
     /// Captures a piece of a packet that left the link.
-    pub(crate) fn left(&mut self, seen: &PacketAtPoint<'_>, piece: &Piece) {
-        let (bytes, length) = self.cut(seen.frame, piece);
-        let record = self.record(Event::Left, seen);
-        let (segments, treatment) = (self.segments(seen.frame, piece), piece.treatment);
+    pub(crate) fn left(&mut self, observed: &PacketAtPoint<'_>, piece: &Piece) {
+        let (bytes, length) = self.cut(observed.frame, piece);
+        let record = self.record(Event::Left, observed);
+        let (segments, treatment) = (self.segments(observed.frame, piece), piece.treatment);
         self.send(Record { bytes, length, segments, treatment, ..record });
     }
 
     /// Captures segments of a packet that the link dropped.
     pub(crate) fn dropped(
         &mut self,
-        seen: &PacketAtPoint<'_>,
+        observed: &PacketAtPoint<'_>,
         segments: &Range<u32>,
         cause: Cause,
     ) {
-        let piece = Piece::of(segments.clone(), seen.at);
-        let (bytes, length) = self.cut(seen.frame, &piece);
-        let record = self.record(Event::Dropped(cause), seen);
-        self.send(Record { bytes, length, segments: self.segments(seen.frame, &piece), ..record });
+        let piece = Piece::of(segments.clone(), observed.at);
+        let (bytes, length) = self.cut(observed.frame, &piece);
+        let record = self.record(Event::Dropped(cause), observed);
+        self.send(Record {
+            bytes,
+            length,
+            segments: self.segments(observed.frame, &piece),
+            ..record
+        });
     }
 
     /// Returns a record without the packet.
-    fn record(&self, event: Event, seen: &PacketAtPoint<'_>) -> Record {
+    fn record(&self, event: Event, observed: &PacketAtPoint<'_>) -> Record {
         Record {
-            way: self.way,
+            direction: self.direction,
             event,
-            at: self.origin + Duration::from_nanos(seen.at.as_nanos()),
-            number: seen.number * self.numbers.1 + self.numbers.0,
+            at: self.origin + Duration::from_nanos(observed.at.as_nanos()),
+            number: observed.number * self.numbers.1 + self.numbers.0,
             segments: None,
             treatment: Treatment::default(),
             bytes: Vec::new(),

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{LinkPlan, Side, TopologyPlan};
 
 use super::Capture;
-use super::tap::{Cause, Event, PacketAtPoint, Tap, Way};
+use super::tap::{CapturedDirection, Cause, Event, PacketAtPoint, Tap};
 use super::writer::{Layout, Writer};
 use crate::link::{Corruption, DropReason, LinkTime, Piece, Treatment};
-use crate::packet::{Framing, samples};
+use crate::packet::{Framing, test_frames};
 
 /// Returns a frame of TCP with `payload` bytes in segments of at most 1448.
 fn frame(payload: usize) -> Vec<u8> {
     let segment = if payload > 1448 { 1448 } else { 0 };
-    samples::Sample { payload, segment, ..samples::Sample::TCP }.frame()
+    test_frames::TestFrame { payload, segment, ..test_frames::TestFrame::TCP }.frame()
 }
 
 fn pair() -> TopologyPlan {
@@ -46,20 +46,20 @@ fn text(body: &[u8]) -> String {
 #[test]
 fn every_arrival_departure_and_fate_is_a_block() {
     let (sender, records) = sync_channel(16);
-    let mut tap = Tap::new(Way { link: 0, from: Side::Far }, sender, Arc::default())
+    let mut tap = Tap::new(CapturedDirection { link: 0, from: Side::Far }, sender, Arc::default())
         .beginning(LinkTime::default(), Framing::Ip);
     let frame = frame(4000);
     let at = LinkTime::from_nanos(5_000_000);
-    let seen = PacketAtPoint { number: 7, at, frame: &frame };
-    tap.arrived(&seen);
-    tap.dropped(&seen, &(1..2), Cause::Link(DropReason::QueueFull));
+    let observed = PacketAtPoint { number: 7, at, frame: &frame };
+    tap.arrived(&observed);
+    tap.dropped(&observed, &(1..2), Cause::Link(DropReason::QueueFull));
     let treatment = Treatment {
         mark_ce: true,
         corruption: Some(Corruption::Silent { bit: 0 }),
         duplicate: true,
         ..Treatment::default()
     };
-    tap.left(&seen, &Piece { segments: 0..1, at, treatment });
+    tap.left(&observed, &Piece { segments: 0..1, at, treatment });
     drop(tap);
     let records: Vec<_> = records.iter().collect();
     let mut file = Vec::new();
@@ -86,15 +86,15 @@ fn every_arrival_departure_and_fate_is_a_block() {
 fn a_full_queue_is_counted_and_the_lane_continues() {
     let missed = Arc::new(AtomicU64::new(0));
     let (sender, records) = sync_channel(2);
-    let mut tap = Tap::new(Way { link: 0, from: Side::Near }, sender, missed.clone());
+    let mut tap = Tap::new(CapturedDirection { link: 0, from: Side::Near }, sender, missed.clone());
     let frame = frame(100);
-    let seen = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
+    let observed = PacketAtPoint { number: 0, at: LinkTime::default(), frame: &frame };
     for number in 0..5 {
-        tap.arrived(&PacketAtPoint { number, ..seen });
+        tap.arrived(&PacketAtPoint { number, ..observed });
     }
     assert_eq!(missed.load(Ordering::Relaxed), 3);
     drop(records);
-    tap.arrived(&seen);
+    tap.arrived(&observed);
     assert_eq!(missed.load(Ordering::Relaxed), 3, "an ended capture misses nothing");
 }
 
@@ -121,7 +121,7 @@ fn a_full_disk_ends_the_capture_with_an_error() {
 
 /// The records of several links have separate interfaces and packet ids; a bridge keeps Ethernet.
 #[test]
-fn links_and_frames_are_told_apart() {
+fn links_and_frames_are_distinguished() {
     let mut plan = pair();
     let mut second = plan.links[0].clone();
     second.name = "spare".to_owned();
@@ -133,9 +133,9 @@ fn links_and_frames_are_told_apart() {
     ethernet.extend([8, 0]);
     ethernet.extend(&ip[10..]);
     for (framing, frame) in [(Framing::Ip, &ip), (Framing::Ethernet, &ethernet)] {
-        let way = Way { link: 1, from: Side::Near };
-        let mut tap =
-            Tap::new(way, sender.clone(), Arc::default()).beginning(LinkTime::default(), framing);
+        let direction = CapturedDirection { link: 1, from: Side::Near };
+        let mut tap = Tap::new(direction, sender.clone(), Arc::default())
+            .beginning(LinkTime::default(), framing);
         let at = LinkTime::from_nanos(7);
         tap.left(&PacketAtPoint { number: 5, at, frame }, &Piece::of(0..1, at));
         let record = records.try_recv().unwrap();

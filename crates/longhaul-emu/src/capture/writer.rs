@@ -19,7 +19,7 @@ const POINTS: [&str; 3] = ["arrived", "left", "dropped"];
 pub(super) struct Layout {
     framing: Framing,
     /// The names of the directions: of each link from the near end, and then from the far end.
-    ways: Vec<String>,
+    directions: Vec<String>,
 }
 
 impl Layout {
@@ -30,10 +30,10 @@ impl Layout {
             1 => format!("{from}-to-{to}"),
             _ => format!("{}: {from}-to-{to}", link.name),
         };
-        let ways = |link: &TopologyLink| {
+        let directions = |link: &TopologyLink| {
             [name(link, &link.near, &link.far), name(link, &link.far, &link.near)]
         };
-        Layout { framing, ways: plan.links.iter().flat_map(ways).collect() }
+        Layout { framing, directions: plan.links.iter().flat_map(directions).collect() }
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Writer<W: Write> {
     file: BufWriter<W>,
     framing: Framing,
     /// The number of captured directions.
-    ways: u64,
+    directions: u64,
     records: u64,
     last_nanos: u64,
 }
@@ -51,23 +51,25 @@ pub(super) struct Writer<W: Write> {
 impl<W: Write> Writer<W> {
     /// Writes the beginning of the file.
     pub(super) fn to(file: W, layout: Layout) -> io::Result<Self> {
-        let Layout { framing, ways } = layout;
+        let Layout { framing, directions } = layout;
         let mut file = BufWriter::with_capacity(1 << 18, file);
         let application = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
         file.write_all(&pcapng::section(application))?;
-        for (way, point) in ways.iter().flat_map(|way| POINTS.map(|point| (way, point))) {
-            let name = format!("{way} {point}");
+        for (direction, point) in
+            directions.iter().flat_map(|direction| POINTS.map(|point| (direction, point)))
+        {
+            let name = format!("{direction} {point}");
             file.write_all(&pcapng::interface(&name, framing, LONGEST))?;
         }
         file.flush()?;
-        Ok(Writer { file, framing, ways: ways.len() as u64, records: 0, last_nanos: 0 })
+        Ok(Writer { file, framing, directions: directions.len() as u64, records: 0, last_nanos: 0 })
     }
 
     pub(super) fn write(&mut self, record: &Record) -> io::Result<()> {
         let comment = record.comment();
         self.last_nanos = record.at.as_nanos() as u64;
-        let way = 2 * record.way.link
-            + match record.way.from {
+        let direction = 2 * record.direction.link
+            + match record.direction.from {
                 Side::Near => 0,
                 Side::Far => 1,
             };
@@ -77,13 +79,13 @@ impl<W: Write> Writer<W> {
             Event::Dropped(_) => 2,
         };
         let packet = Packet {
-            interface: way * POINTS.len() as u32 + place,
+            interface: direction * POINTS.len() as u32 + place,
             framing: self.framing,
             nanos: self.last_nanos,
             bytes: &record.bytes,
             length: record.length,
             // The directions number their packets separately.
-            id: record.number * self.ways + u64::from(way),
+            id: record.number * self.directions + u64::from(direction),
             comment: &comment,
         };
         self.file.write_all(&pcapng::packet(&packet))?;

@@ -44,9 +44,9 @@ impl Carrier {
         }
     }
 
-    /// Returns whether routers see the link as down at `now`, and the time of the next change of
+    /// Returns whether routers treat the link as down at `now`, and the time of the next change of
     /// that, if one is known. A returned time may turn out to change nothing.
-    pub(crate) fn seen(&self, now: LinkTime) -> (bool, Option<LinkTime>) {
+    pub(crate) fn state(&self, now: LinkTime) -> (bool, Option<LinkTime>) {
         let forced = self.forced.iter().copied();
         let planned = self.outages.iter().filter_map(|outage| self.outage(outage, now));
         let mut down = false;
@@ -103,35 +103,35 @@ mod tests {
     #[test]
     fn routers_notice_an_outage_after_the_hold_time() {
         let carrier = carrier(&[(1000, 200, Some(1000))]);
-        assert_eq!(carrier.seen(at(0)), (false, Some(at(1050))));
-        assert_eq!(carrier.seen(at(1049)), (false, Some(at(1050))));
-        assert_eq!(carrier.seen(at(1050)), (true, Some(at(1250))));
-        assert_eq!(carrier.seen(at(1249)), (true, Some(at(1250))));
-        assert_eq!(carrier.seen(at(1250)), (false, Some(at(2050))));
-        assert!(carrier.seen(at(7051)).0);
+        assert_eq!(carrier.state(at(0)), (false, Some(at(1050))));
+        assert_eq!(carrier.state(at(1049)), (false, Some(at(1050))));
+        assert_eq!(carrier.state(at(1050)), (true, Some(at(1250))));
+        assert_eq!(carrier.state(at(1249)), (true, Some(at(1250))));
+        assert_eq!(carrier.state(at(1250)), (false, Some(at(2050))));
+        assert!(carrier.state(at(7051)).0);
     }
 
     #[test]
     fn a_short_outage_is_not_noticed() {
         let carrier = carrier(&[(1000, 49, None)]);
-        assert!((0..2000).all(|ms| !carrier.seen(at(ms)).0));
-        assert_eq!(carrier.seen(at(2000)), (false, None));
+        assert!((0..2000).all(|ms| !carrier.state(at(ms)).0));
+        assert_eq!(carrier.state(at(2000)), (false, None));
     }
 
     #[test]
     fn a_link_taken_down_by_request_is_noticed_too() {
         let mut carrier = carrier(&[]);
         carrier.force(at(100), false);
-        assert_eq!(carrier.seen(at(100)), (false, None));
+        assert_eq!(carrier.state(at(100)), (false, None));
         carrier.force(at(100), true);
         carrier.force(at(120), true);
-        assert_eq!(carrier.seen(at(100)), (false, Some(at(150))));
-        assert_eq!(carrier.seen(at(150)), (true, None));
+        assert_eq!(carrier.state(at(100)), (false, Some(at(150))));
+        assert_eq!(carrier.state(at(150)), (true, None));
         carrier.force(at(400), false);
-        assert_eq!(carrier.seen(at(400)), (true, Some(at(450))));
-        assert_eq!(carrier.seen(at(450)), (false, None));
+        assert_eq!(carrier.state(at(400)), (true, Some(at(450))));
+        assert_eq!(carrier.state(at(450)), (false, None));
         carrier.force(at(500), true);
         carrier.force(at(510), false);
-        assert!((500..700).all(|ms| !carrier.seen(at(ms)).0), "shorter than the hold time");
+        assert!((500..700).all(|ms| !carrier.state(at(ms)).0), "shorter than the hold time");
     }
 }

@@ -202,8 +202,8 @@ impl Lane {
                 self.dropped.memory_full += part(&shape, piece);
                 if let Some(tap) = &mut self.tap {
                     let frame = self.store.landed(length);
-                    let seen = PacketAtPoint { number: ticket, at: self.entered_at, frame };
-                    tap.dropped(&seen, &piece.segments, Cause::Memory);
+                    let observed = PacketAtPoint { number: ticket, at: self.entered_at, frame };
+                    tap.dropped(&observed, &piece.segments, Cause::Memory);
                 }
             }
         }
@@ -246,8 +246,8 @@ impl Lane {
                 (Some((first, length)), _) if ticket >= first => {
                     let start = (ticket - first) as u32;
                     let frame = self.store.landed(length);
-                    let seen = PacketAtPoint { number: first, at: self.entered_at, frame };
-                    tap.dropped(&seen, &(start..start + segments), cause);
+                    let observed = PacketAtPoint { number: first, at: self.entered_at, frame };
+                    tap.dropped(&observed, &(start..start + segments), cause);
                 }
                 (_, Some((parcel, segment))) => {
                     let (frame, _) = self.store.packet(parcel);

@@ -11,7 +11,7 @@ use rustix::event::EventfdFlags;
 
 /// The sending end of a mailbox.
 pub(super) struct Outbox<T> {
-    letters: Sender<T>,
+    messages: Sender<T>,
     waker: Arc<Waker>,
 }
 
@@ -19,23 +19,23 @@ pub(super) struct Outbox<T> {
 /// sleeping thread.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    letters: Receiver<T>,
+    messages: Receiver<T>,
     waker: Arc<Waker>,
 }
 
 #[derive(Debug)]
 struct Waker {
-    rung: AtomicBool,
+    signaled: AtomicBool,
     wake: OwnedFd,
 }
 
 /// Creates a mailbox.
 pub(super) fn mailbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let waker = Arc::new(Waker { rung: AtomicBool::new(false), wake });
+    let waker = Arc::new(Waker { signaled: AtomicBool::new(false), wake });
     let (sender, receiver) = channel();
-    let outbox = Outbox { letters: sender, waker: Arc::clone(&waker) };
-    Ok((outbox, Inbox { letters: receiver, waker }))
+    let outbox = Outbox { messages: sender, waker: Arc::clone(&waker) };
+    Ok((outbox, Inbox { messages: receiver, waker }))
 }
 
 impl<T> fmt::Debug for Outbox<T> {
@@ -47,8 +47,8 @@ impl<T> fmt::Debug for Outbox<T> {
 impl<T> Outbox<T> {
     /// Sends a message. Returns false if the receiver has been dropped.
     pub(super) fn send(&self, message: T) -> bool {
-        let sent = self.letters.send(message).is_ok();
-        self.waker.rung.store(true, Ordering::Release);
+        let sent = self.messages.send(message).is_ok();
+        self.waker.signaled.store(true, Ordering::Release);
         // The write fails only after about 2^64 unread writes.
         let _ = rustix::io::write(&self.waker.wake, &1u64.to_ne_bytes());
         sent
@@ -58,12 +58,12 @@ impl<T> Outbox<T> {
 impl<T> Inbox<T> {
     /// Returns the messages that have arrived since the last call.
     pub(super) fn take(&self) -> impl Iterator<Item = T> {
-        let rung = self.waker.rung.load(Ordering::Relaxed)
-            && self.waker.rung.swap(false, Ordering::Acquire);
-        if rung {
+        let signaled = self.waker.signaled.load(Ordering::Relaxed)
+            && self.waker.signaled.swap(false, Ordering::Acquire);
+        if signaled {
             let _ = rustix::io::read(&self.waker.wake, &mut [0; 8]);
         }
-        std::iter::from_fn(move || rung.then(|| self.letters.try_recv().ok()).flatten())
+        std::iter::from_fn(move || signaled.then(|| self.messages.try_recv().ok()).flatten())
     }
 
     /// Returns a descriptor that is readable when a message has arrived.
@@ -79,20 +79,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_come_once_in_order_and_ring() {
+    fn messages_come_once_in_order_and_wake() {
         let (outbox, inbox) = mailbox().unwrap();
-        let is_ringing = || longhaul_sys::poll::readable(inbox.waker(), Duration::ZERO);
+        let is_readable = || longhaul_sys::poll::readable(inbox.waker(), Duration::ZERO);
         assert_eq!(inbox.take().count(), 0);
-        assert!(!is_ringing());
+        assert!(!is_readable());
         assert!(outbox.send(1) && outbox.send(2));
-        assert!(is_ringing());
+        assert!(is_readable());
         assert_eq!(inbox.take().collect::<Vec<_>>(), [1, 2]);
-        assert!(!is_ringing());
+        assert!(!is_readable());
         assert_eq!(inbox.take().count(), 0);
     }
 
     #[test]
-    fn a_letter_to_nobody_is_known_as_such() {
+    fn a_message_to_a_dropped_receiver_fails() {
         let (outbox, inbox) = mailbox().unwrap();
         drop(inbox);
         assert!(!outbox.send(()));

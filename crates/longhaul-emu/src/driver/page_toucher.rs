@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_touched_and_no_more() {
+    fn only_the_requested_pages_are_touched() {
         let memory = Mapping::reserve(64 << 20).unwrap();
         let reserve = Reserve::new(memory.prefault(), 0);
         let toucher = PageToucher::start(reserve.clone()).unwrap();

@@ -45,7 +45,7 @@ impl Steering {
     /// Returns the index of the link for the packet in `frame` that enters at `now`.
     pub(super) fn choose(&mut self, frame: &[u8], now: LinkTime) -> usize {
         if self.valid_until.is_some_and(|until| until <= now) {
-            self.look(now);
+            self.update(now);
         }
         if self.carriers.len() < 2 {
             return 0;
@@ -59,11 +59,11 @@ impl Steering {
         other.copied().unwrap_or(own)
     }
 
-    fn look(&mut self, now: LinkTime) {
+    fn update(&mut self, now: LinkTime) {
         self.up.clear();
         self.valid_until = None;
         for (link, carrier) in self.carriers.iter().enumerate() {
-            let (down, change) = carrier.seen(now);
+            let (down, change) = carrier.state(now);
             if !down {
                 self.up.push(link);
             }
@@ -135,7 +135,7 @@ mod tests {
     use longhaul_core::plan::LinkPlan;
 
     use super::*;
-    use crate::packet::samples::Sample;
+    use crate::packet::test_frames::TestFrame;
 
     const HOLD: Duration = Duration::from_millis(50);
 
@@ -147,7 +147,7 @@ mod tests {
     /// Returns the frames of 64 flows that differ in the source port, as a kernel numbers them.
     fn flows() -> Vec<Vec<u8>> {
         let frame = |flow: u16| {
-            let mut frame = Sample { payload: 100, ..Sample::TCP }.frame();
+            let mut frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
             let port = 40_000 + 2 * flow;
             let at = longhaul_sys::tun::VNET_HEADER + 20;
             frame[at..at + 2].copy_from_slice(&port.to_be_bytes());

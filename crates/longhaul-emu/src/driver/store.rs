@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_the_store_goes_on() {
+    fn a_packet_that_does_not_fit_is_refused_and_later_ones_are_stored() {
         let mut store = Store::new(Bytes::mib(4), PacketMemory::of(Bytes::mib(8))).unwrap();
         let shape = PacketShape::single(60_000);
         let kept: Vec<ParcelId> = std::iter::from_fn(|| store.keep(60_000, shape, 1)).collect();

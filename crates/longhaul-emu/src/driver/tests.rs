@@ -14,7 +14,7 @@ use longhaul_core::units::Bytes;
 use super::{Driver, Intake, Lane, PacketMemory, SpinBudget};
 use crate::device::PacketDevice;
 use crate::link::LinkModel;
-use crate::packet::samples::Sample;
+use crate::packet::test_frames::TestFrame;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -71,7 +71,7 @@ fn frames_cross_unchanged_after_their_delay_and_are_counted() {
         lane(Side::Far, Duration::ZERO, &far_device, &near_device),
     ];
     let driver = start(lanes);
-    let frame = Sample { payload: 20_000, segment: 1448, ..Sample::TCP }.frame();
+    let frame = TestFrame { payload: 20_000, segment: 1448, ..TestFrame::TCP }.frame();
     let sent = Instant::now();
     near.send(&frame).unwrap();
     let queued = loop {
@@ -102,14 +102,14 @@ fn a_running_lane_takes_a_new_model() {
     let ((near, near_device), (far, far_device)) = (device(), device());
     let lanes = vec![lane(Side::Near, Duration::from_secs(3600), &near_device, &far_device)];
     let driver = start(lanes);
-    let frame = Sample { payload: 100, ..Sample::TCP }.frame();
+    let frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
     near.send(&frame).unwrap();
     while driver.snapshot().unwrap().lanes[0].queued.packets == 0 {}
     driver.set(0, Bytes::mib(4), |model, _| {
         *model = self::model(Side::Near, Duration::ZERO);
     });
     driver.set(7, Bytes::mib(4), |_, _| panic!("there is no such lane"));
-    let other = Sample { payload: 200, ..Sample::TCP }.frame();
+    let other = TestFrame { payload: 200, ..TestFrame::TCP }.frame();
     near.send(&other).unwrap();
     assert_eq!(receive(&far), other, "the first keeps its time");
     let lanes = driver.snapshot().unwrap().lanes;
@@ -127,7 +127,7 @@ fn a_lane_whose_device_is_gone_lets_the_others_run() {
         lane(Side::Near, MS, &near_device, &other_device),
     ];
     let driver = start(lanes);
-    let frame = Sample { payload: 100, ..Sample::TCP }.frame();
+    let frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
     // Either of the two lanes that read this device may read the packet.
     for _ in 0..8 {
         near.send(&frame).unwrap();

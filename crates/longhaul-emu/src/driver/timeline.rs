@@ -98,7 +98,7 @@ impl Timeline {
     /// Starts a step `now`. The time between the previous step and this one belongs to no step.
     pub(super) fn begin_step(&mut self, now: LinkTime) {
         if now.since(self.at) > LONG {
-            self.look_into(Step::Own, self.at, now);
+            self.add_long_step(Step::Own, self.at, now);
         }
         self.at = now;
     }
@@ -106,7 +106,7 @@ impl Timeline {
     /// Ends `step`, which lasted from `from` to `to`.
     pub(super) fn end_step(&mut self, step: Step, from: LinkTime, to: LinkTime) {
         if to.since(from) > LONG {
-            self.look_into(step, from, to);
+            self.add_long_step(step, from, to);
         }
         self.at = to;
         if self.is_stale(to) {
@@ -120,7 +120,7 @@ impl Timeline {
         let meant = until.map_or(woke, |until| until.min(woke));
         self.slept += meant.since(from);
         if woke.since(meant) > LONG {
-            self.look_into(Step::Overslept, meant, woke);
+            self.add_long_step(Step::Overslept, meant, woke);
         } else {
             self.slept += woke.since(meant);
         }
@@ -152,7 +152,7 @@ impl Timeline {
         Some(passed)
     }
 
-    fn look_into(&mut self, step: Step, from: LinkTime, to: LinkTime) {
+    fn add_long_step(&mut self, step: Step, from: LinkTime, to: LinkTime) {
         let awake = to.since(self.since).saturating_sub(self.slept);
         let length = to.since(from);
         let counted = self.count(to);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_neither_ran_nor_waited_was_withheld() {
+    fn time_that_a_step_neither_ran_nor_waited_was_withheld() {
         let counted = |ran, waited| ThreadSchedule { ran: US(ran), waited: US(waited) };
         let part = |counted, awake, length, step| part(counted, US(awake), US(length), step);
         // 300 us of normal work before a step of 1000 us.

@@ -1,7 +1,7 @@
 //! Guests: virtual machines of QEMU that are sites.
 //!
 //! QEMU runs in the namespaces of the site, so the kernel ends it with the site. Its network card
-//! is a TAP device there, at which the emulator's [`Edge`](crate::edge::Edge) is. The guest boots
+//! is a TAP device, to which the emulator's [`Edge`](crate::edge::Edge) is connected. The guest boots
 //! the kernel and the initramfs that `packaging/guest-image` makes, and then uses the files of this
 //! host, below a layer in its memory that takes all changes. Commands run over ssh, on the same
 //! card with addresses that are not routed over any link.
@@ -112,11 +112,11 @@ impl Guest {
         let output = child.stdout.take();
         let console = Arc::new(Mutex::new(Vec::new()));
         let guest = Guest { site, name: name.clone(), child, life, console, shell };
-        let (told, ready) = channel();
+        let (started, ready) = channel();
         let lines = Arc::clone(&guest.console);
         std::thread::Builder::new()
             .name(format!("console {name}"))
-            .spawn(move || output.map(|output| follow(output, &lines, told)))
+            .spawn(move || output.map(|output| follow(output, &lines, started)))
             .map_err(failed)?;
         Ok(Booting { guest, ready })
     }

@@ -1,4 +1,4 @@
-//! Bytes that wait for a bottleneck, over changes of its capacity.
+//! The bytes that wait for a bottleneck, also if its capacity changes while they wait.
 
 use std::collections::VecDeque;
 use std::time::Duration;

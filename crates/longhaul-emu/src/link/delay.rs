@@ -62,7 +62,8 @@ impl Delay {
     pub(super) fn apply(&mut self, batch: &mut Batch) {
         if self.jitter.is_some() {
             batch.replace_pieces(|batch, piece| self.vary(batch, &piece));
-        } else if self.replay.as_ref().is_some_and(|(path, from)| path.way(*from).reorders()) {
+        } else if self.replay.as_ref().is_some_and(|(path, from)| path.direction(*from).reorders())
+        {
             for piece in &mut *batch.pieces {
                 piece.at = piece.at + self.at(piece.at);
                 if piece.at < self.last {
@@ -96,7 +97,7 @@ impl Delay {
     /// Returns the delay of a segment sent at `time`.
     fn at(&self, time: LinkTime) -> Duration {
         if let Some((recording, from)) = &self.replay {
-            return recording.way(*from).delay_at(time.since(LinkTime::default()));
+            return recording.direction(*from).delay_at(time.since(LinkTime::default()));
         }
         match &self.trace {
             None => self.constant,

@@ -173,14 +173,14 @@ impl ReplayedLoss {
         let recording = plan.from(from).replay.as_ref()?.content()?;
         let stream = Stream::new(plan.seed.unwrap_or(0), from, Purpose::Replay);
         let recording = Arc::clone(recording);
-        let loses = recording.way(from).has_losses();
+        let loses = recording.direction(from).has_losses();
         loses.then_some(ReplayedLoss { recording, from, stream })
     }
 
     /// Drops the segments that are lost at the time of their arrival.
     pub(super) fn apply(&self, batch: &mut Batch) {
         let time = batch.now.since(LinkTime::default());
-        let share = self.recording.way(self.from).loss_at(time);
+        let share = self.recording.direction(self.from).loss_at(time);
         if share > 0.0 {
             batch.retain_segments(|batch, segment| {
                 let stays = self.stream.unit(batch.number(segment)) > share;

@@ -23,7 +23,7 @@ pub struct LinkModel {
     /// The number of the next segment among all segments, from 0.
     offered: u64,
     /// True if the queue distinguishes flows.
-    looks_at_flows: bool,
+    distinguishes_flows: bool,
     counts: Impairments,
     /// The segments dropped since the last call of [`LinkModel::take_dropped`], if they are
     /// reported.
@@ -62,7 +62,7 @@ impl LinkModel {
             classes: plan.from(from).classes.iter().enumerate().filter_map(class).collect(),
             priority: 0,
             offered: 0,
-            looks_at_flows: false,
+            distinguishes_flows: false,
             counts: Impairments::default(),
             dropped: None,
             served: Vec::new(),
@@ -80,7 +80,7 @@ impl LinkModel {
     /// equal in both plans keep their state, and no random number is used twice.
     pub fn set(&mut self, now: LinkTime, plan: &LinkPlan) {
         let direction = plan.from(self.from);
-        self.looks_at_flows = direction.is_scheduled();
+        self.distinguishes_flows = direction.is_scheduled();
         self.priority = direction.priority;
         self.advance(now);
         let from = self.from;
@@ -101,7 +101,7 @@ impl LinkModel {
 
     /// Returns whether the treatment of a packet depends on its headers.
     pub fn needs_headers(&self) -> bool {
-        self.looks_at_flows || !self.classes.is_empty()
+        self.distinguishes_flows || !self.classes.is_empty()
     }
 
     /// Offers a packet of no class, as [`LinkModel::offer_with`] does.

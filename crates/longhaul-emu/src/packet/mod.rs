@@ -17,7 +17,7 @@ mod layout;
 mod split;
 
 #[cfg(test)]
-pub(crate) mod samples;
+pub(crate) mod test_frames;
 #[cfg(test)]
 mod tests;
 
@@ -97,13 +97,13 @@ fn xor(bytes: &[u8]) -> u32 {
 mod flow_hash_tests {
     use longhaul_sys::tun::VNET_HEADER;
 
-    use super::samples::Sample;
+    use super::test_frames::TestFrame;
     use super::*;
 
     #[test]
     fn both_directions_of_a_flow_have_the_same_hash() {
-        for sample in [Sample::TCP, Sample { udp: true, ..Sample::TCP }] {
-            let there = Sample { payload: 100, ..sample }.frame();
+        for spec in [TestFrame::TCP, TestFrame { udp: true, ..TestFrame::TCP }] {
+            let there = TestFrame { payload: 100, ..spec }.frame();
             let mut back = there.clone();
             for (from, to) in [(12..16, 16), (16..20, 12), (20..22, 22), (22..24, 20)] {
                 let bytes = &there[VNET_HEADER..][from];
@@ -118,7 +118,7 @@ mod flow_hash_tests {
 
     #[test]
     fn the_hash_is_the_stated_one() {
-        let mut frame = Sample { payload: 100, ..Sample::TCP }.frame();
+        let mut frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
         let packet = &mut frame[VNET_HEADER..];
         packet[12..20].copy_from_slice(&[198, 18, 0, 1, 198, 18, 0, 2]);
         packet[20..24].copy_from_slice(&[0x9c, 0x40, 0x14, 0x51]);

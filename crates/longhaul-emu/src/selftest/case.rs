@@ -34,7 +34,7 @@ pub(super) struct Case {
 /// The number of affected datagrams among many, as the probe and the emulator counted them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tallies {
-    pub(super) seen: u64,
+    pub(super) counted: u64,
     pub(super) of: u64,
     pub(super) emulator: u64,
 }
@@ -80,8 +80,8 @@ impl Case {
     /// Checks a probability: it must lie in the confidence interval of the probe's count, and the
     /// emulator must have the same count.
     pub(super) fn share(&self, configured: f64, tallies: Tallies) -> Check {
-        let Tallies { seen, of, emulator } = tallies;
-        let (low, high) = proportion_interval(seen, of, 1.0 - FALSE_ALARM);
+        let Tallies { counted, of, emulator } = tallies;
+        let (low, high) = proportion_interval(counted, of, 1.0 - FALSE_ALARM);
         let reason = if (low..=high).contains(&configured) {
             String::new()
         } else {
@@ -89,14 +89,14 @@ impl Case {
         };
         Check {
             configured: Some(configured),
-            measured: Some(seen as f64 / of.max(1) as f64),
-            interval_95: Some(proportion_interval(seen, of, 0.95)),
+            measured: Some(counted as f64 / of.max(1) as f64),
+            interval_95: Some(proportion_interval(counted, of, 0.95)),
             samples: of,
             criterion: "configured lies in the 99.99 % interval".to_owned(),
             reason,
             ..self.check(CheckVerdict::Pass)
         }
-        .counted(seen, emulator)
+        .counted(counted, emulator)
     }
 
     /// Checks a mean: the configured value must lie within [`VERDICT_DEVIATIONS`] standard errors
@@ -178,9 +178,9 @@ pub(super) trait Judged {
     /// Marks the check as failed if it has a reason.
     fn judged(self) -> Check;
 
-    /// Adds the emulator's count of the events. The probe has counted `seen` of them, and the
+    /// Adds the emulator's count of the events. The probe has counted `counted` of them, and the
     /// counts must be equal.
-    fn counted(self, seen: u64, emulator: u64) -> Check;
+    fn counted(self, counted: u64, emulator: u64) -> Check;
 
     /// Adds `reason` as a cause of failure, if there is one.
     fn unless(self, reason: Option<String>) -> Check;
@@ -202,15 +202,15 @@ impl Judged for Check {
         self
     }
 
-    fn counted(mut self, seen: u64, emulator: u64) -> Check {
+    fn counted(mut self, counted: u64, emulator: u64) -> Check {
         let figure = emulator as f64;
         self.emulator = Some(match self.unit {
             CheckUnit::Share => figure / self.samples.max(1) as f64,
             _ => figure,
         });
         self.criterion.push_str(", and the emulator's count is equal");
-        let reason = format!("the probe counts {seen} and the emulator {emulator}");
-        self.unless((seen.abs_diff(emulator) > STRAY).then_some(reason))
+        let reason = format!("the probe counts {counted} and the emulator {emulator}");
+        self.unless((counted.abs_diff(emulator) > STRAY).then_some(reason))
     }
 
     fn unless(mut self, reason: Option<String>) -> Check {
@@ -257,13 +257,13 @@ mod tests {
 
     #[test]
     fn a_share_is_judged_by_its_interval_and_by_the_emulators_count() {
-        let tallies = Tallies { seen: 1010, of: 100_000, emulator: 1012 };
+        let tallies = Tallies { counted: 1010, of: 100_000, emulator: 1012 };
         let good = case().share(0.01, tallies);
         assert_eq!((good.verdict, good.reason.as_str()), (CheckVerdict::Pass, ""));
         let (low, high) = good.interval_95.unwrap();
         assert!(low < 0.0101 && 0.0101 < high);
         // Six standard deviations.
-        let off = case().share(0.01, Tallies { seen: 1200, emulator: 1200, ..tallies });
+        let off = case().share(0.01, Tallies { counted: 1200, emulator: 1200, ..tallies });
         assert_eq!(off.verdict, CheckVerdict::Fail);
         let disagreed = case().share(0.01, Tallies { emulator: 900, ..tallies });
         assert!(disagreed.reason.contains("the emulator 900"), "{}", disagreed.reason);
@@ -280,8 +280,8 @@ mod tests {
         };
         let (mut failed, mut outside) = (0, 0);
         for _ in 0..1000 {
-            let seen = (0..2000).filter(|_| draw() < 0.05).count() as u64;
-            let check = case().share(0.05, Tallies { seen, of: 2000, emulator: seen });
+            let counted = (0..2000).filter(|_| draw() < 0.05).count() as u64;
+            let check = case().share(0.05, Tallies { counted, of: 2000, emulator: counted });
             failed += u32::from(check.verdict == CheckVerdict::Fail);
             let (low, high) = check.interval_95.unwrap();
             outside += u32::from(!(low..=high).contains(&0.05));

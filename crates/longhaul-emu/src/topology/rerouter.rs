@@ -98,7 +98,7 @@ impl Network {
         let clock = || LinkTime::default() + origin.elapsed();
         loop {
             let now = clock();
-            let next = self.look(now);
+            let next = self.update(now);
             let wait = next.map_or(LONG, |next| next.since(now).max(Duration::from_millis(1)));
             match inbox.recv_timeout(wait) {
                 Ok(Change { link, plan, down }) => {
@@ -112,9 +112,9 @@ impl Network {
     }
 
     /// Updates the routes if a link has changed. Returns the time of the next change, if known.
-    fn look(&mut self, now: LinkTime) -> Option<LinkTime> {
-        let seen: Vec<_> = self.carriers.iter().map(|carrier| carrier.seen(now)).collect();
-        let up: Vec<bool> = seen.iter().map(|(down, _)| !down).collect();
+    fn update(&mut self, now: LinkTime) -> Option<LinkTime> {
+        let states: Vec<_> = self.carriers.iter().map(|carrier| carrier.state(now)).collect();
+        let up: Vec<bool> = states.iter().map(|(down, _)| !down).collect();
         if up != self.up {
             let before = self.routes();
             self.up = up;
@@ -123,7 +123,7 @@ impl Network {
                 self.install(&after);
             }
         }
-        seen.into_iter().filter_map(|(_, change)| change).min()
+        states.into_iter().filter_map(|(_, change)| change).min()
     }
 
     fn routes(&self) -> BothRoutes {

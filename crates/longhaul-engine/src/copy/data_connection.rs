@@ -267,7 +267,7 @@ pub(super) struct Payload {
     pub(super) digest: Option<u128>,
 }
 
-/// Spare room that a buffer given to [`BlockReceiver::payload`] needs after the payload.
+/// The space that a buffer given to [`BlockReceiver::payload`] needs after the payload.
 pub(super) const RECEIVE_SLACK: usize = TAG_BYTES;
 
 impl BlockReceiver {
@@ -323,7 +323,7 @@ impl BlockReceiver {
     }
 
     /// Receives a payload of `length` into the front of `buffer`, which has [`RECEIVE_SLACK`] more
-    /// room, and hashes it if `digest`. If the check fails, the connection can still receive the
+    /// bytes, and hashes it if `digest`. If the check fails, the connection can still receive the
     /// next block.
     pub(super) fn payload(
         &mut self,
@@ -346,27 +346,29 @@ impl BlockReceiver {
         (digest || self.protection == Protection::Hashed).then(XxHash3_128::new)
     }
 
-    /// Receives a segment into `room`, which has room for a tag after it; returns whether it passed
-    /// its check, if it has one.
-    fn segment(&mut self, room: &mut [u8], hasher: Option<&mut XxHash3_128>) -> io::Result<bool> {
-        let length = room.len() - TAG_BYTES;
+    /// Receives a segment into `buffer`, which has space for a tag after it. Returns false if the
+    /// segment failed its check.
+    fn segment(&mut self, buffer: &mut [u8], hasher: Option<&mut XxHash3_128>) -> io::Result<bool> {
+        let length = buffer.len() - TAG_BYTES;
         if let Some(rate) = &self.rate {
             rate.take(RateDirection::In, length);
         }
         let mut intact = true;
         match self.protection {
             Protection::Sealed => {
-                self.socket.read_exact(room)?;
+                self.socket.read_exact(buffer)?;
                 let start = Instant::now();
-                intact = self.sealer.open(room);
+                intact = self.sealer.open(buffer);
                 self.verifying += start.elapsed();
             }
-            Protection::Hashed | Protection::Bare => self.socket.read_exact(&mut room[..length])?,
+            Protection::Hashed | Protection::Bare => {
+                self.socket.read_exact(&mut buffer[..length])?;
+            }
         }
         if let Some(hasher) = hasher {
             // While the segment is in the cache.
             let begun = Instant::now();
-            hasher.write(&room[..length]);
+            hasher.write(&buffer[..length]);
             self.verifying += begun.elapsed();
         }
         Ok(intact)

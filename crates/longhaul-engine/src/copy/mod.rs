@@ -64,7 +64,7 @@ pub use server::{refuse, serve};
 pub use sink::{Destination, Outlet, PlaceError};
 pub(crate) use sink::{WRITERS, reserve_of};
 pub use source::{Feed, SourcePlan, SourceRoot, StreamReader, read_names};
-pub(crate) use source::{forget, read, sample_source};
+pub(crate) use source::{forget, read, subset_of_source};
 pub use tree::Tree;
 
 #[cfg(test)]

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_word_is_not_written() {
+    fn a_name_with_invalid_characters_is_not_written() {
         let (_dir, rates, file) = with_one();
         let before = fs::read(&file).unwrap();
         for server in ["", "a b:1", "a\nto b:1 1 1 1", &"x".repeat(301)] {

@@ -70,7 +70,7 @@ impl FileReports {
     ///
     /// # Errors
     /// There is no room for all of them.
-    pub(super) fn own_acts(&mut self, actions: &[Action]) -> Result<()> {
+    pub(super) fn own_actions(&mut self, actions: &[Action]) -> Result<()> {
         if self.failures_only { Ok(()) } else { self.peer_acts(actions.to_vec()) }
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let action = Action { what: ActionKind::Create, path: path.clone(), bytes };
         let digest = DigestOf { path, bytes, blake3: String::new() };
         for (mut reports, kept) in [(FileReports::of_server(), 0), (FileReports::default(), 1)] {
-            reports.own_acts(std::slice::from_ref(&action)).unwrap();
+            reports.own_actions(std::slice::from_ref(&action)).unwrap();
             reports.own_digests(std::slice::from_ref(&digest));
             reports.fail("p".to_owned(), "reason".to_owned());
             let lengths = [reports.actions.len(), reports.digests.len(), reports.failures.len()];

@@ -128,7 +128,7 @@ impl Streams {
             let ends = (socket.local_addr().ok()?.ip(), socket.peer_addr().ok()?.ip());
             Some(ends.0 == ends.1)
         };
-        self.are_direct() && self.sample().and_then(same) == Some(true)
+        self.are_direct() && self.first_socket().and_then(same) == Some(true)
     }
 
     /// Returns whether this end opens the connections.
@@ -142,7 +142,7 @@ impl Streams {
     }
 
     /// Returns the socket of the first connection, whose addresses show the path.
-    pub(super) fn sample(&self) -> Option<TcpStream> {
+    pub(super) fn first_socket(&self) -> Option<TcpStream> {
         lock(&self.first).first()?.1.try_clone().ok()
     }
 

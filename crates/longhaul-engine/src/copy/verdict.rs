@@ -102,8 +102,8 @@ fn waits_for_the_sink_disk(source: &StageTimes, sink: &StageTimes) -> bool {
     let idle = |share: f64| {
         [source.read, source.seal, sink.verify].into_iter().flatten().all(|other| other <= share)
     };
-    let alone = write >= MOSTLY && send <= write / 2.0 && idle(write / 2.0);
-    alone || both >= SATURATED && send < SATURATED && idle(both / 2.0)
+    let writes_only = write >= MOSTLY && send <= write / 2.0 && idle(write / 2.0);
+    writes_only || both >= SATURATED && send < SATURATED && idle(both / 2.0)
 }
 
 /// True if the source read for most of the time and no other stage was busy.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
-use longhaul_core::result::{DiskStepReport, EndView, Finding, HostUse, SampleReport};
+use longhaul_core::result::{DiskStepReport, EndView, Finding, HostUse, SubsetReport};
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{DIAGNOSE_LIMIT_SECONDS, DiagnoseEvent, DiagnoseOrder};
@@ -40,7 +40,7 @@ pub(super) struct RemoteEnd {
 pub(super) struct OpenedEnd {
     pub(super) worker: EndWorker,
     pub(super) view: EndView,
-    pub(super) sample: Option<SampleReport>,
+    pub(super) subset: Option<SubsetReport>,
     pub(super) failure: Option<String>,
 }
 
@@ -48,9 +48,9 @@ impl EndWorker {
     /// Opens the end at this host.
     pub(super) fn local(role: &Role, options: &CopyOptions) -> OpenedEnd {
         let opened = LocalEnd::open(&Tree::anywhere(), role, options);
-        let OpenedLocalEnd { local_end, view, sample, failure } = opened;
+        let OpenedLocalEnd { local_end, view, subset, failure } = opened;
         let failure = failure.map(|error| chain(&error));
-        OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, sample, failure }
+        OpenedEnd { worker: EndWorker::Local(Box::new(local_end)), view, subset, failure }
     }
 
     /// Opens the end at the server of `session`.
@@ -72,10 +72,10 @@ impl EndWorker {
         };
         let mut end = RemoteEnd { sender, receiver };
         match end.ask(&DiagnoseOrder::Open { sources, target, options: options.clone() })? {
-            DiagnoseEvent::Opened { mut view, sample, failure } => {
+            DiagnoseEvent::Opened { mut view, subset, failure } => {
                 // The user knows the host by the name in the command.
                 view.host = end.sender.peer().to_owned();
-                Ok(OpenedEnd { worker: EndWorker::Remote(end), view: *view, sample, failure })
+                Ok(OpenedEnd { worker: EndWorker::Remote(end), view: *view, subset, failure })
             }
             DiagnoseEvent::Refused { kind, reason } => {
                 Err(EngineError::Refused { peer: end.sender.peer().to_owned(), kind, reason })
@@ -110,7 +110,7 @@ impl EndWorker {
         }
     }
 
-    /// Drops the sample from the page cache.
+    /// Drops the subset from the page cache.
     pub(super) fn forget(&mut self, options: &CopyOptions) -> Result<()> {
         match self {
             EndWorker::Local(end) => end.forget(options),
@@ -140,8 +140,8 @@ impl EndWorker {
     pub(super) fn sample(&mut self) -> Option<HostUse> {
         match self {
             EndWorker::Local(end) => Some(end.sample()),
-            EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::Look) {
-                Ok(DiagnoseEvent::Looked(used)) => Some(used),
+            EndWorker::Remote(end) => match end.ask(&DiagnoseOrder::HostUse) {
+                Ok(DiagnoseEvent::HostUse(used)) => Some(used),
                 _ => None,
             },
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::doctor::{DiskFacts, Target, examine, summary};
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::result::{
-    DiskStepReport, EndView, Finding, HostUse, SampleReport, TargetSource,
+    DiskStepReport, EndView, Finding, HostUse, SubsetReport, TargetSource,
 };
 use longhaul_core::units::Rate;
 use longhaul_sys::cpu::HostTimes;
@@ -17,7 +17,7 @@ use longhaul_sys::host::{CoreTimes, core_times, throttled};
 
 use super::scratch::{Scratch, directory_of, free_bytes};
 use super::write::{Writing, write};
-use crate::copy::{SourcePlan, SourceRoot, Tree, forget, read, sample_source};
+use crate::copy::{SourcePlan, SourceRoot, Tree, forget, read, subset_of_source};
 use crate::doctor::core_speeds;
 use crate::error::{EngineError, Result};
 use crate::session::{DEFAULT_PORT, Throttle};
@@ -49,7 +49,7 @@ pub(super) struct LocalEnd {
 pub(super) struct OpenedLocalEnd {
     pub(super) local_end: LocalEnd,
     pub(super) view: EndView,
-    pub(super) sample: Option<SampleReport>,
+    pub(super) subset: Option<SubsetReport>,
     /// The reason why nothing can be read or written here.
     pub(super) failure: Option<EngineError>,
 }
@@ -73,9 +73,9 @@ impl LocalEnd {
         let directory = real.unwrap_or_else(|| shown.clone());
         let mut failure = None;
         let mut note = |error| failure = Some(error);
-        let sample = match role {
+        let subset = match role {
             Role::Source(paths) if !paths.is_empty() => {
-                sample_source(&plan, options).map_err(&mut note).ok()
+                subset_of_source(&plan, options).map_err(&mut note).ok()
             }
             _ => None,
         };
@@ -88,7 +88,7 @@ impl LocalEnd {
         view.free_bytes = free;
         let watch = HostLoadWatch::new();
         let local_end = LocalEnd { plan, scratch, watch, directory, shown };
-        OpenedLocalEnd { local_end, view, sample, failure }
+        OpenedLocalEnd { local_end, view, subset, failure }
     }
 
     pub(super) fn read(

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::diagnosis::{bounded_plan, rate_for_settings};
-use longhaul_core::plan::{CopyOptions, SampleContent};
+use longhaul_core::plan::{CopyOptions, SubsetContent};
 use longhaul_core::result::{
-    BoundedTest, DiagnosedEnds, DiagnosisStep, End, Gap, SampleReport, StepReport, StepRound,
+    BoundedTest, DiagnosedEnds, DiagnosisStep, End, Gap, StepReport, StepRound, SubsetReport,
 };
 use longhaul_core::text::chain;
 use longhaul_core::units::{Bytes, Rate};
 use longhaul_core::wire::{RefusalKind, Service};
 
 use super::end::{EndWorker, OpenedEnd};
-use super::steps::{CopyStep, LARGEST_SAMPLE, StepRunner};
+use super::steps::{CopyStep, LARGEST_SUBSET, StepRunner};
 use super::{DiagnosePlan, Openers};
 use crate::error::{EngineError, Result};
 
@@ -61,7 +61,7 @@ pub struct DiagnoseOutcome {
     /// The examinations of both hosts.
     pub ends: DiagnosedEnds,
     /// The files to copy.
-    pub sample: SampleReport,
+    pub subset: SubsetReport,
     /// The smallest round-trip time in ms.
     pub rtt_ms: Option<f64>,
     /// The measurements that are missing, with reasons.
@@ -88,7 +88,7 @@ pub fn run(
             same_host: plan.way == super::CopyDirection::Local,
             ..DiagnosedEnds::default()
         },
-        sample: SampleReport::default(),
+        subset: SubsetReport::default(),
         rtt_ms: None,
         gaps: Vec::new(),
         failure: None,
@@ -107,8 +107,8 @@ pub fn run(
         stop,
         time: plan.time / plan.rounds.max(1),
         rtt: None,
-        bytes: outcome.sample.bytes.get(),
-        files: outcome.sample.files,
+        bytes: outcome.subset.bytes.get(),
+        files: outcome.subset.files,
     };
     let mut runner = Runner { outcome, steps, source, sink, on, hopeless: None };
     for round in 1..=plan.rounds {
@@ -150,7 +150,7 @@ impl DiagnoseOutcome {
         openers: &mut dyn Openers,
         end: End,
     ) -> Option<EndWorker> {
-        let options = CopyOptions { sample: Some(LARGEST_SAMPLE), ..plan.options.clone() };
+        let options = CopyOptions { subset: Some(LARGEST_SUBSET), ..plan.options.clone() };
         let role = plan.role(end);
         let opened = if plan.way.is_here(end) {
             Ok(EndWorker::local(&role, &options))
@@ -163,12 +163,12 @@ impl DiagnoseOutcome {
             End::Receiver => "the sink's end",
         };
         match opened {
-            Ok(OpenedEnd { worker, view, sample, failure }) => {
+            Ok(OpenedEnd { worker, view, subset, failure }) => {
                 match end {
                     End::Sender => self.ends.source = Some(view),
                     End::Receiver => self.ends.sink = Some(view),
                 }
-                self.sample = sample.unwrap_or(self.sample);
+                self.subset = subset.unwrap_or(self.subset);
                 if let Some(why) = failure {
                     self.gaps.push(Gap { what: what.to_owned(), why: why.clone() });
                     let path = match end {
@@ -274,19 +274,19 @@ impl Runner<'_> {
             DiagnosisStep::MemoryOne => self.steps.memory(1, &moving),
             DiagnosisStep::Memory => self.steps.memory(streams, &moving),
             DiagnosisStep::Protected => {
-                let step = CopyStep::of(SampleContent::Memory, bytes);
+                let step = CopyStep::of(SubsetContent::Memory, bytes);
                 self.steps.copy(CopyStep { streams: Some(streams), ..step }, &moving)
             }
             DiagnosisStep::ReadSend => {
                 self.forget();
-                self.steps.copy(CopyStep::of(SampleContent::Files, bytes), &moving)
+                self.steps.copy(CopyStep::of(SubsetContent::Files, bytes), &moving)
             }
-            DiagnosisStep::SendWrite => self.copy_to_scratch(SampleContent::Zeros, bytes, &moving),
+            DiagnosisStep::SendWrite => self.copy_to_scratch(SubsetContent::Zeros, bytes, &moving),
             DiagnosisStep::Whole => {
                 self.forget();
                 match self.steps.plan.target {
-                    Some(_) => self.copy_to_scratch(SampleContent::Files, bytes, &moving),
-                    None => self.steps.copy(CopyStep::of(SampleContent::Files, bytes), &moving),
+                    Some(_) => self.copy_to_scratch(SubsetContent::Files, bytes, &moving),
+                    None => self.steps.copy(CopyStep::of(SubsetContent::Files, bytes), &moving),
                 }
             }
         }
@@ -294,7 +294,7 @@ impl Runner<'_> {
 
     fn copy_to_scratch(
         &mut self,
-        content: SampleContent,
+        content: SubsetContent,
         bytes: u64,
         moving: &(dyn Fn(Rate) + Sync),
     ) -> Result<StepRound> {
@@ -311,7 +311,7 @@ impl Runner<'_> {
     /// failure.
     fn forget(&mut self) {
         let options =
-            CopyOptions { sample: Some(LARGEST_SAMPLE), ..self.steps.plan.options.clone() };
+            CopyOptions { subset: Some(LARGEST_SUBSET), ..self.steps.plan.options.clone() };
         if let Some(source) = &mut self.source {
             let _ = source.forget(&options);
         }

@@ -55,10 +55,10 @@ pub fn serve(session: ServedSession, tree: &Tree, stop: &AtomicBool) -> Result<(
         sender.send(&DiagnoseEvent::Refused { kind, reason: reason.clone() })?;
         return Err(EngineError::Refused { peer, kind, reason });
     }
-    let OpenedLocalEnd { mut local_end, view, sample, failure } =
+    let OpenedLocalEnd { mut local_end, view, subset, failure } =
         LocalEnd::open(tree, &role, &options);
     let failure = failure.map(|error| chain(&error));
-    sender.send(&DiagnoseEvent::Opened { view: Box::new(view), sample, failure })?;
+    sender.send(&DiagnoseEvent::Opened { view: Box::new(view), subset, failure })?;
     receiver.set_timeout(Some(SILENCE_LIMIT))?;
     let closer = receiver.closer();
     let gone = AtomicBool::new(false);
@@ -197,7 +197,7 @@ fn execute(
             DiagnoseEvent::Forgotten
         }
         DiagnoseOrder::Fresh => DiagnoseEvent::Fresh { path: wire_path(&local_end.fresh()?) },
-        DiagnoseOrder::Look => DiagnoseEvent::Looked(local_end.sample()),
+        DiagnoseOrder::HostUse => DiagnoseEvent::HostUse(local_end.sample()),
         DiagnoseOrder::Examine { rate_bps, rtt_ms } => {
             DiagnoseEvent::Findings(local_end.examine(rate_bps, seconds(rtt_ms / 1e3)))
         }

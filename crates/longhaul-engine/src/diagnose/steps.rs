@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::diagnosis::BoundedPlan;
 use longhaul_core::plan::{
-    CopyOptions, CopySample, Direction, SampleContent, TestLength, TestPlan,
+    CopyOptions, CopySubset, Direction, SubsetContent, TestLength, TestPlan,
 };
 use longhaul_core::result::{
     BoundedTest, CopyEvidence, CopyResult, DiskStepReport, End, StepRound, TestResult, TestSample,
@@ -27,14 +27,14 @@ use crate::session::Session;
 use crate::test;
 
 /// The time limit of a copy, as a multiple of its planned time.
-const PATIENCE: f64 = 1.6;
+const TIME_FACTOR: f64 = 1.6;
 /// The additional time for opening and closing a session.
-const AROUND: Duration = Duration::from_millis(800);
+const SESSION_TIME: Duration = Duration::from_millis(800);
 /// The additional round trips for opening and closing a session.
-const TRIPS_AROUND: u32 = 8;
-/// The largest sample that is counted at a source.
-pub(super) const LARGEST_SAMPLE: CopySample =
-    CopySample { bytes: Bytes::gib(64), files: 20_000, content: SampleContent::Files };
+const SESSION_TRIPS: u32 = 8;
+/// The largest subset that is counted at a source.
+pub(super) const LARGEST_SUBSET: CopySubset =
+    CopySubset { bytes: Bytes::gib(64), files: 20_000, content: SubsetContent::Files };
 /// The minimum number of blocks of a copy, unless blocks would be too small.
 const LEAST_BLOCKS: u64 = 64;
 const LEAST_BLOCK: Bytes = Bytes::kib(128);
@@ -54,14 +54,14 @@ pub(super) struct StepRunner<'a> {
     /// The time of a round; longer than planned if the round trip requires it.
     pub(super) time: Duration,
     pub(super) rtt: Option<Duration>,
-    /// The bytes of the sample.
+    /// The bytes of the subset.
     pub(super) bytes: u64,
     pub(super) files: u64,
 }
 
 /// A copy that is a step of a diagnosis.
 pub(super) struct CopyStep {
-    pub(super) content: SampleContent,
+    pub(super) content: SubsetContent,
     pub(super) bytes: u64,
     /// The number of connections; `None` lets the copy choose.
     pub(super) streams: Option<u32>,
@@ -71,16 +71,16 @@ pub(super) struct CopyStep {
 
 impl CopyStep {
     /// Returns a copy of `bytes` that drops them.
-    pub(super) fn of(content: SampleContent, bytes: u64) -> Self {
+    pub(super) fn of(content: SubsetContent, bytes: u64) -> Self {
         CopyStep { content, bytes, streams: None, target: None }
     }
 }
 
 impl StepRunner<'_> {
     pub(super) fn read(&mut self, source: &mut EndWorker) -> Result<StepRound> {
-        let sample =
-            CopySample { bytes: self.plan.size.unwrap_or(LARGEST_SAMPLE.bytes), ..LARGEST_SAMPLE };
-        let options = CopyOptions { sample: Some(sample), ..self.plan.options.clone() };
+        let subset =
+            CopySubset { bytes: self.plan.size.unwrap_or(LARGEST_SUBSET.bytes), ..LARGEST_SUBSET };
+        let options = CopyOptions { subset: Some(subset), ..self.plan.options.clone() };
         let report = source.read(&options, self.time, self.stop)?;
         Ok(disk_round(report))
     }
@@ -160,19 +160,19 @@ impl StepRunner<'_> {
     /// Runs a copy, and reports its rate to `on`.
     pub(super) fn copy(&mut self, step: CopyStep, on: &(dyn Fn(Rate) + Sync)) -> Result<StepRound> {
         let CopyStep { content, bytes, streams, target } = step;
-        let sample = CopySample { bytes: Bytes::new(bytes), files: LARGEST_SAMPLE.files, content };
+        let subset = CopySubset { bytes: Bytes::new(bytes), files: LARGEST_SUBSET.files, content };
         let content = match self.plan.source {
-            None => SampleContent::Memory,
+            None => SubsetContent::Memory,
             Some(_) => content,
         };
         let options = CopyOptions {
-            sample: Some(CopySample { content, ..sample }),
+            subset: Some(CopySubset { content, ..subset }),
             streams: self.plan.options.streams.or(streams),
             block_bytes: block_of(bytes, self.plan.options.block_bytes),
             ..self.plan.options.clone()
         };
         let rtt = self.rtt.unwrap_or_default();
-        let limit = self.time.mul_f64(PATIENCE) + AROUND + rtt * TRIPS_AROUND;
+        let limit = self.time.mul_f64(TIME_FACTOR) + SESSION_TIME + rtt * SESSION_TRIPS;
         let (progress, opened) = (CopyProgress::default(), Opened::default());
         let target = target.unwrap_or_else(|| "/dev/null".into());
         let (outcome, trace) =

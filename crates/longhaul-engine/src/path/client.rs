@@ -1,12 +1,14 @@
 //! The client of a path measurement with `longhaul serve`.
 
+mod capacity;
+mod loss;
+
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::path::{Clock, asymmetry};
-use longhaul_core::plan::{PathPart, PathPlan, StreamSpec, TrainSpec};
+use longhaul_core::plan::{PathPart, PathPlan};
 use longhaul_core::result::{
     PATH_SCHEMA, PathDirection, PathEnd, PathResult, Prober, RoundTrips, RttFigures, Unmeasured,
     Warning, WarningKind,
@@ -20,7 +22,7 @@ use super::echo::{EchoSeries, Trips, gentle_trips, round_trips};
 use super::flow::ProbeFlow;
 use super::probe_socket::ProbeSocket;
 use super::probers::Echo;
-use super::{hops, mtu, stream, tcp, trains};
+use super::{hops, mtu, tcp};
 use crate::error::{EngineError, Result};
 use crate::session::{
     ControlReceiver, ControlSender, DataDialer, DataRoute, Session, SessionSecret,
@@ -31,12 +33,6 @@ use crate::test::STEP_LIMIT;
 const FIRST_TRIPS: u32 = 10;
 /// The time limit for the first answers, longer than the round trip of any usual path.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
-/// The latest arrival of the last probe for loss that counts: longer than networks delay a packet.
-const LATE: Duration = Duration::from_millis(500);
-/// The interval between probes for loss, if they then take at most a tenth of the path.
-const PROBE_INTERVAL: Duration = Duration::from_millis(1);
-/// The share of the path that probes for loss may take.
-const PROBE_SHARE: f64 = 0.1;
 /// The smallest change of this host's clock that is a step and not drift.
 const CLOCK_STEP_NS: i64 = 5_000_000;
 /// The length of a full packet if the MTU is not measured: that of Ethernet.
@@ -331,118 +327,9 @@ impl<'a, N: FnMut(&str)> PathClient<'a, N> {
         Ok(())
     }
 
-    pub(super) fn capacity(&mut self) -> Result<()> {
-        let mtu = |way: &PathDirection| way.mtu_bytes().unwrap_or(USUAL_MTU);
-        let (there, back) = (mtu(&self.result.forward), mtu(&self.result.reverse));
-        (self.note)("estimating the forward capacity with trains of packets");
-        let found = trains::estimate(&mut Forward(self), there, |_| TrainSpec::MOST_PACKETS)?;
-        self.result.forward.capacity = Some(found);
-        if self.stopped() {
-            return Ok(());
-        }
-        (self.note)("estimating the reverse capacity");
-        let found = trains::estimate(&mut Reverse(self), back, |_| TrainSpec::MOST_PACKETS)?;
-        self.result.reverse.capacity = Some(found);
-        Ok(())
-    }
-
-    fn loss(&mut self) -> Result<()> {
-        let spec = self.stream();
-        let ways = [self.result.forward.mtu_bytes(), self.result.reverse.mtu_bytes()];
-        if let Some(mtu) = ways.into_iter().flatten().min().filter(|mtu| spec.packet_bytes > *mtu) {
-            let why =
-                format!("probes of {} bytes do not pass: the path MTU is {mtu}", spec.packet_bytes);
-            self.unmeasured(PathPart::Loss, "loss, duplication, reordering and jitter", why);
-            return Ok(());
-        }
-        (self.note)("measuring loss in both directions");
-        self.sender.send(&PathOrder::Send(spec))?;
-        let (stop, sender) = (self.stop, &self.sender);
-        let ours = stream::send(&self.flow, &spec, || stop.load(Ordering::Acquire))
-            .map_err(|source| EngineError::System { operation: "send probes", source });
-        if self.stopped() {
-            sender.send(&PathOrder::Stop)?;
-        }
-        let theirs = self.awaited(spec.time() + STEP_LIMIT);
-        thread::sleep(self.patience.max(LATE));
-        let ours = ours?;
-        let order = PathOrder::Count { datagrams: ours.datagrams, sender_dropped: ours.dropped };
-        self.sender.send(&order)?;
-        match self.awaited(STEP_LIMIT)? {
-            PathEvent::Counted(figures) => {
-                self.result.forward.probes = Some((*figures).checked());
-            }
-            _ => return unexpected_message(&self.sender),
-        }
-        match theirs? {
-            PathEvent::Sent(sent) => {
-                self.result.reverse.probes = Some(self.flow.count(sent.datagrams, sent.dropped));
-                Ok(())
-            }
-            _ => unexpected_message(&self.sender),
-        }
-    }
-
-    /// Returns the requested number of probes, or as many as leave the path to others.
-    fn stream(&self) -> StreamSpec {
-        let ways = [&self.result.forward, &self.result.reverse];
-        let slowest = ways
-            .into_iter()
-            .filter_map(|way| way.capacity.as_ref()?.estimate_bps)
-            .map(|rate| rate.bps() as f64)
-            .fold(f64::INFINITY, f64::min);
-        let packet = f64::from(self.plan.probe_bytes) * 8.0 / (slowest * PROBE_SHARE);
-        let interval = Duration::try_from_secs_f64(packet).unwrap_or(PROBE_INTERVAL);
-        self.plan.stream(interval.clamp(PROBE_INTERVAL, Duration::from_secs(1)))
-    }
-
     fn awaited(&mut self, limit: Duration) -> Result<PathEvent> {
         self.receiver.set_timeout(Some(limit))?;
         answer(&mut self.receiver)
-    }
-}
-
-/// The trains from this host to the server.
-struct Forward<'s, 'a, N>(&'s mut PathClient<'a, N>);
-
-impl<N: FnMut(&str)> trains::TrainDirection for Forward<'_, '_, N> {
-    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
-        let client = &mut *self.0;
-        let most = trains::most_packets(&client.flow, spec.packet_bytes);
-        let spec = TrainSpec { packets: spec.packets.min(most), ..*spec };
-        let stop = client.stop;
-        let sent = trains::send(&client.flow, &spec, || stop.load(Ordering::Acquire))
-            .map_err(|source| EngineError::System { operation: "send probes", source })?;
-        client.settle(&spec);
-        client.sender.send(&PathOrder::Arrivals { trains: spec.trains })?;
-        match client.awaited(STEP_LIMIT)? {
-            PathEvent::Arrived { trains: arrived } => Ok(trains::Trains { sent, arrived }),
-            _ => unexpected_message(&client.sender),
-        }
-    }
-}
-
-/// The trains from the server to this host.
-struct Reverse<'s, 'a, N>(&'s mut PathClient<'a, N>);
-
-impl<N: FnMut(&str)> trains::TrainDirection for Reverse<'_, '_, N> {
-    fn trains(&mut self, spec: &TrainSpec) -> Result<trains::Trains> {
-        let client = &mut *self.0;
-        client.sender.send(&PathOrder::SendTrains(*spec))?;
-        let time = Duration::from_nanos(spec.gap_ns.saturating_mul(spec.trains.into()));
-        let sent = match client.awaited(time + STEP_LIMIT)? {
-            PathEvent::SentTrains { trains } => trains,
-            _ => return unexpected_message(&client.sender),
-        };
-        client.settle(spec);
-        Ok(trains::Trains { sent, arrived: client.flow.take_arrivals(spec.trains) })
-    }
-}
-
-impl<N> PathClient<'_, N> {
-    /// Waits for the last train.
-    fn settle(&self, spec: &TrainSpec) {
-        thread::sleep(self.patience + Duration::from_nanos(spec.gap_ns));
     }
 }
 

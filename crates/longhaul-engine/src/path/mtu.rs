@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_is_exact_whoever_limits_it() {
+    fn the_mtu_is_exact_for_every_limit() {
         let plain = Path::new(9000).proof();
         assert_eq!((plain.bytes, plain.limit), (Some(9000), MtuLimit::Interface));
         let address = IpAddr::from([192, 0, 2, 1]);

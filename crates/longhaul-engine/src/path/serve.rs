@@ -295,7 +295,7 @@ impl Service<'_> {
                 let connections = self.streams.accept_all(1, STEP_LIMIT)?;
                 self.streams.announce_again();
                 let stream = connections.first().ok_or(EngineError::Interrupted)?;
-                tcp::give_back(stream)
+                tcp::echo_bytes(stream)
                     .map(PathEvent::Tcp)
                     .map_err(|source| EngineError::Data { stream: 0, source })
             }

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     let until = Instant::now() + LIMIT;
     let bytes = vec![0; 16 << 10];
-    let mut room = vec![0; 16 << 10];
+    let mut buffer = vec![0; 16 << 10];
     let (mut sent, mut reply) = (0, 0);
     while reply < BYTES {
         let left = until.saturating_duration_since(Instant::now());
@@ -36,7 +36,7 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
             continue;
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut room)? {
+        match stream.read(&mut buffer)? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
             count => reply += count,
         }
@@ -48,9 +48,9 @@ pub(super) fn exchange(mut stream: &TcpStream) -> io::Result<TcpSegments> {
 ///
 /// # Errors
 /// The connection broke, or took too long.
-pub(super) fn give_back(mut stream: &TcpStream) -> io::Result<TcpSegments> {
+pub(super) fn echo_bytes(mut stream: &TcpStream) -> io::Result<TcpSegments> {
     let until = Instant::now() + LIMIT;
-    let mut room = vec![0; 16 << 10];
+    let mut buffer = vec![0; 16 << 10];
     let mut whole = 0;
     while whole <= BYTES {
         let left = until.saturating_duration_since(Instant::now());
@@ -59,11 +59,11 @@ pub(super) fn give_back(mut stream: &TcpStream) -> io::Result<TcpSegments> {
         }
         stream.set_read_timeout(Some(left))?;
         stream.set_write_timeout(Some(left))?;
-        match stream.read(&mut room)? {
+        match stream.read(&mut buffer)? {
             0 => break,
             count => {
                 whole += count;
-                stream.write_all(&room[..count])?;
+                stream.write_all(&buffer[..count])?;
             }
         }
     }

@@ -93,8 +93,8 @@ impl Server {
         source: IpAddr,
         waits: impl Fn() -> bool,
     ) -> std::result::Result<Pass, Option<Denied>> {
-        let tell = |_| if waits() { Ok(()) } else { Err(EngineError::Interrupted) };
-        match self.admission.enter(Kind::Anonymous, source, tell) {
+        let keep_waiting = |_| if waits() { Ok(()) } else { Err(EngineError::Interrupted) };
+        match self.admission.enter(Kind::Anonymous, source, keep_waiting) {
             Ok(entered) => entered.map_err(Some),
             Err(_) => Err(None),
         }

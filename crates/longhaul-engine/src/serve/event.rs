@@ -211,9 +211,9 @@ mod tests {
 
     #[test]
     fn every_connection_is_logged() {
-        let (say, heard) = unbounded();
-        let server = TestServer::with(|_| Arc::new(Recorder(say)));
-        let next = || heard.recv_timeout(Duration::from_secs(20)).expect("an event comes");
+        let (reports, received) = unbounded();
+        let server = TestServer::with(|_| Arc::new(Recorder(reports)));
+        let next = || received.recv_timeout(Duration::from_secs(20)).expect("an event comes");
 
         let (sender, mut receiver, dialer) = server.session(Service::Copy).unwrap().split();
         let id = dialer.secret().session_id();

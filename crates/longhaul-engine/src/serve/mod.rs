@@ -28,11 +28,11 @@ pub use single::{DataPort, InProcess};
 pub use startups::StartupLimits;
 
 #[cfg(test)]
+mod leaving_client_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_left;
 
 /// The server's identity and the keys that it trusts.
 #[derive(Debug)]

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_and_a_server_without_penalties_refuse_nobody() {
+    fn loopback_and_a_server_without_penalties_refuse_no_client() {
         let now = Instant::now();
         let loopback: IpAddr = "127.0.0.1".parse().unwrap();
         let penalties = Penalties::new(true);

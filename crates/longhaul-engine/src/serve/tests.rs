@@ -120,8 +120,8 @@ fn a_session_carries_messages_and_a_data_connection() {
     let (sender, mut receiver, dialer) = session.split();
     // An unknown client, a silent client and an invalid authenticator arrive first and disturb
     // nothing.
-    let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    stranger.write_all(&[b'G'; 100]).unwrap();
+    let mut prober = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    prober.write_all(&[b'G'; 100]).unwrap();
     let _silent = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let mut forged = dialer.secret().hello(0);
     forged[40] ^= 1;
@@ -394,7 +394,7 @@ fn an_unknown_service_is_refused() {
 }
 
 #[test]
-fn clients_wait_for_their_turn_and_hear_their_place() {
+fn clients_wait_for_their_turn_and_receive_their_place() {
     let dir = tempfile::tempdir().unwrap();
     let config = ConfigDir::at(dir.path());
     let identity = Identity::load_or_create(&config).unwrap();
@@ -409,15 +409,15 @@ fn clients_wait_for_their_turn_and_hear_their_place() {
         local: None,
     };
     let first = connect(&server.address(), Service::Test, &options).unwrap();
-    let (say, heard) = std::sync::mpsc::channel();
+    let (reports, received) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let second = scope.spawn(|| {
             connect_queued(&server.address(), Service::Test, &options, |place| {
-                say.send(place).unwrap();
+                reports.send(place).unwrap();
                 true
             })
         });
-        assert_eq!(heard.recv().unwrap(), 1);
+        assert_eq!(received.recv().unwrap(), 1);
         // One may wait; the next is turned away.
         let third = connect(&server.address(), Service::Test, &options).map(|_| ());
         let Err(EngineError::Refused { kind: RefusalKind::Limit, reason, .. }) = third else {
@@ -458,9 +458,9 @@ fn one_off_ends_after_an_authenticated_client_only() {
         move || listener.run(host, echo, clients, &stop)
     });
     // It begins like a handshake but is invalid.
-    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stranger.write_all(&[0x16; 100]).unwrap();
-    let _ = stranger.read_to_end(&mut Vec::new());
+    let mut prober = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    prober.write_all(&[0x16; 100]).unwrap();
+    let _ = prober.read_to_end(&mut Vec::new());
     let options = ConnectOptions {
         identity: &identity,
         config: &config,

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_answers_nonsense_is_an_error() {
+    fn a_malformed_answer_of_an_agent_is_an_error() {
         let key = Identity::generate().public();
         let mut list = vec![0, 0, 0, 9, IDENTITIES, 0, 0, 0, 200, 0xff, 0xff, 0xff, 0xff];
         for bytes in [

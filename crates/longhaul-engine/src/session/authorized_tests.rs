@@ -35,7 +35,7 @@ fn key() -> PublicKey {
 }
 
 #[test]
-fn the_own_key_is_authorized_and_a_stranger_is_not() {
+fn the_own_key_is_authorized_and_an_unknown_key_is_not() {
     let friend = key();
     let place = Place::new(&format!("# people\n{friend} bob\n"));
     let keys = place.load();
@@ -192,7 +192,7 @@ fn a_key_that_comes_from_elsewhere_is_denied_and_reported() {
 }
 
 #[test]
-fn a_session_that_is_slow_to_end_keeps_nobody_out() {
+fn a_session_that_ends_slowly_excludes_no_other() {
     let [alice, bob] = [key(), key()];
     let place = Place::new(&format!("{alice}\n{bob}\n"));
     let keys = place.load();

@@ -27,7 +27,7 @@ impl Sources {
     }
 
     /// Returns whether `address` is in a network without `!` and in none with `!`.
-    pub fn take(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let found = |negated| {
             self.0.iter().any(|pattern| pattern.negated == negated && pattern.contains(address))
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn takes(list: &str, address: &str) -> bool {
-        Sources::parse(list).unwrap().take(address.parse().unwrap())
+        Sources::parse(list).unwrap().contains(address.parse().unwrap())
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negated_network_is_taken_out_wherever_it_stands() {
+    fn a_negated_network_is_excluded_at_any_position() {
         for list in ["10.0.0.0/8,!10.1.0.0/16", "!10.1.0.0/16,10.0.0.0/8"] {
             assert!(takes(list, "10.2.0.1") && !takes(list, "10.1.0.1"), "{list}");
         }

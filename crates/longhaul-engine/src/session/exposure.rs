@@ -8,9 +8,9 @@ use std::path::Path;
 pub enum Exposure {
     /// It belongs to another user.
     Owner {
-        /// That user.
+        /// The user ID of the owner.
         found: u32,
-        /// The user that it should belong to.
+        /// The user ID that the owner should have.
         wanted: u32,
     },
     /// The group or others may write to it.

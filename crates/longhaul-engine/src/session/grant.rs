@@ -101,7 +101,7 @@ impl Grant {
         if self.expires.is_some_and(|end| now >= end) {
             return Some(KeyLapse::Expired);
         }
-        let elsewhere = self.sources.as_ref().is_some_and(|sources| !sources.take(address));
+        let elsewhere = self.sources.as_ref().is_some_and(|sources| !sources.contains(address));
         elsewhere.then_some(KeyLapse::Address)
     }
 

@@ -1,4 +1,4 @@
-//! TLS 1.3 with raw public keys (RFC 7250): both ends show an Ed25519 key and prove its possession.
+//! TLS 1.3 with raw public keys (RFC 7250): both ends send an Ed25519 key and prove its possession.
 //! There are no certificates, names or dates; [`known_hosts`](super::known_hosts) and
 //! [`authorized`](super::authorized) decide on the key after the handshake.
 
@@ -71,7 +71,7 @@ fn certified(identity: &Identity) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(spki, Arc::new(HandshakeKey(identity.clone()))))
 }
 
-/// Signs handshakes by an identity, whose private key may be an agent's.
+/// Signs handshakes with an identity. An ssh agent may have the private key.
 #[derive(Debug)]
 struct HandshakeKey(Identity);
 
@@ -253,11 +253,11 @@ mod tests {
         let [user, host, other] = [(); 3].map(|()| Identity::generate());
         let (client, server) = (client_config(&user), server_config(&host));
         for _ in 0..3 {
-            let seen = handshake(&client, &server);
-            assert_eq!(seen, (host.public(), HandshakeKind::Full, 0));
+            let found = handshake(&client, &server);
+            assert_eq!(found, (host.public(), HandshakeKind::Full, 0));
         }
-        // A server with another key at the same address is seen at once.
-        let seen = handshake(&client, &server_config(&other));
-        assert_eq!(seen, (other.public(), HandshakeKind::Full, 0));
+        // A server with another key at the same address is noticed at once.
+        let found = handshake(&client, &server_config(&other));
+        assert_eq!(found, (other.public(), HandshakeKind::Full, 0));
     }
 }

@@ -8,9 +8,9 @@ use longhaul_core::wire::{Greeting, GreetingKind, HELLO_BYTES, SessionId};
 use longhaul_sys::{poll, udp};
 use ring::hmac;
 
+use super::data_acceptor::SessionRegistry;
 use super::flow_port::FlowPort;
 use super::secret::random_keying_material;
-use super::server::SessionRegistry;
 use super::udp::Cookie;
 
 /// The interval at which a waiting thread checks whether to stop.
@@ -164,7 +164,7 @@ mod tests {
     fn an_unauthenticated_greeting_gets_no_answer() {
         let served = Served::start("127.0.0.1:0");
         let secret = SessionSecret::from_keying_material(&[1; 32]);
-        let stranger = SessionSecret::from_keying_material(&[2; 32]);
+        let unknown = SessionSecret::from_keying_material(&[2; 32]);
         let acceptor = served.registry.register(secret.clone());
         let socket = client("127.0.0.1", served.port());
         // Of another session, of none, too long, and with an invalid cookie.
@@ -172,7 +172,7 @@ mod tests {
         let mut forged = hello;
         forged[40] ^= 1;
         for bytes in [
-            &stranger.greeting(GreetingKind::Hello, 0, Cookie::default())[..],
+            &unknown.greeting(GreetingKind::Hello, 0, Cookie::default())[..],
             &forged,
             &[&hello[..], &[0; 1000]].concat(),
             &secret.greeting(GreetingKind::Confirm, 0, [7; 7]),

@@ -57,7 +57,7 @@ pub fn run(
     let signals = Signals { stop, abort: &abort };
     let context = Context { plan, places: &places, bounds, signals, ending, blocks: None };
     let closer = receiver.closer();
-    let (notes, heard) = mpsc::channel();
+    let (notes, incoming) = mpsc::channel();
     let mut table = Table::new(&parts, on_sample);
     let (ends, loaded) = thread::scope(|scope| {
         let server_notes = notes.clone();
@@ -70,7 +70,7 @@ pub fn run(
         drop(notes);
         let over = &over;
         let probing = prober.as_mut().map(|prober| scope.spawn(move || prober.loaded(over)));
-        let ends = table.gather(&heard, &sender, stop, &abort);
+        let ends = table.gather(&incoming, &sender, stop, &abort);
         if ends.is_err() {
             // All threads have finished.
             abort.store(true, Ordering::Release);

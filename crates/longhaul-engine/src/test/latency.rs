@@ -86,19 +86,19 @@ impl Prober {
                 }
             }
             due += pace;
-            if self.hear_until(due).is_err() {
+            if self.receive_until(due).is_err() {
                 return;
             }
         }
         let end = Instant::now() + LAST_WAIT;
         while !self.waiting.is_empty() && Instant::now() < end {
-            if self.hear_until((Instant::now() + pace).min(end)).is_err() {
+            if self.receive_until((Instant::now() + pace).min(end)).is_err() {
                 return;
             }
         }
     }
 
-    fn hear_until(&mut self, due: Instant) -> io::Result<()> {
+    fn receive_until(&mut self, due: Instant) -> io::Result<()> {
         let mut bytes = [0; 64 * REQUEST_BYTES];
         while let Some(left) = due.checked_duration_since(Instant::now()) {
             if !poll::readable(&self.stream, left) {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_silent_or_talks_too_much_yields_no_times() {
+    fn a_server_that_sends_nothing_or_too_much_yields_no_times() {
         let (near, mut far) = pair();
         far.write_all(&[0; 100 * REQUEST_BYTES]).unwrap();
         let mut prober = Prober::new(near).unwrap();

@@ -166,7 +166,8 @@ fn run(
             });
             note(record, &result);
             if result.cut.is_some() {
-                // If one direction breaks, the other ends, too: alone it would be a different test.
+                // If one direction breaks, the other ends, too: a test of one direction would be a
+                // different test.
                 abort.store(true, Ordering::Release);
             }
             sender.send(&TestEvent::Done(result))

@@ -123,7 +123,7 @@ impl<F: FnMut(&TestSample)> Table<F> {
     /// end and of the server per direction.
     pub(super) fn gather(
         &mut self,
-        heard: &mpsc::Receiver<Note>,
+        incoming: &mpsc::Receiver<Note>,
         sender: &ControlSender,
         stop: &AtomicBool,
         abort: &AtomicBool,
@@ -135,13 +135,13 @@ impl<F: FnMut(&TestSample)> Table<F> {
                 // A server that is gone ends the test by itself.
                 let _ = sender.send(&TestOrder::Stop);
             }
-            match heard.recv_timeout(STOP_CHECK) {
+            match incoming.recv_timeout(STOP_CHECK) {
                 Ok(Note::Ours(sample)) => self.add(true, sample),
                 Ok(Note::Theirs(sample)) => self.add(false, sample),
                 Ok(Note::OurEnd(result)) => {
                     if result.cut.is_some() {
-                        // If one direction breaks, the other ends, too: alone it would be a
-                        // different test.
+                        // If one direction breaks, the other ends, too: a test of one direction
+                        // would be a different test.
                         abort.store(true, Ordering::Release);
                     }
                     if let Some(half) = self.half(result.reverse) {

@@ -181,7 +181,7 @@ fn congestion_control_and_segment_size_are_the_senders() {
 }
 
 #[test]
-fn what_is_over_a_limit_is_refused_with_the_limit() {
+fn a_plan_over_a_limit_is_refused_with_the_limit() {
     let server = Server::start(TestLimits { streams: 2, ..TestLimits::default() });
     let refused = server.run(&TestPlan { streams: 3, ..TestPlan::new() });
     let Err(EngineError::Refused { kind, reason, .. }) = refused else { panic!("{refused:?}") };

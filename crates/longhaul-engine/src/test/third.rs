@@ -220,7 +220,7 @@ fn as_client(
     (identity, config): (&Identity, &ConfigDir),
     plan: &TestPlan,
     stop: &AtomicBool,
-    tell: impl Fn(ThirdEvent),
+    report: impl Fn(ThirdEvent),
 ) -> Result<TestResult> {
     let options = ConnectOptions {
         identity,
@@ -232,9 +232,9 @@ fn as_client(
     let session = connect_queued(&target.parse()?, Service::Test, &options, |_| {
         !stop.load(Ordering::Acquire)
     })?;
-    tell(ThirdEvent::Started);
+    report(ThirdEvent::Started);
     let mut result = super::run(session, plan, stop, |sample| {
-        tell(ThirdEvent::Sample(Box::new(sample.clone())));
+        report(ThirdEvent::Sample(Box::new(sample.clone())));
     })?;
     result.intervals.clear();
     if let Some(half) = &mut result.reverse {

@@ -210,8 +210,10 @@ proptest! {
         trunk in any::<bool>(),
         priorities in (0_u8..=9, 0_u8..=9),
         seconds in (1_u32..20, 1_u32..20),
-        failures in proptest::collection::vec(any::<bool>(), 1..50),
-        absences in proptest::collection::vec(0_usize..12, 1..20),
+        (failures, absences) in (
+            proptest::collection::vec(any::<bool>(), 1..50),
+            proptest::collection::vec(0_usize..12, 1..20),
+        ),
     ) {
         let mut rest = format!(
             "[tests.a]\nkind=\"throughput\"\nseconds={}\nevery=0\npriority={}\n\

@@ -29,7 +29,7 @@ pub(super) enum Excess {
     /// The number of series.
     Series,
     /// The age of samples, or the time by which they are in the future.
-    Times,
+    SampleTimes,
     /// The number of events per hour, or their bytes per day.
     Events,
     /// The bytes of samples per day.
@@ -44,7 +44,7 @@ pub(super) fn refused(host: &str, excess: Excess, now: i64) -> NewEvent {
     let (kind, limit) = match excess {
         Excess::Facts => ("facts_too_large", format!("facts of at most {MAX_FACTS_BYTES} bytes")),
         Excess::Series => ("too_many_series", format!("at most {MOST_SERIES} series of a kind")),
-        Excess::Times => (
+        Excess::SampleTimes => (
             "samples_out_of_time",
             format!(
                 "samples that are at most {} days old and at most {} minutes in the future",
@@ -99,7 +99,7 @@ impl EventAllowance {
     ) -> Result<Self, StoreError> {
         let present = events_since(sql, host, now - HOUR, MOST_EVENTS as i64)?;
         let left = MOST_EVENTS.saturating_sub(usize::try_from(present).unwrap_or(0));
-        let left_bytes = intake::room(sql, agent, Intake::Events, now)?;
+        let left_bytes = intake::remaining_bytes(sql, agent, Intake::Events, now)?;
         let left_bytes = usize::try_from(left_bytes).unwrap_or(0);
         Ok(EventAllowance { left, left_bytes, ..EventAllowance::default() })
     }

@@ -56,7 +56,7 @@ pub(crate) fn update(
         for (source, destination) in stamp.pairs.iter().filter(|(a, b)| chosen(a, b)) {
             let series = by_name.get(&(source.as_str(), destination.as_str()));
             let pair = (source, destination);
-            add_stamp(sql, applied, (pair, series.copied()), &stamp.judgement, now, &mut new)?;
+            add_stamp(sql, (applied, &stamp.judgement), (pair, series.copied()), now, &mut new)?;
         }
     }
     let away: BTreeSet<String> =
@@ -144,9 +144,8 @@ fn add_test(
 
 fn add_stamp(
     sql: &mut dyn Sql,
-    applied: &Applied,
+    (applied, rule): (&Applied, &Judgement),
     ((source, destination), series): ((&String, &String), Option<&Series>),
-    rule: &Judgement,
     now: i64,
     new: &mut HashMap<Key, CellDocument>,
 ) -> Result<(), StoreError> {

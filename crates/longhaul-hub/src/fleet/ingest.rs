@@ -180,9 +180,9 @@ fn add_samples(
         peers.push(NewRows { name: summary.peer.clone(), speed_bps: None, rows });
         done.acknowledged.push(summary.id);
     }
-    let most = intake::room(sql, &upload.contact.agent, Intake::Samples, now)?;
+    let most = intake::remaining_bytes(sql, &upload.contact.agent, Intake::Samples, now)?;
     let mut bytes = 0;
-    let mut excesses = vec![(Excess::Times, late)];
+    let mut excesses = vec![(Excess::SampleTimes, late)];
     for (kind, rows) in [(Kind::Interface, interfaces), (Kind::Stamp, peers)] {
         let added = add_series(sql, (kind, &upload.host), rows, most - bytes)?;
         bytes += added.bytes;
@@ -191,7 +191,7 @@ fn add_samples(
     }
     let exceeded = excesses.into_iter().filter(|(_, exceeded)| *exceeded);
     done.events.extend(exceeded.map(|(excess, _)| refused(&upload.host, excess, now)));
-    intake::take(sql, (&upload.contact.agent, Intake::Samples), bytes, now)
+    intake::add_bytes(sql, (&upload.contact.agent, Intake::Samples), bytes, now)
 }
 
 /// Stores the results and events of an upload.
@@ -206,7 +206,7 @@ fn add_reports(
         return Ok(());
     }
     let mut room = EventAllowance::of(sql, (agent, &upload.host), now)?;
-    done.document_room = intake::room(sql, agent, Intake::Documents, now)?;
+    done.document_room = intake::remaining_bytes(sql, agent, Intake::Documents, now)?;
     let documents = done.document_room;
     for result in &request.results {
         if let Some(event) = add_result(sql, &upload.host, result, (applied, now), done)? {
@@ -221,8 +221,8 @@ fn add_reports(
     if room.is_exceeded {
         done.events.push(refused(&upload.host, Excess::Events, now));
     }
-    intake::take(sql, (agent, Intake::Documents), documents - done.document_room, now)?;
-    intake::take(sql, (agent, Intake::Events), room.bytes as i64, now)
+    intake::add_bytes(sql, (agent, Intake::Documents), documents - done.document_room, now)?;
+    intake::add_bytes(sql, (agent, Intake::Events), room.bytes as i64, now)
 }
 
 /// Stores a result, without its document if the documents of the agent are too large. If the result

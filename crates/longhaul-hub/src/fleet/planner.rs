@@ -180,8 +180,9 @@ fn record(
     let task = &applied.schedule.tasks[decision.task];
     match decision.verdict {
         Verdict::Run { start_ms, end_ms, port } => {
-            let due = (decision.due_ms, (start_ms, end_ms));
-            if let Some(run) = new_run(sql, applied, task, due, port, None)? {
+            let window_ms = (start_ms, end_ms);
+            let slot = Slot { due_ms: decision.due_ms, window_ms, port, missed: None };
+            if let Some(run) = new_run(sql, applied, task, slot)? {
                 new.push(run);
                 round.planned += 1;
             }
@@ -190,8 +191,9 @@ fn record(
             // After a long absence only the latest runs are recorded one by one.
             for at in occurrences.saturating_sub(MOST_MISSED)..occurrences {
                 let due_ms = decision.due_ms + i64::from(at) * task.period_ms;
-                let due = (due_ms, (due_ms, due_ms + task.slot_ms));
-                if let Some(run) = new_run(sql, applied, task, due, 0, Some(reason))? {
+                let window_ms = (due_ms, due_ms + task.slot_ms);
+                let slot = Slot { due_ms, window_ms, port: 0, missed: Some(reason) };
+                if let Some(run) = new_run(sql, applied, task, slot)? {
                     new.push(run);
                 }
             }
@@ -216,15 +218,25 @@ fn unrecorded(task: &Task, due_ms: i64, occurrences: u32, reason: RunReason, now
     }
 }
 
+/// The times and the port of a run.
+struct Slot {
+    /// The scheduled start.
+    due_ms: i64,
+    /// The start and end of the period in which the run must start and end.
+    window_ms: (i64, i64),
+    port: u16,
+    /// The reason why the run did not take place.
+    missed: Option<RunReason>,
+}
+
 /// Returns a run of a task; `None` if the mesh lacks an address.
 fn new_run(
     sql: &mut dyn Sql,
     applied: &Applied,
     task: &Task,
-    (due_ms, window_ms): (i64, (i64, i64)),
-    port: u16,
-    missed: Option<RunReason>,
+    slot: Slot,
 ) -> Result<Option<NewRun>, StoreError> {
+    let Slot { due_ms, window_ms, port, missed } = slot;
     let test = &applied.mesh.tests[task.test];
     let address = |host: &str| {
         let host = applied.mesh.host(host)?;

@@ -40,11 +40,16 @@ impl Intake {
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn room(sql: &mut dyn Sql, agent: &str, part: Intake, now: i64) -> Result<i64, StoreError> {
+pub fn remaining_bytes(
+    sql: &mut dyn Sql,
+    agent: &str,
+    part: Intake,
+    now: i64,
+) -> Result<i64, StoreError> {
     let query = "SELECT bytes FROM intake WHERE agent = $1 AND part = $2 AND day = $3";
     let row = first(sql, query, values![agent, part.as_str(), now.div_euclid(DAY)])?;
-    let taken = row.map_or(Ok(0), |row| row.int(0))?;
-    Ok(part.most_bytes().saturating_sub(taken).max(0))
+    let stored = row.map_or(Ok(0), |row| row.int(0))?;
+    Ok(part.most_bytes().saturating_sub(stored).max(0))
 }
 
 /// Notes that the hub stored `bytes` of an agent on the day of `now`. The counter of an earlier day
@@ -52,7 +57,7 @@ pub fn room(sql: &mut dyn Sql, agent: &str, part: Intake, now: i64) -> Result<i6
 ///
 /// # Errors
 /// The database is unavailable.
-pub fn take(
+pub fn add_bytes(
     sql: &mut dyn Sql,
     (agent, part): (&str, Intake),
     bytes: i64,

@@ -168,8 +168,7 @@ pub(crate) struct SyncQuery {
 pub(crate) async fn post_sync(
     State(hub): State<Arc<Hub>>,
     Extension(client): Extension<Client>,
-    uri: Uri,
-    Query(query): Query<SyncQuery>,
+    (uri, Query(query)): (Uri, Query<SyncQuery>),
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<SyncResponse>, Refused> {

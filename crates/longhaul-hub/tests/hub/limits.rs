@@ -144,11 +144,14 @@ async fn samples_of_an_agent_are_bounded_in_age_and_bytes() {
     only_event(client, &admin, "samples_out_of_time").await;
 
     let (id, most) = (agent.id.clone(), Intake::Samples.most_bytes());
-    let room = move |sql: &mut dyn Sql| intake::room(sql, &id, Intake::Samples, now());
+    let room = move |sql: &mut dyn Sql| intake::remaining_bytes(sql, &id, Intake::Samples, now());
     let before = store.read(room).await.unwrap();
     assert!((100..1000).contains(&(most - before)), "{before}");
     let id = agent.id.clone();
-    store.write(move |sql| intake::take(sql, (&id, Intake::Samples), most, now())).await.unwrap();
+    store
+        .write(move |sql| intake::add_bytes(sql, (&id, Intake::Samples), most, now()))
+        .await
+        .unwrap();
     let answer = agent.sync(client, 0, &samples(&[now()])).await.json();
     assert_eq!(answer["acknowledged"], json!([1]));
     let message = only_event(client, &admin, "too_many_samples").await;
@@ -175,8 +178,8 @@ async fn documents_and_events_of_an_agent_are_bounded_in_bytes() {
     let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
     let id = agent.id.clone();
     let fill = move |sql: &mut dyn Sql| {
-        intake::take(sql, (&id, Intake::Documents), Intake::Documents.most_bytes(), now())?;
-        intake::take(sql, (&id, Intake::Events), Intake::Events.most_bytes() - 600, now())
+        intake::add_bytes(sql, (&id, Intake::Documents), Intake::Documents.most_bytes(), now())?;
+        intake::add_bytes(sql, (&id, Intake::Events), Intake::Events.most_bytes() - 600, now())
     };
     store.write(fill).await.unwrap();
     let mut body = upload();

@@ -16,13 +16,13 @@ pub(crate) async fn daily_limits(store: &Store) {
         .write(move |sql| {
             let noon = 1000 * DAY + DAY / 2;
             let take = |sql: &mut dyn Sql, agent, bytes, at| {
-                intake::take(sql, (agent, Intake::Samples), bytes, at)
+                intake::add_bytes(sql, (agent, Intake::Samples), bytes, at)
             };
             take(sql, "one", most - 10, noon - DAY)?;
             take(sql, "one", 7, noon)?;
             take(sql, "one", 5, noon + 1)?;
             take(sql, "two", most + 5, noon)?;
-            let mut room = |agent, part, at| intake::room(sql, agent, part, at);
+            let mut room = |agent, part, at| intake::remaining_bytes(sql, agent, part, at);
             Ok([
                 room("one", Intake::Samples, noon)?,
                 room("two", Intake::Samples, noon)?,

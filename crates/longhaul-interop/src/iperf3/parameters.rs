@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_iperf3_lacks_is_named() {
+    fn plans_that_iperf3_cannot_run_are_named() {
         let wanted = |plan| Parameters::of(&plan).unwrap_err();
         let new = TestPlan::new;
         assert_eq!(wanted(TestPlan { protocol: Protocol::Mptcp, ..new() }), PeerOption::Multipath);

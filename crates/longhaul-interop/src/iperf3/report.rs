@@ -237,8 +237,8 @@ mod tests {
         let plan =
             TestPlan { protocol: Protocol::Udp, write_bytes: Bytes::new(100), ..TestPlan::new() };
         let sent = UdpCounts { datagrams: 12, expected: 12, ..UdpCounts::default() };
-        let seen = UdpCounts { datagrams: 10, expected: 10, ..UdpCounts::default() };
-        let theirs = results(&plan, &[(End::Receiver, &side(Some(seen)))]);
+        let counts = UdpCounts { datagrams: 10, expected: 10, ..UdpCounts::default() };
+        let theirs = results(&plan, &[(End::Receiver, &side(Some(counts)))]);
         let report = peer_side(&plan, &theirs, End::Receiver, 0, &side(Some(sent))).unwrap();
         let udp = report.streams[0].udp.unwrap();
         assert_eq!((udp.datagrams, udp.expected, udp.late), (10, Some(10), None));

@@ -175,12 +175,12 @@ mod tests {
         let memory = r#"{"name": "a", "size": 2000, "from": "memory"}"#;
         let both = r#"{"name": "b", "size": 4000, "from": "memory", "to": "memory"}"#;
         let (one, two) = (source(memory, dir.path()), source(both, dir.path()));
-        let room = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], false);
-        assert_eq!(room.disk, Bytes::new(6000 + 300));
-        assert_eq!(room.memory, Bytes::new(10_000 + 500));
-        assert_eq!(room.far, Bytes::new(0));
-        let room = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], true);
-        assert_eq!((room.disk, room.memory), (Bytes::new(0), Bytes::new(6000 + 300)));
-        assert_eq!(room.far, Bytes::new(10_000 + 500));
+        let space = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], false);
+        assert_eq!(space.disk, Bytes::new(6000 + 300));
+        assert_eq!(space.memory, Bytes::new(10_000 + 500));
+        assert_eq!(space.far, Bytes::new(0));
+        let space = SpaceNeeds::of([(&one, 3), (&one, 1), (&two, 1)], true);
+        assert_eq!((space.disk, space.memory), (Bytes::new(0), Bytes::new(6000 + 300)));
+        assert_eq!(space.far, Bytes::new(10_000 + 500));
     }
 }

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_a_blank_stays_one() {
+    fn a_word_with_a_blank_is_not_split() {
         assert_eq!(for_rsync("IdentityFile=/a b/key".into()), "'IdentityFile=/a b/key'");
         assert_eq!(for_rsync("BatchMode=yes".into()), "BatchMode=yes");
     }

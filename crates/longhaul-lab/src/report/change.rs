@@ -47,14 +47,14 @@ mod tests {
     use longhaul_core::units::Rate;
 
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
     use crate::table::Table;
 
     #[test]
     fn a_table_of_what_changed() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         let table = Table::fold(&contents);
-        let mut later = sample::contents();
+        let mut later = fixture::contents();
         later.header.program_version = "0.2.0".into();
         later.header.plan.entries.remove(0);
         for run in &mut later.runs {

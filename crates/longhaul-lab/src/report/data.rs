@@ -159,11 +159,11 @@ fn line<const N: usize>(fields: [String; N]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn each_run_is_a_row_and_odd_text_is_quoted() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         let text = csv(&contents);
         let rows: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(rows.len(), contents.runs.len() + 1);

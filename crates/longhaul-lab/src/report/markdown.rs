@@ -58,11 +58,11 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn the_table_in_markdown() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         insta::assert_snapshot!(markdown(&contents, &Table::fold(&contents)));
     }
 }

@@ -7,10 +7,10 @@
 mod change;
 mod data;
 mod figures;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod markdown;
 mod page;
-#[cfg(test)]
-pub(crate) mod sample;
 mod text;
 
 use std::fs;
@@ -91,7 +91,7 @@ mod tests {
         let hostile = "x\x1b[2J\r\u{9b}\u{202e}\u{2028}\u{200b}\n| forged |<script>";
         let plain = "x[2J| forged |<script>";
         let contents = |words: &str| {
-            let mut contents = sample::contents();
+            let mut contents = fixture::contents();
             contents.header.plan.name = words.to_owned();
             for run in &mut contents.runs {
                 run.tool_version = words.to_owned();

@@ -17,7 +17,7 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     lines.extend(legend(table).lines().map(str::to_owned));
     if table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.interval_bps.is_some()) {
         lines.push("(low-high): 95 % confidence interval of the median.".to_owned());
-        lines.extend(looks(contents));
+        lines.extend(precision_remark(contents));
     }
     for (number, note) in (1..).zip(&table.notes) {
         lines.push(format!("[{number}] {note}"));
@@ -104,12 +104,12 @@ pub(super) fn passes(plan: &MatrixPlan) -> String {
 }
 
 /// Returns the remark about the intervals of a plan whose number of passes depends on the results.
-pub(super) fn looks(contents: &Contents) -> Option<String> {
-    let looks = contents.header.plan.looks()?;
-    let counts: Vec<String> = looks.counts().iter().map(usize::to_string).collect();
+pub(super) fn precision_remark(contents: &Contents) -> Option<String> {
+    let checks = contents.header.plan.interim_checks()?;
+    let counts: Vec<String> = checks.counts().iter().map(usize::to_string).collect();
     Some(format!(
         "Passes ended when the interval was narrow, after {} valid runs at the earliest; the \
-         intervals are wider by as much as these looks require.",
+         intervals are wider by as much as these interim checks require.",
         counts.join(", ")
     ))
 }
@@ -254,11 +254,11 @@ pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn the_table_reads_like_the_published_one() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         insta::assert_snapshot!(text(&contents, &Table::fold(&contents)));
     }
 

@@ -128,7 +128,7 @@ impl Ends<'_> {
         for client in &clients {
             // The loop waits for one client after the other, so the last wait ends when the last
             // client ends.
-            waited = client.wait(self.run.limit, self.run.stop, &mut || watch.look());
+            waited = client.wait(self.run.limit, self.run.stop, &mut || watch.sample());
             if !matches!(waited, Ok(Waited::Ended(_))) {
                 break;
             }
@@ -207,7 +207,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Takes a sample if one is due. Returns false if the path no longer exists.
-    fn look(&mut self) -> bool {
+    fn sample(&mut self) -> bool {
         let now = Instant::now();
         if now - self.last < SAMPLE {
             return true;

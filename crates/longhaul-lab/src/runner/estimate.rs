@@ -27,7 +27,7 @@ pub struct Cost {
     /// The time for these runs.
     pub time: Duration,
     /// The disk space and memory.
-    pub room: SpaceNeeds,
+    pub space: SpaceNeeds,
 }
 
 impl Cost {
@@ -45,8 +45,8 @@ impl Cost {
         let all: Vec<PlannedRun> = own.filter(|cell| installed(tool(cell))).collect();
         let copied = rows.iter().zip(sources);
         let copied = copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients)));
-        let room = SpaceNeeds::of(copied, plan.real.is_some());
-        Cost { runs: all.len(), time: estimate.of(&all), room }
+        let space = SpaceNeeds::of(copied, plan.real.is_some());
+        Cost { runs: all.len(), time: estimate.of(&all), space }
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Estimate {
     rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     sizes: Vec<Size>,
-    seen: HashMap<(usize, usize), Duration>,
+    measured: HashMap<(usize, usize), Duration>,
     begun: Instant,
 }
 
@@ -91,7 +91,7 @@ impl Estimate {
             sizes: rows.iter().zip(sources).map(size).collect(),
             conditions: plan.conditions(),
             rows,
-            seen: HashMap::new(),
+            measured: HashMap::new(),
             begun: Instant::now(),
         }
     }
@@ -101,7 +101,7 @@ impl Estimate {
     }
 
     pub(super) fn ended(&mut self, cell: &PlannedRun) {
-        self.seen.insert((cell.row, cell.condition), self.begun.elapsed());
+        self.measured.insert((cell.row, cell.condition), self.begun.elapsed());
     }
 
     /// Returns the estimated time for all of `cells`.
@@ -110,7 +110,7 @@ impl Estimate {
     }
 
     fn of_one(&self, cell: &PlannedRun) -> Duration {
-        match self.seen.get(&(cell.row, cell.condition)) {
+        match self.measured.get(&(cell.row, cell.condition)) {
             Some(took) => *took,
             None => self.guess(cell),
         }
@@ -124,7 +124,7 @@ impl Estimate {
             return plain;
         }
         let rtt = |condition: usize| self.conditions[condition].rtt.as_nanos();
-        let same = self.seen.iter().filter(|((row, _), _)| *row == cell.row);
+        let same = self.measured.iter().filter(|((row, _), _)| *row == cell.row);
         let nearest = same.min_by_key(|((_, c), _)| rtt(*c).abs_diff(rtt(cell.condition)));
         nearest.map_or(plain, |((row, condition), took)| {
             let guessed = self.by_plan(*row, *condition).as_secs_f64();
@@ -208,14 +208,14 @@ mod tests {
         assert!((9.0..14.0).contains(&of(&estimate, 1, 1)), "{}", of(&estimate, 1, 1));
         assert!(estimate.limit(1) > Duration::from_secs(150));
 
-        estimate.seen.insert((1, 0), Duration::from_secs(5));
+        estimate.measured.insert((1, 0), Duration::from_secs(5));
         assert_eq!(of(&estimate, 1, 0), 5.0);
         assert!(of(&estimate, 1, 1) > 20.0, "slower than guessed here, and so there");
 
         let cost = Cost::of(&plan, &drivers, &sources, &|tool| tool == "scp");
         assert_eq!(cost.runs, 4);
         assert!(cost.time > Duration::from_secs(20) && cost.time < Duration::from_secs(40));
-        assert_eq!(cost.room.memory.get(), 0);
-        assert!(cost.room.disk.get() >= 105_000_000);
+        assert_eq!(cost.space.memory.get(), 0);
+        assert!(cost.space.disk.get() >= 105_000_000);
     }
 }

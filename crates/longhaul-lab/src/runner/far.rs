@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_works_in_the_directory_is_ended_and_named() {
+    fn processes_in_the_directory_are_ended_and_named() {
         let home = tempfile::tempdir().unwrap();
         let far = host(home.path(), "m");
         let dir = FarDir::make(&far, DataStore::Disk).unwrap();

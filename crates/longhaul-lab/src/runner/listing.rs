@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listing_is_refused() {
+    fn malformed_listings_are_refused() {
         let sum = "0".repeat(64);
         for text in ["d 4096", "f many a\0", "f 1 \0\0", &format!("f 1 \0\0{sum}  /other\0")] {
             assert!(Listing::parse(text, "/data").is_err(), "{text:?}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use longhaul_core::plan::{Condition, MatrixPlan, MatrixRow};
 use longhaul_core::result::{Outcome, RunRecord};
-use longhaul_core::sequential::Looks;
+use longhaul_core::sequential::InterimChecks;
 
 use super::PlannedRun;
 
@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct Tally<'a> {
     plan: &'a MatrixPlan,
     /// The numbers of valid runs at which a cell may be complete.
-    looks: Option<Looks>,
+    checks: Option<InterimChecks>,
     rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     retry_failed: bool,
@@ -50,8 +50,8 @@ impl<'a> Tally<'a> {
     pub(super) fn new(plan: &'a MatrixPlan, runs: &[RunRecord], retry_failed: bool) -> Self {
         let (rows, conditions) = (plan.rows(), plan.conditions());
         let (places, figures) = Default::default();
-        let looks = plan.looks();
-        let mut tally = Tally { plan, looks, rows, conditions, retry_failed, places, figures };
+        let checks = plan.interim_checks();
+        let mut tally = Tally { plan, checks, rows, conditions, retry_failed, places, figures };
         for run in runs {
             tally.add(run);
         }
@@ -104,12 +104,14 @@ impl<'a> Tally<'a> {
     /// Returns whether the median of a cell has the plan's precision. A cell without valid runs
     /// never has it, and gets only the plan's repeats.
     fn is_settled(&self, cell: &PlannedRun) -> bool {
-        let (Some(target), Some(looks)) = (&self.plan.precision, &self.looks) else { return true };
+        let (Some(target), Some(checks)) = (&self.plan.precision, &self.checks) else {
+            return true;
+        };
         let (row, condition) = (&self.rows[cell.row], &self.conditions[cell.condition]);
         let all = self.figures.get(&row.label).map_or(&[][..], Vec::as_slice);
         let here = all.iter().filter(|(path, _)| path == condition);
         let values: Vec<f64> = here.map(|(_, bps)| *bps).collect();
-        values.is_empty() || looks.settled(&values, target.share)
+        values.is_empty() || checks.settled(&values, target.share)
     }
 }
 
@@ -123,7 +125,7 @@ mod tests {
     use super::super::cells;
     use super::*;
     use crate::plan::Shipped;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     fn plan() -> MatrixPlan {
         let drivers = crate::drivers::all(Path::new("longhaul"));
@@ -146,7 +148,7 @@ mod tests {
             condition: plan.conditions()[cell.condition].clone(),
             outcome,
             throughput_bps: Some(Rate::from_bps(bps)),
-            ..sample::contents().runs[0].clone()
+            ..fixture::contents().runs[0].clone()
         }
     }
 
@@ -173,20 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn passes_go_on_until_a_look_finds_the_median_known_well_enough() {
+    fn passes_continue_until_a_check_finds_a_narrow_interval() {
         let plan = plan();
         let all = cells(&plan);
         let first = all[0];
         let mut same: Vec<(u32, PlannedRun)> = (1..).zip(all).collect();
         same.retain(|(_, cell)| (cell.row, cell.condition) == (first.row, first.condition));
         let mut tally = Tally::new(&plan, &[], false);
-        let looks = plan.looks().unwrap();
+        let checks = plan.interim_checks().unwrap();
         // Two odd figures leave the first interval wide; figures within 5 % of 10 Gb/s follow.
         let figures = [100, 60, 99, 101, 61, 98, 102, 97, 103].into_iter();
         for (index, bps) in figures.chain([100, 101, 99].into_iter().cycle()).enumerate() {
             let Some((sequence, cell)) = same.get(index) else { panic!("it never settles") };
             if !tally.wants(*sequence, cell) {
-                assert_eq!(index, looks.counts()[1]);
+                assert_eq!(index, checks.counts()[1]);
                 return;
             }
             tally.add(&run(&plan, cell, *sequence, Outcome::Ok, bps * 100_000_000));

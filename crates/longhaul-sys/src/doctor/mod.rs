@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_recorded_is_read_again() {
+    fn recorded_answers_are_read_again() {
         let host = FactSource::host();
         let kernel = host.text("proc/sys/kernel/osrelease").unwrap();
         let nodes = host.names("proc/self/task").unwrap();

@@ -1,4 +1,4 @@
-//! The host's resources outside one connection: cores, TCP memory, drops, quotas.
+//! The resources of the host that all connections share: cores, TCP memory, drops, quotas.
 //!
 //! All values come from `proc(5)`. The kernel only adds fields to these texts; a counter that a
 //! kernel lacks reads as zero. Values of a network namespace are those of the calling thread

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_interface_takes_is_not_fragmented() {
+    fn a_packet_larger_than_the_mtu_is_not_fragmented() {
         // The loopback MTU is 65536: no IPv4 packet is larger, but an IPv6 packet may be.
         let (near, _far, ipv6) = pair("[::1]:0");
         let error = send(&near, &[0; 65_500], None, ipv6).unwrap_err();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tcp_is_an_error() {
+    fn a_socket_that_is_not_tcp_is_an_error() {
         assert!(tcp_info(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
     }
 }

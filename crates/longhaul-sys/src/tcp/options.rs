@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_granted() {
+    fn options_that_are_set_are_read_back() {
         let (near, _far) = pair();
         let options = SocketOptions {
             window_bytes: Some(100_000),
@@ -307,8 +307,8 @@ mod tests {
         assert!(granted(&far).unwrap().receive_buffer_bytes >= wanted / 2, "it never shrinks");
         // With the low water mark in place the read would wait for more.
         (&near).write_all(&[7]).unwrap();
-        let mut room = [0; 100];
-        assert_eq!(far.read(&mut room).unwrap(), 1);
+        let mut buffer = [0; 100];
+        assert_eq!(far.read(&mut buffer).unwrap(), 1);
     }
 
     #[test]
@@ -333,12 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_together_are() {
-        let door = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-        door.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
-        door.listen(1).unwrap();
+    fn mptcp_at_both_ends_is_multipath() {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        listener.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+        listener.listen(1).unwrap();
         let near = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
-        near.connect(&door.local_addr().unwrap()).unwrap();
-        assert!(is_multipath(&near) && is_multipath(door.accept().unwrap().0));
+        near.connect(&listener.local_addr().unwrap()).unwrap();
+        assert!(is_multipath(&near) && is_multipath(listener.accept().unwrap().0));
     }
 }

@@ -171,20 +171,20 @@ impl Attack<'_> {
         let server = HostPort::new("127.0.0.1", self.server.port);
         let user = ConfigDir::at(self.home.join(".config/longhaul"));
         let authorized = Identity::load_or_create(&user).expect("the user has a key");
-        let stranger = Identity::generate();
+        let unauthorized = Identity::generate();
         let until = Instant::now() + self.length.round;
         thread::scope(|scope| {
             let clients: Vec<_> = (0..self.length.clients)
                 .map(|client| {
                     let (server, user) = (&server, &user);
-                    let (authorized, stranger) = (&authorized, &stranger);
+                    let (authorized, unauthorized) = (&authorized, &unauthorized);
                     scope.spawn(move || {
                         let seed = self.seed ^ round << 20 ^ client << 56;
                         let mut dice = Dice::new(seed);
                         let (mut messages, mut sessions) = (0, 0);
                         while Instant::now() < until {
                             let known = dice.chance(80);
-                            let identity = if known { authorized } else { stranger };
+                            let identity = if known { authorized } else { unauthorized };
                             let who = ClientIdentity { server, config: user, identity };
                             messages += session::run(&mut dice, &who);
                             sessions += 1;

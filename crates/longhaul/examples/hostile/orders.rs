@@ -269,7 +269,7 @@ fn diagnose(dice: &mut Dice) -> Orders {
         value(&DiagnoseOrder::Write { bytes, files: dice.next() % 3, durable: false, seconds }),
         value(&DiagnoseOrder::Forget { options: options(dice) }),
         value(&DiagnoseOrder::Fresh),
-        value(&DiagnoseOrder::Look),
+        value(&DiagnoseOrder::HostUse),
         value(&DiagnoseOrder::Examine { rate_bps: Rate::from_bps(1 << 30), rtt_ms: 9.0 }),
     ];
     let then = (0..1 + dice.below(4)).map(|_| dice.choose(&all).clone()).collect();

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_format_follows_the_command_line_as_far_as_it_is_ours() {
+    fn the_format_follows_the_longhaul_options_of_the_command_line() {
         for (line, expected) in [
             ("test far", ErrorFormat::Text),
             ("test far --json", ErrorFormat::Json),

@@ -79,8 +79,8 @@ pub(super) struct Args {
     #[command(flatten)]
     bind: BindArgs,
     /// Measure without the server, even if 'longhaul serve' runs at HOST
-    #[arg(long)]
-    alone: bool,
+    #[arg(long, alias = "alone")]
+    no_server: bool,
     /// Record the delay, loss, reordering and capacity over time in FILE, for 'longhaul wan run
     /// --replay FILE'
     #[arg(long, value_name = "FILE", conflicts_with = "stamp")]
@@ -241,8 +241,8 @@ impl Args {
             }
             address => (self.family(), address?),
         };
-        if self.alone {
-            return Ok(Peer::NoServer(address, "excluded by --alone".to_owned()));
+        if self.no_server {
+            return Ok(Peer::NoServer(address, "excluded by --no-server".to_owned()));
         }
         let config = ConfigDir::of_user()?;
         let identity = passphrase::identity(&config)?;

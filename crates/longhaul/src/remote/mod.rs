@@ -9,7 +9,6 @@ mod install;
 mod ssh;
 mod tunnel;
 mod wildcard;
-mod within;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,7 +1,7 @@
 //! Starts longhaul on another host over ssh, and opens a session with it.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io;
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use longhaul_core::wire::{FarReady, Service};
 use longhaul_engine::session::{DataDialer, HostPort, Session, SessionSecret, control, greet};
 use longhaul_engine::{EngineError, Result};
+use longhaul_sys::child::{ChildEnd, ChildLimits, run_child};
 
 use super::tunnel::Tunnels;
-use super::within::Within;
 
 /// The time limit for the login: the timeouts of ssh and a user who types a passphrase.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -233,8 +233,7 @@ pub(crate) fn remote_output(
     let program = in_far_path(&shell_quoted(far_longhaul));
     let words: Vec<String> = arguments.iter().map(|word| shell_quoted(word)).collect();
     let mut ssh = options.rsh.command(destination, &format!("{program} {}", words.join(" ")));
-    let limits = Within { time: COMMAND_TIMEOUT, bytes: OUTPUT_LIMIT };
-    let (status, output) = run(ssh.stdin(Stdio::null()), limits, destination)?;
+    let (status, output) = run(ssh.stdin(Stdio::null()), COMMAND_TIMEOUT, destination)?;
     match status.code() {
         Some(CANNOT_EXECUTE | NOT_FOUND) => Err(EngineError::FarProgram {
             host: destination.to_owned(),
@@ -254,8 +253,7 @@ pub(crate) fn remote_shell(
     command: &str,
 ) -> Result<Vec<u8>> {
     let mut ssh = rsh.command(destination, command);
-    let limits = Within { time: COMMAND_TIMEOUT, bytes: OUTPUT_LIMIT };
-    let (status, output) = run(ssh.stdin(Stdio::null()), limits, destination)?;
+    let (status, output) = run(ssh.stdin(Stdio::null()), COMMAND_TIMEOUT, destination)?;
     match status.code() {
         Some(LOGIN_FAILED) => Err(EngineError::Login { host: destination.to_owned() }),
         _ => Ok(output),
@@ -273,30 +271,40 @@ pub(crate) fn remote_output_with(
     command: &str,
     input: File,
 ) -> Result<(bool, Vec<u8>)> {
-    let limits = Within { time: UPLOAD_TIMEOUT, bytes: OUTPUT_LIMIT };
-    let (status, output) =
-        run(rsh.command(destination, command).stdin(input), limits, destination)?;
+    let mut ssh = rsh.command(destination, command);
+    let (status, output) = run(ssh.stdin(input), UPLOAD_TIMEOUT, destination)?;
     Ok((status.success(), output))
 }
 
-/// Runs `ssh`, a command at `destination`, within `limits`.
-fn run(ssh: &mut Command, limits: Within, destination: &str) -> Result<(ExitStatus, Vec<u8>)> {
-    limits.run(ssh).map_err(|source| {
-        let (peer, again) = (destination.to_owned(), false);
-        match source.kind() {
-            ErrorKind::TimedOut => {
-                EngineError::FarTimeout { host: peer, seconds: limits.time.as_secs() }
-            }
-            ErrorKind::FileTooLarge => {
-                let reason = format!("its answer exceeds {} MiB", limits.bytes >> 20);
-                EngineError::Failed { peer, reason, again }
-            }
-            _ => {
-                let program = ssh.get_program().to_string_lossy().into_owned();
-                EngineError::Spawn { program, source }
-            }
+/// Runs `ssh`, a command at `destination`, for at most `time`. Returns its exit status and its output.
+fn run(ssh: &mut Command, time: Duration, destination: &str) -> Result<(ExitStatus, Vec<u8>)> {
+    let peer = destination.to_owned();
+    match limited(ssh, time) {
+        Ok(ChildEnd::Exited { status, output, .. }) => Ok((status, output)),
+        Ok(ChildEnd::TooLarge) => {
+            let reason = format!("its answer exceeds {} MiB", OUTPUT_LIMIT >> 20);
+            Err(EngineError::Failed { peer, reason, again: false })
         }
-    })
+        Ok(ChildEnd::OutOfTime | ChildEnd::Cancelled) => {
+            Err(EngineError::FarTimeout { host: peer, seconds: time.as_secs() })
+        }
+        Err(source) => {
+            let program = ssh.get_program().to_string_lossy().into_owned();
+            Err(EngineError::Spawn { program, source })
+        }
+    }
+}
+
+/// Runs `ssh` for at most `time`, and reads its output.
+fn limited(ssh: &mut Command, time: Duration) -> io::Result<ChildEnd> {
+    let deadline = Instant::now() + time;
+    let limits = ChildLimits {
+        deadline,
+        output_bytes: OUTPUT_LIMIT,
+        message_bytes: 0,
+        cancelled: &|| false,
+    };
+    run_child(ssh.stdout(Stdio::piped()), limits)
 }
 
 /// Returns whether `host` is an alias of the ssh configuration: ssh connects to another name.
@@ -313,8 +321,12 @@ fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Opt
     let mut ssh = Command::new(program);
     ssh.args(arguments).args(["-G", "--", destination]);
     ssh.stdin(Stdio::null()).stderr(Stdio::null());
-    let limits = Within { time: CONFIG_TIMEOUT, bytes: OUTPUT_LIMIT };
-    let (_, output) = limits.run(&mut ssh).ok().filter(|(status, _)| status.success())?;
+    let Ok(ChildEnd::Exited { status, output, .. }) = limited(&mut ssh, CONFIG_TIMEOUT) else {
+        return None;
+    };
+    if !status.success() {
+        return None;
+    }
     let text = String::from_utf8(output).ok()?;
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
@@ -349,12 +361,11 @@ mod tests {
 
     #[test]
     fn a_hanging_ssh_is_an_error() {
-        let limits = |time| Within { time, bytes: 2 << 20 };
-        let short = limits(Duration::from_millis(100));
+        let short = Duration::from_millis(100);
         let error = run(Command::new("sleep").arg("300"), short, "far").unwrap_err();
         assert!(matches!(error, EngineError::FarTimeout { host, .. } if host == "far"));
-        let long = limits(Duration::from_secs(60));
+        let long = Duration::from_secs(60);
         let error = run(&mut Command::new("yes"), long, "far").unwrap_err();
-        assert!(matches!(error, EngineError::Failed { reason, .. } if reason.contains("2 MiB")));
+        assert!(matches!(error, EngineError::Failed { reason, .. } if reason.contains("16 MiB")));
     }
 }

@@ -104,10 +104,10 @@ fn valid_data_hellos_do_not_exhaust_the_descriptors() {
     let server = Server::start(host.command("sh", &["-c", limited, crate::host::PROGRAM]));
     let before = descriptors(&server);
     is_served(&host, &server, "-n 100K");
-    let stranger = UnauthorizedClient::new();
+    let unauthorized = UnauthorizedClient::new();
     let mut attack = Vec::new();
     for _ in 0..5 {
-        let session = stranger.session(&server);
+        let session = unauthorized.session(&server);
         let (sender, receiver, dialer, _) = session.split_early();
         // The client opens as many connections as the server accepts; after the server has closed
         // some, the rest may fail.
@@ -178,10 +178,10 @@ fn slow_anonymous_tests_do_not_delay_an_authorized_copy() {
     let server = serve(&host, &["--max-clients", "8", "--root", root.to_str().unwrap()]);
     let before = descriptors(&server);
     is_served(&host, &server, "-n 10K");
-    let stranger = TestHost::new();
+    let unauthorized = TestHost::new();
     let mut slow: Vec<_> = (0..9)
         .map(|_| {
-            let mut command = test(&stranger, &server, "-b 8k -l 1000 -t 3700");
+            let mut command = test(&unauthorized, &server, "-b 8k -l 1000 -t 3700");
             command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
             command.spawn().unwrap()
         })
@@ -210,10 +210,10 @@ fn anonymous_tests_share_their_memory() {
     let server = serve(&host, &["--anonymous-memory", "64MiB"]);
     is_served(&host, &server, "-n 10K");
     let before = status(&server, "VmHWM");
-    let stranger = TestHost::new();
+    let unauthorized = TestHost::new();
     thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| is_served(&stranger, &server, "-P 128 -l 2M -t 2"));
+            scope.spawn(|| is_served(&unauthorized, &server, "-P 128 -l 2M -t 2"));
         }
     });
     let grown = status(&server, "VmHWM") - before;
@@ -221,7 +221,7 @@ fn anonymous_tests_share_their_memory() {
     assert!(grown < 128 << 10, "{grown} KiB");
     // A test that does not fit is refused with the reason.
     let tiny = serve(&host, &["--anonymous-memory", "1MiB"]);
-    let refused = test(&stranger, &tiny, "-P 128 -t 1").output().unwrap();
+    let refused = test(&unauthorized, &tiny, "-P 128 -t 1").output().unwrap();
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused.stderr).contains("request fewer streams"), "{refused:?}");
 }
@@ -236,8 +236,8 @@ enum Step {
 }
 
 /// Occupies the only session of a server and becomes silent at `step`.
-fn silent_at(step: Step, stranger: &UnauthorizedClient, server: &Server) -> Box<dyn Send> {
-    let (sender, mut receiver, dialer) = stranger.welcome(server).split();
+fn silent_at(step: Step, unauthorized: &UnauthorizedClient, server: &Server) -> Box<dyn Send> {
+    let (sender, mut receiver, dialer) = unauthorized.welcome(server).split();
     if step == Step::Welcome {
         return Box::new((sender, receiver));
     }
@@ -271,15 +271,15 @@ fn a_silent_client_loses_its_session_at_every_step() {
                 let server = serve(&host, &["--exclusive"]);
                 let before = descriptors(&server);
                 is_served(&host, &server, "-n 10K");
-                let stranger = UnauthorizedClient::new();
-                let silent = silent_at(step, &stranger, &server);
+                let unauthorized = UnauthorizedClient::new();
+                let silent = silent_at(step, &unauthorized, &server);
                 let waited = is_served(&host, &server, "-n 10K");
                 let limit = Duration::from_secs(seconds);
                 assert!(waited < limit + Duration::from_secs(25), "{step:?}: {waited:?}");
                 drop(silent);
                 wait_until("the descriptors come back", || descriptors(&server) <= before + 2);
                 // A client that disconnects loses its session at once.
-                drop(silent_at(step, &stranger, &server));
+                drop(silent_at(step, &unauthorized, &server));
                 let waited = is_served(&host, &server, "-n 10K");
                 assert!(waited < Duration::from_secs(25), "{step:?}: {waited:?}");
             });
@@ -332,11 +332,11 @@ fn a_silent_copy_loses_its_session_before_its_data_connections() {
 fn a_client_that_leaves_the_queue_does_not_block_others() {
     let host = TestHost::new();
     let server = serve(&host, &["--exclusive"]);
-    let stranger = UnauthorizedClient::new();
+    let unauthorized = UnauthorizedClient::new();
     let before = descriptors(&server);
     is_served(&host, &server, "-n 10K");
-    let first = stranger.welcome(&server);
-    let waiting: Vec<_> = (0..4).map(|_| stranger.session(&server)).collect();
+    let first = unauthorized.welcome(&server);
+    let waiting: Vec<_> = (0..4).map(|_| unauthorized.session(&server)).collect();
     wait_until("they wait", || descriptors(&server) >= before + 5);
     drop(waiting);
     drop(first);

@@ -73,7 +73,7 @@ fn every_session_and_transfer_is_a_document() {
 
 #[test]
 fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
-    let [host, stranger] = [(); 2].map(|()| TestHost::new());
+    let [host, unauthorized] = [(); 2].map(|()| TestHost::new());
     let log = host.near("").join("audit.log");
     let mut server = serve(&host, &log, &[]);
     let forged = b"x\n2026-11-22T00:00:00.000Z transfer result=ok\x1b[2J";
@@ -86,7 +86,7 @@ fn anonymous_clients_cannot_forge_lines_or_flood_the_log() {
     (0..60).for_each(|_| knock(b"\x16"));
     // The log records the refusal of an unauthorized key.
     let url = server.url("a\nforged");
-    assert_code(&stranger.run(&["cp", "--accept-new", &url, "b"]), 4);
+    assert_code(&unauthorized.run(&["cp", "--accept-new", &url, "b"]), 4);
     let text = || fs::read_to_string(&log).unwrap_or_default();
     wait_for("the refusal", || text().contains(" refused "));
     kill_process(Pid::from_child(&server.process), Signal::TERM).unwrap();

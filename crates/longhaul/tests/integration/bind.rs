@@ -101,8 +101,8 @@ fn connections_flows_and_probes_have_the_local_address() {
     only_from_local(&host, &["tcp", "udp"], &format!("test {FAR} -p {port} -u -b 20M -t 0.3"));
     let path = format!("path {FAR}:{port} -t 0.2 -c 5 --skip capacity -q");
     only_from_local(&host, &["tcp", "udp", "icmp"], &path);
-    let alone = format!("path {FAR}:{port} --alone -c 5 --skip hops -q");
-    only_from_local(&host, &["tcp", "udp", "icmp"], &alone);
+    let arguments = format!("path {FAR}:{port} --no-server -c 5 --skip hops -q");
+    only_from_local(&host, &["tcp", "udp", "icmp"], &arguments);
     let copy = format!("cp -q --accept-new {file} lh://{FAR}:{port}/copy");
     only_from_local(&host, &["tcp"], &copy);
     let back = format!("cp -q --accept-new lh://{FAR}:{port}/copy {file}.back");

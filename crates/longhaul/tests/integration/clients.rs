@@ -57,7 +57,7 @@ fn every_honest_client_is_answered_beside_hostile_ones() {
     }
     // The server serves one client at a time, so some clients had to wait.
     let queued = outputs.iter().filter(|o| text(&o.stderr).contains("in the queue of")).count();
-    assert!(queued > 0, "nobody was told a place");
+    assert!(queued > 0, "no client waited in the queue");
     // The server has closed the connections with invalid data. Silent connections are still open,
     // but harmless.
     hostile[1].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -88,16 +88,16 @@ fn a_refusal_names_the_limit() {
 
 #[test]
 fn authorized_keys_have_higher_limits_and_keys_only_refuses_others() {
-    let [host, stranger] = [(); 2].map(|()| TestHost::new());
+    let [host, unauthorized] = [(); 2].map(|()| TestHost::new());
     let server = serve(&host, &["--max-time", "1"]);
-    let refused = output(&stranger, &server, "-t 3");
+    let refused = output(&unauthorized, &server, "-t 3");
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused.stderr).contains("allows tests of 1s, not 3s"));
-    assert!(output(&stranger, &server, "-n 10K").status.success());
+    assert!(output(&unauthorized, &server, "-n 10K").status.success());
     assert!(output(&host, &server, "-t 1.5").status.success());
 
     let closed = serve(&host, &["--keys-only"]);
-    let refused = output(&stranger, &closed, "-n 10K");
+    let refused = output(&unauthorized, &closed, "-n 10K");
     assert_eq!(refused.status.code(), Some(4));
     assert!(text(&refused.stderr).contains("this key is not authorized"));
     assert!(output(&host, &closed, "-n 10K").status.success());

@@ -32,20 +32,25 @@ fn an_unreachable_ssh_host_is_named() {
 
 #[test]
 fn only_authorized_keys_may_copy_files() {
-    let (host, stranger) = (TestHost::new(), TestHost::new());
+    let (host, unauthorized) = (TestHost::new(), TestHost::new());
     let server = host.serve();
-    stranger.file("data", 10);
+    unauthorized.file("data", 10);
     let target = server.url("x");
-    expect(&stranger, &["cp", "data", &target], 4, &["is not known", "SHA256:", "--accept-new"]);
+    expect(
+        &unauthorized,
+        &["cp", "data", &target],
+        4,
+        &["is not known", "SHA256:", "--accept-new"],
+    );
     let accept = ["cp", "--accept-new", "data", &target];
-    expect(&stranger, &accept, 4, &["not authorized", "longhaul key"]);
-    let key = stranger.run(&["key"]);
+    expect(&unauthorized, &accept, 4, &["not authorized", "longhaul key"]);
+    let key = unauthorized.run(&["key"]);
     assert_code(&key, 0);
     drop(server);
     fs::write(host.home().join(".config/longhaul/authorized_keys"), key.stdout).unwrap();
     let server = host.serve();
     let accept = ["cp", "--accept-new", "data", &server.url("x")];
-    assert_code(&stranger.run(&accept), 0);
+    assert_code(&unauthorized.run(&accept), 0);
     assert_eq!(names(&host.far("")), ["x"]);
 
     let no_files = Server::start(host.longhaul(&["serve", "--bind", "127.0.0.1", "-p", "0"]));

@@ -62,7 +62,7 @@ fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
         assert!(rate > 0 && rate < 150_000_000, "{step:?}: {rate}");
     }
     assert!(diagnosis.rtt_ms.unwrap() >= 10.0);
-    assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (1, 64 << 20));
+    assert_eq!((diagnosis.subset.files, diagnosis.subset.bytes.get()), (1, 64 << 20));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn every_step_copies_the_small_files_of_a_tree() {
     let output = diagnose(&host, &["tree", &server.url("")]);
     assert_code(&output, 0);
     let diagnosis = report(&output);
-    assert_eq!((diagnosis.sample.files, diagnosis.sample.bytes.get()), (600, 600 * 900));
+    assert_eq!((diagnosis.subset.files, diagnosis.subset.bytes.get()), (600, 600 * 900));
     for step in [
         DiagnosisStep::Read,
         DiagnosisStep::ReadSend,
@@ -255,7 +255,8 @@ fn the_result_is_printed_and_written_as_a_page() {
     let output = host.run(&[&quick[..], &["data", "copy"]].concat());
     assert_code(&output, 0);
     let printed = text(&output.stdout);
-    for words in ["source read alone", "the whole copy", "<- limit", "LIMIT: ", "limited by"] {
+    for words in ["source read, no network", "the whole copy", "<- limit", "LIMIT: ", "limited by"]
+    {
         assert!(printed.contains(words), "'{words}' is not in {printed}");
     }
     // Without a terminal, each step is a line.

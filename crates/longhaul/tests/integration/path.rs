@@ -212,7 +212,7 @@ fn hops_and_mtu_match_the_topology_in_both_directions() {
 
         // Without a server, the forward direction has the same result, and the missing parts are
         // listed.
-        let output = measure(&format!("--alone {family}"));
+        let output = measure(&format!("--no-server {family}"));
         assert_code(&output, 7);
         let alone = document(&output);
         assert!(!alone.served && alone.rtt.is_some());

@@ -77,9 +77,9 @@ fn a_client_makes_two_servers_test() {
     assert!(text(&gone.stderr).contains("cannot connect to 127.0.0.1:1"), "{}", text(&gone.stderr));
     // A client with an unauthorized key may run tests, but cannot make the server test against
     // others.
-    let stranger = TestHost::new();
-    assert!(stranger.run(&["test", &a, "-n", "1K"]).status.success());
-    let refused = stranger.run(&["test", &a, &b, "-n", "1K"]);
+    let unauthorized = TestHost::new();
+    assert!(unauthorized.run(&["test", &a, "-n", "1K"]).status.success());
+    let refused = unauthorized.run(&["test", &a, &b, "-n", "1K"]);
     assert_eq!(refused.status.code(), Some(4));
     assert!(
         text(&refused.stderr).contains("only authorized keys may test"),

@@ -1,4 +1,4 @@
-//! Rules for PCI Express, with Goddard's formula.
+//! Rules for PCI Express, with NASA Goddard's formula for the maximum rate of a link.
 
 use crate::doctor::bus::{PCIE_OVERHEAD_BYTES, encoding, theoretical_maximum};
 use crate::doctor::rule::{NOTHING, RuleAnswer, advice, fine, problem};
@@ -12,6 +12,8 @@ const READ_REQUEST: Bytes = Bytes::new(4096);
 const USUAL_PAYLOAD: Bytes = Bytes::new(256);
 /// The rate in Gb/s above which losses on the bus matter.
 const FAST: u64 = 40;
+/// The bytes of a jumbo frame, which the interface reads with one or more requests.
+const JUMBO_FRAME: u64 = 9000;
 
 pub(super) fn rate(pci: &PciFacts, target: &Target) -> RuleAnswer {
     let Some(link) = pci.link.clone()? else { return NOTHING };
@@ -85,8 +87,8 @@ pub(super) fn read_request(pci: &PciFacts, target: &Target) -> RuleAnswer {
     if enough { fine("enough") } else { advice("small") }
         .with("request_bytes", present)
         .with("wanted_bytes", READ_REQUEST)
-        .with("requests", 9000_u64.div_ceil(present.get().max(1)))
-        .with("wanted_requests", 9000_u64.div_ceil(READ_REQUEST.get()))
+        .with("requests", JUMBO_FRAME.div_ceil(present.get().max(1)))
+        .with("wanted_requests", JUMBO_FRAME.div_ceil(READ_REQUEST.get()))
         .with("address", pci.address.as_str())
         .answer()
 }

@@ -117,7 +117,7 @@ mod tests {
     use crate::units::Rate;
 
     #[test]
-    fn the_loss_that_cubic_bears_is_that_of_the_standard() {
+    fn the_loss_that_cubic_tolerates_follows_rfc_9438() {
         let target = Target {
             rate: Rate::from_bps(10_000_000_000),
             rate_from: TargetSource::Asked,

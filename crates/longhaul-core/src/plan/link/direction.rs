@@ -145,7 +145,7 @@ impl LinkDirection {
         let trace = self.delay_trace.as_ref().and_then(TraceFile::content);
         let replay = self.replay.as_ref().and_then(TraceFile::content);
         let recorded = |replay: &PathRecording| {
-            Side::BOTH.map(|side| replay.way(side).longest()).into_iter().max()
+            Side::BOTH.map(|side| replay.direction(side).longest()).into_iter().max()
         };
         trace
             .map(|trace| trace.longest())

@@ -41,7 +41,7 @@ pub use outage::{Outage, Slots};
 pub use plan::LinkPlan;
 pub use preset::{Preset, fiber_delay};
 pub use recording::{
-    Fate, PathRecording, RecordedProbes, RecordedWay, RecordedWindow, RecordingHead,
+    Fate, PathRecording, RecordedDirection, RecordedProbes, RecordedWindow, RecordingHead,
 };
 pub use schedule::{DelaySchedule, RateSchedule, Steps};
 pub use set::SegmentSet;

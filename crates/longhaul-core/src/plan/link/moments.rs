@@ -129,7 +129,7 @@ mod tests {
             .collect();
         let moments = Moments::of_answers(INTERVAL, &delays);
         let found = |slot: usize| moments.slot(INTERVAL * slot as u32 + US(delays[slot].into()));
-        // Answers that leave in the same microsecond cannot be told apart.
+        // Answers that leave in the same microsecond cannot be distinguished.
         let wrong = (10..9_990).filter(|slot| found(*slot) != *slot).count();
         assert!(wrong < 10, "{wrong}");
     }

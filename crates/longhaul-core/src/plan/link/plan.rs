@@ -21,8 +21,8 @@ pub struct LinkPlan {
     /// The MTU: the size of the largest IP packet in bytes.
     #[serde(default = "LinkPlan::default_mtu")]
     pub mtu: u32,
-    /// The number of queues of the interfaces, each with its own threads, to which the kernel assigns
-    /// flows by their hash.
+    /// The number of queues of each interface. Each queue has its own threads. The kernel assigns a
+    /// flow to a queue by the hash of its headers.
     #[serde(default = "LinkPlan::one_queue", skip_serializing_if = "LinkPlan::is_one")]
     pub queues: u32,
     /// The seed of all random decisions: the same seed makes the same decisions about the same
@@ -89,8 +89,8 @@ impl LinkPlan {
         self.queue_limit(side).map(|limit| limit.bytes(rate, self.largest_packet(side)))
     }
 
-    /// Returns the plan of the class `index` of the direction from `side`, as that of both
-    /// directions. Its seed follows from the seed of the link.
+    /// Returns the plan of a link that has the options of class `index` of the direction from `side`
+    /// in both directions. Its seed is derived from the seed of this link.
     pub fn of_class(&self, side: Side, index: usize) -> Option<LinkPlan> {
         let class = self.from(side).classes.get(index)?;
         let mut link = class.link.clone();
@@ -103,8 +103,8 @@ impl LinkPlan {
         Some(LinkPlan { up: link.clone(), down: link, mtu, queues, seed })
     }
 
-    /// Returns the plan of one of the queues of the link's interfaces. Its seed follows from the seed
-    /// of the link, so that the queues decide independently; the first queue has that of the link.
+    /// Returns the plan of one of the queues of the link's interfaces. Its seed is derived from the
+    /// seed of the link, so that the queues decide independently; the first queue has the link's seed.
     pub fn of_queue(&self, index: u32) -> LinkPlan {
         let derived = |seed| derive_seed(seed, &["queue", &index.to_string()]);
         let seed = if index == 0 { self.seed } else { self.seed.map(derived) };
@@ -131,7 +131,7 @@ impl LinkPlan {
             link.load(read)?;
             let replay = link.replay.as_ref().and_then(|file| file.content());
             if let Some(recorded) = replay.filter(|_| !link.has_rate()) {
-                link.rate_bps = recorded.way(side).capacity();
+                link.rate_bps = recorded.direction(side).capacity();
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn several_queues_exclude_what_all_flows_share() {
+    fn several_queues_exclude_a_rate_and_derive_seeds() {
         let plan = LinkPlan { queues: 4, seed: Some(7), ..LinkPlan::symmetric(Duration::ZERO) };
         plan.validate().unwrap();
         let seeds: Vec<_> = (0..3).map(|index| plan.of_queue(index).seed.unwrap()).collect();

@@ -20,7 +20,7 @@ pub struct RecordingHead {
     pub schema: String,
     /// The version of the program.
     pub version: String,
-    /// The far end as the user named it.
+    /// The server as the user named it.
     pub target: String,
     /// The start in seconds since 1970.
     pub started_unix_seconds: u64,
@@ -43,9 +43,9 @@ impl RecordingHead {
 pub struct RecordedWindow {
     /// The time of the first probe since the start of the recording.
     pub seconds: f64,
-    /// From the recorder to the far end.
+    /// From the recorder to the server.
     pub up: RecordedProbes,
-    /// From the far end to the recorder.
+    /// From the server to the recorder.
     pub down: RecordedProbes,
 }
 
@@ -64,13 +64,13 @@ pub struct RecordedProbes {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathRecording {
     head: RecordingHead,
-    up: RecordedWay,
-    down: RecordedWay,
+    up: RecordedDirection,
+    down: RecordedDirection,
 }
 
 /// One direction of a recorded path, in slots of the interval between probes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RecordedWay {
+pub struct RecordedDirection {
     interval: Duration,
     /// The times at which the probes entered this direction.
     moments: Moments,
@@ -118,7 +118,7 @@ impl PathRecording {
     }
 
     /// Returns the direction from `side`; near is the recorder.
-    pub fn way(&self, side: Side) -> &RecordedWay {
+    pub fn direction(&self, side: Side) -> &RecordedDirection {
         match side {
             Side::Near => &self.up,
             Side::Far => &self.down,
@@ -142,20 +142,20 @@ impl Trace for PathRecording {
                     && (0.001..=1.0).contains(&head.interval_seconds)
             })
             .ok_or(TraceError::Line { line, expected: HEAD })?;
-        let mut ways = [Draft::default(), Draft::default()];
+        let mut directions = [Draft::default(), Draft::default()];
         for (line, content) in lines {
             let window: Option<RecordedWindow> = serde_json::from_str(content).ok();
             window
                 .and_then(|window| {
                     let slot = (window.seconds / head.interval_seconds).round();
                     let slot = (0.0..MOST_SLOTS as f64).contains(&slot).then_some(slot as usize)?;
-                    ways[0].add(slot, &window.up)?;
-                    ways[1].add(slot, &window.down)
+                    directions[0].add(slot, &window.up)?;
+                    directions[1].add(slot, &window.down)
                 })
                 .ok_or(TraceError::Line { line, expected: WINDOW })?;
         }
         let interval = Duration::from_secs_f64(head.interval_seconds);
-        let [up, down] = ways.map(|draft| draft.finish(interval));
+        let [up, down] = directions.map(|draft| draft.finish(interval));
         match (up, down) {
             (Some(up), Some(mut down)) => {
                 if up.delays_us.len() == down.delays_us.len() {
@@ -193,7 +193,7 @@ impl Draft {
         Some(())
     }
 
-    fn finish(self, interval: Duration) -> Option<RecordedWay> {
+    fn finish(self, interval: Duration) -> Option<RecordedDirection> {
         let delay = |slot: &Option<i64>| slot.filter(|delay| *delay >= 0);
         if self.slots.iter().filter_map(delay).count() < LEAST_PROBES {
             return None;
@@ -214,7 +214,7 @@ impl Draft {
             let (lost, arrived) = (count(Fate::Lost), count(Fate::Arrived));
             if lost > 0.0 { lost / (lost + arrived) } else { 0.0 }
         };
-        Some(RecordedWay {
+        Some(RecordedDirection {
             losses: fates.chunks(per_share.max(1)).map(share).collect(),
             reorders: reordered(&self.slots, interval) > 0,
             capacity: median(&self.capacities).map(|bps| Rate::from_bps(bps as u64)),
@@ -259,7 +259,7 @@ fn reordered(slots: &[Option<i64>], interval: Duration) -> usize {
     arrivals.iter().filter(is_late).count()
 }
 
-impl RecordedWay {
+impl RecordedDirection {
     /// Returns the delay of a segment that is sent at `time` since the start: that of the nearest
     /// probe. The recording repeats.
     pub fn delay_at(&self, time: Duration) -> Duration {
@@ -332,7 +332,7 @@ mod tests {
         let recording = PathRecording::parse(FIXTURE).unwrap();
         assert_eq!(recording.head().target, "far");
         assert_eq!((recording.entries(), recording.time()), (30, Duration::from_millis(300)));
-        let up = recording.way(Side::Near);
+        let up = recording.direction(Side::Near);
         assert_eq!(up.delay_at(Duration::from_millis(14)), Duration::from_micros(45_100));
         assert_eq!(up.capacity(), Some(Rate::from_bps(100_000_000)));
         // Slot 5 is lost and has the delay of slot 4; the slots 20 to 22 are an outage.
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(up.loss_at(Duration::from_millis(210)), 1.0);
         assert!((up.loss_at(Duration::from_millis(100)) - 1.0 / 27.0).abs() < 1e-9);
         assert_eq!(up.loss_at(Duration::from_millis(510)), 1.0, "the recording repeats");
-        let down = recording.way(Side::Far);
+        let down = recording.direction(Side::Far);
         assert_eq!((down.fates()[5], down.has_losses()), (Fate::Unknown, false));
         assert!(!up.reorders() && down.reorders() && down.reordered() == 1);
         assert_eq!(up.delays_ms().len(), 26);

@@ -142,13 +142,13 @@ fn check_value(option: &str, value: &str) -> Result<(), String> {
         let count = parse_links(value.trim()).map(|_| ());
         return count.ok_or_else(|| format!("links cannot be '{value}'; it must be 1 to 64"));
     }
-    let mut alone = LinkOptions::default();
-    alone.set(option, value).map_err(|error| {
+    let mut single = LinkOptions::default();
+    single.set(option, value).map_err(|error| {
         let known = LINK_OPTIONS.iter().map(|option| option.name).chain([LINKS]);
         let known = known.collect::<Vec<_>>().join(", ");
         format!("{}; known options: {known}", plain(&error))
     })?;
-    match alone.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
+    match single.plan(&|_| Err(std::io::ErrorKind::NotFound.into())) {
         Err(
             error @ (LinkPlanError::Value { .. }
             | LinkPlanError::NoUnit { .. }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_link_has_is_refused() {
+    fn an_option_of_no_link_is_refused() {
         for (json, says) in [
             (r#"{"loss": ["0.1"]}"#, "conditions.rtt is empty"),
             (r#"{"rtt": []}"#, "conditions.rtt is empty"),

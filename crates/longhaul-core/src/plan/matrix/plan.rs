@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Condition, Conditions, Constraint, Content, DataStore, PlanEntry, PlannedWork, Workload,
 };
-use crate::sequential::Looks;
+use crate::sequential::InterimChecks;
 use crate::units::{Bytes, span_text};
 
 /// An experiment: every row over every condition, `repeats` times.
@@ -71,7 +71,7 @@ pub struct MatrixPlan {
 pub struct Precision {
     /// A cell is complete when the 95 % interval of its median is at most this share of the median
     /// wide; above 0, at most 1. The interval is examined at the few numbers of valid runs of
-    /// [`MatrixPlan::looks`].
+    /// [`MatrixPlan::interim_checks`].
     pub share: f64,
     /// The maximum number of passes; up to 1000.
     #[serde(default = "Precision::default_passes")]
@@ -243,8 +243,8 @@ impl MatrixPlan {
 
     /// Returns the numbers of valid runs at which a cell may be complete; `None` without a
     /// [`Precision`].
-    pub fn looks(&self) -> Option<Looks> {
-        self.precision.as_ref().map(|target| Looks::new(self.repeats, target.at_most))
+    pub fn interim_checks(&self) -> Option<InterimChecks> {
+        self.precision.as_ref().map(|target| InterimChecks::new(self.repeats, target.at_most))
     }
 
     /// Returns the pause before each run.

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_said() {
+    fn conflicting_options_are_named() {
         let good = TestPlan::new();
         let rate_bps = Some(Rate::from_bps(1_000_000_000));
         let datagrams = TestPlan {

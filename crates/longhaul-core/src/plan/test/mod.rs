@@ -68,7 +68,7 @@ pub struct TestPlan {
     /// True to let the receiving kernel discard the bytes without copying them (`--skip-rx-copy`).
     #[serde(default)]
     pub skip_receive_copy: bool,
-    /// The CPUs of the threads (`-A`).
+    /// The CPUs of the threads.
     #[serde(default)]
     pub placement: Placement,
     /// True to measure the latency of small requests during the test (`--latency`).

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_monsters_are_refused() {
+    fn malformed_and_long_lists_are_refused() {
         let monster = vec!["0-8191"; 100].join("+");
         for text in ["", "a", "3-1", "0-", "8192", "0,1", "-1", "0-99999999", monster.as_str()] {
             assert!(text.parse::<CpuList>().is_err(), "{text}");

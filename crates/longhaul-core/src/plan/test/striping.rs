@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_monsters_are_refused() {
+    fn malformed_and_long_lists_are_refused() {
         for text in [
             "",
             "far",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_list_is_gone_through_again() {
+    fn the_shorter_list_is_repeated() {
         let (three, one) =
             (parse_addresses("::1,::2,::3").unwrap(), parse_addresses("::9").unwrap());
         let links = TestLink::pair(&three, &one);

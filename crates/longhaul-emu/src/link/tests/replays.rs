@@ -122,9 +122,9 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     // Every tenth probe takes 15 ms longer than the next, so it arrives after it.
     let late = |_, index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
     let text = recording(late, None);
-    let recorded = PathRecording::parse(&text).unwrap().way(Side::Near).reordered();
+    let recorded = PathRecording::parse(&text).unwrap().direction(Side::Near).reordered();
     assert_eq!(recorded, SECONDS * PROBES / 10);
-    assert_eq!(measure(&text).way(Side::Near).reordered(), recorded);
+    assert_eq!(measure(&text).direction(Side::Near).reordered(), recorded);
 }
 
 /// A path whose jitter of 1.2 ms in the forward direction moves the answers between the slots of
@@ -145,7 +145,7 @@ fn answers_meet_the_delays_of_their_own_slots_although_requests_arrive_irregular
     for late_us in [0, 200, 2000] {
         let measured = measure_late(&text, Duration::from_micros(late_us));
         for side in Side::BOTH {
-            let [one, other] = [&recorded, &measured].map(|path| path.way(side).delays_ms());
+            let [one, other] = [&recorded, &measured].map(|path| path.direction(side).delays_ms());
             let same = one.iter().zip(&other).filter(|(one, other)| one == other).count();
             assert!(same * 100 >= one.len() * 98, "{side:?}, {late_us} us: {same}");
         }

@@ -63,7 +63,7 @@ fn losses(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
         return each(own.not_done("a probe did not report"));
     };
     let emulator = outcome.counts.lost.segments;
-    each(own.share(RATE, Tallies { seen: class.lost, of: class.sent.datagrams, emulator }));
+    each(own.share(RATE, Tallies { counted: class.lost, of: class.sent.datagrams, emulator }));
     each(other.none("lost", plain.lost, plain.sent.datagrams));
 }
 

@@ -31,7 +31,7 @@ pub(in super::super) fn duplicates(lab: &mut dyn Lab, stream: Stream, each: &mut
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.duplicated.segments;
-            let tallies = Tallies { seen: probe.duplicates, of: probe.sent.datagrams, emulator };
+            let tallies = Tallies { counted: probe.duplicates, of: probe.sent.datagrams, emulator };
             case.share(RATE, tallies).unless(some(probe.lost, "lost"))
         }
     });
@@ -45,7 +45,7 @@ pub(in super::super) fn detected(lab: &mut dyn Lab, stream: Stream, each: &mut d
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.corrupted.segments;
-            let tallies = Tallies { seen: probe.lost, of: probe.sent.datagrams, emulator };
+            let tallies = Tallies { counted: probe.lost, of: probe.sent.datagrams, emulator };
             let unseen = probe.lost.abs_diff(probe.checksum_errors);
             case.share(RATE, tallies)
                 .unless(some(probe.changed, "arrived changed"))
@@ -62,7 +62,7 @@ pub(in super::super) fn silent(lab: &mut dyn Lab, stream: Stream, each: &mut dyn
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.corrupted_silent.segments;
-            let tallies = Tallies { seen: probe.changed, of: probe.sent.datagrams, emulator };
+            let tallies = Tallies { counted: probe.changed, of: probe.sent.datagrams, emulator };
             case.share(RATE, tallies)
                 .unless(some(probe.lost, "lost"))
                 .unless(some(probe.checksum_errors, "noticed by the kernel's checksum"))
@@ -77,7 +77,7 @@ pub(in super::super) fn marks(lab: &mut dyn Lab, stream: Stream, each: &mut dyn 
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.marked_ce.segments;
-            let tallies = Tallies { seen: probe.marked, of: probe.arrivals, emulator };
+            let tallies = Tallies { counted: probe.marked, of: probe.arrivals, emulator };
             let bare = probe.arrivals - probe.ecn_capable;
             case.share(RATE, tallies).unless(some(bare, "arrived without ECN"))
         }

@@ -19,7 +19,7 @@ pub(in super::super) fn independent(
         Err(reason) => case.not_done(reason.to_string()),
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.lost.segments;
-            case.share(rate, Tallies { seen: probe.lost, of: probe.sent.datagrams, emulator })
+            case.share(rate, Tallies { counted: probe.lost, of: probe.sent.datagrams, emulator })
         }
     });
 }
@@ -37,7 +37,7 @@ pub(in super::super) fn bit_errors(lab: &mut dyn Lab, each: &mut dyn FnMut(Check
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.bit_errors.segments;
             let of = probe.sent.datagrams;
-            case.share(expected, Tallies { seen: probe.lost, of, emulator })
+            case.share(expected, Tallies { counted: probe.lost, of, emulator })
         }
     });
 }
@@ -74,7 +74,7 @@ pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     each(mean_case.mean(MEAN, mean, deviation / (runs as f64).sqrt(), runs));
     each(match fit(&probe.loss_runs, MEAN) {
         Some(p) => shape_case.between((1.0, p), (FALSE_ALARM, 1.0), runs),
-        None => shape_case.not_done("too few bursts to tell"),
+        None => shape_case.not_done("too few bursts"),
     });
 }
 

@@ -27,7 +27,7 @@ fn share(lab: &mut dyn Lab) -> Check {
         Ok((probe, outcome)) => {
             let emulator = outcome.counts.reordered.segments;
             let of = probe.sent.datagrams;
-            case.share(RATE, Tallies { seen: probe.reordered, of, emulator })
+            case.share(RATE, Tallies { counted: probe.reordered, of, emulator })
         }
     }
 }

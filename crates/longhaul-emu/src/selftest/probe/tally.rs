@@ -5,7 +5,7 @@ use longhaul_sys::datagram::MergedDatagrams;
 use super::datagram::open;
 use super::{DelayReport, ProbeReport};
 
-/// Datagrams with larger numbers are foreign. The limit bounds the memory of `seen`.
+/// Datagrams with larger numbers are foreign. The limit bounds the memory of `arrivals`.
 const LARGEST_NUMBER: u64 = 1 << 28;
 
 /// Counts the received datagrams.
@@ -15,7 +15,7 @@ pub(in super::super) struct Tally {
     /// The bytes of the IP and UDP headers of one datagram.
     header_bytes: u64,
     /// The number of unchanged arrivals of each number, up to 255.
-    seen: Vec<u8>,
+    arrivals: Vec<u8>,
     /// The position and number of each arrival whose number was higher than all before it.
     leaders: Vec<(u64, u64)>,
     /// The time and IP bytes of each piece that arrived.
@@ -29,7 +29,7 @@ impl Tally {
         Tally {
             verify,
             header_bytes: if ipv6 { 48 } else { 28 },
-            seen: Vec::new(),
+            arrivals: Vec::new(),
             leaders: Vec::new(),
             pieces: Vec::new(),
             delays_nanos: Vec::new(),
@@ -67,11 +67,11 @@ impl Tally {
     /// Counts an unchanged datagram and its position.
     fn place(&mut self, number: u64) {
         let index = number as usize;
-        if self.seen.len() <= index {
-            self.seen.resize(index + 1, 0);
+        if self.arrivals.len() <= index {
+            self.arrivals.resize(index + 1, 0);
         }
-        self.seen[index] = self.seen[index].saturating_add(1);
-        if self.seen[index] > 1 {
+        self.arrivals[index] = self.arrivals[index].saturating_add(1);
+        if self.arrivals[index] > 1 {
             self.report.duplicates += 1;
             return;
         }
@@ -105,7 +105,8 @@ impl Tally {
         report.lost = sent.saturating_sub(report.received + report.changed);
         let mut run = 0;
         for number in 0..=sent {
-            let missing = number < sent && self.seen.get(number as usize).is_none_or(|n| *n == 0);
+            let missing =
+                number < sent && self.arrivals.get(number as usize).is_none_or(|n| *n == 0);
             if missing {
                 run += 1;
                 if report.first_lost.len() < ProbeReport::LISTED {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_arrival_is_looked_into() {
+    fn every_datagram_of_a_merged_arrival_is_counted() {
         let mut bytes = [datagram(0, 5), datagram(1, 5), datagram(2, 5)].concat();
         bytes[45] ^= 1;
         let mut tally = Tally::new(true, true);

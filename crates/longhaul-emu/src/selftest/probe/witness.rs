@@ -55,9 +55,11 @@ impl Witness {
         };
         let mut late_ms = Vec::new();
         let mut realtime = processors > 0;
-        for (first, seen) in self.threads.drain(..).filter_map(|thread| thread.join().ok()) {
-            realtime &= first;
-            late_ms.extend(seen);
+        for (is_realtime, lateness) in
+            self.threads.drain(..).filter_map(|thread| thread.join().ok())
+        {
+            realtime &= is_realtime;
+            late_ms.extend(lateness);
         }
         late_ms.sort_by(f64::total_cmp);
         let stalled = late_ms.iter().filter(|late| **late > MachineTiming::STALLED_MS).count();
@@ -127,11 +129,16 @@ mod tests {
     fn it_is_woken_every_millisecond_on_each_processor_and_never_early() {
         let witness = Witness::start();
         std::thread::sleep(Duration::from_millis(100));
-        let seen = witness.finish();
-        assert!(seen.processors > 0 && seen.wakings >= u64::from(seen.processors), "{seen:?}");
-        let longest = seen.seconds * 1e3 + seen.max_ms + 2.0;
-        assert!(seen.wakings as f64 <= f64::from(seen.processors) * longest, "{seen:?}");
-        assert!((0.0..=1.0).contains(&seen.stalled_share));
-        assert!(0.0 < seen.p50_ms && seen.p50_ms <= seen.p99_ms && seen.p99_ms <= seen.max_ms);
+        let timing = witness.finish();
+        assert!(
+            timing.processors > 0 && timing.wakings >= u64::from(timing.processors),
+            "{timing:?}"
+        );
+        let longest = timing.seconds * 1e3 + timing.max_ms + 2.0;
+        assert!(timing.wakings as f64 <= f64::from(timing.processors) * longest, "{timing:?}");
+        assert!((0.0..=1.0).contains(&timing.stalled_share));
+        assert!(
+            0.0 < timing.p50_ms && timing.p50_ms <= timing.p99_ms && timing.p99_ms <= timing.max_ms
+        );
     }
 }

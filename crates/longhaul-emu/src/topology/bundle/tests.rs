@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_core::plan::{LinkPlan, TopologyLink};
 
 use super::*;
-use crate::packet::samples::Sample;
+use crate::packet::test_frames::TestFrame;
 
 #[test]
 fn parallel_links_form_a_bundle_in_either_order_of_their_sites() {
@@ -34,7 +34,7 @@ fn parallel_links_form_a_bundle_in_either_order_of_their_sites() {
     assert_eq!(delays, [0, 3], "up of the reversed link leaves from the far end");
 }
 
-/// A link between interfaces with two queues. The host's ends of the queues are by side, then by
+/// A link between interfaces with two queues. `hosts` has the host's end of each queue, by side and
 /// index.
 struct TwoQueues {
     hosts: [Vec<UnixDatagram>; 2],
@@ -108,7 +108,7 @@ impl TwoQueues {
 }
 
 fn frame() -> Vec<u8> {
-    Sample { payload: 100, ..Sample::TCP }.frame()
+    TestFrame { payload: 100, ..TestFrame::TCP }.frame()
 }
 
 #[test]
@@ -126,26 +126,26 @@ fn each_queue_has_a_worker_per_direction_that_counts_only_its_packets() {
 }
 
 #[test]
-fn a_worker_that_is_held_up_delays_no_other_worker() {
+fn a_blocked_worker_delays_no_other_worker() {
     let link = TwoQueues::start();
-    for (index, held) in link.running.workers.iter().enumerate() {
-        let (go_on, wait) = channel::<()>();
+    for (index, blocked) in link.running.workers.iter().enumerate() {
+        let (unblock, wait) = channel::<()>();
         // The worker applies the change, and waits in it until the sender is dropped.
         let (begun, has_begun) = channel();
-        held.driver.set(0, Bytes::mib(4), move |_, _| {
+        blocked.driver.set(0, Bytes::mib(4), move |_, _| {
             begun.send(()).unwrap();
             assert!(wait.recv().is_err());
         });
         has_begun.recv_timeout(Duration::from_secs(10)).unwrap();
-        link.send(held.ways[0], held.queue, 3);
+        link.send(blocked.ways[0], blocked.queue, 3);
         for (_, other) in link.running.workers.iter().enumerate().filter(|(at, _)| *at != index) {
             link.send(other.ways[0], other.queue, 3);
             link.receive(other.ways[0], other.queue, 3);
             assert!(other.driver.snapshot().is_some());
         }
         link.assert_empty();
-        drop(go_on);
-        link.receive(held.ways[0], held.queue, 3);
+        drop(unblock);
+        link.receive(blocked.ways[0], blocked.queue, 3);
     }
     assert!(link.counts().iter().all(|(.., packets)| *packets == 12), "{:?}", link.counts());
 }

@@ -182,7 +182,7 @@ mod tests {
     use crate::copy::digest::READ_BYTES;
 
     #[test]
-    fn what_is_missing_changed_or_extra_is_named() {
+    fn missing_changed_and_extra_files_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("t/sub")).unwrap();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cp_refuses_is_refused() {
+    fn copies_that_cp_refuses_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         fs::create_dir_all(dir.join("run/sub/deep")).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cp_does_is_done() {
+    fn copies_that_cp_makes_are_made() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         fs::create_dir_all(dir.join("run/sub")).unwrap();

@@ -125,8 +125,8 @@ pub fn pull(
         };
         let sink = Sink::open(destination, &key, options, &|| run.stop.load(Ordering::Relaxed))
             .map_err(|busy| bad_target(&busy))?;
-        // A sample is of files that the server chooses.
-        let requested = options.sample.is_none().then(|| Requested::of(files.paths, files.names));
+        // The server chooses the files of a subset.
+        let requested = options.subset.is_none().then(|| Requested::of(files.paths, files.names));
         let sink = sink.expecting(requested.flatten());
         let paths = wired.clone();
         let (wanted_first, listed) = (sink.wanted_first(), files.names.is_some());

@@ -26,10 +26,10 @@ impl BlockSender {
         let header = self.header(&BlockHeader::Block { file, offset, length: wire_length });
         let (mut before, mut genuine) = (&header[..], true);
         let mut hasher = XxHash3_128::new();
-        let mut room = std::mem::take(&mut self.piece);
-        room.resize(SEGMENT_BYTES, 0);
+        let mut buffer = std::mem::take(&mut self.piece);
+        buffer.resize(SEGMENT_BYTES, 0);
         for start in (0..length).step_by(SEGMENT_BYTES) {
-            let piece = &mut room[..SEGMENT_BYTES.min(length - start)];
+            let piece = &mut buffer[..SEGMENT_BYTES.min(length - start)];
             genuine = genuine && fill(start, piece);
             if !genuine {
                 piece.fill(0);
@@ -37,7 +37,7 @@ impl BlockSender {
             self.segment(before, piece, &mut hasher, genuine)?;
             before = &[];
         }
-        self.piece = room;
+        self.piece = buffer;
         self.trailer(&hasher, genuine)
     }
 }
@@ -54,17 +54,17 @@ impl BlockReceiver {
         mut take: impl FnMut(usize, &[u8]),
     ) -> io::Result<Payload> {
         let mut hasher = self.hasher(digest);
-        let mut room = std::mem::take(&mut self.piece);
-        room.resize(SEGMENT_BYTES + TAG_BYTES, 0);
+        let mut buffer = std::mem::take(&mut self.piece);
+        buffer.resize(SEGMENT_BYTES + TAG_BYTES, 0);
         let mut intact = true;
         for start in (0..length).step_by(SEGMENT_BYTES) {
             let piece_bytes = SEGMENT_BYTES.min(length - start);
-            intact &= self.segment(&mut room[..piece_bytes + TAG_BYTES], hasher.as_mut())?;
+            intact &= self.segment(&mut buffer[..piece_bytes + TAG_BYTES], hasher.as_mut())?;
             if intact {
-                take(start, &room[..piece_bytes]);
+                take(start, &buffer[..piece_bytes]);
             }
         }
-        self.piece = room;
+        self.piece = buffer;
         self.conclude(intact, hasher)
     }
 }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_costs_nothing() {
+    fn a_failed_start_takes_no_memory() {
         let disk = Disk::new(DirectIo::Auto);
         let io = disk.next(1, LONG);
         assert_eq!(disk.count(1, io, 4 << 20, || Err::<(), _>("full")), Err("full"));

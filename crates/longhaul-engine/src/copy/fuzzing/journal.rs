@@ -20,7 +20,7 @@ pub(super) fn run(bytes: &[u8]) {
     let valid = past.valid_bytes;
     assert!(valid <= file.len() as u64);
     let again = Past::read(&mut &file[..valid as usize]);
-    assert_eq!(again.valid_bytes, valid, "the valid part alone is read differently");
+    assert_eq!(again.valid_bytes, valid, "without the invalid part it is read differently");
     assert_eq!(again.files, past.files);
     for past in past.files.values() {
         if let PastFile::Partial { extents, .. } = past {

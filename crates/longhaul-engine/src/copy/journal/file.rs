@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_removed() {
+    fn an_abandoned_journal_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("target");
         std::fs::create_dir(&inside).unwrap();

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read() {
         let bytes = bytes(&records());
         let past = Past::read(&mut &bytes[..]);
         assert_eq!(past.begin.as_ref(), Some(&records()[0]));
@@ -464,7 +464,7 @@ mod tests {
                 panic!()
             };
             assert_eq!(extents, &claims, "only bytes with a digest count");
-            assert_eq!(*verified, terms.is_some(), "earlier versions do not tell");
+            assert_eq!(*verified, terms.is_some(), "earlier versions do not record this");
             assert_eq!(past.files[&b"b/c%"[..]], PastFile::Done { stamp: 8, id, terms });
         }
     }
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_wrote_is_not_trusted() {
+    fn records_of_a_later_version_are_not_used() {
         for version in [VERSION + 1, 1] {
             let (block_bytes, boot, terms, name) = (None, None, None, None);
             let other = Record::Begin { version, block_bytes, boot, terms, name };

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_in_any_order_are_passed_on_in_theirs() {
+    fn blocks_in_any_order_are_passed_on_in_order() {
         let out = SharedOutput::default();
         let outlet = Outlet::new(out.clone());
         let pool = Pool::new(4, 4096);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_cannot_be_is_said_so() {
+    fn an_impossible_target_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         std::fs::write(dir.join("file"), "x").unwrap();

@@ -224,7 +224,7 @@ impl SinkShared<'_> {
 
     /// Keeps actions for a client at this end, and reports them to a client at the other end.
     pub(super) fn report_actions(&self, actions: Vec<Action>) -> Result<()> {
-        lock(&self.records.reports).own_acts(&actions)?;
+        lock(&self.records.reports).own_actions(&actions)?;
         self.context.control.send(&SinkMessage::Actions(actions))
     }
 

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_kept_until_it_is_written() {
+    fn data_are_kept_until_the_sink_has_written_them() {
         let (from, mut to) = std::io::pipe().unwrap();
         let feed = Feed::new(from);
         to.write_all(&[1; 10_000]).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_follows_the_path() {
+    fn the_amount_of_kept_data_follows_the_path() {
         let feed = Feed::new(std::io::pipe().unwrap().0);
         assert_eq!(feed.window(4 << 20), 32);
         feed.path_holds(100 << 20);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_at_a_block_ends_there() {
+    fn input_of_whole_blocks_ends_at_a_block() {
         let (from, mut to) = std::io::pipe().unwrap();
         let feed = Feed::new(from);
         to.write_all(&[1; 4096]).unwrap();

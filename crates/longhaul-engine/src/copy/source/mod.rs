@@ -14,9 +14,9 @@ mod outstanding;
 mod place;
 mod read_step;
 mod run;
-mod sampling;
 mod shared;
 mod steer;
+mod subset;
 mod walk;
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ use crate::copy::tree::Tree;
 pub use feed::{Feed, StreamReader};
 pub(super) use listed::plain_name;
 pub use listed::read_names;
-pub(crate) use read_step::{forget, read, sample_source};
+pub(crate) use read_step::{forget, read, subset_of_source};
 pub(super) use run::{SourceTerms, run};
 
 /// The files to send.

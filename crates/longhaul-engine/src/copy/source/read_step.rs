@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{CopyOptions, DirectIo};
-use longhaul_core::result::{DiskStepReport, SampleReport, StageTimes, ThreadRole};
+use longhaul_core::result::{DiskStepReport, StageTimes, SubsetReport, ThreadRole};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::copy::Entry;
 use longhaul_sys::memory::AlignedBuffer;
@@ -27,12 +27,12 @@ use crate::session::Throttle;
 
 /// The files of a walk.
 #[derive(Default)]
-pub(crate) struct SampleFiles {
+pub(crate) struct SubsetFiles {
     files: Vec<Arc<SourceFile>>,
     failure: Option<(std::path::PathBuf, String)>,
 }
 
-impl WalkSink for SampleFiles {
+impl WalkSink for SubsetFiles {
     fn announce(&mut self, _: Vec<Entry>, files: Vec<Arc<SourceFile>>) -> Result<()> {
         self.files.extend(files);
         Ok(())
@@ -48,10 +48,10 @@ impl WalkSink for SampleFiles {
     }
 }
 
-impl SampleFiles {
-    /// Walks `plan`, whose options have a sample.
+impl SubsetFiles {
+    /// Walks `plan`, whose options have a subset.
     fn walk(plan: &SourcePlan, options: &CopyOptions) -> Result<Self> {
-        let mut found = SampleFiles::default();
+        let mut found = SubsetFiles::default();
         Walk::new(&plan.tree, options, &mut found).run(&plan.roots)?;
         match found.failure.take() {
             Some((path, reason)) if found.files.is_empty() => {
@@ -63,34 +63,34 @@ impl SampleFiles {
     }
 }
 
-/// Returns the size of the sources, up to the sample of `options`.
+/// Returns the size of the sources, up to the subset of `options`.
 ///
 /// # Errors
 /// No source can be opened.
-pub(crate) fn sample_source(plan: &SourcePlan, options: &CopyOptions) -> Result<SampleReport> {
-    let found = SampleFiles::walk(plan, options)?;
+pub(crate) fn subset_of_source(plan: &SourcePlan, options: &CopyOptions) -> Result<SubsetReport> {
+    let found = SubsetFiles::walk(plan, options)?;
     let bytes: u64 = found.files.iter().map(|file| file.size).sum();
     let files = found.files.len() as u64;
-    let more = options.sample.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
-    Ok(SampleReport { bytes: Bytes::new(bytes), files, more })
+    let more = options.subset.is_some_and(|most| bytes >= most.bytes.get() || files >= most.files);
+    Ok(SubsetReport { bytes: Bytes::new(bytes), files, more })
 }
 
-/// Drops the sample from the page cache. Dirty pages, names and metadata stay.
+/// Drops the subset from the page cache. Dirty pages, names and metadata stay.
 ///
 /// # Errors
-/// As for [`sample_source`].
+/// As for [`subset_of_source`].
 pub(crate) fn forget(plan: &SourcePlan, options: &CopyOptions) -> Result<()> {
-    for file in SampleFiles::walk(plan, options)?.files {
+    for file in SubsetFiles::walk(plan, options)?.files {
         file.forget();
     }
     Ok(())
 }
 
-/// Reads the sample for `time` at the most, or until `stop`, no faster than `throttle` allows; from
+/// Reads the subset for `time` at the most, or until `stop`, no faster than `throttle` allows; from
 /// the beginning again if it ends within a third of the time.
 ///
 /// # Errors
-/// As for [`sample_source`], or a file cannot be read.
+/// As for [`subset_of_source`], or a file cannot be read.
 pub(crate) fn read(
     plan: &SourcePlan,
     options: &CopyOptions,
@@ -104,7 +104,7 @@ pub(crate) fn read(
     let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut elapsed = Duration::ZERO;
     loop {
-        let found = SampleFiles::walk(plan, options)?.files;
+        let found = SubsetFiles::walk(plan, options)?.files;
         for file in &found {
             file.forget();
         }
@@ -158,7 +158,7 @@ fn jobs(files: &[Arc<SourceFile>], block_bytes: u64) -> VecDeque<(Arc<SourceFile
     files.iter().flat_map(of).collect()
 }
 
-/// One pass over the sample.
+/// One pass over the subset.
 struct Pass<'a> {
     deadline: Instant,
     stop: &'a AtomicBool,

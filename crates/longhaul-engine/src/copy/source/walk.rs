@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_core::plan::filter::Filters;
-use longhaul_core::plan::{CopyOptions, SampleContent, SyncLevel};
+use longhaul_core::plan::{CopyOptions, SubsetContent, SyncLevel};
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::{CopyKey, ENTRIES_BATCH_BYTES, Entry, EntryKind, TOP_DIRECTORY};
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::SourceRoot;
 use super::file::SourceFile;
 use super::place::{ParentDirs, SourcePlace, link_target, lookup_in};
-use super::sampling::Sampling;
+use super::subset::RemainingSubset;
 use crate::copy::digest::whole_digest;
 use crate::copy::journal::HostFiles;
 use crate::copy::metadata::Capture;
@@ -61,7 +61,7 @@ pub(super) struct Walk<'a, S> {
     pub(super) sink: &'a mut S,
     /// The id and path of the first name of each file with several names.
     several_names: HashMap<(u64, u64), (u64, FilePath)>,
-    sampling: Option<Sampling>,
+    subset: Option<RemainingSubset>,
     entries: Vec<Entry>,
     files: Vec<Arc<SourceFile>>,
     batch_bytes: usize,
@@ -99,7 +99,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             above: ParentDirs::default(),
             sink,
             several_names: HashMap::new(),
-            sampling: options.sample.map(Sampling::new),
+            subset: options.subset.map(RemainingSubset::new),
             entries: Vec::new(),
             files: Vec::new(),
             batch_bytes: 0,
@@ -116,7 +116,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     /// Walks all `roots` and returns how many entries were announced.
     pub(super) fn run(mut self, roots: &[SourceRoot]) -> Result<u64> {
-        let memory = self.sampling.as_ref().and_then(Sampling::memory).map(SourceRoot::Zero);
+        let memory = self.subset.as_ref().and_then(RemainingSubset::memory).map(SourceRoot::Zero);
         for root in memory.as_ref().map_or(roots, std::slice::from_ref) {
             match root {
                 SourceRoot::Zero(size) => {
@@ -266,7 +266,7 @@ impl<'a, S: WalkSink> Walk<'a, S> {
 
     fn children(&mut self, path: &Path, name: &Path, children: Vec<PathBuf>) -> Result<()> {
         for child in children {
-            if self.sampling.as_ref().is_some_and(Sampling::is_full) {
+            if self.subset.as_ref().is_some_and(RemainingSubset::is_full) {
                 break;
             }
             let (path, name) = (path.join(&child), name.join(&child));
@@ -311,8 +311,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
     /// Announces a path as `kind`, or as another name of a file that was announced before.
     pub(super) fn announce(&mut self, found: &FoundPath<'_>, kind: EntryKind) -> Result<()> {
         let FoundPath { path, name, handle, metadata } = found;
-        let kind = match (kind, &mut self.sampling) {
-            (EntryKind::File { size_bytes }, Some(sampling)) => match sampling.take(size_bytes) {
+        let kind = match (kind, &mut self.subset) {
+            (EntryKind::File { size_bytes }, Some(subset)) => match subset.take(size_bytes) {
                 Some(size_bytes) => EntryKind::File { size_bytes },
                 None => return Ok(()),
             },
@@ -350,8 +350,8 @@ impl<'a, S: WalkSink> Walk<'a, S> {
             EntryKind::File { size_bytes } => {
                 let block_bytes = self.options.block_bytes.get();
                 let size = size_bytes.get();
-                Some(match self.options.sample.map(|sample| sample.content) {
-                    Some(SampleContent::Zeros) => SourceFile::zero(self.next_id, size, block_bytes),
+                Some(match self.options.subset.map(|subset| subset.content) {
+                    Some(SubsetContent::Zeros) => SourceFile::zero(self.next_id, size, block_bytes),
                     _ => {
                         let (path, place) = ((*path).to_owned(), self.place.clone());
                         SourceFile::new(self.next_id, place, path, *metadata, block_bytes)
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filters_leave_out_is_not_looked_into() {
+    fn excluded_directories_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().join("top");
         std::fs::create_dir_all(top.join("build/deep")).unwrap();

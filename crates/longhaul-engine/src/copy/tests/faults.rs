@@ -392,8 +392,8 @@ fn noise_ends_only_the_session_of_its_connection() {
             .any(|message| matches!(message, SinkMessage::Abort { again: true, .. }));
         assert!(ended, "the server permits another attempt");
         // Noise instead of a TLS handshake.
-        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", world.port)).unwrap();
-        let _ = std::io::Write::write_all(&mut stranger, &noise);
+        let mut prober = std::net::TcpStream::connect(("127.0.0.1", world.port)).unwrap();
+        let _ = std::io::Write::write_all(&mut prober, &noise);
     }
     fs::write(world.near("good"), "good").unwrap();
     assert_eq!(world.push(&["good"], ".", &options()).unwrap().summary.files, 1);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_socket_did_not_take_is_sent_next() {
+    fn bytes_that_a_socket_did_not_take_are_sent_next() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();

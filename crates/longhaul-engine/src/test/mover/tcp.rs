@@ -264,7 +264,7 @@ mod tests {
         let mut gathering = LowWaterMark::new(1 << 20);
         gathering.since -= Duration::from_millis(20);
         assert_eq!(gathering.read(80_000_000), Some(512 << 10));
-        assert_eq!(gathering.read(1000), None, "too soon to tell");
+        assert_eq!(gathering.read(1000), None, "the sample is too short");
         gathering.since -= Duration::from_secs(1);
         assert_eq!(gathering.read(1000), Some(1));
     }

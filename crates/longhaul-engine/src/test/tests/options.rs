@@ -71,7 +71,7 @@ fn the_server_can_open_the_connections() {
 }
 
 #[test]
-fn an_opening_server_sends_to_nobody_who_does_not_prove_himself() {
+fn an_opening_server_sends_no_data_without_a_proof_of_the_client() {
     let server = Server::start(TestLimits::default());
     let (sender, mut receiver, _dialer) = server.session().split();
     let plan =
@@ -79,14 +79,14 @@ fn an_opening_server_sends_to_nobody_who_does_not_prove_himself() {
     sender.send(&TestOrder::Plan(plan.into())).unwrap();
     assert_eq!(receiver.receive::<TestEvent>().unwrap(), TestEvent::Accepted);
     // Another server on the client's host.
-    let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = stranger.local_addr().unwrap().port();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
     sender.send(&TestOrder::Listening { port }).unwrap();
-    let (mut connection, _) = stranger.accept().unwrap();
+    let (mut connection, _) = other.accept().unwrap();
     std::io::Write::write_all(&mut connection, &[0x55; 64]).unwrap();
-    let mut heard = Vec::new();
-    std::io::Read::read_to_end(&mut connection, &mut heard).unwrap();
-    assert_eq!(heard.len(), 64, "its hello and nothing else");
+    let mut received = Vec::new();
+    std::io::Read::read_to_end(&mut connection, &mut received).unwrap();
+    assert_eq!(received.len(), 64, "its hello and nothing else");
     let refused = receiver.receive::<TestEvent>().unwrap();
     assert!(matches!(refused, TestEvent::Failed { .. }), "{refused:?}");
     assert!(server.outcome().is_err());
@@ -176,7 +176,7 @@ fn a_timer_paces_with_bursts() {
 }
 
 #[test]
-fn multipath_is_told_from_what_fell_back() {
+fn multipath_and_fallback_are_distinguished() {
     let server = Server::start(TestLimits::default());
     let result = server.run(&TestPlan { protocol: Protocol::Mptcp, ..by_bytes(1 << 20) }).unwrap();
     assert_whole(&result);

@@ -102,7 +102,7 @@ fn large_and_small_datagrams_pass() {
 }
 
 #[test]
-fn what_a_receiver_drops_is_not_blamed_on_the_path() {
+fn drops_of_the_receiver_are_not_losses_of_the_path() {
     // A receive buffer of one send, and no pacing.
     let server = Server::start(TestLimits::default());
     let plan = TestPlan {

@@ -54,7 +54,7 @@ pub(in crate::test) struct UdpFlow {
     said: Mutex<Option<Instant>>,
 }
 
-/// The counters of the flow's thread, which alone writes them.
+/// The counters of the flow. Only the flow's thread writes them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Counted {
@@ -204,7 +204,7 @@ impl UdpFlow {
         let (every, header) = match role {
             End::Receiver => (REPORT_EVERY, Some(self.report())),
             End::Sender => {
-                self.hear_reports();
+                self.receive_reports();
                 let total = self.total.get().filter(|_| !self.end_confirmed());
                 let mark = |total: &u64| DatagramHeader {
                     tag: self.tag,
@@ -237,7 +237,7 @@ impl UdpFlow {
         }
     }
 
-    fn hear_reports(&self) {
+    fn receive_reports(&self) {
         let mut bytes = [0; DATAGRAM_HEADER_BYTES];
         while let Ok((_, count)) = recv(&self.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
             match DatagramHeader::decode(&bytes[..count.min(bytes.len())]) {

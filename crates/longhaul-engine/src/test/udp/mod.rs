@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_reordered_and_duplicated_are_told_apart() {
+    fn lost_reordered_and_duplicated_datagrams_are_counted_separately() {
         // 2 and 5 are lost, 3 comes after 4, 1 and 3 come twice.
         let mut account = after([0, 1, 1, 4, 3, 3, 6]);
         let counts = account.counts();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_a_window_behind_is_late() {
+    fn a_datagram_older_than_the_window_is_late() {
         let mut account = after([0, 2, WINDOW + 3]);
         assert!(!account.take(1));
         let counts = account.counts();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_blamed_on_this_host_as_far_as_it_dropped() {
+    fn gaps_up_to_the_drops_of_this_host_are_its_losses() {
         let flow = flow(7);
         let mut intake = Intake::new(&flow);
         let mut take = |numbers, drops| {

@@ -133,7 +133,7 @@ impl Plot<'_> {
             );
         }
         for (index, (_, marks)) in self.series.iter().enumerate() {
-            self.draw(&mut svg, index, marks, &x, &y);
+            self.draw(&mut svg, (index, marks), &x, &y);
         }
         svg + "</svg>"
     }
@@ -141,8 +141,7 @@ impl Plot<'_> {
     fn draw(
         &self,
         svg: &mut String,
-        index: usize,
-        marks: &[Mark],
+        (index, marks): (usize, &[Mark]),
         x: &dyn Fn(i64) -> f64,
         y: &dyn Fn(f64) -> f64,
     ) {

@@ -1,5 +1,5 @@
-//! Drivers of the control channel with sockets and clocks, and the data connections. This file has the
-//! figures of a receiver per interval and since the start.
+//! Runs the client and the server of nuttcp on sockets: the control channel and the data connections.
+//! This file computes the figures of a receiver, per interval and since the start.
 
 mod accept;
 mod blocks;
@@ -32,7 +32,7 @@ struct Running {
 }
 
 impl Running {
-    /// Returns the figures of an interval, of which `marks` has the state of the sender.
+    /// Returns the figures of an interval. `marks` has the state of the sender during this interval.
     fn interval(
         &mut self,
         sample: &SideSample,

@@ -101,8 +101,9 @@ impl<'a> Joiner<'a> {
         (self.joined, self.cwnd_bytes)
     }
 
-    /// Emits the intervals that both ends reported; with `alone` also those of this end only.
-    fn join(&mut self, alone: bool) {
+    /// Emits the intervals that both ends reported; with `one_sided` also those that only this end
+    /// reported.
+    fn join(&mut self, one_sided: bool) {
         while let Some(ours) = self.ours.front() {
             let mut sample = TestSample::of_sender(ours);
             match self.theirs.pop_front() {
@@ -111,7 +112,7 @@ impl<'a> Joiner<'a> {
                     self.observer.interval(Some(&line), &interval);
                     self.counted(&mut sample, &interval);
                 }
-                None if alone => {}
+                None if one_sided => {}
                 None => return,
             }
             self.ours.pop_front();

@@ -53,7 +53,7 @@ pub struct MeasuredPeriod {
     /// The figures of the period.
     pub report: PeriodReport,
     /// The properties of the reflector.
-    pub seen: ReflectorTraits,
+    pub reflector: ReflectorTraits,
     /// This host's clock.
     pub clock: LocalClock,
     /// The local address.
@@ -222,8 +222,8 @@ impl Sender {
     }
 
     /// Returns the properties of the reflector.
-    pub fn seen(&self) -> ReflectorTraits {
-        self.machine.seen()
+    pub fn reflector(&self) -> ReflectorTraits {
+        self.machine.reflector()
     }
 
     /// Ends the measurement for the reason `end`, and returns the rest: of a measurement with an end,
@@ -237,7 +237,7 @@ impl Sender {
     fn progress(&self, report: PeriodReport) -> MeasuredPeriod {
         MeasuredPeriod {
             report,
-            seen: self.machine.seen(),
+            reflector: self.machine.reflector(),
             clock: self.clock,
             local: self.socket.local_addr().ok().map(|address| address.ip()),
             no_hardware: self.stamping.no_hardware(),

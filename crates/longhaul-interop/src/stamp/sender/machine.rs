@@ -57,7 +57,7 @@ pub struct SenderMachine {
     /// The time of the next packet, or the end of a wait.
     due: Duration,
     sent: u64,
-    seen: ReflectorTraits,
+    reflector: ReflectorTraits,
     silence: NoReply,
     slowest: Duration,
     clock: LocalClock,
@@ -86,7 +86,7 @@ impl SenderMachine {
             packet: Vec::new(),
             due: Duration::ZERO,
             sent: 0,
-            seen: ReflectorTraits::default(),
+            reflector: ReflectorTraits::default(),
             silence: NoReply::default(),
             slowest: Duration::ZERO,
             clock: LocalClock::default(),
@@ -112,8 +112,8 @@ impl SenderMachine {
 
     /// Returns the properties of the reflector.
     #[must_use]
-    pub fn seen(&self) -> ReflectorTraits {
-        self.seen
+    pub fn reflector(&self) -> ReflectorTraits {
+        self.reflector
     }
 
     /// Returns the packet to send.
@@ -153,7 +153,7 @@ impl SenderMachine {
             Phase::Closing(sent) => {
                 let settled = self.ledger.last_is_answered()
                     || sent > MOST_CLOSING
-                    || self.seen.numbering != StampNumbering::Stateful;
+                    || self.reflector.numbering != StampNumbering::Stateful;
                 self.phase = if settled { Phase::Draining } else { Phase::Closing(sent + 1) };
                 if settled || sent == 0 {
                     self.due = now.at + self.patience();
@@ -303,7 +303,7 @@ impl SenderMachine {
 
     /// Reads the first reply to a packet.
     fn learn(&mut self, reply: &Reply, answers: &ReplyExtensions, landed: &ReplyArrival) {
-        self.seen.learn(reply, answers);
+        self.reflector.learn(reply, answers);
         let sent = reply.sender_time.unix_nanos(TimeFormat::Ntp, landed.time.at_nanos);
         let took = landed.time.at_nanos.saturating_sub(sent.unwrap_or(landed.time.at_nanos));
         self.slowest = self.slowest.max(Duration::from_nanos(took)).min(TIMEOUT);
@@ -360,7 +360,7 @@ impl SenderMachine {
             reply_p50_ms: quantile(&replies, 0.5),
             unix_ns: began.unix_ns,
             length: end.at.saturating_sub(began.at),
-            figures: period.figures(self.seen.numbering, &mut self.carry),
+            figures: period.figures(self.reflector.numbering, &mut self.carry),
             histograms: histograms(&times),
         };
         let length = report.length.as_nanos() as u64;

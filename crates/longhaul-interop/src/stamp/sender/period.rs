@@ -26,7 +26,7 @@ struct Answered {
 /// The settled packets of a period.
 #[derive(Debug, Default)]
 pub(super) struct Period {
-    seen: Vec<Answered>,
+    answered: Vec<Answered>,
     extra: Vec<u32>,
     sent: u64,
     departures: Origins,
@@ -104,7 +104,7 @@ impl Period {
             self.missing += 1;
             return;
         };
-        self.seen.push(Answered {
+        self.answered.push(Answered {
             sequence: packet.sequence,
             missing_before: std::mem::take(&mut self.missing),
             sent_ns: packet.sent_ns,
@@ -121,8 +121,8 @@ impl Period {
     /// Returns the origin of the times of arrival.
     pub(super) fn arrivals(&self) -> StampOrigin {
         let mut origins = Origins::default();
-        for seen in &self.seen {
-            let hardware = seen.reply.by_hardware;
+        for packet in &self.answered {
+            let hardware = packet.reply.by_hardware;
             origins.add(if hardware { StampOrigin::Hardware } else { StampOrigin::Kernel });
         }
         origins.summary()
@@ -136,13 +136,13 @@ impl Period {
 
     /// Returns the delays of the packets with valid times.
     pub(super) fn times(&self) -> Vec<Times> {
-        self.seen.iter().filter_map(Answered::times).collect()
+        self.answered.iter().filter_map(Answered::times).collect()
     }
 
     /// Returns the figures. `carry` connects the periods of a measurement.
     pub(super) fn figures(&self, numbering: StampNumbering, carry: &mut LossState) -> StampFigures {
         let times = self.times();
-        let answered = self.seen.len() as u64;
+        let answered = self.answered.len() as u64;
         let losses = self.losses(numbering, carry);
         let directed = (numbering == StampNumbering::Stateful).then_some(losses);
         let rtt = times.iter().map(|times| times.rtt as f64 / 1e6).collect();
@@ -168,28 +168,31 @@ impl Period {
             return Losses::default();
         }
         let numbered: Vec<_> = self
-            .seen
+            .answered
             .iter()
-            .map(|seen| Numbered {
-                number: seen.reply.number,
-                received_ns: seen.reply.received_ns,
-                missing_before: seen.missing_before,
+            .map(|packet| Numbered {
+                number: packet.reply.number,
+                received_ns: packet.reply.received_ns,
+                missing_before: packet.missing_before,
             })
             .collect();
         attribute(&numbered, &self.extra, carry)
     }
 
     fn forward(&self, losses: Option<Losses>) -> StampDirection {
-        let mut order: Vec<_> =
-            self.seen.iter().map(|seen| (seen.reply.received_ns, seen.sequence)).collect();
+        let mut order: Vec<_> = self
+            .answered
+            .iter()
+            .map(|packet| (packet.reply.received_ns, packet.sequence))
+            .collect();
         order.sort_unstable();
         let (delay, variation) = self.delays(|times| times.forward);
-        let hop_limits = self.seen.iter().map(|seen| seen.reply.forward_hop_limit);
+        let hop_limits = self.answered.iter().map(|packet| packet.reply.forward_hop_limit);
         StampDirection {
             lost: losses.map(|losses| Proportion::of(losses.forward, self.sent)),
             delay,
             variation,
-            classes: classes(self.seen.iter().filter_map(|seen| seen.reply.forward_class)),
+            classes: classes(self.answered.iter().filter_map(|packet| packet.reply.forward_class)),
             // 0 is unknown.
             hop_limits: range(hop_limits.filter(|limit| *limit != 0)),
             ..ordered(&order, self.forward_duplicates, self.sent)
@@ -198,25 +201,27 @@ impl Period {
 
     fn reverse(&self, losses: Option<Losses>) -> StampDirection {
         // The rank of each reply in the order in which the reflector sent them.
-        let mut sent: Vec<usize> = (0..self.seen.len()).collect();
+        let mut sent: Vec<usize> = (0..self.answered.len()).collect();
         sent.sort_unstable_by_key(|index| {
-            let seen = &self.seen[*index];
-            (seen.reply.replied_ns, seen.reply.number, seen.sequence)
+            let packet = &self.answered[*index];
+            (packet.reply.replied_ns, packet.reply.number, packet.sequence)
         });
         let mut order: Vec<_> = sent
             .iter()
             .enumerate()
-            .map(|(rank, index)| (self.seen[*index].reply.arrived_ns, rank as u64))
+            .map(|(rank, index)| (self.answered[*index].reply.arrived_ns, rank as u64))
             .collect();
         order.sort_unstable();
         let (delay, variation) = self.delays(|times| times.reverse);
-        let replies = self.seen.len() as u64 + losses.map_or(0, |losses| losses.reverse);
+        let replies = self.answered.len() as u64 + losses.map_or(0, |losses| losses.reverse);
         StampDirection {
             lost: losses.map(|losses| Proportion::of(losses.reverse, replies)),
             delay,
             variation,
-            classes: classes(self.seen.iter().map(|seen| seen.reply.reverse_class)),
-            hop_limits: range(self.seen.iter().filter_map(|seen| seen.reply.reverse_hop_limit)),
+            classes: classes(self.answered.iter().map(|packet| packet.reply.reverse_class)),
+            hop_limits: range(
+                self.answered.iter().filter_map(|packet| packet.reply.reverse_hop_limit),
+            ),
             ..ordered(&order, self.reverse_duplicates, replies)
         }
     }
@@ -226,11 +231,11 @@ impl Period {
         of: impl Fn(&Times) -> i64,
     ) -> (Option<StampDelay>, Option<longhaul_core::result::DelayVariation>) {
         let mut delays = Delays::default();
-        let mut all = Vec::with_capacity(self.seen.len());
-        for seen in &self.seen {
-            let Some(times) = seen.times() else { continue };
+        let mut all = Vec::with_capacity(self.answered.len());
+        for packet in &self.answered {
+            let Some(times) = packet.times() else { continue };
             let delay = of(&times);
-            delays.take(seen.sequence, 0, delay as u64);
+            delays.take(packet.sequence, 0, delay as u64);
             all.push(delay as f64 / 1e6);
         }
         let at = |part| quantile(&all, part);

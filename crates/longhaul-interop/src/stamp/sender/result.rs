@@ -22,7 +22,7 @@ impl Measured {
         plan: &StampPlan,
         version: &str,
     ) -> StampResult {
-        let MeasuredPeriod { report, seen, clock, local, no_hardware } = self.last;
+        let MeasuredPeriod { report, reflector, clock, local, no_hardware } = self.last;
         let same = plan.same_clock || is_this_host(address, local);
         StampResult {
             schema: STAMP_SCHEMA.to_owned(),
@@ -33,9 +33,9 @@ impl Measured {
             plan: plan.clone(),
             end: self.end,
             seconds: self.time.as_secs_f64(),
-            reflector: seen.document(report.reply_p50_ms),
+            reflector: reflector.document(report.reply_p50_ms),
             stamps: origins(&report, no_hardware),
-            clocks: clocks(clock, seen.clock, same),
+            clocks: clocks(clock, reflector.clock, same),
             figures: report.figures,
         }
     }

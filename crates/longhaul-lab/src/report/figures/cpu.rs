@@ -29,8 +29,8 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
     let figures = works.into_iter().map(|(name, (work, costs))| {
         let left_out: usize =
             costs.values().map(|paths| paths.len().saturating_sub(MOST_BARS)).sum();
-        let all = facets.looks(&[]);
-        let looks = costs.keys().map(|series| all[*series]).collect();
+        let all = facets.palette(&[]);
+        let palette = costs.keys().map(|series| all[*series]).collect();
         let groups = costs.into_iter().map(|(series, paths)| {
             let bars = paths.into_iter().take(MOST_BARS).filter_map(|(common, values)| {
                 let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -60,7 +60,7 @@ pub(super) fn cpu(facets: &Facets<'_>) -> Vec<Figure> {
             ),
             label: "CPU seconds per GB (10^9 bytes)".into(),
             groups: groups.collect(),
-            looks,
+            palette,
         };
         let figure = Figure::new(&format!("cpu-{name}"), Chart::Bars(chart));
         figure.with_notes(emulator_note(facets, work))

@@ -7,7 +7,7 @@ use longhaul_core::result::{Outcome, RunRecord};
 use longhaul_core::units::{Bytes, Rate};
 
 use super::Dimension;
-use super::look::looks;
+use super::palette::palette;
 use crate::archive::Contents;
 use crate::table::{Intervals, usual_volume};
 
@@ -61,7 +61,9 @@ impl<'a> Facets<'a> {
             (variant(&entry.label(), &row), entry.tool.clone())
         });
         let variants = distinct(named);
-        let entries = distinct(plan.entries.iter().map(|entry| (alone(entry), entry.tool.clone())));
+        let entries = distinct(
+            plan.entries.iter().map(|entry| (label_without_flows(entry), entry.tool.clone())),
+        );
         let rows: HashMap<String, MatrixRow> =
             plan.rows().into_iter().map(|row| (row.label.clone(), row)).collect();
         let mut all = Vec::new();
@@ -84,7 +86,9 @@ impl<'a> Facets<'a> {
             let name = variant(&entry.label(), row);
             let known = variants.iter().position(|(known, _)| *known == name);
             let Some(variant) = known else { continue };
-            let Some(entry) = entries.iter().position(|(known, _)| *known == alone(entry)) else {
+            let Some(entry) =
+                entries.iter().position(|(known, _)| *known == label_without_flows(entry))
+            else {
                 continue;
             };
             all.push(Facet { run, entry, variant, gbps, values, rest });
@@ -132,9 +136,9 @@ impl<'a> Facets<'a> {
         self.lines(along).iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the looks of the lines of [`Facets::names`].
-    pub(super) fn looks(&self, along: &[Dimension]) -> Vec<usize> {
-        looks(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
+    /// Returns the palette indices of the lines of [`Facets::names`].
+    pub(super) fn palette(&self, along: &[Dimension]) -> Vec<usize> {
+        palette(self.lines(along).iter().map(|(_, tool)| tool.as_str()))
     }
 
     /// Returns the driver of a line.
@@ -266,7 +270,7 @@ fn distinct(names: impl Iterator<Item = (String, String)>) -> Vec<(String, Strin
 }
 
 /// Returns the label of an entry without the flows beside the tool.
-fn alone(entry: &PlanEntry) -> String {
+fn label_without_flows(entry: &PlanEntry) -> String {
     PlanEntry { beside: 0, ..entry.clone() }.label()
 }
 

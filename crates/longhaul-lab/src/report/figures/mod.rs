@@ -9,7 +9,7 @@ mod cpu;
 mod dimension;
 mod distance;
 mod facet;
-mod look;
+mod palette;
 mod profile;
 mod scaling;
 mod stability;

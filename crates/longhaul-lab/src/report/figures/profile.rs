@@ -57,7 +57,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
         names: facets.names(&[dimension]),
-        looks: facets.looks(&[dimension]),
+        palette: facets.palette(&[dimension]),
     };
     let figure = Figure::new(dimension.id(), Chart::Lines(chart));
     Some(figure.with_notes(facets.size_note()))

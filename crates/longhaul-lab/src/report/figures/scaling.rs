@@ -111,6 +111,6 @@ fn chart(
         y: Axis::new("Scale factor", Scale::from_zero(&ys)),
         panels,
         names: facets.names(&[dimension]),
-        looks: facets.looks(&[dimension]),
+        palette: facets.palette(&[dimension]),
     }
 }

@@ -87,7 +87,7 @@ fn chart(facets: &Facets<'_>, cells: BTreeMap<(Common, usize), Vec<&Facet<'_>>>)
         y: Axis::new("Gb/s", Scale::for_values(&ys)),
         panels,
         names: facets.names(&[]),
-        looks: facets.looks(&[]),
+        palette: facets.palette(&[]),
     }
 }
 

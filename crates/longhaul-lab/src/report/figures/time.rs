@@ -154,7 +154,7 @@ fn chart(
         y: Axis::new("Gb/s", Scale::from_zero(&ys)),
         panels,
         names: facets.names(&[]),
-        looks: facets.looks(&[]),
+        palette: facets.palette(&[]),
     }
 }
 

@@ -60,11 +60,11 @@ fn about(diagnosis: &Diagnosis) -> String {
     if let Some(rtt) = diagnosis.rtt_ms {
         parts.push(format!("round trip {rtt:.1} ms"));
     }
-    let sample = &diagnosis.sample;
-    if sample.files > 0 {
-        let more = if sample.more { " and more" } else { "" };
-        let files = if sample.files == 1 { "file" } else { "files" };
-        parts.push(format!("{} in {} {files}{more}", sample.bytes, sample.files));
+    let subset = &diagnosis.subset;
+    if subset.files > 0 {
+        let more = if subset.more { " and more" } else { "" };
+        let files = if subset.files == 1 { "file" } else { "files" };
+        parts.push(format!("{} in {} {files}{more}", subset.bytes, subset.files));
     }
     parts.push(format!("measured in {:.0} s", diagnosis.seconds));
     if diagnosis.interrupted {

@@ -86,11 +86,11 @@ fn label(text: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn the_report_is_one_file_with_all_sections() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         let page = html(&contents, &Table::fold(&contents));
         for outside in ["<link", "src=", "url(", "@import", "href=\"http"] {
             assert!(!page.contains(outside), "{outside} in the report");

@@ -68,11 +68,11 @@ fn version(tool: &Tool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::fixture;
 
     #[test]
     fn the_plan_is_a_file_that_runs() {
-        let plan = sample::contents().header.plan;
+        let plan = fixture::contents().header.plan;
         let again: MatrixPlan = toml::from_str(&text(&plan)).unwrap();
         assert_eq!(again, plan);
     }

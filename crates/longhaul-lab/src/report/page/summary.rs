@@ -139,7 +139,7 @@ mod tests {
     use longhaul_core::result::RunRecord;
 
     use super::*;
-    use crate::report::sample::contents;
+    use crate::report::fixture::contents;
 
     /// Returns the contents of the sample with a number of passes, whose figures differ by up to
     /// `spread` between passes.

@@ -6,7 +6,7 @@ use maud::{Markup, html as markup};
 
 use super::{SHOWN, folded, label};
 use crate::archive::Contents;
-use crate::report::text::{gbps, guarantees_in_words, looks, repeat_warnings, repeats};
+use crate::report::text::{gbps, guarantees_in_words, precision_remark, repeat_warnings, repeats};
 use crate::table::{CellFigure, CellOutcome, Table, TableRow};
 
 /// The columns of one table: paths that differ only in their RTT or length.
@@ -33,9 +33,9 @@ pub(super) fn tables(contents: &Contents, table: &Table) -> Markup {
             "of fewer runs. The best figure of each column and workload is marked. Guarantees: "
             "encrypted in transit; verified end to end by the tool's checksum; synced to stable "
             "storage when the tool ends. Sync after: the time from the end of the tool until then. Every "
-            "copy was compared with its source byte by byte. Figures of others are in " a href="#published" { "published figures" } "."
+            "copy was compared with its source byte by byte. Figures of other projects are in " a href="#published" { "published figures" } "."
         }
-        @if let Some(remark) = looks(contents) { p.soft { (remark) } }
+        @if let Some(remark) = precision_remark(contents) { p.soft { (remark) } }
         (notes(table))
         @for sentence in repeats(table) { p.soft { (sentence) } }
         @for warning in repeat_warnings(table) { p.bad { (warning) } }
@@ -105,7 +105,7 @@ fn line(table: &Table, row: &TableRow, columns: &Columns<'_>, copies: bool) -> M
                 (cell(table, row, *column))
             }
             @if copies {
-                td.guarantees { (promises(row)) }
+                td.guarantees { (guarantees(row)) }
                 td.figure {
                     @if let Some(s) = row.sync_seconds { (format!("+{:.1} s", s.max(0.0))) }
                 }
@@ -144,15 +144,15 @@ fn range(cell: &CellFigure) -> Option<String> {
 }
 
 fn is_best(table: &Table, row: &TableRow, column: usize) -> bool {
-    let mine = row.cells[column].median_bps;
+    let median = row.cells[column].median_bps;
     let same = table.rows_of(row.workload).filter(|other| other.work == row.work);
     let best = same.filter_map(|row| row.cells[column].median_bps).max();
-    mine.is_some() && mine == best
+    median.is_some() && median == best
 }
 
-fn promises(row: &TableRow) -> String {
-    let copies = row.guarantees.filter(|_| row.workload.copies());
-    copies.map_or(String::new(), guarantees_in_words)
+fn guarantees(row: &TableRow) -> String {
+    let given = row.guarantees.filter(|_| row.workload.copies());
+    given.map_or(String::new(), guarantees_in_words)
 }
 
 pub(super) fn references(notes: &[usize]) -> Markup {

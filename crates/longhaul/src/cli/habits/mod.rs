@@ -112,7 +112,7 @@ impl Line<'_> {
         self.done.notes.push(note.to_owned());
     }
 
-    /// Returns whether the line has the short option `letter`, alone or in a group.
+    /// Returns whether the line has the short option `letter`, also in a group.
     fn has_short(&self, letter: char) -> bool {
         let is_in = |word: &OsString| {
             let letters = word.to_str().and_then(|word| word.strip_prefix('-')).unwrap_or_default();

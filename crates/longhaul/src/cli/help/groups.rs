@@ -143,7 +143,7 @@ pub(super) const GROUPS: &[(&str, Headings)] = &[
     (
         "path",
         &[
-            ("Probes", &["time", "interval", "length", "echoes", "max_hops", "skip", "alone"]),
+            ("Probes", &["time", "interval", "length", "echoes", "max_hops", "skip", "no_server"]),
             ("Protocol", &["port", "ipv4", "ipv6"]),
             (
                 "STAMP and TWAMP Light",
@@ -234,7 +234,16 @@ pub(super) const COMMON: &[(&str, &[&str])] = &[
     (
         "path",
         &[
-            "port", "time", "length", "skip", "ipv4", "ipv6", "alone", "stamp", "rsh", "json",
+            "port",
+            "time",
+            "length",
+            "skip",
+            "ipv4",
+            "ipv6",
+            "no_server",
+            "stamp",
+            "rsh",
+            "json",
             "quiet",
         ],
     ),

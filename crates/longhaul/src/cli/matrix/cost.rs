@@ -17,14 +17,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Formats the cost like `96 runs, about 42 min; 2.15 GB of disk, no memory`.
 pub(super) fn words(cost: &Cost) -> String {
-    let Cost { runs, time, room } = cost;
+    let Cost { runs, time, space } = cost;
     let amount = |bytes: Bytes, of: &str| match bytes.get() {
         0 => format!("no {of}"),
         _ => format!("{bytes} of {of}"),
     };
-    let (disk, memory) = (amount(room.disk, "disk"), amount(room.memory, "memory"));
-    let far = amount(room.far, "disk at the far end");
-    let far = if room.far.get() > 0 { format!(", {far}") } else { String::new() };
+    let (disk, memory) = (amount(space.disk, "disk"), amount(space.memory, "memory"));
+    let far = amount(space.far, "disk at the far end");
+    let far = if space.far.get() > 0 { format!(", {far}") } else { String::new() };
     format!("{runs} runs, about {}; {disk}, {memory}{far}", minutes(*time))
 }
 
@@ -44,8 +44,8 @@ fn too_much(cost: &Cost, available: Option<Bytes>) -> Option<String> {
         return Some(format!("about {}", minutes(cost.time)));
     }
     // The other half is for the tools and the packets in flight.
-    let available = available.filter(|free| cost.room.memory.get() > free.get() / 2)?;
-    Some(format!("{} of the {available} of free memory", cost.room.memory))
+    let available = available.filter(|free| cost.space.memory.get() > free.get() / 2)?;
+    Some(format!("{} of the {available} of free memory", cost.space.memory))
 }
 
 fn minutes(time: Duration) -> String {
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
 
     fn cost(minutes: u64, memory: Bytes) -> Cost {
-        let room = SpaceNeeds { memory, ..SpaceNeeds::default() };
-        Cost { runs: 96, time: Duration::from_secs(60 * minutes), room }
+        let space = SpaceNeeds { memory, ..SpaceNeeds::default() };
+        Cost { runs: 96, time: Duration::from_secs(60 * minutes), space }
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         let text = words(&cost(300, Bytes::gib(1)));
         assert_eq!(text, "96 runs, about 5.0 h; no disk, 1.00 GiB of memory");
         let real = Cost {
-            room: SpaceNeeds { far: Bytes::gib(2), ..SpaceNeeds::default() },
+            space: SpaceNeeds { far: Bytes::gib(2), ..SpaceNeeds::default() },
             ..cost(1, Bytes::new(0))
         };
         assert!(words(&real).ends_with("no memory, 2.00 GiB of disk at the far end"));

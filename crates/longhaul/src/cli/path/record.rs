@@ -183,7 +183,7 @@ impl Output {
 /// Returns an error if options of the measurement are given that a recording does not have.
 pub(super) fn check(args: &Args) -> Result<(), Coded> {
     let skips_other = args.skip.iter().any(|part| !matches!(part, PartArg::Capacity));
-    let refused = [("--json", args.json), ("--alone", args.alone), ("--skip", skips_other)];
+    let refused = [("--json", args.json), ("--no-server", args.no_server), ("--skip", skips_other)];
     match refused.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
         Some((option, _)) => {

@@ -35,7 +35,7 @@ pub(super) struct StampArgs {
     /// the time, the interval [default: 10ms], the number and the size of the packets
     #[arg(
         long,
-        conflicts_with_all = ["skip", "max_hops", "alone"]
+        conflicts_with_all = ["skip", "max_hops", "no_server"]
     )]
     stamp: bool,
     /// Send STAMP packets [default: 10 per second] until stopped, and print a JSON record per
@@ -149,7 +149,7 @@ fn record(
     plan: &StampPlan,
     progress: MeasuredPeriod,
 ) -> StampRecord {
-    let MeasuredPeriod { report, seen, clock, local, no_hardware } = progress;
+    let MeasuredPeriod { report, reflector, clock, local, no_hardware } = progress;
     let began = jiff::Timestamp::from_nanosecond(report.unix_ns.into()).unwrap_or_default();
     StampRecord {
         schema: STAMP_RECORD_SCHEMA.to_owned(),
@@ -157,8 +157,8 @@ fn record(
         seconds: report.length.as_secs_f64(),
         target: target.to_string(),
         address,
-        numbering: seen.numbering,
-        clocks: clocks(clock, seen.clock, plan.same_clock || is_this_host(address, local)),
+        numbering: reflector.numbering,
+        clocks: clocks(clock, reflector.clock, plan.same_clock || is_this_host(address, local)),
         stamps: Some(origins(&report, no_hardware)),
         figures: report.figures,
         histograms: report.histograms,
@@ -230,7 +230,7 @@ mod tests {
         for line in [
             "far --dscp 1",
             "far --continuous",
-            "far --stamp --alone",
+            "far --stamp --no-server",
             "far --stamp --continuous -c 3",
             "far --stamp --record-time 5",
             "far --stamp --dscp 64",

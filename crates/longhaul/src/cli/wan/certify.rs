@@ -135,7 +135,7 @@ fn measure(
         near.arg("--slots-from").arg(monotonic::nanos_of(origin).to_string());
     }
     near.arg("--length").arg(recorded.head().packet_bytes.to_string());
-    let measures = Side::BOTH.iter().any(|side| recorded.way(*side).capacity().is_some());
+    let measures = Side::BOTH.iter().any(|side| recorded.direction(*side).capacity().is_some());
     if !measures {
         near.args(["--skip", "capacity"]);
     }

@@ -196,7 +196,7 @@ fn congestion(diagnosis: &Diagnosis) -> &str {
 /// Returns the copy command with `option`.
 fn cp(option: &str, diagnosis: &Diagnosis) -> String {
     let Diagnosis { source, target, .. } = diagnosis;
-    let recursive = if diagnosis.sample.files > 1 { "-r " } else { "" };
+    let recursive = if diagnosis.subset.files > 1 { "-r " } else { "" };
     let option = if option.is_empty() { String::new() } else { format!("{option} ") };
     format!("longhaul cp {recursive}{option}{source} {target}")
 }

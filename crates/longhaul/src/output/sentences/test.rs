@@ -1,9 +1,9 @@
 //! The reason for the rate of a test as a sentence with its numbers, and the advice.
 
-use longhaul_core::result::{End, EndFacts, Reason, TestFacts, TestLimit};
-use longhaul_core::units::{Bytes, Rate};
+mod hosts;
+mod path;
 
-use crate::output::test::words::millis;
+use longhaul_core::result::{End, Reason, TestLimit};
 
 /// The names of the two hosts of a test, for its sentences.
 #[derive(Debug, Clone, Copy)]
@@ -36,10 +36,12 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
             format!("sent at the requested rate (-b {})", facts.requested_bps.unwrap_or_default()),
             Some("omit -b to measure the rate of the path".to_owned()),
         ),
-        TestLimit::TcpMemory => memory(end, share, facts.end(end), hosts.name(end)),
-        TestLimit::SenderCpu | TestLimit::ReceiverCpu => cpu(end, facts.end(end), hosts.name(end)),
-        TestLimit::ReceiverWindow => window(facts, end, share, hosts.name(end)),
-        TestLimit::SendBuffer => window(facts, end, share, hosts.name(end)),
+        TestLimit::TcpMemory => hosts::memory(end, share, facts.end(end), hosts.name(end)),
+        TestLimit::SenderCpu | TestLimit::ReceiverCpu => {
+            hosts::cpu(end, facts.end(end), hosts.name(end))
+        }
+        TestLimit::ReceiverWindow => hosts::window(facts, end, share, hosts.name(end)),
+        TestLimit::SendBuffer => hosts::window(facts, end, share, hosts.name(end)),
         TestLimit::Loss if facts.udp.is_some() => (
             format!(
                 "limited by the path, which lost {share:.1} % of the datagrams and delivered {}",
@@ -47,11 +49,11 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
             ),
             Some("send slower (-b), until none are lost".to_owned()),
         ),
-        TestLimit::HostDrops => host_drops(facts, end, share, hosts.name(end)),
-        TestLimit::Loss => loss(facts),
-        TestLimit::ShallowQueue => shallow_queue(facts),
-        TestLimit::LinkRate => (link(facts, share), compare(facts)),
-        TestLimit::CongestionWindow => congestion(facts, share),
+        TestLimit::HostDrops => hosts::host_drops(facts, end, share, hosts.name(end)),
+        TestLimit::Loss => path::loss(facts),
+        TestLimit::ShallowQueue => path::shallow_queue(facts),
+        TestLimit::LinkRate => (path::link(facts, share), path::compare(facts)),
+        TestLimit::CongestionWindow => path::congestion(facts, share),
         TestLimit::SendingProgram => (
             format!(
                 "limited by the sending program: the send buffer was empty for {share:.0} % of the \
@@ -73,277 +75,10 @@ fn words(reason: &Reason, hosts: Hosts<'_>) -> (String, Option<String>) {
     }
 }
 
-fn host_drops(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Option<String>) {
-    if facts.udp.is_none() {
-        let sentence = format!(
-            "limited by the {end}'s host, which dropped {} packets ({} segments retransmitted)",
-            facts.end(end).drops,
-            facts.retransmits
-        );
-        let advice = format!(
-            "on {host}, enlarge the rings of the interface (ethtool -G) and \
-             net.core.netdev_max_backlog, and spread its interrupts over more cores"
-        );
-        return (sentence, Some(advice));
-    }
-    let advice = match end {
-        End::Sender => "send slower (-b)".to_owned(),
-        End::Receiver => format!(
-            "use more streams (-P) or a larger buffer (-w, and net.core.rmem_max on {host})"
-        ),
-    };
-    let sentence =
-        format!("limited by the {end}'s host, which dropped {share:.1} % of the datagrams");
-    (sentence, Some(advice))
-}
-
-fn memory(end: End, share: f64, facts: &EndFacts, host: &str) -> (String, Option<String>) {
-    let begins = match facts.tcp_memory_pressure_bytes.get() {
-        0 => String::new(),
-        _ => format!(", and pressure begins at {}", facts.tcp_memory_pressure_bytes),
-    };
-    (
-        format!(
-            "limited by the {end}'s kernel memory for TCP, under pressure for {share:.0} % of \
-             the time: {} are in use{begins}",
-            facts.tcp_memory_bytes
-        ),
-        Some(format!(
-            "on {host}, close the connections that use it (ss -tm lists them), or raise \
-             net.ipv4.tcp_mem, which counts in pages"
-        )),
-    )
-}
-
-fn cpu(end: End, facts: &EndFacts, host: &str) -> (String, Option<String>) {
-    let core = facts.core;
-    if facts.load_percent() < facts.interrupts_percent {
-        return (
-            format!(
-                "limited by the {end}'s CPU: core {} spent {:.0} % of its time in interrupts",
-                facts.interrupts_core, facts.interrupts_percent
-            ),
-            Some(format!(
-                "on {host}, spread the interface's interrupts over more cores (RSS or RPS)"
-            )),
-        );
-    }
-    let mut sentence = format!("limited by the {end}'s CPU: its thread ");
-    if facts.waiting_percent < facts.running_percent / 2.0 {
-        sentence += &format!("ran for {:.0} % of the time", facts.running_percent);
-        if facts.waiting_percent >= 1.0 {
-            let waiting = facts.waiting_percent;
-            sentence += &format!(" and waited for core {core} for another {waiting:.0} %");
-        }
-        let advice = "distribute the work over more cores (-P), or send without copying (-Z)";
-        return (sentence, Some(advice.to_owned()));
-    }
-    sentence += &format!(
-        "waited for core {core} for {:.0} % of the time and ran for only {:.0} %",
-        facts.waiting_percent, facts.running_percent
-    );
-    if facts.core_stolen_percent > facts.core_others_percent {
-        sentence +=
-            &format!(", because the hypervisor took {:.0} % of it", facts.core_stolen_percent);
-        let advice = format!("give {host} dedicated processors, or move it to an idle machine");
-        return (sentence, Some(advice));
-    }
-    sentence += &format!(", because other programs used {:.0} % of it", facts.core_others_percent);
-    (sentence, Some(format!("on {host}, stop the other programs, or use other cores (-A)")))
-}
-
-fn window(facts: &TestFacts, end: End, share: f64, host: &str) -> (String, Option<String>) {
-    let side = facts.end(end);
-    let (name, size) = match end {
-        End::Receiver => ("window", facts.receiver_window_bytes),
-        End::Sender => {
-            let total = side.buffer_bytes.get().saturating_mul(facts.streams.into());
-            ("buffer", Bytes::new(total))
-        }
-    };
-    let product = facts.bandwidth_delay_bytes;
-    let mut sentence = format!("limited by the {end}'s {name} ({share:.0} % of the time): {size}");
-    if facts.streams > 1 {
-        sentence += &format!(" over {} streams", facts.streams);
-    }
-    sentence += &if product > size {
-        format!(
-            " against a bandwidth-delay product of {product} ({} at {})",
-            facts.reference_bps,
-            millis(facts.rtt_min_ms)
-        )
-    } else {
-        format!(" at a round-trip time of {}", millis(facts.rtt_ms))
-    };
-    // Half of the kernel's buffer is payload and half is overhead (tcp_win_from_space with
-    // TCP_DEFAULT_SCALING_RATIO, net/tcp.h). A window that already equals the product is doubled.
-    let streams = u64::from(facts.streams.max(1));
-    let twice = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(2));
-    let wanted = Bytes::new(twice(product.max(twice(size))).get() / streams);
-    (sentence, Some(window_advice(facts, end, wanted, host)))
-}
-
-/// Returns the advice that gives the buffers of `end` the size `wanted`.
-fn window_advice(facts: &TestFacts, end: End, wanted: Bytes, host: &str) -> String {
-    let side = facts.end(end);
-    let (setting, most) = match end {
-        End::Receiver => ("rmem", "rmem_max"),
-        End::Sender => ("wmem", "wmem_max"),
-    };
-    let limits = &side.limits;
-    let near = |limit: Bytes| side.buffer_bytes.get() as f64 >= 0.9 * limit.get() as f64;
-    if !side.is_known() {
-        format!(
-            "raise the third number of net.ipv4.tcp_{setting} or net.core.{most} on {host} to {}, \
-             or use more streams (-P)",
-            wanted.get()
-        )
-    } else if facts.window_asked {
-        let clipped = limits.asked_bytes.get() > 0
-            && near(Bytes::new(limits.asked_bytes.get().saturating_mul(2)));
-        if clipped {
-            format!(
-                "raise net.core.{most} on {host} from {} to {}, or omit -w",
-                limits.asked_bytes.get(),
-                wanted.get()
-            )
-        } else {
-            format!("request more (-w {}), or omit -w", wanted.get() / 2)
-        }
-    } else if near(limits.autotuned_bytes) {
-        format!(
-            "raise the third number of net.ipv4.tcp_{setting} on {host} from {} to {}, or use \
-             more streams (-P)",
-            limits.autotuned_bytes.get(),
-            wanted.get()
-        )
-    } else {
-        format!(
-            "the kernel of {host} increased it to {} of the {} that net.ipv4.tcp_{setting} allows; \
-             run a longer test (-t), or use more streams (-P)",
-            side.buffer_bytes, limits.autotuned_bytes
-        )
-    }
-}
-
-fn loss(facts: &TestFacts) -> (String, Option<String>) {
-    let sentence = format!(
-        "limited by loss: {} of the segments were retransmitted, at which {} keeps its window at {} \
-         against a bandwidth-delay product of {} ({} at {})",
-        fine_percent(facts.loss_percent),
-        facts.congestion,
-        facts.cwnd_bytes,
-        facts.bandwidth_delay_bytes,
-        facts.reference_bps,
-        millis(facts.rtt_min_ms)
-    );
-    let advice = "find where the path loses packets, or use a congestion control that tolerates more loss \
-                  (-C bbr), or more streams (-P)";
-    (sentence, compare(facts).or_else(|| Some(advice.to_owned())))
-}
-
-/// The loss in percent from which on a policer or a shallow queue is as likely as a damaged link, and
-/// the part of the rate at which their loss differs.
-const COMPARED_PERCENT: f64 = 1.0;
-const COMPARED_PART: u64 = 4;
-
-/// Returns the advice to compare the loss at a lower rate, if the test does not show its cause.
-fn compare(facts: &TestFacts) -> Option<String> {
-    let rate = Rate::from_bps(facts.throughput_bps.bps() / COMPARED_PART);
-    // A queue that overflows during the test is that of a full link.
-    let queued = facts.fills_a_queue(facts.queue_ms());
-    (facts.loss_percent >= COMPARED_PERCENT && !queued).then(|| {
-        format!(
-            "compare the loss at a lower rate (-b {}), as longhaul diagnose does: if there is none, a \
-             policer or a switch with small buffers drops bursts; otherwise the path damages packets",
-            rate.to_string().replace(' ', "").replace("b/s", "")
-        )
-    })
-}
-
-fn shallow_queue(facts: &TestFacts) -> (String, Option<String>) {
-    let rate = facts.steady_bps.unwrap_or(facts.throughput_bps);
-    let sentence = format!(
-        "limited by a policer or a switch with small buffers, which drops bursts instead of queueing \
-         them: {} of the segments were retransmitted, {:.0} % of them after bursts of loss, the \
-         queueing delay was {} on an RTT of {}, and {} reached {rate}",
-        fine_percent(facts.loss_percent),
-        facts.burst_percent,
-        millis(facts.queue_ms()),
-        millis(facts.rtt_min_ms),
-        facts.congestion,
-    );
-    let advice = "find the highest rate without loss (-b), and increase the queue or the burst size of the \
-                  policer; longhaul diagnose compares the loss at two rates";
-    (sentence, Some(advice.to_owned()))
-}
-
-/// The interquartile range in percent above which a rate is not called steady.
-const STEADY_PERCENT: f64 = 25.0;
-
-fn link(facts: &TestFacts, share: f64) -> String {
-    let carries = facts.steady_bps.unwrap_or(facts.throughput_bps);
-    let mut sentence = format!("limited by the path: its slowest link carries {carries}");
-    match facts.spread_percent {
-        Some(spread) if spread <= STEADY_PERCENT => {
-            sentence += &format!(", which varied by {spread:.0} %");
-        }
-        Some(spread) => {
-            sentence += &format!(
-                " in the median, with an interquartile range of {spread:.0} % of the median"
-            );
-        }
-        None => {}
-    }
-    sentence += &format!(
-        " ({} limited the sender for {share:.0} % of the time, with {} of queueing delay on an \
-         RTT of {}",
-        facts.congestion,
-        millis(facts.queue_ms()),
-        millis(facts.rtt_min_ms)
-    );
-    if facts.retransmits > 0 {
-        sentence += &format!(", {} retransmitted", fine_percent(facts.loss_percent));
-    }
-    if facts.marked_percent > 0.0 {
-        sentence += &format!(", {} marked", fine_percent(facts.marked_percent));
-    }
-    sentence.push(')');
-    sentence
-}
-
-fn congestion(facts: &TestFacts, share: f64) -> (String, Option<String>) {
-    let growing = if facts.settled { "" } else { ", which was still changing when the test ended" };
-    let sentence = format!(
-        "limited by the congestion window of {} ({share:.0} % of the time){growing}: {} on an \
-         RTT of {}",
-        facts.congestion,
-        facts.cwnd_bytes,
-        millis(facts.rtt_min_ms)
-    );
-    let advice = if facts.settled {
-        "try another congestion control (-C), or more streams (-P)"
-    } else {
-        "run a longer test (-t)"
-    };
-    (sentence, Some(advice.to_owned()))
-}
-
-/// Formats with two significant digits: `12 %`, `0.010 %`.
-fn fine_percent(value: f64) -> String {
-    let digits = match value {
-        v if v >= 9.95 => 0,
-        v if v >= 0.995 => 1,
-        v if v >= 0.0995 => 2,
-        v if v >= 0.00995 => 3,
-        _ => 4,
-    };
-    format!("{value:.digits$} %")
-}
-
 #[cfg(test)]
 mod tests {
-    use longhaul_core::result::{HostLimits, Shares, UdpResult};
+    use longhaul_core::result::{EndFacts, HostLimits, Shares, TestFacts, UdpResult};
+    use longhaul_core::units::{Bytes, Rate};
 
     use super::*;
 

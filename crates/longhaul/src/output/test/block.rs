@@ -203,7 +203,7 @@ fn quantiles(when: &str, times: &LatencyQuantiles) -> String {
 mod tests {
     use longhaul_core::result::LatencyResult;
 
-    use super::super::sample::{plan, result};
+    use super::super::fixture::{plan, result};
     use super::*;
 
     fn block(direction: Direction, end: TestEnd) -> String {

@@ -3,7 +3,7 @@
 
 mod block;
 #[cfg(test)]
-mod sample;
+mod fixture;
 pub(super) mod words;
 
 use std::fmt::Write;
@@ -180,13 +180,13 @@ mod tests {
     use longhaul_core::plan::TestPlan;
     use longhaul_core::result::UdpResult;
 
-    use super::sample::plan;
-    use super::{sample, *};
+    use super::fixture::plan;
+    use super::{fixture, *};
 
     #[test]
     fn values_align_with_the_header() {
         let text = TestText::new("far:5210", &plan(Direction::Forward));
-        let joined = sample::interval();
+        let joined = fixture::interval();
         let head = text.head();
         let heads = head.lines().last().unwrap();
         let line = text.interval(&joined);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_fewer_columns() {
         let text = TestText::new("far:5210", &plan(Direction::Forward));
-        let (head, line) = (text.columns(), text.interval(&sample::interval()));
+        let (head, line) = (text.columns(), text.interval(&fixture::interval()));
         for (columns, last) in
             [(60, "retrans"), (67, "there"), (80, "limited by"), (200, "limited by")]
         {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn lines_of_a_bidirectional_test_have_their_direction() {
         let text = TestText::new("far:5210", &plan(Direction::Both));
-        let there = sample::interval();
+        let there = fixture::interval();
         let back = TestSample { reverse: true, ..there.clone() };
         assert!(text.interval(&there).contains(" > 11.0-12.0 "));
         let line = text.interval(&back);
@@ -237,7 +237,7 @@ mod tests {
             ..UdpResult::default()
         };
         let line =
-            text.interval(&TestSample { udp: Some(udp), omitted: false, ..sample::interval() });
+            text.interval(&TestSample { udp: Some(udp), omitted: false, ..fixture::interval() });
         assert_eq!((line.len(), text.columns().len()), (77, 77), "{line}");
         assert!(line.contains(" 0.021 ms    1234567       12    0.01 "), "{line}");
     }

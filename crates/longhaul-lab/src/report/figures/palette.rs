@@ -1,4 +1,5 @@
-//! The look of a tool: the same color in every figure of every report.
+//! The palette index of a tool, which is the same in every figure of every report. It selects a
+//! color, a marker and a dash pattern.
 
 /// The tools with a fixed color, in the order of the palette. All commands of longhaul share one.
 const KNOWN: [&str; 8] =
@@ -39,20 +40,20 @@ const OTHERS: [&str; 33] = [
     "xrootdfs",
     "xrootdfs read",
 ];
-/// The difference between the looks of two entries of one tool: a multiple of the number of colors
+/// The difference between the indices of two entries of one tool: a multiple of the number of colors
 /// and dash patterns, so that only the marker differs.
 const VARIANT: usize = 40;
 
-/// Returns the looks of series by their drivers, in the order of the table. Several series of one
-/// tool share its color and differ in their markers.
-pub(super) fn looks<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
+/// Returns the palette indices of series by their drivers, in the order of the table. Several series
+/// of one tool share its color and differ in their markers.
+pub(super) fn palette<'a>(drivers: impl Iterator<Item = &'a str>) -> Vec<usize> {
     let mut taken: Vec<usize> = Vec::new();
     for driver in drivers {
-        let mut look = slot(driver);
-        while taken.contains(&look) {
-            look += VARIANT;
+        let mut index = slot(driver);
+        while taken.contains(&index) {
+            index += VARIANT;
         }
-        taken.push(look);
+        taken.push(index);
     }
     taken
 }
@@ -72,9 +73,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_has_one_color_wherever_it_stands() {
-        let first = looks(["scp", "longhaul cp", "longhaul cp"].into_iter());
-        let second = looks(["longhaul test", "scp"].into_iter());
+    fn a_tool_has_the_same_color_in_every_figure() {
+        let first = palette(["scp", "longhaul cp", "longhaul cp"].into_iter());
+        let second = palette(["longhaul test", "scp"].into_iter());
         assert_eq!((first[0], first[1]), (second[1], second[0]));
         // The palette has eight colors.
         assert_eq!(first[1] % 8, first[2] % 8);

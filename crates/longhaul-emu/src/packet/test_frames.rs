@@ -5,7 +5,7 @@ use super::layout::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_C
 
 /// The description of a test frame.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub(crate) struct TestFrame {
     pub(crate) v6: bool,
     pub(crate) udp: bool,
     /// The bytes of options: in IPv4 a multiple of 4, in IPv6 a hop-by-hop header with a multiple
@@ -24,8 +24,8 @@ pub(crate) struct Sample {
 pub(crate) const FIN_PSH_ACK: u8 = 0x19;
 pub(crate) const CWR: u8 = 0x80;
 
-impl Sample {
-    pub(crate) const TCP: Sample = Sample {
+impl TestFrame {
+    pub(crate) const TCP: TestFrame = TestFrame {
         v6: false,
         udp: false,
         network_options: 0,
