@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_never_valid_was_repeated_too() {
-        let mut contents = sample::contents();
+        let mut contents = fixture::contents();
         let first = contents.runs.iter().find(|run| run.tool == "scp").unwrap().clone();
         contents.runs.retain(|run| run.sequence != first.sequence);
         for attempt in 1..=3 {

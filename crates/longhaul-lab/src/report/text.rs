@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_legend_fits_80_columns() {
-        let contents = sample::contents();
+        let contents = fixture::contents();
         let table = Table::fold(&contents);
         assert!(table.rows_of(Workload::Disk).next().is_some(), "the longer legend");
         assert!(
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_best_of_three_settings_has_its_command() {
-        let mut contents = sample::contents();
+        let mut contents = fixture::contents();
         // Three copying tools become three settings of one tool.
         for entry in contents.header.plan.entries.iter_mut().filter(|e| e.workloads[0] == "disk") {
             entry.label = Some(entry.label());

@@ -265,7 +265,10 @@ fn an_interrupted_copy_names_the_command_that_resumes_it() {
         .unwrap();
     let mut lines = BufReader::new(copy.stdout.take().unwrap()).lines().map(Result::unwrap);
     let moved = |line: String| document(line.as_bytes())["data"]["bytes"].as_u64().unwrap();
-    assert!(lines.by_ref().map(moved).any(|bytes| bytes >= 4 << 20), "the copy ended before 4 MiB");
+    assert!(
+        lines.by_ref().map(moved).any(|bytes| bytes >= 16 << 20),
+        "the copy ended before 16 MiB"
+    );
     kill_process(Pid::from_child(&copy), Signal::INT).unwrap();
     let output = copy.wait_with_output().unwrap();
     assert_code(&output, 130);
