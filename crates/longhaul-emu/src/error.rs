@@ -153,7 +153,7 @@ pub enum EmuError {
     },
     /// Two interfaces are already connected.
     #[error(
-        "{} and {} are already connected, and a link between them would be a loop; remove the other \
+        "{} and {} are already connected, and a link between them would close a loop; remove the other \
          connection, or end the other link of longhaul",
         .interfaces[0],
         .interfaces[1]

@@ -117,7 +117,7 @@ impl LoginGuard {
         known.push((network, Counter::default()));
     }
 
-    /// Does not count an attempt as failed whose password was not checked.
+    /// Subtracts an attempt whose password was not checked, so that it does not count as failed.
     pub(crate) fn released(&self, attempt: &Attempt) {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).release(attempt);
     }

@@ -182,7 +182,7 @@ pub fn over_real_path(
         }
     }
     plan.entries.retain(|entry| goes_far(&entry.tool));
-    // Constraints on emulated paths have no meaning for the only real one.
+    // Constraints on emulated paths do not apply to the real path.
     plan.only.retain(|rule| rule.path.is_empty());
     plan.except.retain(|rule| rule.path.is_empty());
     remove_unmatched_rules(plan);

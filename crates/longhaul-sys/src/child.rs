@@ -21,7 +21,7 @@ const READ_BYTES: usize = 64 << 10;
 /// The limits of a child process.
 #[derive(Clone, Copy)]
 pub struct ChildLimits<'a> {
-    /// The time at which the process must have ended, and every process that has its output open.
+    /// The time by which the process, and every other process that has its output open, must end.
     pub deadline: Instant,
     /// The maximum number of bytes on standard output.
     pub output_bytes: usize,
@@ -43,7 +43,7 @@ pub enum ChildEnd {
         /// The last bytes of the standard error, if it is piped.
         messages: Vec<u8>,
     },
-    /// The deadline came first.
+    /// The deadline passed before the process ended.
     OutOfTime,
     /// The caller cancelled the process.
     Cancelled,

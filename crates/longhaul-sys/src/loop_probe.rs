@@ -1,4 +1,4 @@
-//! Frames that find out whether two Ethernet interfaces are connected outside of this program.
+//! Probe frames that detect a connection of two Ethernet interfaces outside of this program.
 //!
 //! A probe is a broadcast frame with a type for local experiments (IEEE 802, clause 9.2.4), which
 //! hosts ignore and bridges forward. If a probe that left one interface arrives at the other one, a
@@ -22,7 +22,8 @@ const MARK: &[u8] = b"longhaul loop probe\0";
 /// The size of the shortest Ethernet frame, without its checksum.
 const FRAME: usize = 60;
 
-/// The frames that one search reads per interface, so that a flood cannot keep it busy.
+/// The maximum number of frames that one search reads per interface, so that a flood cannot prolong
+/// the search.
 const MOST: usize = 256;
 
 /// The size of a token in bytes.
@@ -60,7 +61,7 @@ impl LoopProbe {
     /// Sends a probe from each interface.
     pub fn send(&self) {
         for (socket, token) in self.sockets.iter().zip(&self.tokens) {
-            // An interface without a carrier has no loop.
+            // Sending fails on an interface without a carrier, which cannot be part of a loop.
             let _ = rustix::io::write(socket, &frame(token));
         }
     }

@@ -180,8 +180,8 @@ impl Prefault {
     /// an access per page.
     ///
     /// Since Linux 6.4, the kernel locks only the mapping for such an access. For
-    /// [`touch`](Self::touch) it locks the whole address space, against which all threads that allocate
-    /// memory wait, for as long as the caller waits for a processor.
+    /// [`touch`](Self::touch) it locks the whole address space. If the caller then waits for a
+    /// processor, all threads that allocate memory wait, too.
     pub fn access(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
         let end = range.end.min(self.region.length);

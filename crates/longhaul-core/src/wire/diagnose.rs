@@ -6,7 +6,7 @@
 //! client                                     server
 //!   Open                     ->
 //!                            <-              Opened
-//!   Read, Write, Forget, Fresh, Look, Examine, in any order
+//!   Read, Write, Forget, Fresh, HostUse, Examine, in any order
 //!                            <-              the answer to each order, or Failed
 //! ```
 

@@ -6,8 +6,9 @@
 //! therefore touches memory some megabytes ahead of its use.
 //!
 //! The thread accesses the pages and does not use `MADV_POPULATE_WRITE`, during which the kernel
-//! locks the address space. The ordinary thread keeps the lock while others have its processor,
-//! and the link's thread waits for the lock when its heap grows: up to 50 ms were measured.
+//! locks the address space. The ordinary thread would hold the lock while it waits for a processor,
+//! and the link's thread would wait for the lock whenever its heap grows: for up to 50 ms in a trace
+//! (`docs/design/emulator-time.md`).
 
 use std::io;
 use std::sync::Arc;

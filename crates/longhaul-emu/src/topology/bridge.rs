@@ -42,8 +42,8 @@ pub struct Bridge {
     _connection: Connection,
 }
 
-/// The time in which a probe returns if the kernel or a switch connects the interfaces. The start
-/// takes longer by this time.
+/// The time for which the start waits for a probe. A probe through the kernel or a switch arrives
+/// within this time.
 const PROBE_WAIT: Duration = Duration::from_millis(200);
 
 /// The interval of probes while the bridge runs.
@@ -166,8 +166,8 @@ impl Bridge {
         self.interfaces.each_ref().map(|(name, _)| name.as_str())
     }
 
-    /// Returns whether frames that leave one interface have arrived at the other one without the
-    /// bridge: the bridge is part of a loop. Sends a probe every five seconds.
+    /// Returns whether a probe from one interface has arrived at the other one, so that the bridge is
+    /// part of a loop. Sends further probes every five seconds.
     pub fn is_in_loop(&mut self) -> bool {
         if self.probed.elapsed() >= PROBE_INTERVAL {
             self.probed = Instant::now();

@@ -2,7 +2,7 @@
 //!
 //! An interface belongs to one bridge or topology at a time: two bridges over one interface would
 //! deliver each frame twice. A bridge or topology connects interfaces only if nothing else connects
-//! them: frames would circulate in a loop forever.
+//! them, because frames would circulate in the loop forever.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -46,8 +46,8 @@ fn claim(socket: &str, interface: &str) -> Result<Claim, EmuError> {
     }
 }
 
-/// A connection between two interfaces of a network namespace. Its socket tells other processes in
-/// the namespace of it.
+/// A connection between two interfaces of a network namespace. Other processes in the namespace
+/// recognize the connection by the name of its socket.
 #[derive(Debug)]
 pub(super) struct Connection {
     _claim: Claim,
@@ -60,8 +60,8 @@ impl Connection {
     /// If two processes close a loop at the same time, at least one of them sees the other.
     ///
     /// # Errors
-    /// The interfaces are already connected: by veth pairs, bridges of the kernel, and running bridges
-    /// and topologies.
+    /// Veth pairs, bridges of the kernel, or running bridges and topologies already connect the
+    /// interfaces.
     pub(super) fn announce(interfaces: [(&str, u32); 2]) -> Result<Connection, EmuError> {
         let [(near, near_index), (far, far_index)] = interfaces;
         let own = (near_index, far_index);

@@ -62,7 +62,7 @@ pub(super) struct Ports {
     taps: Vec<String>,
     /// The names and indices of all interfaces, with the claims to them.
     claims: Vec<(String, u32, Claim)>,
-    /// The connections of each interface with the one before.
+    /// The connections between each interface and the previous one.
     connections: Vec<Connection>,
 }
 

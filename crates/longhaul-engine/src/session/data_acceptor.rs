@@ -26,7 +26,8 @@ const OVERTAKEN: Duration = Duration::from_secs(3);
 /// The maximum number of data connections that may wait for their session: those of the largest
 /// test, which has 128 streams in each direction and one for latency.
 const WAITING_STREAMS: usize = 2 * TestPlan::MAX_STREAMS as usize + 1;
-/// The round-trip time from which on the kernel's first receive buffers delay a transfer noticeably.
+/// The shortest round-trip time at which the kernel's first receive buffers noticeably delay a
+/// transfer.
 pub(crate) const LONG_PATH: Duration = Duration::from_millis(2);
 /// The interval at which a wait for a data connection checks whether the client is there.
 const PEER_CHECK: Duration = Duration::from_millis(100);
@@ -348,7 +349,7 @@ impl<T> Numbered<T> {
             }
             _ => Err(EngineError::Protocol {
                 peer: "the client".to_owned(),
-                what: "a data connection has a wrong number",
+                what: "a data connection has an invalid number",
             }),
         }
     }

@@ -111,7 +111,7 @@ impl StoreError {
         match self.sqlite_code()? {
             ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Some(
                 "the file hub.db is damaged: stop the hub, move hub.db, hub.db-wal and hub.db-shm \
-                 away, and put all files of a copy in their place, if there is one",
+                 away, and restore all files of a copy, if one exists",
             ),
             ErrorCode::ReadOnly => Some("the hub may not write to the file system of hub.db"),
             _ => None,

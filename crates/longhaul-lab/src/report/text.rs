@@ -196,7 +196,7 @@ pub(super) fn repeats(table: &Table) -> Vec<String> {
 pub(super) fn repeat_warnings(table: &Table) -> Vec<String> {
     let all = table.repeats.reversals.iter().map(|reversal| {
         format!(
-            "Warning: over {}, {} is faster than {} by the valid runs, and slower if the invalid \
+            "Warning: over {}, {} is faster than {} in the valid runs, and slower if the invalid \
              runs count.",
             path_of(table, reversal.condition),
             reversal.faster,

@@ -320,7 +320,7 @@ fn a_damaged_database_is_one_sentence_and_left_alone() {
         let listen = ["hub", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
         let refused = longhaul(&listen);
         assert_code(&refused, 5);
-        one_sentence(&refused, &["hub.db is damaged", "restore hub.db from a copy"]);
+        one_sentence(&refused, &["hub.db is damaged", "restore all files of a copy"]);
         assert!(fs::read(&file).unwrap() == bytes, "{damage}: nothing changed");
     }
     // A copy of the file is enough, if the log of the damaged one is gone.

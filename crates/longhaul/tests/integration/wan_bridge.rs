@@ -314,9 +314,9 @@ fn unsuitable_interfaces_are_refused_in_one_sentence() {
     };
     refused("eth1", "eth9", 6, "cannot use interface eth9");
     refused("eth1", "eth1", 2, "not eth1 to itself");
-    refused("one", "two", 2, "one and two are already joined");
-    refused("left", "right", 2, "left and right are already joined");
-    refused("left", "br0", 2, "left and br0 are already joined");
+    refused("one", "two", 2, "one and two are already connected");
+    refused("left", "right", 2, "left and right are already connected");
+    refused("left", "br0", 2, "left and br0 are already connected");
     refused("eth1", "lo", 2, "lo is not an Ethernet interface");
     refused("eth1", "port", 2, "port belongs to a bridge or bond");
     refused("eth1", "one", 2, "one is down; bring it up with 'ip link set one up', or give --fix");

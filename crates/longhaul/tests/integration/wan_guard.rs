@@ -48,7 +48,7 @@ fn settings_that_a_killed_guard_leaves_are_restored() {
         bridge
     };
     let killed = kill_both();
-    let says = "restored the settings of eth1 and eth2 before a bridge that was killed";
+    let says = "restored the settings of eth1 and eth2, which a killed bridge had changed";
     let words = ["wan", "down", "--name", &killed.name];
     let output = boxes.command("box", PROGRAM, &words).output().unwrap();
     assert_code(&output, 0);

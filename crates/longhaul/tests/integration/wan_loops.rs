@@ -109,7 +109,7 @@ fn a_loop_through_another_host_is_found_by_probes() {
     let words = ["wan", "bridge", "m1", "n1", "--name", &boxes.name("ring")];
     let output = boxes.command("box", PROGRAM, &words).output().unwrap();
     assert_code(&output, 1);
-    let says = "frames that leave one of m1 and n1 return to the other one";
+    let says = "a loop probe from m1 or n1 arrived at the other interface";
     assert!(stderr(&output).contains(says), "{}", stderr(&output));
 }
 

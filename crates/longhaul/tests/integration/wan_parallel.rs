@@ -108,7 +108,7 @@ fn stated_routes_may_differ_by_direction() {
     assert_eq!((links[0].0[1], links[1].0[1], links[2].0[0]), (0, 0, 0), "{links:?}");
 }
 
-/// The flows of a test, each from a port of its own.
+/// The flows of a test, each from a separate port.
 const FLOWS: usize = 16;
 
 /// Moves the calling thread into the network of a site.

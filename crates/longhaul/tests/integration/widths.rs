@@ -67,7 +67,7 @@ fn text_fits_terminals_of_60_to_200_columns() {
         (format!("test {address} -t 0.3 -i 0.1 -b 50M"), "receiver there"),
         (format!("test {address} -u -t 0.3 -i 0.1 -b 50M"), "datagrams"),
         (format!("cp --stats data {url}"), "verified"),
-        (format!("diagnose --time 0.5s --rounds 1 data {url}"), "source read alone"),
+        (format!("diagnose --time 0.5s --rounds 1 data {url}"), "source read, no network"),
         ("matrix --list-plans".to_owned(), "quick"),
     ] {
         assert_fits(&host, &command, expected);

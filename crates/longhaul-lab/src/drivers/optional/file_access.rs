@@ -37,7 +37,7 @@ const BASE: Tool = Tool {
 const SSHFS: &[&str] = &["sshfs", "fusermount3", "ssh", "sshd", "ssh-keygen"];
 const GANESHA: &[&str] = &["ganesha.nfsd", "nfs-cp", "rpcbind", "unshare"];
 const WEBDAV: &[&str] = &["rclone", "fusermount3"];
-/// The server comes first: the client prints no version.
+/// The server is the first program, which prints the version, because the client prints none.
 const XROOTDFS: &[&str] = &[xrdcp::SERVER[0], xrdcp::SERVER[1], "xrootdfs", "fusermount3"];
 const NFS_PORT: u16 = 2049;
 const MOUNT_PORT: u16 = 20048;

@@ -19,13 +19,13 @@ pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
     markup! {
         section id="best" {
             h2 { "Best settings" }
-            (folded("The best of the settings of each tool", all.len(), &lines(&all)))
+            (folded("Best setting of each tool", all.len(), &lines(&all)))
             (folded("Commands of the best settings", all.len(), &commands(&all)))
             p.soft {
-                "The setting with the highest median, and its ratio within passes to the first setting of "
-                "the tool, with the 95 % interval from six passes. The highest of several medians is "
-                "biased upwards, which the interval does not allow for: repeat the two settings before "
-                "you rely on a small difference."
+                "The setting with the highest median, and its ratio within passes to the default, which is "
+                "the first setting of the tool, with the 95 % interval from six passes. The highest of "
+                "several medians is biased upwards, which the interval does not allow for: repeat the two "
+                "settings before you rely on a small difference."
             }
         }
     }
@@ -39,9 +39,9 @@ fn lines(all: &[Best<'_>]) -> Markup {
                     th { "Tool" }
                     th { "Type" }
                     th.figure { "Path" }
-                    th { "Best of the settings" }
+                    th { "Best setting" }
                     th.figure { "Gb/s" }
-                    th.figure { "Times the first" }
+                    th.figure { "Ratio to the default" }
                 } }
                 tbody { @for best in all { (line(best)) } }
             }
@@ -61,8 +61,8 @@ fn commands(all: &[Best<'_>]) -> Markup {
 
 fn line(best: &Best<'_>) -> Markup {
     let ratio = match (&best.ratio, best.is_shown()) {
-        (None, _) if best.is_first() => "the first".to_owned(),
-        (None, _) => "no common pass".to_owned(),
+        (None, _) if best.is_first() => "the default".to_owned(),
+        (None, _) => "no pass has both settings".to_owned(),
         (Some(ratio), true) => format!("{:.2}", ratio.median),
         (Some(ratio), false) => format!("{:.2}, no difference shown", ratio.median),
     };

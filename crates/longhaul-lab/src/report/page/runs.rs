@@ -23,9 +23,10 @@ pub(super) fn section(contents: &Contents, table: &Table) -> Markup {
     }
     markup! {
         p.soft {
-            "By row and path. CPU: of the commands, without the emulator. Emulator: its CPU time, with the "
-            "kernel's receiving TCP work. Steal: share of processor time that the hypervisor took. Late: "
-            "lateness that 1 in 1000 packets exceeded in the emulator, in the worse direction."
+            "The runs by row and path. CPU: the CPU time of the commands, without the emulator. Emulator: "
+            "the CPU time of the emulator, with the kernel's receiving TCP work. Steal: the share of the CPU "
+            "time that the hypervisor took. Late: the lateness that 1 in 1000 packets exceeded in the "
+            "emulator, in the worse direction."
         }
         div.scroll.cells { @for runs in cells.values() { (cell(runs)) } }
     }

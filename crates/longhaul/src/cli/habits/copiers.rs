@@ -18,7 +18,7 @@ pub(super) fn option(word: &str, line: &mut Line) -> Handled {
         "-c" if is_cipher(line) => {
             line.value();
             line.note(
-                "-c has no effect: ssh only starts the server, and the data have AES-256-GCM",
+                "-c has no effect: ssh only starts the server, and longhaul encrypts the data with AES-256-GCM",
             );
         }
         "--bwlimit" => {

@@ -24,8 +24,8 @@ pub(in crate::cli) struct MatrixArgs {
     /// Run the shipped plan 'quick', which takes less than five minutes
     #[arg(long)]
     pub(super) quick: bool,
-    /// Run the shipped plan 'tune': search for the best settings of a path, or with --far of the path
-    /// to a host
+    /// Run the shipped plan 'tune', which searches for the best settings of the tools over an emulated
+    /// path, or with --far over the real path to a host
     #[arg(long, conflicts_with_all = ["plan", "quick"])]
     pub(super) search: bool,
     /// List the shipped plans with their time and space, and exit
@@ -62,7 +62,7 @@ pub(in crate::cli) struct MatrixArgs {
     /// Multiply the size of all generated data by this factor, such as 0.01
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale: Option<f64>,
-    /// Run the plan over the real path to this host, a destination of ssh, instead of emulated paths
+    /// Run the plan over the real path to this host, to which ssh connects, instead of emulated paths
     #[arg(long, value_name = "USER@HOST")]
     pub(super) far: Option<String>,
     /// Directory for the copies over emulated paths [default: the output directory]

@@ -216,7 +216,9 @@ pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<
             let removed = plan::over_real_path(&mut plan, far, drivers);
             if !removed.is_empty() {
                 let tools = removed.join(", ");
-                print_message(format_args!("omitted, emulated paths only: {tools}"));
+                print_message(format_args!(
+                    "omitted the tools that work over emulated paths only: {tools}"
+                ));
             }
         }
         (None, _) => {}

@@ -62,7 +62,8 @@ impl Args {
             }
             Target::Ssh(destination) => self.run_ssh(&destination, plan, run),
             Target::Peer(_) if self.other.is_some() => {
-                let reason = anyhow!("a test between two servers needs 'longhaul serve' on both");
+                let reason =
+                    anyhow!("a test between two servers needs 'longhaul serve' on both hosts");
                 Err(Coded::new(exit::USAGE, reason))
             }
             Target::Peer(mut address) => {

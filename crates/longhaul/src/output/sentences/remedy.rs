@@ -128,10 +128,10 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
     }
 }
 
-/// Returns the advice to lower the rate. `tested` is the rate of a test that lost nearly nothing.
+/// Returns the advice to lower the rate. `tested` is the rate of a test that lost nearly no segments.
 fn lower_rate(drops_at: Rate, tested: Option<Rate>) -> String {
     let lower = match tested {
-        Some(rate) => format!("lower it to {rate}, at which the test lost nearly none"),
+        Some(rate) => format!("lower it to {rate}, at which the test lost nearly no segments"),
         None => "halve it".to_owned(),
     };
     format!(
@@ -224,7 +224,7 @@ mod tests {
         let (drops_at, tested) = (Rate::from_bps(500_000_000), Rate::from_bps(120_000_000));
         let advice = lower_rate(drops_at, Some(tested));
         assert!(advice.contains("less than 500 Mb/s"), "{advice}");
-        assert!(advice.ends_with("lower it to 120 Mb/s, at which the test lost nearly none"));
+        assert!(advice.ends_with("to 120 Mb/s, at which the test lost nearly no segments"));
         assert!(lower_rate(drops_at, None).ends_with("still retransmits segments, halve it"));
     }
 }

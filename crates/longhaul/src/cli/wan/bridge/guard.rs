@@ -57,12 +57,12 @@ impl Guard {
         bail!("cannot configure the interfaces for the bridge; no setting was changed")
     }
 
-    /// Lets the guard restore the settings, and waits for it. Restores the settings of a killed
-    /// guard.
+    /// Lets the guard restore the settings, and waits for it. If the guard was killed, restores the
+    /// settings from its file.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.lifeline = None;
         let status = self.child.wait().context("cannot wait for the guard of the interfaces")?;
-        // A killed guard has left the settings in its file.
+        // A process that a signal ended has no exit code.
         let is_killed = status.code().is_none();
         let is_restored = status.success() || is_killed && restore_left_over()?;
         if !is_restored {

@@ -158,7 +158,7 @@ impl fmt::Display for Refusal {
             }
             Refusal::Loop { names: [near, far] } => write!(
                 f,
-                "{near} and {far} are already joined, and a bridge between them would be a loop"
+                "{near} and {far} are already connected, and a bridge between them would close a loop"
             ),
             Refusal::NoEthernet { name } => write!(f, "{name} is not an Ethernet interface"),
             Refusal::Member { name } => write!(
@@ -234,9 +234,9 @@ mod tests {
             assert!(refusal.contains(text), "{refusal}");
         };
         says(&|both| both[1] = both[0].clone(), "not eth1 to itself");
-        says(&|both| both[0].link.peer = Some(2), "would be a loop");
-        says(&|both| both[1].link.peer = Some(1), "would be a loop");
-        says(&|both| both[1].peer_master = Some(1), "would be a loop");
+        says(&|both| both[0].link.peer = Some(2), "would close a loop");
+        says(&|both| both[1].link.peer = Some(1), "would close a loop");
+        says(&|both| both[1].peer_master = Some(1), "would close a loop");
         says(&|both| both.iter_mut().for_each(|facts| facts.peer_master = Some(9)), "loop");
         assert_eq!(refused(&|both| both[0].peer_master = Some(9), false), None);
         says(&|both| both[1].link.is_ethernet = false, "eth2 is not an Ethernet interface");

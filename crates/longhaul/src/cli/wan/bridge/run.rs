@@ -204,7 +204,7 @@ impl Events {
     /// `wan down`.
     ///
     /// # Errors
-    /// An interface disappeared, or the bridge is in a loop.
+    /// An interface disappeared, or the bridge is part of a loop.
     fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<Option<UnixStream>> {
         /// The interval of checks of the interfaces.
         const CHECK: Duration = Duration::from_millis(500);
@@ -223,8 +223,8 @@ impl Events {
             if bridge.is_in_loop() {
                 let [near, far] = bridge.interfaces();
                 anyhow::bail!(
-                    "frames that leave one of {near} and {far} return to the other one: both are in \
-                     a loop; remove the other connection between them and start the bridge again"
+                    "a loop probe from {near} or {far} arrived at the other interface: another \
+                     connection joins them; remove this connection and start the bridge again"
                 );
             }
             match self.wait(left.min(CHECK)) {

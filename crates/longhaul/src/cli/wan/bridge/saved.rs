@@ -94,8 +94,9 @@ impl SavedFile {
     }
 }
 
-/// Restores the settings that killed guards have left in this network namespace. Prints the
-/// interfaces and the settings that cannot be restored. Returns whether there were any.
+/// Restores the settings that killed guards have left in this network namespace. Prints the names
+/// of the interfaces, and the settings that cannot be restored. Returns whether a guard left settings
+/// of interfaces that still exist.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
@@ -116,7 +117,7 @@ pub(in super::super) fn restore_left_over() -> anyhow::Result<bool> {
             }
             Ok(_) => {}
             Err(error) => print_message(format_args!(
-                "warning: cannot restore interfaces from {}: {error:#}; remove the file to end this warning",
+                "warning: cannot restore settings from {}: {error:#}; remove the file to end this warning",
                 path.display()
             )),
         }
@@ -124,7 +125,7 @@ pub(in super::super) fn restore_left_over() -> anyhow::Result<bool> {
     Ok(any)
 }
 
-/// Restores the settings of the interfaces that still exist. Returns whether there are any.
+/// Restores the settings of the interfaces that still exist. Returns whether one of them exists.
 fn restore_all(mut originals: Vec<Original>) -> bool {
     originals.retain(Original::exists);
     let names: BTreeSet<&str> =
@@ -133,11 +134,11 @@ fn restore_all(mut originals: Vec<Original>) -> bool {
     match restore(&originals) {
         _ if names.is_empty() => return false,
         Ok(()) => print_message(format_args!(
-            "restored the settings of {} before a bridge that was killed",
+            "restored the settings of {}, which a killed bridge had changed",
             names.join(" and ")
         )),
         Err(error) => print_message(format_args!(
-            "warning: {error:#}; a bridge that was killed has changed the settings of {}",
+            "warning: {error:#}; a killed bridge had changed the settings of {}",
             names.join(" and ")
         )),
     }

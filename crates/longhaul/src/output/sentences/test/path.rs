@@ -21,7 +21,7 @@ pub(super) fn loss(facts: &TestFacts) -> (String, Option<String>) {
     (sentence, compare(facts).or_else(|| Some(advice.to_owned())))
 }
 
-/// The loss in percent from which on a policer or a shallow queue is as likely as a damaged link, and
+/// The lowest loss in percent at which a policer or a shallow queue is as likely as a damaged link, and
 /// the part of the rate at which their loss differs.
 const COMPARED_PERCENT: f64 = 1.0;
 const COMPARED_PART: u64 = 4;
