@@ -1,11 +1,11 @@
 //! Memory: [`AlignedBuffer`] for direct I/O, [`Mapping`] for large memory that is allocated on
 //! first use, and the amount that this process may use.
 
+use std::arch::asm;
 use std::ops::{Deref, DerefMut, Range};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::{fs, io};
 
 /// The alignment in bytes that every file system accepts for direct I/O, of offsets, lengths and
@@ -186,13 +186,39 @@ impl Prefault {
         let page = rustix::param::page_size();
         let end = range.end.min(self.region.length);
         for at in (range.start.min(end) / page * page..end).step_by(page) {
-            // SAFETY: the byte lies within the mapping, which lives as long as the region.
-            let byte = unsafe { AtomicU8::from_ptr(self.region.start.as_ptr().add(at)) };
-            // If the owner of the mapping writes the byte at this time, the processor does the
-            // exchange before or after it as a whole. The exchange stores only the value that the byte
-            // has. The compiler would replace an addition of 0 by a load, which allocates nothing.
-            let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+            // SAFETY: the byte lies within the mapping, which lives as long as the region. The owner
+            // may access the byte at the same time without an atomic operation. The instruction
+            // is atomic for the processor and changes no bit, so no store of the owner is lost.
+            unsafe { write_back(self.region.start.as_ptr().add(at)) };
         }
+    }
+}
+
+/// Writes the byte at `at` with the value that it has, in one atomic operation.
+///
+/// It is an instruction and not an atomic type, because other threads access the byte without
+/// atomic operations, and because the compiler may replace an addition of 0 by a load.
+///
+/// # Safety
+/// The byte is mapped and writable.
+unsafe fn write_back(at: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction accesses the byte only, and changes only the flags.
+    unsafe {
+        asm!("lock or byte ptr [{at}], 0", at = in(reg) at, options(nostack));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the instructions access the byte only.
+    unsafe {
+        asm!(
+            "2: ldxrb {value:w}, [{at}]",
+            "stxrb {failed:w}, {value:w}, [{at}]",
+            "cbnz {failed:w}, 2b",
+            at = in(reg) at,
+            value = out(reg) _,
+            failed = out(reg) _,
+            options(nostack),
+        );
     }
 }
 

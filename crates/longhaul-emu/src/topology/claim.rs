@@ -30,8 +30,23 @@ impl Claim {
     /// # Errors
     /// Another bridge or topology has the interface.
     pub(super) fn take(name: &str, index: u32) -> Result<Claim, EmuError> {
-        claim(&format!("longhaul/interface/{index}"), name)
+        claim(&interface_name(index), name)
     }
+}
+
+/// Returns whether a running bridge or topology has the interface with this index in the network
+/// namespace of the calling thread.
+pub fn is_claimed(index: u32) -> bool {
+    let connect = || {
+        let address = SocketAddr::from_abstract_name(interface_name(index))?;
+        UnixDatagram::unbound()?.connect_addr(&address)
+    };
+    connect().is_ok()
+}
+
+/// Returns the abstract name of the socket that claims the interface with this index.
+fn interface_name(index: u32) -> String {
+    format!("longhaul/interface/{index}")
 }
 
 fn claim(socket: &str, interface: &str) -> Result<Claim, EmuError> {
@@ -134,10 +149,12 @@ mod tests {
         // An index that no interface has.
         let index = u32::MAX - std::process::id();
         let claim = Claim::take("eth1", index).unwrap();
+        assert!(is_claimed(index) && !is_claimed(index - 1));
         let error = Claim::take("eth1", index).unwrap_err().to_string();
         assert!(error.contains("interface eth1 is in use"), "{error}");
         Claim::take("eth2", index - 1).unwrap();
         drop(claim);
+        assert!(!is_claimed(index));
         Claim::take("eth1", index).unwrap();
     }
 

@@ -17,6 +17,7 @@ mod routes;
 mod running;
 
 pub use bridge::Bridge;
+pub use claim::is_claimed;
 use fit::check_fit;
 use routes::Routes;
 pub use running::Topology;

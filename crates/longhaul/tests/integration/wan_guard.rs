@@ -37,6 +37,15 @@ fn settings_that_a_killed_guard_leaves_are_restored() {
     kill_process(guard(&bridge), Signal::KILL).unwrap();
     assert_eq!(bridge.signal(Signal::TERM), Some(0));
     assert_eq!(state(), before);
+    // `wan down` leaves this to the bridge.
+    let mut bridge = boxes.bridge(&["--rtt", "1ms", "--fix"]);
+    let killed = guard(&bridge);
+    kill_process(killed, Signal::KILL).unwrap();
+    await_end(killed);
+    let words = ["wan", "down", "--name", &bridge.name];
+    assert_code(&boxes.command("box", PROGRAM, &words).output().unwrap(), 0);
+    assert_eq!(bridge.wait(), Some(0));
+    assert_eq!(state(), before);
     // The next command restores the settings if both processes were killed.
     let kill_both = || {
         let mut bridge = boxes.bridge(&["--rtt", "1ms", "--fix"]);

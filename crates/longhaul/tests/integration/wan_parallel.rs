@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_sys::namespace::NetworkNamespace;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use crate::topology::Up;
 use crate::wan::{assert_code, least_ping, stdout};
@@ -141,6 +142,8 @@ fn send(site: &Child, to: SocketAddr, ends: &AtomicBool) -> u32 {
 fn receive(socket: &UdpSocket) -> Vec<Vec<u32>> {
     let mut flows = vec![Vec::new(); FLOWS];
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    // On a busy host the datagrams of a second wait here.
+    set_socket_recv_buffer_size_force(socket, 16 << 20).unwrap();
     let mut buffer = [0; 5];
     while socket.recv(&mut buffer).is_ok() {
         let [flow, number @ ..] = buffer;
@@ -182,6 +185,14 @@ fn flows_during_failover(up: &Up, link: &str) -> (u32, Vec<Vec<u32>>) {
     result
 }
 
+/// Returns whether datagrams of 40 ms in succession are missing: less than the 100 ms until the
+/// failover, and more than a busy host drops.
+fn is_cut(arrived: &[u32]) -> bool {
+    let mut sorted = arrived.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[1] - pair[0] > 20)
+}
+
 #[test]
 fn segments_of_a_flow_keep_their_order_except_when_the_flow_moves() {
     let text = "failover = \"100ms\"\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n\
@@ -204,11 +215,11 @@ fn segments_of_a_flow_keep_their_order_except_when_the_flow_moves() {
                 .partition(|number| overtaker.is_none_or(|first| *number < first));
             assert!(before.is_sorted() && after.is_sorted(), "{link}: {arrived:?}");
             assert!(arrived.len() > sent as usize / 2, "{link}: {} of {sent}", arrived.len());
-            if arrived.len() == sent as usize {
+            if is_cut(&arrived) {
+                moved += 1;
+            } else {
                 // The link of this flow stayed up.
                 assert_eq!(overtaker, None, "{link}: {arrived:?}");
-            } else {
-                moved += 1;
             }
             // Only the return to a faster link lets datagrams overtake others.
             assert!(overtaker.is_none() || link == "fast", "{link}: {arrived:?}");

@@ -198,12 +198,13 @@ fn through_mount(
         Transfer::Write => (task.source, there.as_path(), " conv=fsync"),
         Transfer::Read => (there.as_path(), task.destination, ""),
     };
+    let (point, end) = (word(&point), word(&programs.get("fusermount3")));
+    // The trap remains until the mount has ended, because -u fails while a process uses the mount.
     let script = format!(
-        "set -e\nmkdir -p {point}\n{mount}\ntrap '{end} -uz {point}' EXIT\n\
+        "set -e\nmkdir -p {point}\n{mount}\ntrap {last} EXIT\n\
          dd if={from} of={to} bs={bs}{sync} status=none\n\
-         trap - EXIT\n{end} -u {point}\n",
-        point = word(&point),
-        end = word(&programs.get("fusermount3")),
+         {end} -u {point}\ntrap - EXIT\n",
+        last = quote(&format!("{end} -uz {point}")),
         from = word(from),
         to = word(to),
         bs = quote(&record(job).0),
@@ -359,6 +360,7 @@ mod tests {
             disk_job(&[], |job| through_mount(job, &programs, Transfer::Write, mount)).unwrap();
         let script = command.get_args().last().unwrap().to_string_lossy().into_owned();
         assert!(script.contains("conv=fsync") && script.contains("trap '"), "{script}");
-        assert!(script.trim_end().ends_with("-u '/private/mount/copy'"), "{script}");
+        let last = "-u '/private/mount/copy'\ntrap - EXIT";
+        assert!(script.trim_end().ends_with(last), "{script}");
     }
 }

@@ -210,19 +210,14 @@ pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<
         None => shipped(args.shipped())?,
     };
     plan.scale = args.scale.unwrap_or(plan.scale);
-    match (&args.far, &mut plan.real) {
-        (Some(far), Some(real)) => (real.far, real.address) = (far.clone(), None),
-        (Some(far), None) => {
-            let removed = plan::over_real_path(&mut plan, far, drivers);
-            if !removed.is_empty() {
-                let tools = removed.join(", ");
-                print_message(format_args!(
-                    "omitted the tools that work over emulated paths only: {tools}"
-                ));
-            }
+    let omitted = match (&args.far, &mut plan.real) {
+        (Some(far), Some(real)) => {
+            (real.far, real.address) = (far.clone(), None);
+            vec![]
         }
-        (None, _) => {}
-    }
+        (Some(far), None) => plan::over_real_path(&mut plan, far, drivers),
+        (None, _) => vec![],
+    };
     let data = args.data.clone().or(plan.disk.data.take().map(PathBuf::from));
     if let Some(data) = data {
         // Absolute, so that the matrix can be resumed from another directory.
@@ -234,6 +229,12 @@ pub(super) fn plan_of(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<
         plan::select(&mut plan, &args.only).map_err(coded)?;
     }
     plan::check(&plan, drivers).map_err(coded)?;
+    if !omitted.is_empty() {
+        print_message(format_args!(
+            "omitted the tools that work over emulated paths only: {}",
+            omitted.join(", ")
+        ));
+    }
     Ok(plan)
 }
 

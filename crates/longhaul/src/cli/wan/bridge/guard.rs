@@ -64,7 +64,11 @@ impl Guard {
         let status = self.child.wait().context("cannot wait for the guard of the interfaces")?;
         // A process that a signal ended has no exit code.
         let is_killed = status.code().is_none();
-        let is_restored = status.success() || is_killed && restore_left_over()?;
+        if is_killed {
+            restore_left_over()?;
+        }
+        // Another command may have restored the settings of a killed guard before.
+        let is_restored = status.success() || is_killed && !SavedFile::exists(self.child.id())?;
         if !is_restored {
             bail!("the guard could not restore all settings of the interfaces ({status})");
         }
@@ -100,7 +104,8 @@ pub(in super::super) fn run(args: &GuardArgs) -> Result<u8, Coded> {
     let saved = SavedFile::write(changes.originals())?;
     let made = changes.make();
     if made.is_ok() {
-        crate::output::print_result(&format!("{READY}\n"))?;
+        // If the bridge was killed, nothing reads the line, and standard input has ended, too.
+        let _ = crate::output::print_result(&format!("{READY}\n"));
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
     }
     let restored = restore(&changes.originals());

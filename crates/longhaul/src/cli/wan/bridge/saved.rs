@@ -19,8 +19,8 @@ use crate::output::print_message;
 /// The end of the names of the files.
 const ENDING: &str = ".settings";
 
-/// The largest size of a file in bytes. 1000 routes need less than a fifth.
-const MAX_SIZE: u64 = 1 << 20;
+/// The largest size of a file in bytes. 10 000 routes need less than a fifth.
+const MAX_SIZE: u64 = 32 << 20;
 
 /// A file with settings, which this process has locked.
 #[derive(Debug)]
@@ -43,8 +43,7 @@ impl SavedFile {
     /// A file cannot be written.
     pub(super) fn write(originals: Vec<Original>) -> anyhow::Result<SavedFile> {
         let saved = Saved { namespace: namespace()?, originals };
-        let name = format!("bridge-{}-{}{ENDING}", saved.namespace, std::process::id());
-        let path = runtime::directory()?.join(name);
+        let path = path_of(saved.namespace, std::process::id())?;
         let partial = path.with_extension("partial");
         let write = || {
             // A killed process with the same id may have left it.
@@ -52,7 +51,12 @@ impl SavedFile {
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
             file.lock()?;
-            file.write_all(&serde_json::to_vec(&saved)?)?;
+            let text = serde_json::to_vec(&saved)?;
+            // Settings that could not be restored must not change.
+            if text.len() as u64 > MAX_SIZE {
+                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            }
+            file.write_all(&text)?;
             fs::rename(&partial, &path)?;
             io::Result::Ok(file)
         };
@@ -61,6 +65,12 @@ impl SavedFile {
             format!("cannot save the settings of the interfaces in {}", path.display())
         })?;
         Ok(SavedFile { path, _lock: file })
+    }
+
+    /// Returns whether the file of the guard with this process id exists.
+    pub(super) fn exists(guard: u32) -> anyhow::Result<bool> {
+        let path = path_of(namespace()?, guard)?;
+        path.try_exists().with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Removes the file of settings that are restored.
@@ -95,54 +105,60 @@ impl SavedFile {
 }
 
 /// Restores the settings that killed guards have left in this network namespace. Prints the names
-/// of the interfaces, and the settings that cannot be restored. Returns whether a guard left settings
-/// of interfaces that still exist.
+/// of the interfaces, and the settings that cannot be restored.
 ///
 /// # Errors
 /// The runtime directory cannot be read.
-pub(in super::super) fn restore_left_over() -> anyhow::Result<bool> {
+pub(in super::super) fn restore_left_over() -> anyhow::Result<()> {
     let directory = runtime::directory()?;
     let entries =
         fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let own = namespace()?;
-    let mut any = false;
     for path in entries.flatten().map(|entry| entry.path()) {
         if !path.to_string_lossy().ends_with(ENDING) {
             continue;
         }
         match SavedFile::left_over(&path) {
-            Ok(Some((file, saved))) if saved.namespace == own => {
-                any |= restore_all(saved.originals);
-                file.remove()?;
-            }
-            Ok(_) => {}
+            Ok(Some((_, saved)))
+                // A bridge that lost its guard restores the settings at its end.
+                if saved.namespace != own || saved.originals.iter().any(Original::is_in_use) => {}
+            Ok(Some((file, saved))) => match restore_all(saved.originals) {
+                Ok(()) => file.remove()?,
+                Err(error) => print_message(format_args!(
+                    "warning: {error:#}; a killed bridge had changed it, and {} has the original \
+                     settings; repeat the command, or remove the file",
+                    path.display()
+                )),
+            },
+            Ok(None) => {}
             Err(error) => print_message(format_args!(
                 "warning: cannot restore settings from {}: {error:#}; remove the file to end this warning",
                 path.display()
             )),
         }
     }
-    Ok(any)
+    Ok(())
 }
 
-/// Restores the settings of the interfaces that still exist. Returns whether one of them exists.
-fn restore_all(mut originals: Vec<Original>) -> bool {
+/// Restores the settings of the interfaces that still exist, and prints their names.
+fn restore_all(mut originals: Vec<Original>) -> anyhow::Result<()> {
     originals.retain(Original::exists);
+    restore(&originals)?;
     let names: BTreeSet<&str> =
         originals.iter().map(|original| original.interface.as_str()).collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    match restore(&originals) {
-        _ if names.is_empty() => return false,
-        Ok(()) => print_message(format_args!(
+    if !names.is_empty() {
+        let names: Vec<&str> = names.into_iter().collect();
+        print_message(format_args!(
             "restored the settings of {}, which a killed bridge had changed",
             names.join(" and ")
-        )),
-        Err(error) => print_message(format_args!(
-            "warning: {error:#}; a killed bridge had changed the settings of {}",
-            names.join(" and ")
-        )),
+        ));
     }
-    true
+    Ok(())
+}
+
+/// Returns the path of the file of the guard with this process id.
+fn path_of(namespace: u64, guard: u32) -> anyhow::Result<PathBuf> {
+    Ok(runtime::directory()?.join(format!("bridge-{namespace}-{guard}{ENDING}")))
 }
 
 /// Returns the inode of the network namespace.

@@ -135,6 +135,11 @@ impl Original {
         link_facts(&self.interface)
             .is_ok_and(|now| (now.index, now.address) == (self.index, self.address))
     }
+
+    /// Returns whether a bridge that still runs needs the present value.
+    pub(super) fn is_in_use(&self) -> bool {
+        longhaul_emu::is_claimed(self.index)
+    }
 }
 
 /// Restores original values. An error does not keep the others from being restored.
