@@ -57,15 +57,6 @@ pub(super) struct Arrival {
     pub(super) at: LinkTime,
 }
 
-/// A packet that has entered a lane.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Entered {
-    /// The expected duration of its departure.
-    pub(super) cost: Duration,
-    /// The time until it leaves; zero if it is dropped.
-    pub(super) stays: Duration,
-}
-
 impl Lane {
     /// Creates the direction that starts at `from`, from the first of `devices` to the second, and
     /// holds at most `budget` bytes of packets in `memory`.
@@ -153,8 +144,8 @@ impl Lane {
         self.store.swap_landing(&mut other.store);
     }
 
-    /// Schedules or drops the frame read last.
-    pub(super) fn accept(&mut self, arrival: &Arrival) -> Entered {
+    /// Schedules or drops the frame read last. Returns the expected duration of its departure.
+    pub(super) fn accept(&mut self, arrival: &Arrival) -> Duration {
         self.entered_at = arrival.at.max(self.entered_at);
         let frame = self.store.landed(arrival.length);
         let shape = packet::shape(frame, self.framing);
@@ -168,11 +159,7 @@ impl Lane {
         self.pieces.clear();
         self.model.offer_with(self.entered_at, &shape, headers.as_ref(), &mut self.pieces);
         self.enter(ticket, arrival.length, shape);
-        let leaves = self.pieces.iter().map(|piece| piece.at).max().unwrap_or(self.entered_at);
-        Entered {
-            cost: self.departure_cost * self.pieces.len() as u32,
-            stays: leaves.since(self.entered_at),
-        }
+        self.departure_cost * self.pieces.len() as u32
     }
 
     /// Keeps the packet that was read last, and schedules its pieces.

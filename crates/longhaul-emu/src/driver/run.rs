@@ -13,7 +13,7 @@ use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::schedule::{ScheduleGauge, ThreadSchedule};
 
 use super::carrier::Carrier;
-use super::lane::{Entered, Lane};
+use super::lane::Lane;
 use super::mailbox::{Inbox, Outbox, mailbox};
 use super::ready_intakes::ReadyIntakes;
 use super::sleeper::{Sleeper, SpinBudget};
@@ -199,12 +199,13 @@ impl PacketMover {
                 continue;
             }
             let waited = std::mem::take(&mut entry.waited);
+            let begun = *now;
             let intake = &mut self.intakes[turn];
             let cost = intake.admit(&mut self.lanes, (now, waited), clock, timeline);
             entry.ready.was_read(turn, cost.is_some());
             if let Some(cost) = cost {
                 *now = clock();
-                entry.gate.pass(*now, cost);
+                entry.gate.pass(begun, now.since(begun) + cost);
                 return true;
             }
         }
@@ -268,30 +269,32 @@ impl Entry {
 /// Spaces the entries of packets.
 ///
 /// Each entry costs the thread a departure later. If packets entered at full speed while none is
-/// due, they would form a burst that cannot leave at the same speed while others enter. On a link
-/// without a rate, packets therefore enter and leave in turns.
+/// due, they would form a burst that cannot leave at the same speed while others enter. Entries are
+/// therefore farther apart than an entry and a departure take together.
 #[derive(Debug, Default)]
 struct Gate {
     /// The time at which the next packet may enter.
     opens_at: LinkTime,
 }
 
-/// The maximum time by which a packet may enter before the gate opens. Only packets that leave within
-/// the same time have this credit. Most departures take 5 us and a few take 100 us. If a slow departure delayed all later entries, packets would wait
-/// in their device while the thread spins.
-///
-/// A burst of packets that leave later would have to be written while others enter.
+/// The most time that entries may catch up. Most departures take 5 us and a few take 100 us. If a
+/// slow departure delayed all later entries, packets would wait in their device while the thread
+/// spins.
 const CREDIT: Duration = Duration::from_micros(500);
+
+/// The time between entries, in tenths of the duration of an entry and a departure. A thread that is
+/// late needs the rest to catch up.
+const SPACING: u32 = 13;
 
 impl Gate {
     fn is_open(&self, now: LinkTime) -> bool {
         now >= self.opens_at
     }
 
-    /// Records that a packet has entered.
-    fn pass(&mut self, now: LinkTime, entered: Entered) {
-        let credit = if entered.stays < CREDIT { CREDIT } else { Duration::ZERO };
-        self.opens_at = self.opens_at.max(now.before(credit)) + entered.cost;
+    /// Records an entry that began at `begun`. `cost` is its duration and the expected duration of the
+    /// departure.
+    fn pass(&mut self, begun: LinkTime, cost: Duration) {
+        self.opens_at = self.opens_at.max(begun.before(CREDIT)) + cost * SPACING / 10;
     }
 }
 
@@ -343,15 +346,9 @@ mod tests {
 
     const COST: Duration = Duration::from_micros(20);
 
-    /// Returns the number of packets that enter at `now` and stay for `stays`.
-    fn staying(gate: &mut Gate, now: LinkTime, stays: Duration) -> u128 {
-        let entered = Entered { cost: COST, stays };
-        std::iter::from_fn(|| gate.is_open(now).then(|| gate.pass(now, entered))).count() as u128
-    }
-
-    /// Returns the number of packets that enter at `now` and leave at once.
+    /// Returns the number of packets that enter at `now`.
     fn entries(gate: &mut Gate, now: LinkTime) -> u128 {
-        staying(gate, now, Duration::ZERO)
+        std::iter::from_fn(|| gate.is_open(now).then(|| gate.pass(now, COST))).count() as u128
     }
 
     #[test]
@@ -359,25 +356,18 @@ mod tests {
         let mut gate = Gate::default();
         let start = LinkTime::from_nanos(1_000_000_000);
         entries(&mut gate, start);
-        let slow = Duration::from_micros(100);
-        assert_eq!(entries(&mut gate, start + slow), slow.as_micros() / COST.as_micros());
-        assert_eq!(entries(&mut gate, start + slow), 0, "in turns with departures");
+        assert_eq!(entries(&mut gate, start + 4 * COST * SPACING / 10), 4);
+        assert_eq!(
+            entries(&mut gate, start + 4 * COST * SPACING / 10),
+            0,
+            "in turns with departures"
+        );
     }
 
     #[test]
     fn a_burst_after_a_pause_is_short() {
         let mut gate = Gate::default();
         let burst = entries(&mut gate, LinkTime::from_nanos(1_000_000_000));
-        assert_eq!(burst, CREDIT.as_micros() / COST.as_micros() + 1);
-    }
-
-    #[test]
-    fn packets_with_a_delay_enter_in_turns_with_departures() {
-        let mut gate = Gate::default();
-        let start = LinkTime::from_nanos(1_000_000_000);
-        let delay = Duration::from_millis(45);
-        assert_eq!(staying(&mut gate, start, delay), 1);
-        assert_eq!(staying(&mut gate, start + Duration::from_micros(100), delay), 1, "no credit");
-        assert_eq!(staying(&mut gate, start + Duration::from_micros(110), delay), 0);
+        assert_eq!(burst, CREDIT.as_micros() / (COST * SPACING / 10).as_micros() + 1);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_core::plan::FlowHash;
 
 use super::carrier::Carrier;
-use super::lane::{Entered, Lane};
+use super::lane::Lane;
 use super::timeline::Timeline;
 use crate::link::LinkTime;
 use crate::packet;
@@ -103,15 +103,16 @@ impl Intake {
         }
     }
 
-    /// Reads a waiting packet, if there is one, and passes it to its lane. The packet is assumed to
-    /// have entered `waited` ago. `now` is the time, which becomes that of the read.
+    /// Reads a waiting packet, if there is one, and passes it to its lane. Returns the expected
+    /// duration of its departure. The packet is assumed to have entered `waited` ago. `now` is the
+    /// time, which becomes that of the read.
     pub(super) fn admit(
         &mut self,
         lanes: &mut [Lane],
         (now, waited): (&mut LinkTime, Duration),
         clock: impl Fn() -> LinkTime,
         timeline: &mut Timeline,
-    ) -> Option<Entered> {
+    ) -> Option<Duration> {
         let (reader, others) = lanes.get_mut(self.lanes.clone())?.split_first_mut()?;
         let arrival = reader.read((now, waited), clock, timeline)?;
         let choice = match &mut self.steering {

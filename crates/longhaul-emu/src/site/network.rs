@@ -44,6 +44,13 @@ pub(super) fn prepare() {
     let _ = set("ipv4/tcp_no_metrics_save", "1");
 }
 
+/// Lets connections end soon after their processes. Otherwise the kernel retransmits their data over
+/// the removed links for minutes, and meanwhile connections of all namespaces have smaller windows
+/// if this data fills the kernel's memory for TCP.
+pub(super) fn abandon_connections() {
+    let _ = set("ipv4/tcp_orphan_retries", "1");
+}
+
 /// Enables forwarding. The interfaces must exist already; otherwise each joins the multicast group
 /// of routers and sends a report about it.
 pub(super) fn forward() -> io::Result<()> {

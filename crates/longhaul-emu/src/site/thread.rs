@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use longhaul_sys::namespace::InitHandle;
 use longhaul_sys::poll::readable;
 
+use super::network;
 use super::setup::{SiteParts, set_up};
 use super::spec::{RouteSpec, SiteSpec};
 use crate::EmuError;
@@ -221,6 +222,9 @@ fn live(
                 Request::SetRoutes(wanted) => routes.set(wanted),
             }
         }
+    }
+    if spec.attachment.is_none() {
+        network::abandon_connections();
     }
     init.kill();
     // The exit of the first process shows that every process of the site has ended. It waits for
