@@ -3,11 +3,11 @@
 
   bench/fairness.py [--rounds N] [--rates 1G,5G] [--rtts 20,90] [--queues 0.25,1,4]
                     [--hosts bbr,cubic] [--tools cp,dedicated,two,iperf3-4,iperf3-8]
-                    [--flow cubic|bbr] [--alone] [--loss SHARE]
+                    [--flow cubic|bbr] [--alone] [--loss SHARE] [--after SECONDS]
 
 Per case, a flow of iperf3 with the congestion control --flow fills an emulated link for 8 s. Then a
 copy of random bytes, from memory to memory and large enough for about 10 s, runs over the same
-link. The flow goes on for 10 s after the copy. --hosts is the kernel's default congestion control,
+link. The flow goes on for --after seconds (10) after the copy. --hosts is the kernel's default congestion control,
 --queues the size of the queue in bandwidth-delay products. The tools are longhaul cp, longhaul cp
 --dedicated, two copies at once, and iperf3 with that many parallel cubic streams. With --alone there
 is no flow, and --loss adds random loss. A case takes 32 s, or 15 s with --alone.
@@ -40,7 +40,7 @@ from host_share import HostTime
 
 LONGHAUL = os.path.realpath(os.environ.get("LONGHAUL", "target/release/longhaul"))
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-BEFORE, DURING, AFTER = 8, 10, 10
+BEFORE, DURING = 8, 10
 
 
 def bits(rate):
@@ -138,7 +138,7 @@ def copy(tool, directory):
     return time.monotonic() - start, size, lost
 
 
-def near(tool, directory, congestion):
+def near(tool, directory, congestion, after):
     """Runs at the near end: the flow, if it has a congestion control, and the copy."""
     listen(5210)
     listen(5211)
@@ -159,7 +159,7 @@ def near(tool, directory, congestion):
     first, rest, share = sockets.finish()
     rates = []
     if flow:
-        time.sleep(AFTER + 1)
+        time.sleep(after + 1)
         flow.terminate()
         flow.wait(20)
         intervals = json.loads((directory / "flow.json").read_text())["intervals"]
@@ -168,7 +168,7 @@ def near(tool, directory, congestion):
                       "bytes": size, "lost": lost, "first": first, "rest": rest, "share": share}))
 
 
-def measure(case, loss):
+def measure(case, loss, after):
     """Returns the figures of one round of `case`."""
     host, rate, rtt, queue, tool, flow = case
     directory = Path(tempfile.mkdtemp(prefix="longhaul-fairness.", dir="/dev/shm"))
@@ -187,7 +187,8 @@ def measure(case, loss):
                  f"exec '{LONGHAUL}' serve --root '{directory}/far' 2>/dev/null")
         link = ["--rtt", f"{rtt}ms", "--rate", rate, "--queue", f"{limit}B"]
         link += ["--loss", loss] if loss else []
-        me = [sys.executable, os.path.realpath(__file__), "--near", str(directory), "--tools", tool]
+        me = [sys.executable, os.path.realpath(__file__), "--near", str(directory), "--tools", tool,
+              "--after", str(after)]
         me += ["--flow", flow] if flow else ["--alone"]
         done = subprocess.run(
             [LONGHAUL, "wan", "run", *link, "--far", serve, "--", *me],
@@ -235,9 +236,11 @@ def main():
     parser.add_argument("--flow", choices=("cubic", "bbr"), default="cubic")
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--loss")
+    parser.add_argument("--after", type=int, default=10)
     options = parser.parse_args()
     if options.near:
-        return near(options.tools, options.near, None if options.alone else options.flow)
+        flow = None if options.alone else options.flow
+        return near(options.tools, options.near, flow, options.after)
     lists = (options.hosts, options.rates, options.rtts, options.queues, options.tools)
     flow = None if options.alone else options.flow
     cases = [(host, rate, int(rtt), float(queue), tool, flow)
@@ -247,19 +250,19 @@ def main():
     try:
         for number in range(options.rounds):
             for case in cases if number % 2 == 0 else reversed(cases):
-                results[case].append(measure(case, options.loss))
+                results[case].append(measure(case, options.loss, options.after))
                 print(number + 1, *case[:5], json.dumps(results[case][-1]), file=sys.stderr)
     finally:
         CONGESTION.write_text(default)
     print("| default | rate | RTT | queue | tool | beside | rounds | goodput | lost | first | rest "
-          "| share | flow | least | after | flow after 10 s |")
+          f"| share | flow | least | after | flow after {options.after} s |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for case, rounds in results.items():
         good = [r for r in rounds if not r["spoiled"]]
         host, rate, rtt, queue, tool, flow = case
         column = lambda name, percent=True: text([r[name] for r in good], percent)
         back = [r["after"] for r in good]
-        after = column("after", False) if None not in back else "> 10 s"
+        after = column("after", False) if None not in back else f"> {options.after} s"
         after = after if flow else "-"
         print(f"| {host} | {rate} | {rtt} ms | {queue:g} BDP | {tool} | {flow or '-'} "
               f"| {len(good)} of {len(rounds)} | {column('goodput')} | {column('lost')} "
