@@ -39,11 +39,11 @@ pub enum CheckResult {
 const LEAST_FREE_BYTES: u64 = 100 << 20;
 
 /// Checks the directory, the key, the enrollment, the journal, the program, the reflector's port and
-/// the hub. Changes nothing, except that it creates an empty directory if there is none.
+/// the hub. Writes nothing.
 pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
     let mut items = Vec::new();
     let mut add = |name, result| items.push(CheckItem { name, result });
-    let home = match Home::open(&options.state) {
+    let home = match Home::look(&options.state) {
         Ok(home) => home,
         Err(error) => {
             let running = matches!(error, AgentError::InUse(_));
@@ -52,14 +52,15 @@ pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
             return items;
         }
     };
-    add("state directory", CheckResult::Passed(options.state.display().to_string()));
-    let (free, _) = host_state(&options.state);
-    let text = format!("{} MiB free", free >> 20);
-    let enough = free >= LEAST_FREE_BYTES;
-    add("disk", if enough { CheckResult::Passed(text) } else { CheckResult::Wrong(text) });
-    let key = home.identity().map(|identity| identity.public().fingerprint());
-    add("key", of(key));
-    add("journal", of(check_journal(&home)));
+    let directory = options.state.display();
+    let directory = match home {
+        Some(_) => directory.to_string(),
+        None => format!("none yet: the agent creates {directory} when it enrolls"),
+    };
+    add("state directory", CheckResult::Passed(directory));
+    add("disk", check_disk(&options.state));
+    add("key", of(check_key(home.as_ref())));
+    add("journal", of(check_journal(home.as_ref())));
     add("program", check_program(&options.program));
     for address in &options.reflectors {
         let bound = UdpSocket::bind(address);
@@ -71,7 +72,7 @@ pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
             },
         );
     }
-    match home.enrollment() {
+    match home.map_or(Ok(None), |home| home.enrollment()) {
         Ok(Some(enrollment)) => {
             let text = format!("{} as {}", enrollment.host, enrollment.agent);
             add("enrollment", CheckResult::Passed(text));
@@ -100,13 +101,39 @@ fn of(result: Result<String, AgentError>) -> CheckResult {
     result.map_or_else(CheckResult::Failed, CheckResult::Passed)
 }
 
-fn check_journal(home: &Home) -> Result<String, AgentError> {
-    let path = home.file("journal.db");
-    if !fs::exists(&path).unwrap_or(false) {
+/// Checks the free space at the directory, or at the nearest one above it that exists.
+fn check_disk(state: &Path) -> CheckResult {
+    let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
+    let present = state.ancestors().find(|path| path.exists()).unwrap_or(&state);
+    let (free, _) = host_state(present);
+    let text = format!("{} MiB free", free >> 20);
+    if free >= LEAST_FREE_BYTES { CheckResult::Passed(text) } else { CheckResult::Wrong(text) }
+}
+
+fn check_key(home: Option<&Home>) -> Result<String, AgentError> {
+    let identity = home.map_or(Ok(None), Home::known_identity)?;
+    Ok(identity.map_or_else(
+        || "none yet: the agent creates a key when it enrolls".to_owned(),
+        |identity| identity.public().fingerprint(),
+    ))
+}
+
+fn check_journal(home: Option<&Home>) -> Result<String, AgentError> {
+    let path = home.map(|home| home.file("journal.db"));
+    let Some(path) = path.filter(|path| fs::exists(path).unwrap_or(true)) else {
         return Ok("none yet".to_owned());
+    };
+    let mut text = match Journal::look(&path)? {
+        Some(journal) => {
+            let (entries, runs) = (journal.backlog()?, journal.open_runs()?.len());
+            format!("{entries} entries to send, {runs} runs open")
+        }
+        None => "empty".to_owned(),
+    };
+    if fs::metadata(path.with_extension("db-wal")).is_ok_and(|log| log.len() > 0) {
+        text.push_str("; the agent was killed, and its log journal.db-wal is not counted");
     }
-    let journal = Journal::open(&path)?;
-    Ok(format!("{} entries to send, {} runs open", journal.backlog()?, journal.open_runs()?.len()))
+    Ok(text)
 }
 
 fn check_program(program: &Path) -> CheckResult {
@@ -137,5 +164,83 @@ fn check_hub(hub: &str, trust: &Trust) -> CheckResult {
             let elapsed = begun.elapsed().unwrap_or_default();
             CheckResult::Passed(format!("{hub} answers in {} ms", elapsed.as_millis()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn options(state: &Path) -> AgentOptions {
+        AgentOptions {
+            hub: None,
+            token: None,
+            ca: None,
+            name: None,
+            state: state.to_owned(),
+            program: "/bin/true".into(),
+            reflectors: Vec::new(),
+            allow: crate::AllowedPeers::default(),
+        }
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entry = |entry: std::io::Result<fs::DirEntry>| {
+            let entry = entry.unwrap();
+            let size = entry.metadata().unwrap().len();
+            format!("{} {size}", entry.file_name().to_string_lossy())
+        };
+        let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(entry).collect();
+        names.sort();
+        names
+    }
+
+    fn passed<'a>(items: &'a [CheckItem], name: &str) -> &'a str {
+        let item = items.iter().find(|item| item.name == name).unwrap();
+        match &item.result {
+            CheckResult::Passed(text) => text,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_check_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("agent");
+        let items = check(&options(&state));
+        assert!(passed(&items, "key").starts_with("none yet"));
+        assert!(!state.exists());
+
+        fs::create_dir(&state).unwrap();
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+        check(&options(&state));
+        assert_eq!(names(&state), Vec::<String>::new());
+
+        let home = Home::open(&state).unwrap();
+        let key = home.identity().unwrap().public().fingerprint();
+        drop(Journal::open(&home.file("journal.db")).unwrap());
+        drop(home);
+        let before = names(&state);
+        let items = check(&options(&state));
+        assert_eq!(passed(&items, "key"), key);
+        assert_eq!(passed(&items, "journal"), "0 entries to send, 0 runs open");
+        assert_eq!(names(&state), before);
+
+        // The log of an agent that was killed.
+        let journal = Journal::open(&state.join("journal.db")).unwrap();
+        journal.next_counter().unwrap();
+        let killed = dir.path().join("killed");
+        fs::create_dir(&killed).unwrap();
+        fs::set_permissions(&killed, fs::Permissions::from_mode(0o700)).unwrap();
+        for name in ["journal.db", "journal.db-wal", "identity"] {
+            fs::copy(state.join(name), killed.join(name)).unwrap();
+        }
+        let before = names(&killed);
+        let items = check(&options(&killed));
+        let killed_journal = passed(&items, "journal");
+        assert!(killed_journal.starts_with("0 entries to send, 0 runs open; the agent was killed"));
+        assert_eq!(names(&killed), before);
     }
 }

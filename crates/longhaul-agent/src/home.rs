@@ -1,11 +1,12 @@
 //! The directory of an agent: its key, its enrollment and its lock.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use longhaul_engine::session::{ConfigDir, Identity};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AgentError, Result};
@@ -27,8 +28,10 @@ pub struct Enrollment {
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
-    /// Keeps the lock of the directory.
-    _lock: File,
+    /// The owner of the directory, whose files are accepted besides those of root and this user.
+    owner: u32,
+    /// Keeps the lock of the directory; `None` if no agent has used it yet.
+    _lock: Option<File>,
 }
 
 const ENROLLMENT_FILE: &str = "enrolment.json";
@@ -43,15 +46,44 @@ impl Home {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let create = DirBuilder::new().recursive(true).mode(0o700).create(path);
         create.map_err(AgentError::file("create", path))?;
-        check_private(path, 0o077)?;
+        let metadata = fs::metadata(path).map_err(AgentError::file("read", path))?;
+        let owner = rustix::process::geteuid().as_raw();
+        check_private(owner, path, &metadata, 0o077)?;
         let name = path.join("lock");
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(&name).map_err(AgentError::file("open", &name))?;
+        Home { path: path.to_owned(), owner, _lock: None }.locked(lock)
+    }
+
+    /// Opens the directory for a check, and locks it if an agent has used it; writes nothing. Root
+    /// can check the directory of another user. `None` if there is no directory.
+    ///
+    /// # Errors
+    /// The directory cannot be read, other users can write to it, or another agent uses it.
+    pub(crate) fn look(path: &Path) -> Result<Option<Self>> {
+        let Some(metadata) = found(fs::metadata(path)).map_err(AgentError::file("read", path))?
+        else {
+            return Ok(None);
+        };
+        let user = rustix::process::geteuid().as_raw();
+        let owner = if user == 0 { metadata.uid() } else { user };
+        check_private(owner, path, &metadata, 0o077)?;
+        let home = Home { path: path.to_owned(), owner, _lock: None };
+        let name = path.join("lock");
+        match found(open_file(&name)).map_err(AgentError::file("open", &name))? {
+            Some(lock) => home.locked(lock).map(Some),
+            None => Ok(Some(home)),
+        }
+    }
+
+    fn locked(self, lock: File) -> Result<Self> {
         match lock.try_lock() {
-            Ok(()) => Ok(Home { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(AgentError::InUse(path.to_owned())),
-            Err(TryLockError::Error(error)) => Err(AgentError::file("lock", name)(error)),
+            Ok(()) => Ok(Home { _lock: Some(lock), ..self }),
+            Err(TryLockError::WouldBlock) => Err(AgentError::InUse(self.path)),
+            Err(TryLockError::Error(error)) => {
+                Err(AgentError::file("lock", self.path.join("lock"))(error))
+            }
         }
     }
 
@@ -65,15 +97,19 @@ impl Home {
         Identity::load_or_create(&ConfigDir::at(&self.path)).map_err(AgentError::Key)
     }
 
+    /// Loads the key of the agent; `None` if there is none yet.
+    pub(crate) fn known_identity(&self) -> Result<Option<Identity>> {
+        let config = ConfigDir::at(&self.path).trusting(self.owner);
+        Identity::load(&config).map_err(AgentError::Key)
+    }
+
     /// Reads the enrollment, if there is one.
     pub(crate) fn enrollment(&self) -> Result<Option<Enrollment>> {
         let path = self.file(ENROLLMENT_FILE);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(AgentError::file("read", path)(error)),
-        };
-        check_private(&path, 0o022)?;
+        let opened = found(open_file(&path)).map_err(AgentError::file("read", &path))?;
+        let Some(file) = opened else { return Ok(None) };
+        let metadata = file.metadata().map_err(AgentError::file("read", &path))?;
+        check_private(self.owner, &path, &metadata, 0o022)?;
         let mut text = String::new();
         let read = file.take(MOST_BYTES).read_to_string(&mut text);
         read.map_err(AgentError::file("read", &path))?;
@@ -112,11 +148,26 @@ pub fn write_private(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     written.and_then(|()| File::open(directory.unwrap_or(Path::new(".")))?.sync_all())
 }
 
-/// Checks that `path` belongs to this user or root, and has none of the permissions `forbidden`.
-fn check_private(path: &Path, forbidden: u32) -> Result<()> {
-    let metadata = fs::metadata(path).map_err(AgentError::file("read", path))?;
+/// Opens a file to read. A FIFO does not block.
+fn open_file(path: &Path) -> std::io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Returns `None` for an object that does not exist.
+fn found<T>(result: std::io::Result<T>) -> std::io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that the object at `path` belongs to `user` or root, and has none of the permissions
+/// `forbidden`.
+fn check_private(user: u32, path: &Path, metadata: &Metadata, forbidden: u32) -> Result<()> {
     let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
-    let mine = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    let mine = owner == 0 || owner == user;
     if mine && mode & forbidden == 0 {
         Ok(())
     } else {
@@ -129,6 +180,25 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_look_writes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("agent");
+        assert!(Home::look(&path).unwrap().is_none() && !path.exists());
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        let home = Home::look(&path).unwrap().unwrap();
+        assert!(home.known_identity().unwrap().is_none() && home.enrollment().unwrap().is_none());
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        // The lock of an agent is kept.
+        let agent = Home::open(&path).unwrap();
+        assert!(matches!(Home::look(&path), Err(AgentError::InUse(_))));
+        let key = agent.identity().unwrap().public();
+        drop(agent);
+        let home = Home::look(&path).unwrap().unwrap();
+        assert_eq!(home.known_identity().unwrap().map(|identity| identity.public()), Some(key));
+        assert!(matches!(Home::open(&path), Err(AgentError::InUse(_))));
+    }
 
     #[test]
     fn a_directory_serves_one_agent_and_no_other_user() {

@@ -7,6 +7,7 @@ mod runs;
 pub(crate) use outbox::{BatchLimits, samples_dropped};
 pub(crate) use runs::Acceptance;
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -77,15 +78,43 @@ impl Journal {
             SCHEMA_VERSION => {}
             found => return Err(AgentError::NewerJournal { found, known: SCHEMA_VERSION }),
         }
-        let journal = Journal {
+        let journal = Journal::of(connection, path);
+        journal.check_space();
+        Ok(journal)
+    }
+
+    /// Opens an existing journal that no agent uses, to read it; writes nothing. A log that the last
+    /// agent has left (`journal.db-wal`) is not read; `None` if everything is in it.
+    ///
+    /// # Errors
+    /// The file cannot be opened, is damaged, or has another schema.
+    pub(crate) fn look(path: &Path) -> Result<Option<Self>> {
+        use rusqlite::OpenFlags;
+        // SQLite creates files beside a database unless the database is immutable (sqlite.org/uri.html).
+        let mut uri = "file:".to_owned();
+        for byte in path.as_os_str().as_encoded_bytes() {
+            let _ = write!(uri, "%{byte:02x}");
+        }
+        uri.push_str("?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(uri, flags)?;
+        match connection.pragma_query_value(None, "user_version", |row| row.get(0))? {
+            0 => Ok(None),
+            SCHEMA_VERSION => Ok(Some(Journal::of(connection, path))),
+            found => Err(AgentError::NewerJournal { found, known: SCHEMA_VERSION }),
+        }
+    }
+
+    fn of(connection: Connection, path: &Path) -> Self {
+        Journal {
             connection: Mutex::new(connection),
             counter: Mutex::new((0, 0)),
             reserve: Reserve::at(path.with_extension("reserve")),
             path: path.to_owned(),
             full: AtomicBool::new(false),
-        };
-        journal.check_space();
-        Ok(journal)
+        }
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {

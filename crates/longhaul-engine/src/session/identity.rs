@@ -54,6 +54,15 @@ impl Identity {
         Identity::unlock_or_create(config, &mut |_| None)
     }
 
+    /// Loads the user's identity; `None` if there is none yet. Writes nothing.
+    ///
+    /// # Errors
+    /// As [`load_or_create`](Self::load_or_create).
+    pub fn load(config: &ConfigDir) -> Result<Option<Self>> {
+        let key = KeyFile::read(config, FILE)?;
+        key.map(|key| Identity::unlock(&config.file(FILE), key, &mut |_| None)).transpose()
+    }
+
     /// As [`load_or_create`](Self::load_or_create), with the passphrase of an encrypted file from
     /// `ask`. If an ssh-agent has the key, it signs, and `ask` is not called.
     ///
