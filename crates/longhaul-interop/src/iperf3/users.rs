@@ -66,15 +66,24 @@ impl Users {
     }
 
     /// Returns the name of the user whose credentials `token` has at the time `now`. Takes
-    /// [`CHECK_TIME`].
-    pub(super) fn check(&self, token: Option<&str>, now: SystemTime) -> Option<String> {
+    /// [`CHECK_TIME`]. The reason of a denial is for the log of the server: the client must not
+    /// learn it.
+    ///
+    /// # Errors
+    /// There are no credentials, or they are not those of a user.
+    pub(super) fn check(&self, token: Option<&str>, now: SystemTime) -> Result<String, Denial> {
         let start = Instant::now();
-        let user = token.and_then(|token| self.user(token, now));
+        let user = token.ok_or(Denial::Missing).and_then(|token| self.user(token, now));
         thread::sleep(CHECK_TIME.saturating_sub(start.elapsed()));
         user
     }
 
-    fn user(&self, token: &str, now: SystemTime) -> Option<String> {
+    fn user(&self, token: &str, now: SystemTime) -> Result<String, Denial> {
+        let plain = self.decrypt(token).ok_or(Denial::Undecryptable(self.padding))?;
+        self.named(&plain, now).ok_or(Denial::Unknown)
+    }
+
+    fn decrypt(&self, token: &str) -> Option<String> {
         // OpenSSL breaks base 64 into lines.
         let token: String = token.chars().filter(|c| !c.is_ascii_whitespace()).collect();
         let encrypted = STANDARD.decode(token).ok().filter(|e| e.len() <= LARGEST_KEY)?;
@@ -85,7 +94,10 @@ impl Users {
             }
             Padding::Pkcs1 => self.key.decrypt_blinded(&mut random, Pkcs1v15Encrypt, &encrypted),
         };
-        let plain = String::from_utf8(plain.ok()?).ok()?;
+        String::from_utf8(plain.ok()?).ok()
+    }
+
+    fn named(&self, plain: &str, now: SystemTime) -> Option<String> {
         let (user, rest) = plain.strip_prefix("user: ")?.split_once("\npwd:  ")?;
         let (password, time) = rest.rsplit_once("\nts:   ")?;
         // Anyone with the public key can write any number here.
@@ -96,6 +108,32 @@ impl Users {
         let found = digest_of(user, password);
         let unequal = known.bytes().zip(found.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
         (unequal == 0 && difference <= self.skew).then(|| user.to_owned())
+    }
+}
+
+/// The reason why the credentials of a client do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Denial {
+    /// The client sent none.
+    #[error("the client sent no user name and password (--username and --rsa-public-key-path)")]
+    Missing,
+    /// The private key does not decrypt them with this padding.
+    #[error("the credentials cannot be decrypted: the client has a different public key{}", padding_hint(*.0))]
+    Undecryptable(Padding),
+    /// They are of no user, or of a different time.
+    #[error("the user name or the password is wrong, or the clocks differ")]
+    Unknown,
+}
+
+/// Returns the versions of iperf3 whose padding is not `expected`, with the remedy.
+fn padding_hint(expected: Padding) -> &'static str {
+    match expected {
+        Padding::Oaep => {
+            ", or is an iperf3 before 3.17, for which this server needs --use-pkcs1-padding"
+        }
+        Padding::Pkcs1 => {
+            ", or is an iperf3 3.17 or later without --use-pkcs1-padding, which this server has"
+        }
     }
 }
 
@@ -205,14 +243,22 @@ mod tests {
             let users = files.users(padding).unwrap();
             let now = SystemTime::now();
             let good = files.token("mario", "rossi", padding);
-            assert_eq!(users.check(Some(&good), now).as_deref(), Some("mario"));
+            assert_eq!(users.check(Some(&good), now).as_deref(), Ok("mario"));
+            assert_eq!(users.check(None, now), Err(Denial::Missing));
             let late = now + Duration::from_secs(60);
-            assert_eq!(users.user(&good, late), None);
-            assert_eq!(users.user(&files.token("mario", "wrong", padding), now), None);
-            assert_eq!(users.user(&files.token("luigi", "rossi", padding), now), None);
+            let unknown = Err(Denial::Unknown);
+            assert_eq!(users.user(&good, late), unknown);
+            assert_eq!(users.user(&files.token("mario", "wrong", padding), now), unknown);
+            assert_eq!(users.user(&files.token("luigi", "rossi", padding), now), unknown);
+            let undecryptable = Denial::Undecryptable(padding);
             for invalid in ["", "no base 64!", "AAAA"] {
-                assert_eq!(users.user(invalid, now), None);
+                assert_eq!(users.user(invalid, now), Err(undecryptable));
             }
+            // A client of another version.
+            let other = if padding == Padding::Oaep { Padding::Pkcs1 } else { Padding::Oaep };
+            let found = users.user(&files.token("mario", "rossi", other), now);
+            assert_eq!(found, Err(undecryptable));
+            assert!(undecryptable.to_string().contains("--use-pkcs1-padding"));
         }
     }
 
@@ -226,7 +272,8 @@ mod tests {
             let plain = format!("user: mario\npwd:  rossi\nts:   {time}");
             let mut random = rsa::rand_core::OsRng;
             let encrypted = key.encrypt(&mut random, Pkcs1v15Encrypt, plain.as_bytes()).unwrap();
-            assert_eq!(users.user(&STANDARD.encode(encrypted), SystemTime::now()), None, "{time}");
+            let found = users.user(&STANDARD.encode(encrypted), SystemTime::now());
+            assert_eq!(found, Err(Denial::Unknown), "{time}");
         }
     }
 

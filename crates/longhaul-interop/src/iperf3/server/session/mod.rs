@@ -196,10 +196,9 @@ impl Session<'_> {
     fn authenticate(&self, parameters: &Parameters, peer: &PeerName) -> Result<(), Failure> {
         let Some(users) = self.users else { return Ok(()) };
         match users.check(parameters.authtoken.as_deref(), SystemTime::now()) {
-            Some(_) => Ok(()),
-            None => {
-                let reason =
-                    "the user name or the password is wrong, or the clocks differ".to_owned();
+            Ok(_) => Ok(()),
+            Err(denial) => {
+                let reason = denial.to_string();
                 let (peer, kind) = (peer.address.clone(), RefusalKind::NotAuthorized);
                 let error = EngineError::Refused { peer, kind, reason };
                 Err(Failure::Reported(code::AUTHENTICATION, error))
