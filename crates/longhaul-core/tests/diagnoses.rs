@@ -1,8 +1,10 @@
 //! Recorded diagnoses with an injected limit, judged again. Each is the document of one run of
-//! `bench/diagnose.sh`, with the doctor's findings that concern no limit left out.
+//! `bench/diagnose.sh`, with the doctor's findings that concern no limit left out. The link of
+//! `shallow-queue` and `policer` has `--rate 500M --queue 20KB` and `--police 500M:20KB`, with an RTT
+//! of 20 ms and an MTU of 1500 bytes.
 
 use longhaul_core::diagnosis::judge;
-use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Resource, TestLimit};
+use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Evidence, Resource, TestLimit};
 use longhaul_core::units::Rate;
 
 macro_rules! recorded {
@@ -26,6 +28,8 @@ recorded! {
     "tcp-memory" => TcpMemory,
     "tiny-files" => SmallFiles,
     "encryption" => Encryption,
+    "shallow-queue" => ShallowQueue,
+    "policer" => ShallowQueue,
 }
 
 fn read(name: &str) -> Diagnosis {
@@ -56,6 +60,25 @@ fn limits_are_in_order_and_the_gain_is_the_next_ones() {
         }
         // Judged again, it is the same.
         assert_eq!(judge(judged.clone()), judged, "{name}");
+    }
+}
+
+#[test]
+fn loss_of_a_policer_is_random_loss_if_a_lower_rate_has_the_same_share() {
+    for name in ["shallow-queue", "policer"] {
+        let mut diagnosis = read(name);
+        let first = |diagnosis: Diagnosis| judge(diagnosis).limits.swap_remove(0);
+        let Some(Evidence::ShallowQueue { rate_bps, queue_ms, least_percent, .. }) =
+            first(diagnosis.clone()).evidence
+        else {
+            panic!("{name}: a shallow queue");
+        };
+        // No rate exceeds that of the link, and the round trip of 20 ms grew by at most a tenth.
+        assert!((300e6..=500e6).contains(&(rate_bps.bps() as f64)), "{name}: {rate_bps}");
+        assert!(queue_ms < 2.0 && least_percent > 10.0, "{name}");
+        let bounded = diagnosis.bounded.as_mut().unwrap();
+        bounded.retransmits = bounded.segments / 5;
+        assert_eq!(first(diagnosis).resource, Resource::Loss, "{name}");
     }
 }
 

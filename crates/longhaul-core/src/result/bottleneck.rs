@@ -165,8 +165,8 @@ pub enum Evidence {
     },
     /// The loss of the tests depends on their load, and no packet waits in a queue.
     ShallowQueue {
-        /// The rate at which drops set in: the highest rate of a test, or the rate that a copy found, if
-        /// it is higher.
+        /// The highest delivered rate: that of a test, or the rate that a copy found, if it is higher.
+        /// Drops set in at or below this rate, and the capacity is this rate or more.
         rate_bps: Rate,
         /// The retransmitted share of the segments in the test with the lowest loss.
         least_percent: f64,

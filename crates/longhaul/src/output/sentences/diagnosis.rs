@@ -172,16 +172,21 @@ fn shallow_queue(diagnosis: &Diagnosis, evidence: &Evidence) -> Option<String> {
     else {
         return None;
     };
-    let bounded = diagnosis.bounded.map_or(String::new(), |test| {
-        let BoundedTest { bound_bps, segments, retransmits, .. } = test;
-        format!(
-            "; a test limited to {bound_bps} retransmitted {retransmits} of {segments} segments"
-        )
-    });
+    // The drops lower the delivered rate, so the capacity can be higher.
+    let (set_in, bounded) = match diagnosis.bounded {
+        Some(BoundedTest { bound_bps, segments, retransmits, .. }) => (
+            format!("drops set in between {bound_bps} and {rate_bps}"),
+            format!(
+                "; a test limited to {bound_bps} retransmitted {retransmits} of {segments} segments"
+            ),
+        ),
+        None => (format!("drops set in at {rate_bps} or less"), String::new()),
+    };
     Some(format!(
-        "a policer or a switch with small buffers, which drops bursts instead of queueing them: drops \
-         set in at {rate_bps}, the queueing delay was at most {queue_ms:.1} ms, and the \
-         tests retransmitted {least_percent:.1} to {most_percent:.1} % of their segments{bounded}"
+        "a shallow queue, that of a policer or of a switch with small buffers, which carries \
+         {rate_bps} or more and drops bursts instead of queueing them: {set_in}, the queueing delay \
+         was at most {queue_ms:.1} ms, and the tests retransmitted {least_percent:.1} to \
+         {most_percent:.1} % of their segments{bounded}"
     ))
 }
 
@@ -228,6 +233,9 @@ const LEAST_GAIN: f64 = 1.15;
 
 /// Returns the answer of a diagnosis as one sentence.
 fn answer(diagnosis: &Diagnosis) -> String {
+    if let Some(why) = diagnosis.unmeasured() {
+        return format!("No step was measured: {why}");
+    }
     let Some(first) = diagnosis.limits.first() else {
         return match diagnosis.gaps.first() {
             Some(gap) => format!("The limit of the copy is unknown: {}: {}", gap.what, gap.why),
@@ -305,7 +313,9 @@ mod tests {
         "loss-bbr",
         "tcp-memory",
         "tiny-files",
-        "encryption"
+        "encryption",
+        "shallow-queue",
+        "policer"
     ];
 
     fn judged(text: &str) -> Diagnosis {
@@ -323,8 +333,14 @@ mod tests {
         for (name, text) in RECORDED {
             let diagnosis = judged(text);
             let rate = diagnosis.rate(DiagnosisStep::Whole).unwrap().to_string();
-            let begins = format!("The copy reaches {rate}, limited by ");
-            assert!(diagnosis.sentence.starts_with(&begins), "{name}: {}", diagnosis.sentence);
+            let sentence = &diagnosis.sentence;
+            let begins = sentence.strip_prefix(&format!("The copy reaches {rate}"));
+            // The copies at a policer were too short for a steady rate.
+            let begins = begins.is_some_and(|rest| {
+                rest.trim_start_matches(" with its ramp-up (too short for a steady rate)")
+                    .starts_with(", limited by ")
+            });
+            assert!(begins, "{name}: {sentence}");
             assert!(!diagnosis.sentence.ends_with('.'), "{name}");
             for limit in &diagnosis.limits {
                 let sentence = &limit.sentence;
@@ -339,6 +355,19 @@ mod tests {
             let mut again = diagnosis.clone();
             complete(&mut again);
             assert_eq!(again, diagnosis, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_shallow_queue_is_named_with_its_rates() {
+        let sentence = &recorded("shallow-queue").limits[0].sentence;
+        for words in [
+            "limited by a shallow queue",
+            "carries 356 Mb/s or more",
+            "drops set in between 78.8 Mb/s and 356 Mb/s, the queueing delay was at most 1.1 ms",
+            "a test limited to 78.8 Mb/s retransmitted 0 of 11910 segments",
+        ] {
+            assert!(sentence.contains(words), "{words}: {sentence}");
         }
     }
 

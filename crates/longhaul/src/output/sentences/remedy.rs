@@ -135,7 +135,7 @@ fn lower_rate(drops_at: Rate, tested: Option<Rate>) -> String {
         None => "halve it".to_owned(),
     };
     format!(
-        "limit the rate to less than {drops_at}, at which drops set in; a queue of a few segments can \
+        "limit the rate to less than {drops_at}, the highest rate that the path delivered; a queue of a few segments can \
          also drop bursts below this rate: if the copy still retransmits segments, {lower}"
     )
 }
