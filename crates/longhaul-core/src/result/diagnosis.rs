@@ -52,19 +52,35 @@ impl Diagnosis {
         self.steps.iter().find(|report| report.step == step)
     }
 
-    /// Returns the unmeasured parts, grouped by reason.
+    /// Returns the unmeasured parts, grouped by reason. Many steps are counted, not listed.
     pub fn gaps_by_reason(&self) -> Vec<(String, &str)> {
-        let mut reasons: Vec<(String, &str)> = Vec::new();
+        let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
         for Gap { what, why } in &self.gaps {
             match reasons.iter_mut().find(|(_, other)| other == why) {
-                Some((all, _)) => {
-                    all.push_str(", ");
-                    all.push_str(what);
-                }
-                None => reasons.push((what.clone(), why)),
+                Some((parts, _)) => parts.push(what),
+                None => reasons.push((vec![what], why)),
             }
         }
-        reasons
+        reasons.into_iter().map(|(parts, why)| (self.listed(&parts), why)).collect()
+    }
+
+    fn listed(&self, parts: &[&str]) -> String {
+        let is_step = |what: &&str| self.steps.iter().any(|report| report.title == **what);
+        let (steps, all) = (parts.iter().filter(|what| is_step(what)).count(), self.steps.len());
+        if steps <= MOST_LISTED {
+            return parts.join(", ");
+        }
+        let counted =
+            if steps == all { "all steps".to_owned() } else { format!("{steps} of {all} steps") };
+        let others = parts.iter().filter(|what| !is_step(what)).copied();
+        others.chain([counted.as_str()]).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the reason why no step was measured, if there is one reason for all.
+    pub fn unmeasured(&self) -> Option<&str> {
+        let why = self.gaps.first()?.why.as_str();
+        let none = self.steps.iter().all(|report| report.throughput_bps.is_none());
+        (none && self.gaps.iter().all(|gap| gap.why == why)).then_some(why)
     }
 
     /// Returns the rate of a step.
@@ -72,6 +88,9 @@ impl Diagnosis {
         self.step(step)?.throughput_bps
     }
 }
+
+/// The highest number of unmeasured steps with one reason that are listed by name.
+const MOST_LISTED: usize = 2;
 
 /// A test from memory to memory at a rate that the path has exceeded in the other tests. Random
 /// errors lose the same share of the segments at every rate; a policer or a shallow queue loses
@@ -173,4 +192,54 @@ pub struct Gap {
     pub what: String,
     /// The reason, as a clause.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_unmeasured_steps_are_counted() {
+        let step = |step: DiagnosisStep| StepReport {
+            step,
+            title: step.title(4),
+            throughput_bps: None,
+            files_per_second: None,
+            rounds: Vec::new(),
+            note: String::new(),
+        };
+        let gap = |what: String, why: &str| Gap { what, why: why.to_owned() };
+        let mut diagnosis = Diagnosis {
+            schema: Diagnosis::SCHEMA.to_owned(),
+            version: String::new(),
+            source: String::new(),
+            target: String::new(),
+            rtt_ms: None,
+            subset: SubsetReport::default(),
+            steps: DiagnosisStep::ALL.map(step).to_vec(),
+            bounded: None,
+            ends: DiagnosedEnds::default(),
+            limits: Vec::new(),
+            sentence: String::new(),
+            gaps: vec![gap("the sink's end".to_owned(), "away")],
+            seconds: 0.0,
+            interrupted: false,
+        };
+        diagnosis.gaps.extend(DiagnosisStep::ALL.map(|step| gap(step.title(4), "away")));
+        let all = "the sink's end, all steps".to_owned();
+        assert_eq!(diagnosis.gaps_by_reason(), [(all, "away")]);
+        assert_eq!(diagnosis.unmeasured(), Some("away"));
+        // The step that reads the source is measured, and two steps have a different reason.
+        diagnosis.steps[0].throughput_bps = Some(Rate::from_bps(1));
+        diagnosis.gaps.remove(1);
+        for gap in diagnosis.gaps.iter_mut().take(3).skip(1) {
+            gap.why = "full".to_owned();
+        }
+        let expected = [
+            ("the sink's end, 5 of 8 steps".to_owned(), "away"),
+            ("memory to memory, 1 stream, memory to memory, 4 streams".to_owned(), "full"),
+        ];
+        assert_eq!(diagnosis.gaps_by_reason(), expected);
+        assert_eq!(diagnosis.unmeasured(), None);
+    }
 }

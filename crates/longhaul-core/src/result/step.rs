@@ -41,18 +41,19 @@ impl DiagnosisStep {
         DiagnosisStep::Whole,
     ];
 
-    /// Returns a short title.
-    pub fn title(self) -> &'static str {
-        match self {
+    /// Returns a short title; `streams` is the number of connections of [`Memory`](Self::Memory).
+    pub fn title(self, streams: u32) -> String {
+        let title = match self {
             DiagnosisStep::Read => "source read, no network",
             DiagnosisStep::MemoryOne => "memory to memory, 1 stream",
-            DiagnosisStep::Memory => "memory to memory, streams",
+            DiagnosisStep::Memory => return format!("memory to memory, {streams} streams"),
             DiagnosisStep::Protected => "memory to memory, as cp",
             DiagnosisStep::ReadSend => "source to far memory",
             DiagnosisStep::SendWrite => "memory to far disk",
             DiagnosisStep::Write => "sink write, no network",
             DiagnosisStep::Whole => "the whole copy",
-        }
+        };
+        title.to_owned()
     }
 }
 

@@ -113,6 +113,11 @@ impl DiagnosePlan {
         })
     }
 
+    /// Returns the title of a step of this plan.
+    pub fn title(&self, step: DiagnosisStep) -> String {
+        step.title(self.options.streams.unwrap_or(self.streams))
+    }
+
     fn role(&self, end: End) -> Role {
         match end {
             End::Sender => Role::Source(self.source.iter().cloned().collect()),

@@ -82,7 +82,7 @@ pub fn run(
     on: &(dyn Fn(DiagnoseProgress<'_>) + Sync),
 ) -> DiagnoseOutcome {
     let mut outcome = DiagnoseOutcome {
-        steps: plan.steps().map(empty).collect(),
+        steps: plan.steps().map(|step| empty(step, plan.title(step))).collect(),
         bounded: None,
         ends: DiagnosedEnds {
             same_host: plan.way == super::CopyDirection::Local,
@@ -110,7 +110,9 @@ pub fn run(
         bytes: outcome.subset.bytes.get(),
         files: outcome.subset.files,
     };
-    let mut runner = Runner { outcome, steps, source, sink, on, hopeless: None };
+    let hopeless =
+        outcome.failure.as_ref().filter(|error| is_unreachable(error)).map(|error| chain(error));
+    let mut runner = Runner { outcome, steps, source, sink, on, hopeless };
     for round in 1..=plan.rounds {
         for step in plan.steps() {
             if !stop.load(Ordering::Relaxed) {
@@ -122,10 +124,10 @@ pub fn run(
     runner.end()
 }
 
-fn empty(step: DiagnosisStep) -> StepReport {
+fn empty(step: DiagnosisStep, title: String) -> StepReport {
     StepReport {
         step,
-        title: step.title().to_owned(),
+        title,
         throughput_bps: None,
         files_per_second: None,
         rounds: Vec::new(),
@@ -143,6 +145,28 @@ fn is_not_authorized(error: &EngineError) -> bool {
     )
 }
 
+/// Returns whether no session with the host is possible.
+fn is_unreachable(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Resolve { .. }
+            | EngineError::Connect { .. }
+            | EngineError::KeyUnknown { .. }
+            | EngineError::KeyChanged { .. }
+            | EngineError::Handshake { .. }
+            | EngineError::Spawn { .. }
+            | EngineError::Login { .. }
+    )
+}
+
+/// Returns the name of an end in a gap.
+fn name_of(end: End) -> &'static str {
+    match end {
+        End::Sender => "the source's end",
+        End::Receiver => "the sink's end",
+    }
+}
+
 impl DiagnoseOutcome {
     fn open_end(
         &mut self,
@@ -158,10 +182,7 @@ impl DiagnoseOutcome {
             let session = openers.open(end, Service::Diagnose);
             session.and_then(|session| EndWorker::remote(session, &role, &options))
         };
-        let what = match end {
-            End::Sender => "the source's end",
-            End::Receiver => "the sink's end",
-        };
+        let what = name_of(end);
         match opened {
             Ok(OpenedEnd { worker, view, subset, failure }) => {
                 match end {
@@ -206,6 +227,10 @@ impl Runner<'_> {
             self.missed(step, why);
             return;
         }
+        if let Some(why) = self.absent_end(step) {
+            self.missed(step, why);
+            return;
+        }
         let on = self.on;
         self.steps.time = self.time(crosses);
         on(DiagnoseProgress::Begun { step, round, time: self.steps.time });
@@ -213,6 +238,10 @@ impl Runner<'_> {
         match self.measure(step) {
             // An interrupted round does not count.
             Ok(_) if self.steps.stop.load(Ordering::Relaxed) => {}
+            // A rate of nothing is no rate.
+            Ok(measured) if measured.bytes.get() == 0 => {
+                self.missed(step, "no data was moved in the time of the step".to_owned());
+            }
             Ok(measured) => {
                 let hosts = [&mut self.source, &mut self.sink];
                 let [source_host, sink_host] =
@@ -228,16 +257,8 @@ impl Runner<'_> {
             }
             Err(EngineError::Interrupted) if self.steps.stop.load(Ordering::Relaxed) => {}
             Err(error) => {
-                let unreachable = matches!(
-                    error,
-                    EngineError::Resolve { .. }
-                        | EngineError::Connect { .. }
-                        | EngineError::KeyUnknown { .. }
-                        | EngineError::KeyChanged { .. }
-                        | EngineError::Handshake { .. }
-                        | EngineError::Spawn { .. }
-                        | EngineError::Refused { kind: RefusalKind::Limit, .. }
-                );
+                let full = matches!(error, EngineError::Refused { kind: RefusalKind::Limit, .. });
+                let unreachable = full || is_unreachable(&error);
                 let why = chain(&error);
                 if crosses && unreachable {
                     self.hopeless = Some(why.clone());
@@ -246,6 +267,18 @@ impl Runner<'_> {
                 self.missed(step, why);
             }
         }
+    }
+
+    /// Returns the reason why the end whose host has to work in `step` is absent, if it is.
+    fn absent_end(&self, step: DiagnosisStep) -> Option<String> {
+        let (end, worker) = match step {
+            DiagnosisStep::Read => (End::Sender, &self.source),
+            DiagnosisStep::Write | DiagnosisStep::SendWrite => (End::Receiver, &self.sink),
+            DiagnosisStep::Whole if self.steps.plan.target.is_some() => (End::Receiver, &self.sink),
+            _ => return None,
+        };
+        let gap = self.outcome.gaps.iter().find(|gap| gap.what == name_of(end));
+        gap.filter(|_| worker.is_none()).map(|gap| gap.why.clone())
     }
 
     /// Returns the time for a step in this round.
@@ -362,7 +395,7 @@ impl Runner<'_> {
         if step == DiagnosisStep::Memory
             && let Some(reason) = &round.reason
         {
-            report.title = format!("memory to memory, {} streams", reason.facts.streams);
+            report.title = step.title(reason.facts.streams);
         }
         report.rounds.push(round);
         report.throughput_bps = report.median_rate();
@@ -386,7 +419,7 @@ impl Runner<'_> {
     }
 
     fn missed(&mut self, step: DiagnosisStep, why: String) {
-        let what = step.title().to_owned();
+        let what = self.steps.plan.title(step);
         if !self.outcome.gaps.iter().any(|gap| gap.what == what) {
             self.outcome.gaps.push(Gap { what, why: why.clone() });
         }

@@ -103,7 +103,7 @@ impl Args {
         let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
         let begun = Instant::now();
         let mut connectors = Connectors::new(&self, [&source, &target], interrupt.flag())?;
-        let view = DiagnoseView::start(plan.steps(), plan.rounds);
+        let view = DiagnoseView::start(&plan);
         let outcome = run(&plan, &mut connectors, interrupt.flag(), &|step| view.show(&step));
         connectors.finish();
         view.finish();

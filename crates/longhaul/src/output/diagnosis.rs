@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_core::result::{Bottleneck, Cure, Diagnosis, DiagnosisStep, StepReport};
 use longhaul_core::units::Rate;
-use longhaul_engine::diagnose::DiagnoseProgress;
+use longhaul_engine::diagnose::{DiagnosePlan, DiagnoseProgress};
 
 use super::style::{Style, styled};
 use super::test::words::{command_lines, wrap};
@@ -27,6 +27,8 @@ const FIGURES: usize = NAME + 29;
 pub(crate) struct DiagnoseView {
     rounds: u32,
     bars: Option<Bars>,
+    /// The reason why the last unmeasured step was not measured.
+    reason: Mutex<String>,
 }
 
 struct Bars {
@@ -37,7 +39,7 @@ struct Bars {
 }
 
 impl DiagnoseView {
-    pub(crate) fn start(steps: impl Iterator<Item = DiagnosisStep>, rounds: u32) -> Self {
+    pub(crate) fn start(plan: &DiagnosePlan) -> Self {
         let bars = error_is_terminal().then(|| {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix:28} {bar:10} {msg}")
@@ -45,13 +47,13 @@ impl DiagnoseView {
             let bar = |step: DiagnosisStep| {
                 let bar = all.add(ProgressBar::new(1));
                 bar.set_style(style.clone());
-                bar.set_prefix(step.title());
+                bar.set_prefix(plan.title(step));
                 bar.tick();
                 (step, bar)
             };
-            Bars { steps: steps.map(bar).collect(), all: all.clone(), most: Mutex::new(1) }
+            Bars { steps: plan.steps().map(bar).collect(), all: all.clone(), most: Mutex::new(1) }
         });
-        DiagnoseView { rounds, bars }
+        DiagnoseView { rounds: plan.rounds, bars, reason: Mutex::default() }
     }
 
     pub(crate) fn show(&self, step: &DiagnoseProgress<'_>) {
@@ -65,9 +67,22 @@ impl DiagnoseView {
                 Some(rate) => bars.set(report.step, rate, ""),
                 None => bars.with(report.step, |bar| bar.set_message("not measured")),
             },
-            (None, DiagnoseProgress::Ended(report)) => print_message(line(report)),
+            (None, DiagnoseProgress::Ended(report)) if self.is_news(report) => {
+                print_message(line(report));
+            }
             (None, _) => {}
         }
+    }
+
+    /// Returns false for an unmeasured step with the same reason as the one before.
+    fn is_news(&self, report: &StepReport) -> bool {
+        if report.throughput_bps.is_some() {
+            return true;
+        }
+        let mut reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = *reason != report.note;
+        reason.clone_from(&report.note);
+        news
     }
 
     /// Removes the bars. The result has its own.
@@ -128,7 +143,8 @@ pub(crate) fn diagnosis_text(diagnosis: &Diagnosis) -> String {
             }
         }
     }
-    if !diagnosis.gaps.is_empty() {
+    // The sentence has the reason why no step was measured.
+    if !diagnosis.gaps.is_empty() && diagnosis.unmeasured().is_none() {
         let _ = writeln!(text, "NOT MEASURED\n");
         for (what, why) in diagnosis.gaps_by_reason() {
             indented(&mut text, &format!("{what}: {why}"));

@@ -176,6 +176,13 @@ fn an_unreachable_host_is_reported_and_other_steps_are_measured() {
         diagnosis.gaps.iter().any(|gap| gap.why.contains(words))
     };
     assert!(named(&diagnosis, "cannot connect to 127.0.0.1:1"), "{:?}", diagnosis.gaps);
+    let listed = diagnosis.gaps_by_reason();
+    assert_eq!((listed.len(), listed[0].0.as_str()), (1, "the sink's end, 7 of 8 steps"));
+    let output = diagnose(&host, &["/dev/zero", "lh://127.0.0.1:1/dev/null"]);
+    assert_code(&output, 3);
+    let diagnosis = report(&output);
+    let begins = "No step was measured: cannot connect to 127.0.0.1:1";
+    assert!(diagnosis.sentence.starts_with(begins), "{}", diagnosis.sentence);
 
     // Without files at the server, or with a missing target, memory and the source can still be
     // measured.
@@ -226,7 +233,7 @@ fn a_full_sink_is_reported_and_other_steps_are_measured() {
         diagnosis.rate(DiagnosisStep::Memory).is_some()
             && diagnosis.rate(DiagnosisStep::Write).is_none()
     );
-    let gap = diagnosis.gaps.iter().find(|gap| gap.what == DiagnosisStep::Write.title()).unwrap();
+    let gap = diagnosis.gaps.iter().find(|gap| gap.what == DiagnosisStep::Write.title(4)).unwrap();
     assert!(gap.why.contains("No space") || gap.why.contains("no storage space"), "{gap:?}");
 }
 

@@ -75,6 +75,10 @@ impl Steady {
         }
         let rate = |value: f64| Rate::from_bps(value as u64);
         let steady = steady.min(carried(part));
+        // Most bins are empty: the receiver had nothing to deliver, or waited for a retransmission.
+        if steady < 1.0 {
+            return None;
+        }
         Some(Steady {
             ramp_up_seconds: ramped as f64 * bin_seconds,
             throughput_bps: rate(steady),
