@@ -137,11 +137,6 @@ impl Topology {
         self.guests.iter().find(|guest| guest.site() == site).map(Guest::shell)
     }
 
-    /// Returns the kind of processor of the virtual machines, if there are any.
-    pub fn guest_processor(&self) -> Option<GuestProcessor> {
-        self.processor
-    }
-
     /// Returns the first process of a site (by index), in whose namespaces its commands run, for
     /// [`longhaul_sys::namespace::join`].
     pub fn site_process(&self, site: usize) -> BorrowedFd<'_> {
