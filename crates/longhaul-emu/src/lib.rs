@@ -57,6 +57,6 @@ pub use longhaul_core::result::{LinkReport, LinkWarning, TopologyReport};
 #[doc(hidden)]
 pub use packet::exercise as exercise_frame;
 pub use privilege::acquire_privileges;
-pub use topology::{Bridge, Topology, is_claimed};
+pub use topology::{Bridge, BridgeLoop, Topology, is_claimed};
 pub use verdict::{LinkFault, Validity};
 pub use wan::Wan;

@@ -14,6 +14,7 @@
 //! ```
 #![allow(unsafe_code)]
 
+pub mod abstract_sockets;
 pub mod arena;
 pub mod child;
 pub mod confine;

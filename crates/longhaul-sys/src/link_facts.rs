@@ -31,6 +31,17 @@ pub struct LinkFacts {
     /// The index of the interface beneath (of a VLAN) or at the other end (of a veth pair) in the
     /// same network namespace.
     pub peer: Option<u32>,
+    /// The tag that the interface beneath adds to the frames, if the interface is a VLAN.
+    pub tag: Option<VlanTag>,
+}
+
+/// The tag of the frames of a VLAN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VlanTag {
+    /// The EtherType, 0x8100 (IEEE 802.1Q) or 0x88a8 (IEEE 802.1ad).
+    pub protocol: u16,
+    /// The id of the VLAN.
+    pub id: u16,
 }
 
 /// An address or a route of an interface.
@@ -90,8 +101,8 @@ fn facts(message: &[u8]) -> Option<LinkFacts> {
     let flags = number(&structure[8..])?;
     let field = |kind| attribute(attributes, kind).and_then(number).filter(|value| *value != 0);
     let is_elsewhere = attribute(attributes, libc::IFLA_LINK_NETNSID).is_some();
-    let driver = attribute(attributes, libc::IFLA_LINKINFO)
-        .and_then(|info| attribute(info, libc::IFLA_INFO_KIND));
+    let info = attribute(attributes, libc::IFLA_LINKINFO).unwrap_or_default();
+    let is_driver = |name| attribute(info, libc::IFLA_INFO_KIND) == Some(name);
     Some(LinkFacts {
         index: number(&structure[4..])?,
         mtu: field(libc::IFLA_MTU).unwrap_or_default(),
@@ -99,9 +110,21 @@ fn facts(message: &[u8]) -> Option<LinkFacts> {
         is_ethernet: kind == libc::ARPHRD_ETHER,
         address: attribute(attributes, libc::IFLA_ADDRESS)
             .and_then(|address| address.try_into().ok()),
-        is_bridge: driver.is_some_and(|driver| driver.starts_with(b"bridge\0")),
+        is_bridge: is_driver(b"bridge\0"),
         master: field(libc::IFLA_MASTER),
         peer: field(libc::IFLA_LINK).filter(|_| !is_elsewhere),
+        tag: attribute(info, libc::IFLA_INFO_DATA).filter(|_| is_driver(b"vlan\0")).and_then(tag),
+    })
+}
+
+/// Reads the tag of a VLAN from the attributes of its driver (`IFLA_VLAN_...`).
+fn tag(data: &[u8]) -> Option<VlanTag> {
+    const IFLA_VLAN_ID: u16 = 1;
+    const IFLA_VLAN_PROTOCOL: u16 = 5;
+    let field = |kind| attribute(data, kind)?.first_chunk::<2>().copied();
+    Some(VlanTag {
+        protocol: field(IFLA_VLAN_PROTOCOL).map_or(0x8100, u16::from_be_bytes),
+        id: u16::from_ne_bytes(field(IFLA_VLAN_ID)?),
     })
 }
 
@@ -199,10 +222,19 @@ mod tests {
         let facts = link_facts("lo").unwrap();
         assert!(facts.is_up && facts.mtu >= 1500 && !facts.is_ethernet && !facts.is_bridge);
         assert!(all_link_facts().unwrap().contains(&facts));
-        assert_eq!((facts.master, facts.peer), (None, None));
+        assert_eq!((facts.master, facts.peer, facts.tag), (None, None, None));
         let entries = entries(facts.index).unwrap();
         assert!(entries.iter().any(|entry| entry.kind() == SavedKind::Address));
         assert!(link_facts("no-such-if").is_err());
+    }
+
+    #[test]
+    fn a_vlan_has_a_tag() {
+        let data = [6, 0, 1, 0, 100, 0, 0, 0, 6, 0, 5, 0, 0x88, 0xa8, 0, 0];
+        let number = u16::from_ne_bytes([100, 0]);
+        assert_eq!(tag(&data), Some(VlanTag { protocol: 0x88a8, id: number }));
+        assert_eq!(tag(&data[..8]), Some(VlanTag { protocol: 0x8100, id: number }));
+        assert_eq!(tag(&data[8..]), None);
     }
 
     #[test]

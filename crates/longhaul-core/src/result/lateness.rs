@@ -69,8 +69,9 @@ impl Lateness {
 pub enum LatenessCause {
     /// The emulator's thread was ready but had no processor.
     Processor,
-    /// The thread was neither running, waiting nor asleep: a hypervisor took its processor, or the
-    /// hardware did (system management mode, interrupts that the kernel counts separately).
+    /// The thread was neither running, waiting for a processor nor asleep. The kernel does not count
+    /// the reason: a lock of the kernel, a hypervisor that took the processor, or the hardware (system
+    /// management mode, interrupts that the kernel counts separately).
     Host,
     /// The thread slept and woke later than requested.
     Timer,
@@ -97,7 +98,7 @@ impl LatenessCause {
     fn advice(self) -> &'static str {
         match self {
             LatenessCause::Host | LatenessCause::Timer => {
-                "measure again, or on a machine that is not shared"
+                "measure again, or on a machine with less other load"
             }
             LatenessCause::Processor
             | LatenessCause::Write
@@ -112,7 +113,7 @@ impl fmt::Display for LatenessCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LatenessCause::Processor => "waiting for a processor",
-            LatenessCause::Host => "with the processor taken by the hypervisor",
+            LatenessCause::Host => "neither running nor waiting for a processor",
             LatenessCause::Timer => "being woken late",
             LatenessCause::Write => "in a write to the receiver's kernel",
             LatenessCause::Read => "in a read from the sender's kernel",
@@ -247,11 +248,11 @@ mod tests {
         assert_eq!(MainCause::because(Some(&main)), ", 80 % of it waiting for a processor");
         assert!(MainCause::advice(Some(&main)).starts_with("give it more CPU"));
         let host = MainCause { cause: LatenessCause::Host, share: 0.5 };
-        assert!(MainCause::advice(Some(&host)).contains("not shared"));
+        assert!(MainCause::advice(Some(&host)).contains("less other load"));
         assert_eq!(MainCause::because(None), "");
         assert_eq!(
             causes.summary(),
-            "80 % waiting for a processor, 15 % with the processor taken by the hypervisor, 4 % \
+            "80 % waiting for a processor, 15 % neither running nor waiting for a processor, 4 % \
              behind other packets"
         );
     }

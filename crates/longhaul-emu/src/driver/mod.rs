@@ -37,7 +37,7 @@ mod tests;
 
 pub(crate) use carrier::Carrier;
 pub(crate) use lane::Lane;
-pub(crate) use memory::{PacketMemory, UNLIMITED, memory_budget, most_memory};
+pub(crate) use memory::{PacketMemory, UNLIMITED, full_link, memory_budget, most_memory};
 pub(crate) use run::Driver;
 pub(crate) use sleeper::SpinBudget;
 pub(crate) use steering::{Intake, Steering};

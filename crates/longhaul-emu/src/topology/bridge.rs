@@ -38,8 +38,19 @@ pub struct Bridge {
     probe: LoopProbe,
     /// The time of the last probe.
     probed: Instant,
+    /// True until a probe after the one of the start is sent.
+    is_first_probe: bool,
     _claims: [Claim; 2],
     _connection: Connection,
+}
+
+/// A loop of which a bridge is a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BridgeLoop {
+    /// The probe of the start returned, before the bridge sent another one.
+    OfStart,
+    /// A probe returned after the bridge had sent further ones.
+    Later,
 }
 
 /// The time for which the start waits for a probe. A probe through the kernel or a switch arrives
@@ -104,6 +115,7 @@ impl Bridge {
             down: false,
             probe,
             probed: started,
+            is_first_probe: true,
             _claims,
             _connection,
         })
@@ -166,14 +178,18 @@ impl Bridge {
         self.interfaces.each_ref().map(|(name, _)| name.as_str())
     }
 
-    /// Returns whether a probe from one interface has arrived at the other one, so that the bridge is
-    /// part of a loop. Sends further probes every five seconds.
-    pub fn is_in_loop(&mut self) -> bool {
+    /// Returns the loop of which the bridge is a part, if a probe from one interface has arrived at the
+    /// other one. Sends further probes every five seconds.
+    pub fn find_loop(&mut self) -> Option<BridgeLoop> {
+        if self.probe.has_returned() {
+            let is_first = self.is_first_probe;
+            return Some(if is_first { BridgeLoop::OfStart } else { BridgeLoop::Later });
+        }
         if self.probed.elapsed() >= PROBE_INTERVAL {
-            self.probed = Instant::now();
+            (self.probed, self.is_first_probe) = (Instant::now(), false);
             self.probe.send();
         }
-        self.probe.has_returned()
+        None
     }
 
     /// Returns the counters so far.

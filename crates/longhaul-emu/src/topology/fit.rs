@@ -11,6 +11,7 @@ use longhaul_sys::memory::usable_bytes;
 use super::Routes;
 use super::bundle::Bundle;
 use crate::EmuError;
+use crate::driver::full_link;
 use crate::site::memory_pressure;
 
 /// Returns an error if the topology needs more memory than this machine has, or more than TCP may
@@ -31,10 +32,7 @@ fn check_links(plan: &TopologyPlan, memory: Bytes) -> Result<(), EmuError> {
     let [half, quarter] = [2, 4].map(|part| memory.get() / part);
     let mut sum = 0u64;
     for (link, side) in lanes {
-        let direction = link.plan.from(side);
-        let Some(rate) = direction.peak_rate() else { continue };
-        let waiting = link.plan.queue(side).unwrap_or_default().get();
-        let needed = rate.bdp(direction.longest_flight()).get().saturating_add(waiting);
+        let needed = full_link(&link.plan, side).get();
         sum = sum.saturating_add(needed);
         if needed > quarter || sum > half {
             let (needed, limit) = if needed > quarter { (needed, quarter) } else { (sum, half) };

@@ -10,13 +10,14 @@ mod bundle;
 mod claim;
 mod draft;
 mod fit;
+mod loops;
 mod merge;
 mod ports;
 mod rerouter;
 mod routes;
 mod running;
 
-pub use bridge::Bridge;
+pub use bridge::{Bridge, BridgeLoop};
 pub use claim::is_claimed;
 use fit::check_fit;
 use routes::Routes;

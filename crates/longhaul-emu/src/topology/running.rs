@@ -18,7 +18,7 @@ use super::rerouter::Rerouter;
 use crate::EmuError;
 use crate::capture::Capture;
 use crate::device::Medium;
-use crate::driver::{PacketMemory, SpinBudget, memory_budget, most_memory};
+use crate::driver::{PacketMemory, SpinBudget, full_link, memory_budget, most_memory};
 use crate::guest::{self, Guest, GuestShell};
 use crate::link::random_seed;
 use crate::site::{Site, SiteSpec};
@@ -135,11 +135,6 @@ impl Topology {
     /// Returns the shell of a site (by index) that is a virtual machine.
     pub fn guest_shell(&self, site: usize) -> Option<&GuestShell> {
         self.guests.iter().find(|guest| guest.site() == site).map(Guest::shell)
-    }
-
-    /// Returns the kind of processor of the virtual machines, if there are any.
-    pub fn guest_processor(&self) -> Option<GuestProcessor> {
-        self.processor
     }
 
     /// Returns the first process of a site (by index), in whose namespaces its commands run, for
@@ -308,13 +303,14 @@ fn site_report(spec: &SiteSpec, processor: Option<GuestProcessor>) -> SiteReport
 
 /// Reserves the resources that all links share.
 pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
-    let lanes = plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (&link.plan, side)));
+    let lanes = || plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (&link.plan, side)));
     let needed =
-        lanes.map(|(link, side)| memory_budget(link, side).get()).fold(0, u64::saturating_add);
+        lanes().map(|(link, side)| memory_budget(link, side).get()).fold(0, u64::saturating_add);
     // Half of the memory is for sockets and programs.
     let most = most_memory().get() * 2;
     let memory = PacketMemory::start(Bytes::new(most), Bytes::new(needed.min(most)))
         .map_err(|source| EmuError::Driver { operation: "reserve memory", source })?;
+    memory.prepare(lanes().map(|(link, side)| full_link(link, side)).max().unwrap_or_default());
     let spins = SpinBudget::of(plan.links.len());
     Ok(Shared { memory, spins, hash: plan.routing.hash, failover: plan.routing.failover })
 }

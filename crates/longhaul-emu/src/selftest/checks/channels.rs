@@ -4,6 +4,7 @@ use longhaul_core::result::{Check, CheckUnit};
 
 use super::super::case::{Case, Judged};
 use super::super::lab::{Lab, Stream};
+use super::loss::loss_runs;
 
 /// The datagrams of a check: enough to find an error of 5 % in each parameter of a channel.
 const DATAGRAMS: u64 = 1_200_000;
@@ -93,12 +94,7 @@ pub(in super::super) fn four_states(lab: &mut dyn Lab, each: &mut dyn FnMut(Chec
         ],
         losses: [0.0, 0.0, 1.0, 1.0],
     };
-    let measured = lab.send(&options, false, stream()).map_err(|reason| reason.to_string());
-    let found = measured.and_then(|(probe, outcome)| {
-        let (runs, mean) = probe.mean_loss_run().ok_or("nothing was lost")?;
-        Ok((probe, outcome.counts.lost.segments, runs, mean))
-    });
-    let (probe, emulator, runs, mean) = match found {
+    let (probe, emulator, (runs, mean)) = match loss_runs(lab, &options, stream()) {
         Ok(found) => found,
         Err(reason) => {
             return [share_case, run_case]

@@ -5,6 +5,7 @@ use longhaul_core::stats::pearson_p;
 
 use super::super::case::{Case, FALSE_ALARM, Judged, Tallies};
 use super::super::lab::{Lab, Stream};
+use super::super::probe::ProbeReport;
 
 /// Checks independent losses of datagrams within super-packets of 64, given as (rate, datagrams).
 pub(in super::super) fn independent(
@@ -42,6 +43,18 @@ pub(in super::super) fn bit_errors(lab: &mut dyn Lab, each: &mut dyn FnMut(Check
     });
 }
 
+/// Sends a stream. Returns the report of the probe, the losses that the emulator counted, and the number
+/// and the mean length of the runs of losses.
+pub(super) fn loss_runs(
+    lab: &mut dyn Lab,
+    options: &str,
+    stream: Stream,
+) -> Result<(ProbeReport, u64, (u64, f64)), String> {
+    let (probe, outcome) = lab.send(options, false, stream).map_err(|reason| reason.to_string())?;
+    let runs = probe.mean_loss_run().ok_or("nothing was lost")?;
+    Ok((probe, outcome.counts.lost.segments, runs))
+}
+
 /// Checks the rate of bursty losses, the mean length of the bursts, and that their lengths are
 /// geometric.
 pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
@@ -52,12 +65,7 @@ pub(in super::super) fn bursty(lab: &mut dyn Lab, each: &mut dyn FnMut(Check)) {
     let mean_case = Case::new("mean burst of losses", &options, CheckUnit::Count);
     let shape_case = Case::new("bursts are geometric (chi-square p)", &options, CheckUnit::Share);
     let stream = Stream { datagrams: 600_000, ..Stream::shares() };
-    let measured = lab.send(&options, false, stream).map_err(|reason| reason.to_string());
-    let found = measured.and_then(|(probe, outcome)| {
-        let (runs, mean) = probe.mean_loss_run().ok_or("nothing was lost")?;
-        Ok((probe, outcome.counts.lost.segments, runs, mean))
-    });
-    let (probe, emulator, runs, mean) = match found {
+    let (probe, emulator, (runs, mean)) = match loss_runs(lab, &options, stream) {
         Ok(found) => found,
         Err(reason) => {
             return [rate_case, mean_case, shape_case]

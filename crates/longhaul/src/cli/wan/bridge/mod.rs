@@ -216,6 +216,7 @@ mod tests {
             is_bridge: false,
             master: None,
             peer: None,
+            tag: None,
         };
         Facts { name: name.to_owned(), link, peer_master: None, merges: false, entries: Vec::new() }
     }

@@ -13,7 +13,7 @@ use longhaul_core::plan::{LinkPlan, TopologyPlan};
 use longhaul_core::result::{LinkReport, TopologyReport};
 use longhaul_core::units::{format_span, parse_span};
 use longhaul_core::wire::write_frame;
-use longhaul_emu::{Bridge, EmuError};
+use longhaul_emu::{Bridge, BridgeLoop, EmuError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -36,9 +36,10 @@ use crate::output::{link_text, print_message};
 /// shows its traffic.
 ///
 /// Exit codes: 0 the link has ended as requested, 2 an option or the choice of interfaces is
-/// invalid, 5 the file of --pcap cannot be created, 6 the host lacks a permission or an interface is
-/// unsuitable, 1 other errors: an interface disappeared, or another connection of the interfaces
-/// closed a loop.
+/// invalid, for example because they were connected at the start, 5 the file of --pcap cannot be
+/// created, 6 the host lacks a permission or an interface is unsuitable, 1 other errors: an interface
+/// disappeared, or another connection of the interfaces closed a loop more than five seconds after
+/// the start.
 #[derive(Debug, Args)]
 pub(crate) struct BridgeArgs {
     /// The interface at the near end
@@ -205,7 +206,7 @@ impl Events {
     ///
     /// # Errors
     /// An interface disappeared, or the bridge is part of a loop.
-    fn serve(&self, bridge: &mut Bridge) -> anyhow::Result<Option<UnixStream>> {
+    fn serve(&self, bridge: &mut Bridge) -> Result<Option<UnixStream>, Coded> {
         /// The interval of checks of the interfaces.
         const CHECK: Duration = Duration::from_millis(500);
         loop {
@@ -214,18 +215,16 @@ impl Events {
                 return Ok(None);
             }
             if let Some(name) = bridge.lost_interface() {
-                anyhow::bail!(
+                let seconds = bridge.report().map_err(anyhow::Error::from)?.seconds;
+                return Err(anyhow::anyhow!(
                     "interface {name} disappeared {} after the start of the bridge; start the \
                      bridge again when it exists",
-                    format_span(Duration::from_secs(bridge.report()?.seconds as u64))
-                );
+                    format_span(Duration::from_secs(seconds as u64))
+                )
+                .into());
             }
-            if bridge.is_in_loop() {
-                let [near, far] = bridge.interfaces();
-                anyhow::bail!(
-                    "a loop probe from {near} or {far} arrived at the other interface: another \
-                     connection joins them; remove this connection and start the bridge again"
-                );
+            if let Some(found) = bridge.find_loop() {
+                return Err(loop_error(bridge.interfaces(), found));
             }
             match self.wait(left.min(CHECK)) {
                 Some(Wake::Signal) => return Ok(None),
@@ -277,6 +276,20 @@ impl Events {
             _ => None,
         }
     }
+}
+
+/// Returns the error for a loop with its exit code. A loop that existed at the start is an invalid
+/// choice of interfaces.
+fn loop_error([near, far]: [&str; 2], found: BridgeLoop) -> Coded {
+    let code = match found {
+        BridgeLoop::OfStart => exit::USAGE,
+        BridgeLoop::Later => exit::FAILED,
+    };
+    let error = anyhow::anyhow!(
+        "a loop probe from {near} or {far} arrived at the other interface: another connection joins \
+         them; remove this connection and start the bridge again"
+    );
+    Coded { code, error }
 }
 
 /// The reason for a wake-up.
