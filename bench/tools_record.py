@@ -17,9 +17,19 @@ def plain(text):
     return re.sub(re.escape(home) + r"/\S*/s?bin/", "", text).replace(home, "HOME")
 
 
-def cut(text, lines=12):
-    found = [line[:160] for line in plain(text).splitlines() if line.strip()]
-    return "\n".join(found[:lines] + (["..."] if len(found) > lines else []))
+def short(line, most=160):
+    """Cuts a long line after a word."""
+    if len(line) <= most:
+        return line.rstrip()
+    return re.sub(r"\s*\S*$", "", line[:most]) + " ..." if " " in line[:most] else line[:most] + "..."
+
+
+def cut(text, lines=12, kept=2048):
+    """Returns the first lines. The archive keeps the last 2048 bytes of standard error, so the first line of a
+    text of that length is a part of a line."""
+    whole = len(text.encode()) < kept - 3
+    found = [short(line) for line in plain(text).splitlines() if line.strip()]
+    return "\n".join([*([] if whole else ["..."]), *found[not whole:lines], *(["..."] if len(found) > lines else [])])
 
 
 rows = sqlite3.connect(archive).execute("SELECT record_json FROM run ORDER BY label, attempt")
