@@ -12,14 +12,9 @@ link. The flow goes on for --after seconds (10) after the copy. --hosts is the k
 --dedicated, two copies at once, and iperf3 with that many parallel cubic streams. With --alone there
 is no flow, and --loss adds random loss. A case takes 32 s, or 15 s with --alone.
 
-"flow" is the mean goodput of the flow during the copy over the rate of the link, "least" its worst
-second, "after" the seconds from the end of the copy until the flow is back at 80 %. "lost" is the
-share of its bytes that the copy retransmitted, "first" that share in the first second of its data,
-"rest" the share afterwards (from ss, every 0.2 s). "share" is the share of the first of two copies
-in the bytes of both when one of them ended. A round is marked if the hypervisor took more than
-10 % of the processors or the emulator reported that it ran late. LONGHAUL names the binary
-(default: target/release/longhaul). Runs as root: it sets the default congestion control, and
-restores it.
+The output is a table for Markdown, preceded by the meaning of its columns (LEGEND). "first" and "rest"
+are read from ss every 0.2 s. LONGHAUL names the binary (default: target/release/longhaul). Runs as
+root: it sets the default congestion control, and restores it.
 """
 
 import argparse
@@ -41,6 +36,23 @@ from host_share import HostTime
 LONGHAUL = os.path.realpath(os.environ.get("LONGHAUL", "target/release/longhaul"))
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 BEFORE, DURING = 8, 10
+LEGEND = """
+| column | meaning |
+|---|---|
+| default | the default congestion control of the hosts; iperf3 uses cubic |
+| rate, RTT, queue | the emulated link; the queue in bandwidth-delay products (BDP) |
+| tool | `cp`: `longhaul cp`; `dedicated`: `longhaul cp --dedicated`; `two`: two copies at once; `iperf3-N`: iperf3 with N streams |
+| beside | the congestion control of the flow that runs before, during and after the copy; `-` without a flow |
+| rounds | the valid rounds and all rounds. A round is invalid if the hypervisor took more than 10 % of the CPU time or the emulator ran late. The figures are medians of the valid rounds |
+| goodput | the goodput of the tool, as a share of the rate of the link |
+| lost | the share of its bytes that the tool retransmitted; of `two`, that of the copy with more loss |
+| first, rest | that share in the first second of data, and after it |
+| share | the share of the first of two copies in the bytes of both when one of them ended |
+| flow | the mean goodput of the flow during the copy, as a share of the rate of the link |
+| least | the same in the worst second |
+| after | the time from the end of the copy until the flow has 80 % of the rate of the link again |
+| flow after N s | the goodput of the flow in its last second, about N s (--after) after the copy, as a share of the rate of the link |
+"""
 
 
 def bits(rate):
@@ -254,6 +266,7 @@ def main():
                 print(number + 1, *case[:5], json.dumps(results[case][-1]), file=sys.stderr)
     finally:
         CONGESTION.write_text(default)
+    print(LEGEND)
     print("| default | rate | RTT | queue | tool | beside | rounds | goodput | lost | first | rest "
           f"| share | flow | least | after | flow after {options.after} s |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
