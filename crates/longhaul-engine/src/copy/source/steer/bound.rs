@@ -35,9 +35,10 @@ const INSIGNIFICANT_BYTES: f64 = 16.0 * 1448.0;
 /// The time constant of the estimate of random loss, in seconds.
 const RANDOM_TIME_CONSTANT: f64 = 0.5;
 
-/// The bound divided by the delivered rate before the first loss, without and with a queue. In slow
-/// start the rate doubles in a round trip. The delivered rate over the last round trip is one and a
-/// half round trips old on average, in which the rate grows by a factor of 2^1.5 = 2.8.
+/// The bound divided by the delivered rate before the first loss and where [`RampUp`] does not
+/// apply, without and with a queue. In slow start the rate doubles in a round trip. The delivered
+/// rate over the last round trip is one and a half round trips old on average, in which the rate
+/// grows by a factor of 2^1.5 = 2.8.
 const SLOW_START: f64 = 3.0;
 const SLOW_START_QUEUED: f64 = 1.1;
 /// The bound before the first loss, divided by the rate that an earlier copy reached. If the
@@ -196,7 +197,8 @@ impl Bound {
 
     /// Returns the time until the next sample, given the smoothed RTT `rtt`.
     pub(super) fn interval(&self, rtt: Duration) -> Duration {
-        let ramps_up = self.lowered.is_none() && !self.ramp_up.is_over();
+        let least = self.samples.back().map_or(rtt, |sample| sample.least_rtt);
+        let ramps_up = self.lowered.is_none() && self.ramp_up.applies(least);
         let per_trip = if ramps_up { SAMPLES_IN_RAMP_UP } else { SAMPLES };
         (rtt / per_trip).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
     }

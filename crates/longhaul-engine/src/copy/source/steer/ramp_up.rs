@@ -18,8 +18,9 @@ const GROWTH: f64 = 2.2;
 /// a pulse in every round trip.
 const PULSE: f64 = 2.0;
 const PULSE_SHARE: f64 = 0.25;
-/// The shortest round trip with pulses. In a shorter one the samples are too far apart.
-const LEAST_TRIP: Duration = Duration::from_millis(20);
+/// The shortest round trip with pulses. In a shorter one the samples are too far apart, and slow
+/// start overflows a queue less.
+const LEAST_TRIP: Duration = Duration::from_millis(40);
 /// The rise of the smoothed RTT that counts as a queue, in seconds.
 const RISE: f64 = 0.002;
 /// The growth of this rise per round trip while a queue holds the rate down, in seconds. A
@@ -63,7 +64,7 @@ impl RampUp {
         let trips = (now.at - previous).as_secs_f64() / now.rtt.as_secs_f64();
         let steady = trip_rate > 0.0 && trip_rate <= STEADY * window_rate;
         self.steady = if steady { self.steady + trips } else { 0.0 };
-        if now.least_rtt < LEAST_TRIP || self.steady >= STEADY_TRIPS {
+        if !self.applies(now.least_rtt) {
             return None;
         }
         let held = |at: Option<Duration>| at.is_some_and(|at| now.at - at < now.rtt * HELD_TRIPS);
@@ -89,9 +90,10 @@ impl RampUp {
         self.queued_at.is_some()
     }
 
-    /// Returns whether slow start is over.
-    pub(super) fn is_over(&self) -> bool {
-        self.steady >= STEADY_TRIPS
+    /// Returns whether this bound applies on a path with the lowest RTT `least_rtt`: until slow start
+    /// is over.
+    pub(super) fn applies(&self, least_rtt: Duration) -> bool {
+        least_rtt >= LEAST_TRIP && self.steady < STEADY_TRIPS
     }
 }
 
