@@ -6,8 +6,8 @@
 //! over all connections. It depends on the delivered rate, at which the receiver acknowledges
 //! bytes:
 //!
-//! - three times the delivered rate while the path has no queue,
-//! - a tenth above the delivered rate while a queue builds up,
+//! - in slow start, two to three times the delivered rate while the path has no queue, and about the
+//!   delivered rate while a queue builds up ([`RampUp`]),
 //! - below the delivered rate after the queue has overflowed. From there the bound rises slowly.
 //!
 //! Loss that occurs without a queue and does not grow is random loss and does not lower the bound.
@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::onset::Onset;
+use super::ramp_up::RampUp;
+use super::sample::{ConnectionsSample, rate};
 
 /// The shortest round trip of a path with a bound. On shorter paths congestion control reacts
 /// within milliseconds, and pacing costs CPU time at the rates of a local network.
@@ -33,9 +35,10 @@ const INSIGNIFICANT_BYTES: f64 = 16.0 * 1448.0;
 /// The time constant of the estimate of random loss, in seconds.
 const RANDOM_TIME_CONSTANT: f64 = 0.5;
 
-/// The bound divided by the delivered rate before the first loss, without and with a queue. In slow
-/// start the rate doubles in a round trip. The delivered rate over the last round trip is one and a
-/// half round trips old on average, in which the rate grows by a factor of 2^1.5 = 2.8.
+/// The bound divided by the delivered rate before the first loss and where [`RampUp`] does not
+/// apply, without and with a queue. In slow start the rate doubles in a round trip. The delivered
+/// rate over the last round trip is one and a half round trips old on average, in which the rate
+/// grows by a factor of 2^1.5 = 2.8.
 const SLOW_START: f64 = 3.0;
 const SLOW_START_QUEUED: f64 = 1.1;
 /// The bound before the first loss, divided by the rate that an earlier copy reached. If the
@@ -74,22 +77,12 @@ const HALF_LIFE: f64 = 2.0;
 /// acknowledgements can exceed it.
 const BURST: f64 = 1.3;
 
-/// The state of all connections at one time.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ConnectionsSample {
-    /// The time since the start of the copy.
-    pub(super) at: Duration,
-    /// The acknowledged bytes of all connections.
-    pub(super) acked: u64,
-    /// The retransmitted bytes of all connections.
-    pub(super) retransmitted: u64,
-    /// The lowest smoothed RTT of the connections.
-    pub(super) rtt: Duration,
-    /// The lowest RTT of any connection since its start.
-    pub(super) least_rtt: Duration,
-    /// The bytes of the initial congestion windows of all connections.
-    pub(super) initial_windows: u64,
-}
+/// The number of samples per round trip, during the ramp-up and otherwise, and the limits of the
+/// interval between two samples.
+const SAMPLES_IN_RAMP_UP: u32 = 16;
+const SAMPLES: u32 = 2;
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(4);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(30);
 
 /// The bound as a function of samples, without a clock or a socket.
 #[derive(Debug, Default)]
@@ -104,6 +97,7 @@ pub(super) struct Bound {
     random_loss: f64,
     earlier: Option<BoundFromCache>,
     lowered: Option<BoundAfterLoss>,
+    ramp_up: RampUp,
     /// The last loss without a queue that lowered the bound.
     onset: Option<Onset>,
 }
@@ -190,11 +184,23 @@ impl Bound {
         self.check_earlier(observed, now.rtt);
         let least = SLOW_START * now.initial_windows as f64 / now.rtt.as_secs_f64();
         let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
-        Some(match self.lowered {
-            Some(lowered) => lowered.rate.max(least / 8.0),
+        let unlimited = match self.lowered {
+            Some(lowered) => return Some(lowered.rate.max(least / 8.0)),
+            None => self.ramp_up.next(&self.samples, self.trip_rate, self.window_rate),
+        };
+        Some(match unlimited {
+            Some(rate) => rate.min(most).max(least),
             None if observed.queued => (SLOW_START_QUEUED * self.window_rate).max(least),
             None => (SLOW_START * self.trip_rate).min(most).max(least),
         })
+    }
+
+    /// Returns the time until the next sample, given the smoothed RTT `rtt`.
+    pub(super) fn interval(&self, rtt: Duration) -> Duration {
+        let least = self.samples.back().map_or(rtt, |sample| sample.least_rtt);
+        let ramps_up = self.lowered.is_none() && self.ramp_up.applies(least);
+        let per_trip = if ramps_up { SAMPLES_IN_RAMP_UP } else { SAMPLES };
+        (rtt / per_trip).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
     }
 
     /// Returns whether a loss has lowered the bound.
@@ -265,8 +271,11 @@ impl Bound {
 
     fn lower(&mut self, now: ConnectionsSample, observed: Observation) {
         // In slow start the rate over a window is lower than the present rate. The rate over a
-        // round trip may be too high because of a burst of acknowledgements.
-        let delivered = self.trip_rate.clamp(self.window_rate, BURST * self.window_rate);
+        // round trip may be too high because of a burst of acknowledgements, except if a queue has
+        // limited it.
+        let is_full = self.lowered.is_none() && self.ramp_up.found_queue();
+        let burst = if is_full { f64::INFINITY } else { BURST };
+        let delivered = self.trip_rate.clamp(self.window_rate, burst * self.window_rate);
         let factor =
             if observed.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
         let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
@@ -305,12 +314,10 @@ pub(super) fn is_queued(rtt: Duration, least: Duration) -> bool {
     rtt.saturating_sub(least) > least.mul_f64(QUEUE_SHARE).max(QUEUE_FLOOR)
 }
 
-/// Returns the bytes per second acknowledged between two samples.
-fn rate(then: &ConnectionsSample, now: &ConnectionsSample) -> f64 {
-    let seconds = now.at.saturating_sub(then.at).as_secs_f64();
-    if seconds > 0.0 { now.acked.saturating_sub(then.acked) as f64 / seconds } else { 0.0 }
-}
-
 #[cfg(test)]
 #[path = "bound_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "slow_start_tests.rs"]
+mod slow_start_tests;

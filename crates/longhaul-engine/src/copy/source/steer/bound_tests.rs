@@ -123,17 +123,6 @@ fn a_copy_takes_its_share_of_a_full_path_slowly() {
 }
 
 #[test]
-fn slow_start_at_a_known_rate_loses_less() {
-    let loss = |earlier| {
-        let mut path = Path::new(0.25, 0.0);
-        path.bound = Bound::with_earlier_rate(earlier);
-        path.run(1.0).1
-    };
-    let (unknown, known) = (loss(None), loss(Some(LINK)));
-    assert!(known < 0.5 * unknown, "{known} and {unknown}");
-}
-
-#[test]
 fn a_known_rate_that_is_far_too_low_soon_has_no_effect() {
     let mut path = Path::new(1.0, 0.0);
     path.bound = Bound::with_earlier_rate(Some(LINK / 10.0));

@@ -19,6 +19,8 @@ mod nice;
 mod onset;
 mod pacemaker;
 mod policy;
+mod ramp_up;
+mod sample;
 mod steered;
 
 pub(super) use controller::StreamController;

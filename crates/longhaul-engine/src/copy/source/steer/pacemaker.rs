@@ -6,14 +6,11 @@ use std::time::{Duration, Instant};
 use longhaul_core::units::Rate;
 use longhaul_sys::tcp::TcpInfo;
 
-use super::bound::{Bound, ConnectionsSample};
+use super::bound::Bound;
+use super::sample::ConnectionsSample;
 use super::steered::rate_of;
 use crate::copy::source::shared::SourceShared;
 
-/// The shortest and the longest interval between two readings of the connections. Within these
-/// limits it is half a round trip.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(4);
-const LONGEST_INTERVAL: Duration = Duration::from_millis(30);
 /// The segments of the initial congestion window of Linux (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
 
@@ -70,7 +67,7 @@ impl<'a> Pacemaker<'a> {
             self.paced = rate.map(|rate| (rate, infos.len()));
         }
         let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);
-        (rtt / 2).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
+        self.bound.interval(rtt)
     }
 
     /// True if `rate` differs by more than 2 % from the rate in force.
