@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AgentEvent, ENROLL_PATH, EnrollRequest, EnrollResponse, EnrollToken, Severity, StampPeer,
+    AgentEvent, DeclaredCapacity, ENROLL_PATH, EnrollRequest, EnrollResponse, EnrollToken,
+    Severity, StampPeer,
 };
 use longhaul_interop::stamp::{Reflector, ReflectorSettings};
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::clock::{End, HubClock};
 use crate::error::{AgentError, Notice, Result};
 use crate::home::{Enrollment, Home};
 use crate::journal::{Journal, samples_dropped};
-use crate::measure::{FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
+use crate::measure::{CAPACITY_WAIT, FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
 use crate::run::{AllowedPeers, Executor, RunQueue};
 use crate::sync::Sync;
 
@@ -28,6 +29,8 @@ use crate::sync::Sync;
 const LOOK: Duration = Duration::from_millis(250);
 /// The pause before a part of the agent that failed starts again.
 const RESTART: Duration = Duration::from_secs(60);
+/// The interval at which a change of the declared capacity is noticed.
+const CAPACITY_LOOK: Duration = Duration::from_secs(1);
 
 /// The default directory of the agent's state.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/longhaul/agent";
@@ -131,6 +134,7 @@ pub fn run(
         interfaces: Interfaces::new(),
         peers: Mutex::default(),
         facts: Mutex::default(),
+        capacity: Mutex::default(),
         end: End::default(),
     };
     let queue = RunQueue::new(&journal, &parts.clock, (&executor, &options.allow), notice)?;
@@ -151,6 +155,7 @@ pub fn run(
         peers: &parts.peers,
         allow: &options.allow,
         facts: &parts.facts,
+        capacity: &parts.capacity,
         notice,
     };
     thread::scope(|scope| {
@@ -185,6 +190,7 @@ struct Parts {
     interfaces: Interfaces,
     peers: Mutex<Vec<StampPeer>>,
     facts: Mutex<Option<Value>>,
+    capacity: Mutex<Option<DeclaredCapacity>>,
     end: End,
 }
 
@@ -229,17 +235,32 @@ impl Parts {
         scope.spawn(|| self.report_facts(&options.program, &options.state));
     }
 
-    /// Examines the host at the start and every six hours, and passes on the changes.
+    /// Examines the host at the start, every six hours and after a change of its declared capacity, and passes
+    /// on the changes.
     fn report_facts(&self, program: &Path, state: &Path) {
         let mut last = None;
+        self.pause(CAPACITY_WAIT, || self.capacity().is_some());
         while !self.end.is_reached() {
-            let facts = read_facts(program, state, self.end.flag());
+            let capacity = self.capacity();
+            let facts = read_facts(program, state, capacity.as_ref(), self.end.flag());
             let pause = if facts.is_some() { FACTS_INTERVAL } else { RESTART };
             if facts.is_some() && facts != last {
                 *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = facts.clone();
                 last = facts;
             }
-            self.end.sleep(pause);
+            self.pause(pause, || self.capacity() != capacity);
+        }
+    }
+
+    fn capacity(&self) -> Option<DeclaredCapacity> {
+        self.capacity.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Sleeps for `time`, until the end, or until `over` returns true.
+    fn pause(&self, time: Duration, over: impl Fn() -> bool) {
+        let until = Instant::now() + time;
+        while !self.end.is_reached() && !over() && Instant::now() < until {
+            self.end.sleep(CAPACITY_LOOK);
         }
     }
 }

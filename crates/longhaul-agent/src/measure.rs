@@ -12,20 +12,34 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use longhaul_fleet::protocol::{InterfaceAddress, MAX_ADDRESSES, MAX_NAME_BYTES};
+use longhaul_fleet::protocol::{DeclaredCapacity, InterfaceAddress, MAX_ADDRESSES, MAX_NAME_BYTES};
 use serde_json::Value;
 
 use crate::run::{ChildOutcome, run_child};
 
 /// The time between two examinations of the host.
 pub(crate) const FACTS_INTERVAL: Duration = Duration::from_secs(6 * 3600);
+/// The longest wait for the capacity before the first examination.
+pub(crate) const CAPACITY_WAIT: Duration = Duration::from_secs(5);
 /// The longest time of an examination.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Returns the document of `longhaul doctor --json`; `None` if it fails.
-pub(crate) fn read_facts(program: &Path, state: &Path, stop: &AtomicBool) -> Option<Value> {
+/// Returns the document of `longhaul doctor --json` for a rate and an interface; `None` if it fails.
+pub(crate) fn read_facts(
+    program: &Path,
+    state: &Path,
+    capacity: Option<&DeclaredCapacity>,
+    stop: &AtomicBool,
+) -> Option<Value> {
     let mut command = std::process::Command::new(program);
     command.args(["doctor", "--json", "--disk"]).arg(state);
+    if let Some(capacity) = capacity {
+        command.arg(format!("--rate={}", capacity.capacity_bps.bps()));
+        let own = |name: &&String| host_addresses().iter().any(|one| one.interface == **name);
+        if let Some(interface) = capacity.interface.as_ref().filter(own) {
+            command.arg(format!("--interface={interface}"));
+        }
+    }
     let outcome = run_child(command, Instant::now() + LIMIT, &|| {
         stop.load(std::sync::atomic::Ordering::Relaxed)
     });

@@ -9,9 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, DIGEST_HEADER, InterfaceSamples,
-    MAX_EVENTS, MAX_LEASES, MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SIGNATURE_HEADER,
-    SYNC_PATH, Severity, StampPeer, SyncRequest, SyncResponse, body_digest, signed_text_of_digest,
+    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, DIGEST_HEADER, DeclaredCapacity,
+    InterfaceSamples, MAX_EVENTS, MAX_LEASES, MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode,
+    SIGNATURE_HEADER, SYNC_PATH, Severity, StampPeer, SyncRequest, SyncResponse, body_digest,
+    signed_text_of_digest,
 };
 use serde_json::Value;
 
@@ -57,6 +58,7 @@ pub(crate) struct Sync<'a> {
     pub(crate) peers: &'a Mutex<Vec<StampPeer>>,
     pub(crate) allow: &'a AllowedPeers,
     pub(crate) facts: &'a Mutex<Option<Value>>,
+    pub(crate) capacity: &'a Mutex<Option<DeclaredCapacity>>,
     pub(crate) notice: &'a (dyn Fn(Notice<'_>) + std::marker::Sync),
 }
 
@@ -282,6 +284,8 @@ impl Sync<'_> {
         progress.answered = true;
         progress.upload_seconds = answer.settings.upload_seconds.clamp(1, 300).into();
         self.interfaces.set_interval(answer.settings.sample_interval_ms);
+        *self.capacity.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+            answer.settings.capacity;
         let acknowledged = answer.acknowledged;
         let stored: Vec<u64> =
             acknowledged.iter().copied().filter(|id| *id < MOST_JOURNAL_ID).collect();

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use fake_hub::{FakeHub, SECRET, now_ms};
 use longhaul_agent::{AgentError, AgentOptions, AllowedPeers, CheckResult};
 use longhaul_fleet::protocol::{
-    Lease, RefusalCode, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec, key_pin,
+    DeclaredCapacity, Lease, RefusalCode, Role, RunOutcome, RunReason, RunReport, TestKind,
+    TestSpec, key_pin,
 };
 
 fn options(hub: &FakeHub, dir: &Path) -> AgentOptions {
@@ -22,7 +23,7 @@ fn options(hub: &FakeHub, dir: &Path) -> AgentOptions {
     let script = "#!/bin/sh\ncase $1 in\n\
         test) echo '{\"schema\":\"longhaul.test/1\"}';;\n\
         path) exec sleep 600;;\n\
-        doctor) echo '{\"schema\":\"longhaul.doctor/1\"}';;\n\
+        doctor) printf '{\"schema\":\"longhaul.doctor/1\",\"arguments\":\"%s\"}' \"$*\";;\n\
         --version) echo script;;\n\
         *) echo broken >&2; exit 1;;\nesac\n";
     // Another process writes it: a fork of a parallel test would keep it open for writing, and the
@@ -105,6 +106,32 @@ fn wait_for(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn the_host_is_examined_for_the_declared_capacity_and_again_after_a_change() {
+    let (hub, dir) = (FakeHub::start(), tempfile::tempdir().unwrap());
+    let options = options(&hub, dir.path());
+    // The host has no interface of this name.
+    let capacity = |bps: u64| DeclaredCapacity {
+        capacity_bps: longhaul_core::units::Rate::from_bps(bps),
+        interface: Some("absent0".to_owned()),
+    };
+    let examined = |wanted: &str| {
+        let book = hub.book.lock().unwrap();
+        let all = book.uploads.iter().filter_map(|upload| upload.facts.as_ref());
+        let found = all.last().and_then(|facts| facts["arguments"].as_str());
+        found.is_some_and(|arguments| arguments.ends_with(wanted))
+    };
+    hub.book.lock().unwrap().capacity = Some(capacity(50_000_000));
+    let ((), ended) = with_agent(&options, || {
+        wait_for("the facts for 50 Mb/s", || examined("/state --rate=50000000"));
+        hub.book.lock().unwrap().capacity = Some(capacity(7_000_000_000));
+        wait_for("the facts for 7 Gb/s", || examined("/state --rate=7000000000"));
+        hub.book.lock().unwrap().capacity = None;
+        wait_for("the facts without a rate", || examined("/state"));
+    });
+    ended.unwrap();
 }
 
 #[test]

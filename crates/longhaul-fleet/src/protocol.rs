@@ -17,7 +17,8 @@ pub use identity::{
 pub use run::{Lease, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec};
 pub use sample::{InterfaceRow, InterfaceSamples, StampPeer, StampSummary};
 pub use sync::{
-    AgentEvent, AgentSettings, AgentState, InterfaceAddress, Severity, SyncRequest, SyncResponse,
+    AgentEvent, AgentSettings, AgentState, DeclaredCapacity, InterfaceAddress, Severity,
+    SyncRequest, SyncResponse,
 };
 
 use serde::{Deserialize, Serialize};

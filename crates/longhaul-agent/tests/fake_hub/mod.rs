@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_fleet::protocol::{
-    AgentSettings, ENROLL_PATH, EnrollRequest, EnrollResponse, Lease, RefusalBody, RefusalCode,
-    SYNC_PATH, SyncRequest, SyncResponse, key_pin, signature_holds, signed_text,
+    AgentSettings, DeclaredCapacity, ENROLL_PATH, EnrollRequest, EnrollResponse, Lease,
+    RefusalBody, RefusalCode, SYNC_PATH, SyncRequest, SyncResponse, key_pin, signature_holds,
+    signed_text,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -26,6 +27,8 @@ pub(crate) struct Book {
     pub(crate) silent: bool,
     /// True to refuse all syncs as from a revoked agent.
     pub(crate) revoked: bool,
+    /// The capacity that the mesh declares for the host of the agent.
+    pub(crate) capacity: Option<DeclaredCapacity>,
 }
 
 pub(crate) struct FakeHub {
@@ -174,6 +177,7 @@ fn answer(path: &str, head: &str, body: &[u8], book: &Mutex<Book>) -> (u16, Vec<
                 hub_ms: now_ms(),
                 sample_interval_ms: 1000,
                 upload_seconds: 1,
+                capacity: book.capacity.clone(),
             },
         },
     )

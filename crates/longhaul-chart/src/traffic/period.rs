@@ -61,7 +61,7 @@ pub enum TrafficUnit {
 
 impl TrafficUnit {
     /// Returns a divisor and the name of the unit that it gives, for axes up to `greatest`.
-    pub(crate) fn scaled(self, greatest: f64) -> (f64, String) {
+    pub fn scaled(self, greatest: f64) -> (f64, String) {
         let (divisor, prefix) = match greatest {
             v if v >= 1e12 => (1e12, "T"),
             v if v >= 1e9 => (1e9, "G"),

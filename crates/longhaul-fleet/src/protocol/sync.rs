@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use longhaul_core::units::Rate;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -133,4 +134,18 @@ pub struct AgentSettings {
     pub sample_interval_ms: u32,
     /// The seconds between two uploads of samples, if nothing else is to be sent; 1 to 300.
     pub upload_seconds: u32,
+    /// The greatest capacity that the mesh declares for the agent's host. The agent examines its host for this
+    /// rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<DeclaredCapacity>,
+}
+
+/// A capacity that the mesh declares for an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeclaredCapacity {
+    /// The capacity of each direction.
+    pub capacity_bps: Rate,
+    /// The name of the interface, if it is one of [`AgentState::addresses`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
 }

@@ -14,7 +14,7 @@ use longhaul_hub::store::{Sql, Store, StoreError};
 use serde_json::json;
 
 use crate::model::{SITES, is_down, noise, rtt_ms};
-use crate::{DAY, Extent};
+use crate::{DAY, Extent, write};
 
 /// The resources of a trunk between the continents; the sites of Europe are near the first one.
 const EUROPE_MS: f64 = 40.0;
@@ -118,7 +118,7 @@ pub(crate) async fn runs(store: &Store, extent: Extent) -> Result<i64, StoreErro
         let mut tasks = tokio::task::JoinSet::new();
         for start in together.iter().copied() {
             let store = store.clone();
-            tasks.spawn(async move { store.write(move |sql| cycle(sql, extent, start)).await });
+            tasks.spawn(async move { write(&store, move |sql| cycle(sql, extent, start)).await });
         }
         while let Some(one) = tasks.join_next().await {
             count += one.map_err(|_| StoreError::Closed)??;
@@ -213,7 +213,7 @@ fn report_of(run: &NewRun) -> RunReport {
 /// Stores 60 events per day, of which those of the last three days wait for an acknowledgement.
 pub(crate) async fn events(store: &Store, extent: Extent) -> Result<i64, StoreError> {
     for day in 0..extent.days {
-        store.write(move |sql| events_of(sql, extent, day)).await?;
+        write(store, move |sql| events_of(sql, extent, day)).await?;
     }
     Ok(extent.days * 60)
 }

@@ -9,7 +9,7 @@ use longhaul_hub::samples::{Bucket, Kind, interface_row, stamp_row};
 use longhaul_hub::store::{Store, StoreError};
 
 use crate::model::{SITES, bucket, is_down, load, loss, noise, rtt_ms};
-use crate::{DAY, Extent};
+use crate::{DAY, Extent, write};
 
 /// The interfaces of each host, and their capacities in bit/s.
 pub(crate) const INTERFACES: [(&str, f64); 2] = [("eth0", 100e9), ("eth1", 10e9)];
@@ -34,7 +34,7 @@ pub(crate) async fn samples(store: &Store, extent: Extent) -> Result<i64, StoreE
     while let Some(one) = tasks.join_next().await {
         rows += one.map_err(|_| StoreError::Closed)??;
     }
-    while store.write(consolidate).await? {}
+    while write(store, consolidate).await? {}
     Ok(rows)
 }
 
@@ -46,27 +46,26 @@ async fn samples_of(store: &Store, extent: Extent, host: usize) -> Result<i64, S
         if end <= at {
             break;
         }
-        count += store
-            .write(move |sql| {
-                let mut rows = 0;
-                for upload in (at..end).step_by(UPLOAD_MS as usize) {
-                    if is_down(host as i64, upload) {
-                        continue;
-                    }
-                    let until = (upload + UPLOAD_MS).min(end);
-                    let new = interfaces(host, (upload, until));
-                    rows += new.iter().map(|one| one.rows.len() as i64).sum::<i64>();
-                    add_series(sql, (Kind::Interface, name), new, i64::MAX)?;
-                    let minute = until.div_euclid(60_000) * 60_000;
-                    if minute > upload {
-                        let new = peers(extent.hosts, host, minute - 60_000);
-                        rows += new.len() as i64;
-                        add_series(sql, (Kind::Stamp, name), new, i64::MAX)?;
-                    }
+        count += write(store, move |sql| {
+            let mut rows = 0;
+            for upload in (at..end).step_by(UPLOAD_MS as usize) {
+                if is_down(host as i64, upload) {
+                    continue;
                 }
-                Ok(rows)
-            })
-            .await?;
+                let until = (upload + UPLOAD_MS).min(end);
+                let new = interfaces(host, (upload, until));
+                rows += new.iter().map(|one| one.rows.len() as i64).sum::<i64>();
+                add_series(sql, (Kind::Interface, name), new, i64::MAX)?;
+                let minute = until.div_euclid(60_000) * 60_000;
+                if minute > upload {
+                    let new = peers(extent.hosts, host, minute - 60_000);
+                    rows += new.len() as i64;
+                    add_series(sql, (Kind::Stamp, name), new, i64::MAX)?;
+                }
+            }
+            Ok(rows)
+        })
+        .await?;
         at = end;
     }
     Ok(count)
@@ -145,12 +144,12 @@ pub(crate) async fn buckets(store: &Store, extent: Extent) -> Result<i64, StoreE
             let mut tasks = tokio::task::JoinSet::new();
             for part in all.chunks(100) {
                 let (part, store) = (part.to_vec(), store.clone());
-                let write = move |sql: &mut dyn longhaul_hub::store::Sql| {
+                let add = move |sql: &mut dyn longhaul_hub::store::Sql| {
                     let new = buckets_of(&part, level, day);
                     let count = new.len() as i64;
                     add_buckets(sql, level, new).map(|()| count)
                 };
-                tasks.spawn(async move { store.write(write).await });
+                tasks.spawn(async move { write(&store, add).await });
             }
             while let Some(one) = tasks.join_next().await {
                 count += one.map_err(|_| StoreError::Closed)??;

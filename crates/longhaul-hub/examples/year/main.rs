@@ -18,18 +18,22 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_hub::records::counts::store_days;
 use longhaul_hub::records::forecast::StoreUsage;
 use longhaul_hub::records::series::remove_old;
-use longhaul_hub::store::{Sql, Store};
+use longhaul_hub::store::{Sql, Store, StoreError};
 use serde_json::json;
 
 /// An hour in ms.
 pub(crate) const HOUR: i64 = 3_600_000;
 /// A day in ms.
 pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// The attempts of a write before the last one, and the time between them.
+const ATTEMPTS: usize = 5;
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// The extent of the year.
 #[derive(Debug, Clone, Copy)]
@@ -83,8 +87,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         parts.push(json!({"part": part, "rows": rows, "bytes": after - size}));
         size = after;
     }
-    store.write(move |sql| remove_old(sql, now)).await?;
-    while store.write(move |sql| store_days(sql, now)).await? {}
+    write(&store, move |sql| remove_old(sql, now)).await?;
+    while write(&store, move |sql| store_days(sql, now)).await? {}
     let size = store.read(|sql| sql.size_bytes()).await?;
     let spent = begun.elapsed().as_secs_f64();
     let per_day = (extent.hosts * (extent.hosts - 1)) as f64 * DAY as f64 / extent.every_ms as f64;
@@ -99,6 +103,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "forecast_of_parts": of_parts, "seconds": spent})
     );
     Ok(())
+}
+
+/// Stores what `work` writes. Repeats a failed write, because a statement on a busy host can exceed the time limit
+/// of the hub.
+pub(crate) async fn write<T: Send + 'static>(
+    store: &Store,
+    work: impl FnMut(&mut dyn Sql) -> Result<T, StoreError> + Clone + Send + 'static,
+) -> Result<T, StoreError> {
+    for _ in 0..ATTEMPTS {
+        match store.write(work.clone()).await {
+            Ok(value) => return Ok(value),
+            Err(error) => eprintln!("a write is repeated: {error}"),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    store.write(work).await
 }
 
 /// Opens the database of a hub's directory, which only this user can read.

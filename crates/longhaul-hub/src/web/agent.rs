@@ -12,8 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use longhaul_fleet::protocol::{
     AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrollRequest, EnrollResponse,
-    Lease, MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody, RefusalCode,
-    SIGNATURE_HEADER, SyncRequest, SyncResponse, body_digest, signature_holds,
+    InterfaceAddress, Lease, MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody,
+    RefusalCode, SIGNATURE_HEADER, SyncRequest, SyncResponse, body_digest, signature_holds,
     signed_text_of_digest,
 };
 use serde::Deserialize;
@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use super::connection::Client;
 use super::failure::{Cause, Refusal};
 use crate::clock::now_ms;
-use crate::fleet::{self, Upload, ingest, limit_times, within_limits};
+use crate::fleet::{self, Upload, host_capacity, ingest, limit_times, within_limits};
 use crate::hub::{Hub, PageMessage};
 use crate::login_guard::Admission;
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
@@ -182,7 +182,7 @@ pub(crate) async fn post_sync(
     if digest.as_deref().is_some_and(|digest| !signed(digest)) {
         return Err(RefusalCode::BadSignature.into());
     }
-    let stored = {
+    let mut stored = {
         let _place = place(&hub, client, proven).await?;
         let limit = if proven { BODY } else { UNPROVEN_BODY };
         let body = body_of(body, MAX_BODY_BYTES, limit).await?;
@@ -205,8 +205,9 @@ pub(crate) async fn post_sync(
         store(&hub, &agent, counter, client, request).await?
     };
     let limit = Duration::from_secs(query.wait.min(MAX_WAIT_SECONDS));
-    let news = wait(&hub, (&agent, counter), stored.news, &stored.held, limit).await?;
-    Ok(Json(answer(&hub, &agent, (stored.acknowledged, stored.facts), news).await?))
+    let held = &stored.held;
+    let news = wait(&hub, (&agent, counter), std::mem::take(&mut stored.news), held, limit).await?;
+    Ok(Json(answer(&hub, &agent, stored, news).await?))
 }
 
 /// The sender of a request, as its headers claim.
@@ -240,6 +241,7 @@ struct Stored {
     facts: bool,
     news: AgentOrders,
     held: Vec<String>,
+    addresses: Vec<InterfaceAddress>,
 }
 
 /// The leases of an agent, and the runs that it must stop.
@@ -257,6 +259,7 @@ async fn store(
     let facts = request.facts.is_some();
     let held: Vec<String> =
         request.state.running.iter().chain(&request.state.accepted).cloned().collect();
+    let addresses = request.state.addresses.clone();
     let contact = Contact {
         agent: agent.id.clone(),
         counter: i64::try_from(counter).map_err(|_| RefusalCode::Malformed)?,
@@ -284,7 +287,8 @@ async fn store(
         let _ = hub.live.send(PageMessage::Changed);
     }
     hub.touch(std::mem::take(&mut done.pairs));
-    Ok(Stored { acknowledged: done.acknowledged, facts, news: (done.leases, done.cancel), held })
+    let news = (done.leases, done.cancel);
+    Ok(Stored { acknowledged: done.acknowledged, facts, news, held, addresses })
 }
 
 /// Waits until the agent has a new lease or a cancellation, at most for `limit`. A later request of the
@@ -326,17 +330,27 @@ async fn wait(
 async fn answer(
     hub: &Hub,
     agent: &Agent,
-    (acknowledged, facts_stored): (Vec<u64>, bool),
+    stored: Stored,
     (leases, cancel): AgentOrders,
 ) -> Result<SyncResponse, Refused> {
     let all = hub.directory().await?;
     let applied = hub.applied();
-    let stamp_peers = applied
-        .map(|applied| fleet::stamp_peers(&applied.mesh, &agent.host, &all))
-        .unwrap_or_default();
-    // Ten seconds for small fleets; a large one must not sync the disk too often.
-    let upload_seconds = u32::try_from(10 + all.len() / 20).unwrap_or(300).min(300);
-    let settings =
-        AgentSettings { hub_ms: now_ms(), sample_interval_ms: SAMPLE_INTERVAL_MS, upload_seconds };
-    Ok(SyncResponse { acknowledged, facts_stored, leases, cancel, stamp_peers, settings })
+    let mesh = applied.as_ref().map(|applied| &applied.mesh);
+    let stamp_peers = mesh.map(|mesh| fleet::stamp_peers(mesh, &agent.host, &all));
+    let capacity = mesh.and_then(|mesh| host_capacity(mesh, &agent.host, &stored.addresses));
+    let settings = AgentSettings {
+        hub_ms: now_ms(),
+        sample_interval_ms: SAMPLE_INTERVAL_MS,
+        // Ten seconds for small fleets; a large one must not sync the disk too often.
+        upload_seconds: u32::try_from(10 + all.len() / 20).unwrap_or(300).min(300),
+        capacity,
+    };
+    Ok(SyncResponse {
+        acknowledged: stored.acknowledged,
+        facts_stored: stored.facts,
+        leases,
+        cancel,
+        stamp_peers: stamp_peers.unwrap_or_default(),
+        settings,
+    })
 }

@@ -9,11 +9,12 @@ mod pages;
 mod range;
 mod readers;
 mod server;
+mod slow_body;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::post;
 use longhaul_fleet::protocol::{ENROLL_PATH, SYNC_PATH};
 
@@ -24,7 +25,9 @@ use crate::hub::Hub;
 /// Returns all routes of a hub.
 pub(crate) fn routes(hub: Arc<Hub>) -> Router {
     let readers = Router::new().merge(api::routes()).merge(pages::routes());
-    let readers = readers.layer(from_fn_with_state(hub.clone(), readers::with_place));
+    let readers = readers
+        .layer(from_fn(slow_body::limit_body))
+        .layer(from_fn_with_state(hub.clone(), readers::with_place));
     Router::new()
         .route(ENROLL_PATH, post(agent::post_enrol))
         .route(SYNC_PATH, post(agent::post_sync))

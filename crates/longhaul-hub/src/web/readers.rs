@@ -42,10 +42,10 @@ pub(super) async fn with_place(
 }
 
 /// Returns whether the answer needs no place: it is small, and anybody may ask for it. A place must not
-/// wait for the body of a request, which anybody can send slowly.
+/// wait for the body of a request, which anybody can send slowly. The answer to HEAD is made as that to GET.
 fn is_small(request: &Request) -> bool {
     let path = request.uri().path();
-    request.method() != Method::GET
+    ![Method::GET, Method::HEAD].contains(request.method())
         || path.starts_with("/assets/")
         || ["/login", "/api/v1/openapi.json"].contains(&path)
 }
@@ -104,6 +104,18 @@ mod tests {
 
     use super::*;
     use crate::guard::Places;
+
+    #[test]
+    fn answers_that_are_made_from_the_store_need_a_place() {
+        let small = |method: Method, path: &str| {
+            is_small(&Request::builder().method(method).uri(path).body(Body::empty()).unwrap())
+        };
+        for method in [Method::GET, Method::HEAD] {
+            assert!(!small(method.clone(), "/runs") && !small(method.clone(), "/metrics"));
+            assert!(small(method.clone(), "/login") && small(method, "/assets/style.css"));
+        }
+        assert!(small(Method::POST, "/api/v1/mesh/plan"));
+    }
 
     #[tokio::test]
     async fn an_answer_keeps_its_place_and_its_length() {

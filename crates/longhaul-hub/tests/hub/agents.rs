@@ -55,6 +55,18 @@ pub(crate) async fn enrolled(client: &Client, admin: &str, host: &str, seed: u8)
     agent
 }
 
+/// Enrolls the agents of the hosts a and b, which report, and applies a mesh.
+pub(crate) async fn pair(client: &Client, admin: &str, mesh: &str) -> [Agent; 2] {
+    let mut agents = [enrolled(client, admin, "a", 1).await, enrolled(client, admin, "b", 2).await];
+    for agent in &mut agents {
+        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    }
+    let mesh = json!({ "text": mesh });
+    let applied = client.post("/api/v1/mesh/apply", &[admin.to_owned()], &mesh).await;
+    assert_eq!(applied.status, 200, "{applied:?}");
+    agents
+}
+
 /// Sends a sync until the hub leases a run to the agent in a role, and returns the lease.
 pub(crate) async fn leased(client: &Client, agent: &mut Agent, role: &str) -> Json {
     let deadline = Instant::now() + Duration::from_secs(60);

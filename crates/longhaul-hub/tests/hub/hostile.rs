@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Instant;
 
 use longhaul_fleet::api::UserRole;
-use longhaul_hub::store::{Sql, Store, StoreError, Value};
+use longhaul_hub::store::{Sql, StoreError, Value};
 use longhaul_hub::{UserChange, change_users};
 use serde_json::{Value as Json, json};
 
@@ -87,10 +87,17 @@ async fn forms(client: &Client, cookie: &str) {
         let anonymous = client.form(path, "", "csrf=guess").await.status;
         assert_eq!(anonymous, 403, "{path}");
     }
-    let site = "sec-fetch-site: cross-site".to_owned();
-    let kind = "content-type: application/x-www-form-urlencoded".to_owned();
-    let forged = client.send("POST", "/login", &[site, kind], b"user=eve&password=x").await;
-    assert_eq!(forged.status, 403);
+    for site in ["cross-site", "same-site"] {
+        let kind = "content-type: application/x-www-form-urlencoded".to_owned();
+        let headers = [format!("sec-fetch-site: {site}"), kind];
+        let forged = client.send("POST", "/login", &headers, b"user=eve&password=x").await;
+        assert_eq!(forged.status, 403, "{site}");
+    }
+    for path in ["/hosts/%ff", "/hosts/x?first=-1", "/?metric=%3Cscript%3E", "/runs?limit=x"] {
+        let answer = client.get(path, &session).await;
+        assert_eq!(answer.status, 400, "{path}");
+        assert!(answer.body.contains("the address or the form is malformed"), "{answer:?}");
+    }
     assert_eq!(client.get("/hosts", &session).await.status, 200, "the session still exists");
     let page = client.get("/", &session).await.body;
     let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -113,7 +120,7 @@ fn routes(method: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_script_is_text_on_every_page() {
     let hub = hub_with(|_| {}).await;
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     store.write(hostile_rows).await.unwrap();
     let form = format!("user=admin&password={}", hub.password);
     let cookie = format!("cookie: {}", hub.client.form("/login", "", &form).await.cookie());

@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::agents::{MESH, enrolled, leased, now, upload};
+use crate::agents::{MESH, enrolled, leased, now, pair, upload};
 use crate::client::{Agent, Answer, Client};
 use crate::server::{Hub, hub_with};
 
@@ -73,20 +73,13 @@ async fn every_page_of_a_hostile_agent_is_bounded_and_escaped() {
     let hub = hub_with(|_| {}).await;
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
-    let mut a = enrolled(client, &admin, "a", 1).await;
-    let mut b = enrolled(client, &admin, "b", 2).await;
-    for agent in [&mut a, &mut b] {
-        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
-    }
-    let mesh = json!({ "text": MESH });
-    let applied = client.post("/api/v1/mesh/apply", std::slice::from_ref(&admin), &mesh).await;
-    assert_eq!(applied.status, 200, "{applied:?}");
+    let [mut a, _] = pair(client, &admin, MESH).await;
     let lease = leased(client, &mut a, "source").await;
     let answer = a.sync(client, 0, &hostile(&lease)).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let run = lease["run"].as_str().unwrap();
     // The grid and the intervals of the samples are made in the background.
-    let store = longhaul_hub::store::Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     store.write(longhaul_hub::records::buckets::consolidate).await.unwrap();
     pages(&hub, run).await;
     let runs = format!("/api/v1/runs/{run}");

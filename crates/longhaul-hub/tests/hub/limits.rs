@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 
 use longhaul_hub::records::intake::{self, Intake};
-use longhaul_hub::store::{Sql, Store};
+use longhaul_hub::store::Sql;
 use serde_json::json;
 
-use crate::agents::{MESH, enrolled, leased, now, upload};
+use crate::agents::{MESH, enrolled, leased, now, pair, upload};
 use crate::client::Client;
 use crate::server::hub_with;
 
@@ -32,7 +32,7 @@ async fn series_and_facts_of_an_agent_are_bounded() {
         body["facts"] = json!({"findings": [], "number": at});
         assert_eq!(agent.sync(client, 0, &body).await.status, 200);
     }
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     let counts = store
         .read(|sql| {
             let mut count = |query: &str| sql.query(query, &[])?[0].int(0);
@@ -53,14 +53,7 @@ async fn events_and_times_of_an_agent_are_bounded() {
     let hub = hub_with(|_| {}).await;
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
-    let mut agent = enrolled(client, &admin, "a", 1).await;
-    let mut other = enrolled(client, &admin, "b", 2).await;
-    for agent in [&mut agent, &mut other] {
-        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
-    }
-    let mesh = json!({ "text": MESH });
-    let applied = client.post("/api/v1/mesh/apply", std::slice::from_ref(&admin), &mesh).await;
-    assert_eq!(applied.status, 200, "{applied:?}");
+    let [mut agent, _] = pair(client, &admin, MESH).await;
     let lease = leased(client, &mut agent, "source").await;
     let mut body = upload();
     body["results"] = json!([{"id": 1, "run": lease["run"], "fencing": lease["fencing"],
@@ -85,7 +78,7 @@ async fn events_and_times_of_an_agent_are_bounded() {
         // The agent must not send them for ever.
         assert_eq!(answer["acknowledged"].as_array().unwrap().len(), 250);
     }
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     let count = "SELECT count(*), max(at_ms) FROM event WHERE kind = 'noise'";
     let (count, latest) = store
         .read(|sql| {
@@ -119,7 +112,7 @@ async fn samples_of_an_agent_are_bounded_in_age_and_bytes() {
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
     let mut agent = enrolled(client, &admin, "a", 1).await;
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     let stored = async || {
         let count = "SELECT count(*) FROM chunk";
         store.read(move |sql| sql.query(count, &[])?[0].int(0)).await.unwrap()
@@ -166,16 +159,9 @@ async fn documents_and_events_of_an_agent_are_bounded_in_bytes() {
     let hub = hub_with(|_| {}).await;
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
-    let mut agent = enrolled(client, &admin, "a", 1).await;
-    let mut other = enrolled(client, &admin, "b", 2).await;
-    for agent in [&mut agent, &mut other] {
-        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
-    }
-    let mesh = json!({ "text": MESH });
-    let applied = client.post("/api/v1/mesh/apply", std::slice::from_ref(&admin), &mesh).await;
-    assert_eq!(applied.status, 200, "{applied:?}");
+    let [mut agent, _] = pair(client, &admin, MESH).await;
     let lease = leased(client, &mut agent, "source").await;
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     let id = agent.id.clone();
     let fill = move |sql: &mut dyn Sql| {
         intake::add_bytes(sql, (&id, Intake::Documents), Intake::Documents.most_bytes(), now())?;
@@ -217,7 +203,7 @@ async fn a_failure_of_the_database_is_logged_and_not_shown() {
         config.log = |line| LOG.lock().unwrap().push(line.to_owned());
     })
     .await;
-    let store = Store::sqlite(&hub.config.data.join("hub.db")).await.unwrap();
+    let store = hub.store().await;
     store.write(|sql| sql.execute("DROP TABLE event", &[])).await.unwrap();
     for path in ["/api/v1/events", "/events"] {
         let answer = hub.client.get(path, "x: y").await;

@@ -3,11 +3,12 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
+use longhaul_hub::store::Store;
 use longhaul_hub::{HubConfig, RunningHub, start};
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use crate::agents::{MESH, enrolled, leased, now, report_and_samples, upload};
+use crate::agents::{MESH, enrolled, leased, now, pair, report_and_samples, upload};
 use crate::client::{Agent, Answer, Client};
 
 /// A running hub.
@@ -17,6 +18,13 @@ pub(crate) struct Hub {
     pub(crate) config: HubConfig,
     pub(crate) tasks: JoinSet<()>,
     pub(crate) _dir: tempfile::TempDir,
+}
+
+impl Hub {
+    /// Opens the SQLite database of the hub a second time.
+    pub(crate) async fn store(&self) -> Store {
+        Store::sqlite(&self.config.data.join("hub.db")).await.unwrap()
+    }
 }
 
 pub(crate) async fn hub(database: Option<String>) -> Hub {
@@ -131,19 +139,12 @@ async fn a_change_of_a_path_is_shown_with_old_and_new() {
     let hub = hub(None).await;
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
-    let mut a = enrolled(client, &admin, "a", 1).await;
-    let mut b = enrolled(client, &admin, "b", 2).await;
-    for agent in [&mut a, &mut b] {
-        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
-    }
     let (hosts, _) = MESH.split_once("[tests.bulk]").unwrap();
     let text = format!(
         "{hosts}[tests.route]\nkind = \"path\"\nfrom = [\"a\"]\nto = [\"b\"]\nseconds = 1\n\
          margin = \"1s\"\nevery = 0\n"
     );
-    let applied =
-        client.post("/api/v1/mesh/apply", slice::from_ref(&admin), &json!({ "text": text })).await;
-    assert_eq!(applied.status, 200, "{applied:?}");
+    let [mut a, _] = pair(client, &admin, &text).await;
     for (hop, mtu) in [("10.0.0.1", 9000), ("10.0.0.9", 1500)] {
         let lease = leased(client, &mut a, "source").await;
         let at = now();

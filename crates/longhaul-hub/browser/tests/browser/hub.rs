@@ -4,9 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use serde_json::json;
-
-use crate::agents::{MESH, enrolled, leased, report_and_samples, upload};
+use crate::agents::{MESH, leased, pair, report_and_samples};
 use crate::client::Client;
 
 /// The variable with the path of the program; without it, the one of the workspace's debug build.
@@ -68,14 +66,7 @@ pub(super) async fn filled() -> (Hub, String) {
     let hub = hub();
     let client = &hub.client;
     let admin = client.bearer("admin", &hub.password).await;
-    let mut a = enrolled(client, &admin, "a", 1).await;
-    let mut b = enrolled(client, &admin, "b", 2).await;
-    for agent in [&mut a, &mut b] {
-        assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
-    }
-    let mesh = json!({ "text": MESH });
-    let applied = client.post("/api/v1/mesh/apply", &[admin], &mesh).await;
-    assert_eq!(applied.status, 200, "{applied:?}");
+    let [mut a, _] = pair(client, &admin, MESH).await;
     let lease = leased(client, &mut a, "source").await;
     report_and_samples(client, &mut a, &lease).await;
     let run = lease["run"].as_str().unwrap().to_owned();

@@ -69,7 +69,7 @@ async fn zoom(browser: &Browser) {
     let deadline = std::time::Instant::now() + super::driver::LIMIT;
     while !browser.path().await.contains("from=1") {
         assert!(std::time::Instant::now() < deadline, "the drag does not zoom");
-        let graph = browser.find(By::Css("figure.plot svg")).await;
+        let graph = browser.find(By::Css("figure.plot svg.area")).await;
         let _ = graph.scroll_into_view().await;
         let drag = browser.driver.action_chain().move_to_element_with_offset(&graph, -100, 0);
         // A live page can replace the graph during the drag.

@@ -27,11 +27,6 @@
     };
   };
 
-  // A phone shows a part of a graph: the latest one.
-  const showLatest = () => {
-    document.querySelectorAll("figure.plot svg").forEach((svg) => { svg.parentElement.scrollLeft = svg.parentElement.scrollWidth; });
-  };
-
   // Returns what finds the element with the focus in the next content, if it is in the content.
   const focused = () => {
     const element = document.activeElement?.closest("main") ? document.activeElement : null;
@@ -84,13 +79,11 @@
 
   // A range that is dragged over a graph becomes the range of the page.
   const zoom = (figure) => {
-    const svg = figure.querySelector("svg");
+    const svg = figure.querySelector("svg.area");
     const data = figure.dataset;
-    const left = Number(data.left), width = Number(data.width), right = Number(data.right);
     const timeAt = (x) => {
       const box = svg.getBoundingClientRect();
-      const share = ((x - box.left) / box.width * width - left) / (width - left - right);
-      const bounded = Math.min(1, Math.max(0, share));
+      const bounded = Math.min(1, Math.max(0, (x - box.left) / box.width));
       return Math.round(Number(data.from) + bounded * (Number(data.to) - Number(data.from)));
     };
     let from = null, band = null;
@@ -131,7 +124,6 @@
     document.querySelectorAll("figure.plot[data-from]").forEach(zoom);
   };
   start();
-  showLatest();
   listen();
   addEventListener("pagehide", rest);
   addEventListener("pageshow", (event) => { if (event.persisted) resume(); });

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use longhaul_chart::traffic::{Bin, Period, TrafficGraph, TrafficUnit, section};
 use longhaul_fleet::api::HostDocument;
-use longhaul_fleet::mesh::{Mesh, MeshInterface};
-use longhaul_fleet::protocol::{AgentState, InterfaceAddress};
+use longhaul_fleet::mesh::Mesh;
+use longhaul_fleet::protocol::AgentState;
 use longhaul_fleet::schedule::Task;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use super::findings::findings;
 use super::layout::{badge, failure_page, page, segment, time};
 use super::runs::table;
 use crate::clock::{DAY, now_ms};
-use crate::fleet::Applied;
+use crate::fleet::{Applied, declared_capacity};
 use crate::hub::Hub;
 use crate::records::agents::facts;
 use crate::records::forecast::StoreUsage;
@@ -230,23 +230,13 @@ enum Capacity {
 }
 
 impl Capacity {
-    /// Returns the declared capacity of an interface, or else its speed. The mesh names the interface, or
-    /// has one of the addresses that the agent reports.
+    /// Returns the declared capacity of an interface, or else its speed.
     fn of(series: &Series, mesh: Option<&Mesh>, report: Option<&AgentState>) -> Self {
-        let host = mesh.and_then(|mesh| mesh.host(&series.host));
         let known = report.map(|report| report.addresses.as_slice()).unwrap_or_default();
-        let own = |declared: &&MeshInterface| {
-            let has = |one: &InterfaceAddress| {
-                one.interface == series.name && one.address == declared.address
-            };
-            known.iter().any(has)
-        };
-        let declared = host.and_then(|host| {
-            let named = host.interfaces.iter().find(|interface| interface.name == series.name);
-            named.or_else(|| host.interfaces.iter().find(own))
-        });
+        let place = (series.host.as_str(), series.name.as_str());
+        let declared = mesh.and_then(|mesh| declared_capacity(mesh, place, known));
         match (declared, series.speed_bps.and_then(|speed| u64::try_from(speed).ok())) {
-            (Some(declared), _) => Capacity::Declared(declared.capacity_bps.bps()),
+            (Some(declared), _) => Capacity::Declared(declared.bps()),
             (None, Some(speed)) if speed > 0 => Capacity::Speed(speed),
             _ => Capacity::Unknown,
         }
@@ -314,37 +304,4 @@ fn bin(bucket: &Bucket, at: usize) -> Option<Bin> {
         minimum: span.min,
         maximum: span.max,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use longhaul_fleet::mesh::parse;
-
-    use super::*;
-
-    #[test]
-    fn the_mesh_names_an_interface_or_has_its_address() {
-        let mesh = parse(
-            "[hosts.a]\naddress = \"10.0.0.1\"\ncapacity = \"50M\"\n\
-             [hosts.b]\naddress = \"10.0.0.2\"\ninterface = \"eth0\"\ncapacity = \"30M\"\n\
-             [tests.t]\nkind = \"throughput\"\nseconds = 1\nevery = \"1h\"\n",
-        );
-        let mesh = mesh.unwrap();
-        let series = |host: &str, name: &str| Series {
-            id: 1,
-            kind: Kind::Interface,
-            host: host.to_owned(),
-            name: name.to_owned(),
-            speed_bps: Some(10_000_000_000),
-            last_ms: 0,
-        };
-        let address =
-            InterfaceAddress { interface: "wan0".to_owned(), address: "10.0.0.1".parse().unwrap() };
-        let report = AgentState { addresses: vec![address], ..AgentState::default() };
-        let of =
-            |host: &str, name: &str| Capacity::of(&series(host, name), Some(&mesh), Some(&report));
-        assert_eq!(of("a", "wan0"), Capacity::Declared(50_000_000));
-        assert_eq!(of("a", "wan1"), Capacity::Speed(10_000_000_000));
-        assert_eq!(of("b", "eth0"), Capacity::Declared(30_000_000));
-    }
 }

@@ -49,9 +49,9 @@ pub(super) async fn post_login(
     headers: HeaderMap,
     Form(login): Form<LoginForm>,
 ) -> Result<Response, Failure> {
-    // A form of another site could log a browser in as another user.
+    // A form of another origin, also of the same site, could log a browser in as another user.
     let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
-    if site.is_some_and(|site| site == "cross-site") {
+    if site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
         return Err(Failure::csrf());
     }
     Ok(match check_login(&hub, client.0.ip(), &login.user, &login.password).await? {

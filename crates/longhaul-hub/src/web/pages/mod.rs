@@ -70,9 +70,21 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .layer(DefaultBodyLimit::max(64 << 10))
 }
 
-/// Returns a page in place of the document of a failed request, which is for programs.
+/// Returns a page in place of the document of a failed request, which is for programs, and of the text about a
+/// malformed one, which names parts of the hub's code.
 async fn as_page(answer: Response) -> Response {
-    let Some(Sentence(sentence)) = answer.extensions().get() else { return answer };
+    let kind = answer.headers().get(header::CONTENT_TYPE);
+    let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    let sentence = match answer.extensions().get() {
+        Some(Sentence(sentence)) => sentence.as_str(),
+        None if is_text && answer.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            "the form is too large"
+        }
+        None if is_text && answer.status().is_client_error() => {
+            "the address or the form is malformed"
+        }
+        None => return answer,
+    };
     let mut page = layout::failure_page(answer.status(), None, sentence);
     if let Some(cause) = answer.extensions().get::<Cause>() {
         page.extensions_mut().insert(cause.clone());

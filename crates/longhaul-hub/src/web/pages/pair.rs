@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::PageViewer;
 use super::days::{days_summary, days_table};
 use super::layout::{badge, page, range_form, segment, time};
-use super::plot::{Mark, Plot};
+use super::plot::{Mark, Plot, Quantity};
 use super::runs::table;
 use crate::clock::{MINUTE, now_ms};
 use crate::hub::Hub;
@@ -29,9 +29,6 @@ use crate::words;
 const MOST_RUNS: usize = 2000;
 /// The maximum number of changes of the path of one direction in the table.
 const MOST_CHANGES: i64 = 50;
-
-/// The least top of a graph of losses.
-const LEAST_LOSS: f64 = 0.001;
 /// The maximum number of points of a graph: a month has a point per stored interval of two hours.
 const MOST_POINTS: i64 = 360;
 
@@ -159,12 +156,11 @@ fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
     gaps.sort_unstable();
     let plot = Plot {
         title: "Throughput of the runs",
-        text: words::rate,
+        quantity: Quantity::Rate,
         window_ms,
         step_ms: gaps.get(gaps.len() / 2).copied().unwrap_or(0),
         series: vec![("throughput", marks)],
         expected: cell.and_then(|cell| cell.expected),
-        least_top: 0.0,
     };
     html! {
         (plot.figure())
@@ -186,19 +182,13 @@ fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
         };
         buckets.iter().filter_map(mark).collect()
     };
-    let plot = |title, text, series, least_top| Plot {
-        title,
-        text,
-        window_ms,
-        step_ms,
-        series,
-        expected: None,
-        least_top,
+    let plot = |title, quantity, series| {
+        Plot { title, quantity, window_ms, step_ms, series, expected: None }.figure()
     };
     let delays = vec![("median", marks(4)), ("99th percentile", marks(5)), ("lowest", marks(3))];
     html! {
-        (plot("Round-trip time (STAMP)", words::milliseconds as fn(f64) -> String, delays, 0.0).figure())
-        (plot("Loss (STAMP)", words::percent, vec![("loss", marks(0))], LEAST_LOSS).figure())
+        (plot("Round-trip time (STAMP)", Quantity::Time, delays))
+        (plot("Loss (STAMP)", Quantity::Share, vec![("loss", marks(0))]))
     }
 }
 

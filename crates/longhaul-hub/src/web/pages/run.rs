@@ -13,14 +13,13 @@ use super::PageViewer;
 use super::document::details;
 use super::findings::findings;
 use super::layout::{failure_page, page, segment, time};
-use super::plot::{Mark, Plot};
+use super::plot::{Mark, Plot, Quantity};
 use super::runs::{result, state};
 use crate::hub::Hub;
 use crate::records::agents::{agents, facts};
 use crate::records::runs::run_of;
 use crate::store::Sql;
 use crate::web::failure::Failure;
-use crate::words;
 
 /// The most intervals of a graph.
 const MOST_INTERVALS: usize = 2000;
@@ -124,12 +123,11 @@ fn intervals(run: &RunDocument) -> Markup {
     let step_ms = series[0].1.windows(2).map(|two| two[1].at_ms - two[0].at_ms).max().unwrap_or(0);
     Plot {
         title: "Throughput of the intervals",
-        text: words::rate,
+        quantity: Quantity::Rate,
         window_ms: (start, end.max(start + 1)),
         step_ms,
         series,
         expected: None,
-        least_top: 0.0,
     }
     .figure()
 }
