@@ -44,6 +44,10 @@ impl Best<'_> {
 /// The largest of several medians is biased upwards, and the more settings are compared the more.
 /// The interval of its ratio does not allow for this choice; the report states this.
 pub(crate) fn best<'a>(contents: &'a Contents, table: &'a Table) -> Vec<Best<'a>> {
+    // Throughput beside other flows is not a setting's merit alone: a greedy tool would be the best.
+    if contents.header.plan.recovery.is_some() {
+        return Vec::new();
+    }
     let mut found = Vec::new();
     for (index, first) in table.rows.iter().enumerate() {
         let is_same = |row: &&TableRow| row.tool == first.tool && row.is_like(first);

@@ -38,6 +38,7 @@ pub mod change;
 pub mod data;
 pub mod drivers;
 mod error;
+mod flow_share;
 pub mod host;
 mod network;
 pub mod plan;

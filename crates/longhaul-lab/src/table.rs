@@ -122,6 +122,10 @@ impl Table {
     pub fn fold(contents: &Contents) -> Self {
         let plan = &contents.header.plan;
         let mut conditions = plan.conditions();
+        // A path that the constraints exclude for every row has no column.
+        let used: BTreeSet<usize> = plan.cells().iter().map(|cell| cell.condition).collect();
+        let mut places = 0..;
+        conditions.retain(|_| places.next().is_some_and(|place| used.contains(&place)));
         // In the order of distance, whatever the order of the plan.
         conditions.sort_by_key(|condition| condition.rtt);
         let intervals = Intervals::of(plan);
@@ -217,7 +221,8 @@ impl TableRow {
 fn first_like(planned: &[PlanRow], row: &PlanRow) -> Option<String> {
     let key = |row: &PlanRow| {
         let size = volume(&row.work.content);
-        (row.work.name.clone(), size, row.streams, row.window, row.message, row.clients)
+        let settings = (row.streams, row.window, row.message, row.clients);
+        (row.work.name.clone(), size, settings, row.beside_congestion.clone())
     };
     let first = planned.iter().find(|other| key(other) == key(row))?;
     (first.label != row.label).then(|| first.label.clone())

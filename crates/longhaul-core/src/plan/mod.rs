@@ -21,9 +21,9 @@ pub use copy::{
 };
 pub use link::{LinkDirection, LinkOptions, LinkPlan, LinkPlanError, Side};
 pub use matrix::{
-    Condition, Conditions, Constraint, Content, DataStore, DiskWork, DocumentStep, MatrixFault,
-    MatrixPlan, MatrixRow, MemoryWork, Mixed, PlanCell, PlanEntry, PlannedWork, Precision,
-    RealPath, WorkFault, Workload,
+    Condition, Conditions, Constraint, Content, DataStore, DiskWork, DocumentStep, FlowTimes,
+    MatrixFault, MatrixPlan, MatrixRow, MemoryWork, Mixed, PlanCell, PlanEntry, PlannedWork,
+    Precision, RealPath, WorkFault, Workload,
 };
 pub use path::{PathPart, PathPlan, StreamSpec, TrainSpec};
 pub use stamp::StampPlan;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::flow::FlowFigures;
 use crate::plan::{Condition, Workload};
 use crate::units::{Bytes, Rate};
 
@@ -92,6 +93,9 @@ pub struct RunRecord {
     /// The throughput over time by the path's own counters, independent of the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<RunSample>,
+    /// The flows beside the tool, if the plan measures their share and recovery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowFigures>,
 }
 
 /// The workload of a run as it was executed.

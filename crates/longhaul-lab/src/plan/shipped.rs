@@ -16,7 +16,7 @@ pub struct Shipped {
 }
 
 /// All plans that ship.
-pub static SHIPPED: [Shipped; 20] = [
+pub static SHIPPED: [Shipped; 21] = [
     Shipped { name: "quick", text: include_str!("shipped/quick.toml") },
     Shipped { name: "default", text: include_str!("shipped/default.toml") },
     Shipped { name: "sc10", text: include_str!("shipped/sc10.toml") },
@@ -27,6 +27,7 @@ pub static SHIPPED: [Shipped; 20] = [
     Shipped { name: "streams-windows", text: include_str!("shipped/streams-windows.toml") },
     Shipped { name: "cross-traffic", text: include_str!("shipped/cross-traffic.toml") },
     Shipped { name: "cross-flows", text: include_str!("shipped/cross-flows.toml") },
+    Shipped { name: "fairness", text: include_str!("shipped/fairness.toml") },
     Shipped { name: "corruption", text: include_str!("shipped/corruption.toml") },
     Shipped { name: "frames", text: include_str!("shipped/frames.toml") },
     Shipped { name: "messages", text: include_str!("shipped/messages.toml") },

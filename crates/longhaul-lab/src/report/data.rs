@@ -5,6 +5,7 @@ use longhaul_core::text::escape;
 use serde::Serialize;
 
 use crate::archive::{Contents, MatrixHeader, PathRecord, Tool};
+use crate::flow_share::{FlowShare, flow_shares};
 use crate::plan::fingerprint;
 use crate::table::Table;
 
@@ -16,6 +17,8 @@ struct Document<'a> {
     header: &'a MatrixHeader,
     tools: &'a [Tool],
     table: &'a Table,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flow_shares: Vec<FlowShare>,
     #[serde(rename = "surveys")]
     path_records: &'a [PathRecord],
     runs: &'a [RunRecord],
@@ -29,6 +32,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
         header: &contents.header,
         tools: &contents.tools,
         table,
+        flow_shares: flow_shares(contents, table),
         path_records: &contents.path_records,
         runs: &contents.runs,
     };
@@ -39,7 +43,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
 }
 
 /// The columns, named as in the archive's table `run` if it has them.
-const COLUMNS: [&str; 35] = [
+const COLUMNS: [&str; 41] = [
     "sequence",
     "attempt",
     "repeat",
@@ -75,6 +79,12 @@ const COLUMNS: [&str; 35] = [
     "started_at",
     "tool_version",
     "near_command",
+    "flow_congestion",
+    "flow_before_share",
+    "flow_mean_share",
+    "flow_least_share",
+    "flow_recovery_seconds",
+    "flow_after_seconds",
 ];
 
 /// Renders every run as a row of comma-separated values (RFC 4180) for spreadsheets and data
@@ -131,6 +141,16 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         text(&run.started_at),
         text(&run.tool_version),
         text(&run.near_command),
+        run.flows
+            .as_ref()
+            .and_then(|flows| flows.congestion.as_deref())
+            .map(text)
+            .unwrap_or_default(),
+        number(run.flows.as_ref().map(|flows| flows.before_share)),
+        number(run.flows.as_ref().map(|flows| flows.mean_share)),
+        number(run.flows.as_ref().and_then(|flows| flows.least_share)),
+        number(run.flows.as_ref().and_then(|flows| flows.recovery_seconds)),
+        number(run.flows.as_ref().map(|flows| flows.after_seconds)),
     ]
 }
 
@@ -171,7 +191,7 @@ mod tests {
         assert_eq!(
             rows[1],
             "1,1,1,iperf3,iperf3,memory,,,,0 ms,0,,,,,1,invalid,dropped 7 packets,23750000000,,\
-             1073741824,0.3616814565052632,,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far"
+             1073741824,0.3616814565052632,,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far,,,,,,"
         );
         assert_eq!(super::text("=cmd|'/c calc'!A0\n"), "'=cmd|'/c calc'!A0%0A");
         assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");

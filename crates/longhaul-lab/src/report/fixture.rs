@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use longhaul_core::plan::{Conditions, DiskWork, MatrixPlan, MemoryWork, PlanEntry, Workload};
-use longhaul_core::result::{Caches, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput};
+use longhaul_core::plan::{
+    Conditions, DiskWork, FlowTimes, MatrixPlan, MemoryWork, PlanEntry, Workload,
+};
+use longhaul_core::result::{
+    Caches, FlowFigures, GoodputSample, Guarantees, Outcome, RunRecord, RunSchema, ToolOutput,
+};
 use longhaul_core::units::{Bytes, Rate};
 
 use crate::archive::{Contents, Data, MatrixHeader, PathRecord, Tool};
@@ -63,6 +67,33 @@ pub(crate) fn contents() -> Contents {
         }],
         certificate: None,
     }
+}
+
+/// The same contents, with a flow beside scp: it has 40 % of the link in the first pass and 50 % in the
+/// second, in which it does not recover.
+pub(crate) fn contents_with_flows() -> Contents {
+    let mut contents = contents();
+    let plan = &mut contents.header.plan;
+    plan.recovery = Some(FlowTimes::default());
+    plan.entries[3].beside = 1;
+    plan.entries[3].beside_congestion = vec!["cubic".into()];
+    let label = plan.rows().swap_remove(3).label;
+    for run in contents.runs.iter_mut().filter(|run| run.tool == "scp") {
+        run.label.clone_from(&label);
+        let share = 0.3 + 0.1 * f64::from(run.repeat);
+        let goodput = |tick: i32| match tick {
+            0..50 => share * 1e9,
+            _ => 0.9e9,
+        };
+        let sample = |tick: i32| GoodputSample {
+            seconds: f64::from(tick + 1) / 5.0,
+            goodput_bps: Rate::from_bps(goodput(tick) as u64),
+        };
+        let until = if run.repeat == 1 { 100 } else { 50 };
+        let samples = (-25..until).map(sample).collect();
+        run.flows = FlowFigures::of(samples, Some(Rate::from_bps(1_000_000_000)), 10.0, 10.0);
+    }
+    contents
 }
 
 /// Marks the failed and invalid runs: scp failed twice at 180 ms and once at 90 ms; the emulator's
@@ -154,5 +185,6 @@ fn run(
         seed: None,
         cpu: None,
         samples: Vec::new(),
+        flows: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use longhaul_core::plan::Condition;
 
+use super::flow;
 use super::text::{
     cell, guarantees, headline, join, legend, references, repeat_warnings, repeats, sync,
 };
@@ -30,6 +31,17 @@ pub fn markdown(contents: &Contents, table: &Table) -> String {
     lines.extend([String::new(), legend(table).replace('\n', " ")]);
     for (number, note) in (1..).zip(&table.notes) {
         lines.extend([String::new(), format!("[{number}] {}", escape(note))]);
+    }
+    let flows = flow::lines(contents, table);
+    if !flows.is_empty() {
+        let rule = |place: usize| (if place < 2 { "---" } else { "---:" }).to_owned();
+        let heads = flow::HEADS.map(str::to_owned).into_iter();
+        lines.extend([String::new(), row(heads), row((0..flow::HEADS.len()).map(rule))]);
+        for fields in flows {
+            let names = fields[..2].iter().map(|name| escape(name));
+            lines.push(row(names.chain(fields[2..].iter().cloned())));
+        }
+        lines.extend([String::new(), flow::MEANING.to_owned()]);
     }
     let repeats = repeats(table).into_iter();
     for sentence in repeats.chain(repeat_warnings(table)) {

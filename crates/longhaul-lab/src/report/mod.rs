@@ -9,9 +9,11 @@ mod data;
 mod figures;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod flow;
 mod markdown;
 mod page;
 mod text;
+mod words;
 
 use std::fs;
 use std::io::Write as _;
@@ -38,7 +40,7 @@ pub use text::text;
 pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, LabError> {
     let beside = dir.join("figures");
     fs::create_dir_all(&beside).map_err(LabError::file("create", &beside))?;
-    for figure in figures(contents) {
+    for figure in figures(contents, table) {
         if let Some(chart) = figure.chart {
             let drawing = chart.draw(Width::Page);
             save(&beside.join(format!("{}.svg", figure.id)), &drawing.document())?;

@@ -3,8 +3,9 @@
 use longhaul_core::plan::{Condition, MatrixPlan, Workload};
 use longhaul_core::result::Guarantees;
 use longhaul_core::text::escape;
-use longhaul_core::units::Rate;
 
+use super::flow;
+pub(super) use super::words::{gbps, references};
 use crate::archive::Contents;
 use crate::best::best;
 use crate::table::{CellFigure, RepeatedRow, Table, TableRow};
@@ -24,9 +25,23 @@ pub fn text(contents: &Contents, table: &Table) -> String {
     }
     lines.extend(repeats(table));
     lines.extend(repeat_warnings(table));
+    lines.extend(flows(contents, table));
     lines.extend(best_settings(contents, table));
     lines.push(String::new());
     join(&lines)
+}
+
+/// Returns the table of the flows beside the tools.
+fn flows(contents: &Contents, table: &Table) -> Vec<String> {
+    let mut lines = flow::lines(contents, table);
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    lines.insert(0, flow::HEADS.map(str::to_owned).to_vec());
+    let mut all = vec![String::new()];
+    all.extend(align(&lines, flow::HEADS.len() - 2));
+    all.extend([String::new(), flow::MEANING.to_owned()]);
+    all
 }
 
 /// The number of settings of a tool from which the text names the best one.
@@ -141,21 +156,6 @@ pub(super) fn cell(figure: &CellFigure) -> String {
     }
 }
 
-pub(super) fn references(notes: &[usize]) -> String {
-    notes.iter().map(|number| format!("[{number}]")).collect()
-}
-
-/// Formats a rate in Gb/s with three significant digits.
-pub(super) fn gbps(rate: Rate) -> String {
-    let value = rate.bps() as f64 / 1e9;
-    match value {
-        v if v >= 99.95 => format!("{value:.0}"),
-        v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.0995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 pub(super) fn guarantees(row: &TableRow) -> String {
     match row.guarantees {
         Some(Guarantees { encrypted, verified, synced }) if row.workload.copies() => {
@@ -253,6 +253,8 @@ pub(super) fn align(lines: &[Vec<String>], figures: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_core::units::Rate;
+
     use super::*;
     use crate::report::fixture;
 

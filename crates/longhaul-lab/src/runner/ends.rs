@@ -13,7 +13,7 @@ use super::load::CpuTimes;
 use super::process::{Finished, Process, Waited, own_cpu_seconds};
 use super::ready::{self, Readiness};
 use super::script;
-use super::side_flows::SideFlows;
+use super::side_flows::{self, SideFlows, ToolTime};
 use super::work::{CopyTarget, Run, RunProblem, Work};
 use crate::drivers::{DiskTask, Job, ServerCommand, ToolTask};
 use crate::network::NetPath;
@@ -59,11 +59,13 @@ pub(super) fn run(
         None => ends.clients(&jobs),
         Some(server) => ends.server(server, &jobs),
     };
-    let flowed = beside.map_or(Ok(()), SideFlows::finish);
-    let (outputs, took) = done?;
-    flowed?;
-    run.read(&jobs, &outputs, took, record)
-        .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))
+    let tool = done.as_ref().ok().map(|(_, tool)| *tool);
+    let flowed = beside.map_or(Ok(None), |beside| beside.finish(run, tool));
+    let (outputs, tool) = done?;
+    record.flows = flowed?;
+    run.read(&jobs, &outputs, tool.took, record)
+        .map_err(|trouble| with_server_words(trouble, record.far_output.as_ref()))?;
+    record.flows.as_ref().map_or(Ok(()), side_flows::fault)
 }
 
 struct Ends<'a> {
@@ -73,8 +75,8 @@ struct Ends<'a> {
     record: &'a mut RunRecord,
 }
 
-/// The output of all clients, and the time until the last client ended.
-type Done = (Vec<ToolOutput>, Duration);
+/// The output of all clients, and the time from their start until the last client ended.
+type Done = (Vec<ToolOutput>, ToolTime);
 
 impl Ends<'_> {
     fn server(&mut self, server: ServerCommand, jobs: &[Job<'_>]) -> Result<Done, RunProblem> {
@@ -154,7 +156,7 @@ impl Ends<'_> {
             Waited::Ended(_) => {
                 self.record.seconds = Some(took.as_secs_f64());
                 self.record.durable_seconds = settled.map(|more| (took + more).as_secs_f64());
-                Ok((outputs, took))
+                Ok((outputs, ToolTime { begun, took }))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use longhaul_core::plan::{Condition, Content, MatrixPlan, MatrixRow};
+use longhaul_core::plan::{Condition, Content, FlowTimes, MatrixPlan, MatrixRow};
 use longhaul_core::units::Rate;
 
 use super::{PlannedRun, cells};
@@ -54,6 +54,9 @@ impl Cost {
 pub(super) struct Estimate {
     limit: Option<Duration>,
     cool_down: Duration,
+    recovery: Option<FlowTimes>,
+    /// For each entry, whether flows run beside its tool.
+    beside: Vec<bool>,
     rows: Vec<MatrixRow>,
     conditions: Vec<Condition>,
     sizes: Vec<Size>,
@@ -88,6 +91,8 @@ impl Estimate {
         Estimate {
             limit: plan.limit_seconds.map(|seconds| Duration::from_secs(seconds.into())),
             cool_down: plan.cool_down(),
+            recovery: plan.recovery,
+            beside: plan.entries.iter().map(|entry| entry.beside > 0).collect(),
             sizes: rows.iter().zip(sources).map(size).collect(),
             conditions: plan.conditions(),
             rows,
@@ -151,7 +156,15 @@ impl Estimate {
             let bytes = if bytes_at_once.is_some() { shared } else { bytes };
             (rate.time_for(bytes) + PER_FILE.mul_f64(files as f64) + trips + begin).min(limit)
         });
-        time + OVERHEAD + self.cool_down
+        time + self.around(row) + OVERHEAD + self.cool_down
+    }
+
+    /// Returns the time in which flows run alone before and after the tool of a row.
+    fn around(&self, row: usize) -> Duration {
+        let beside = self.beside[self.rows[row].entry];
+        self.recovery
+            .filter(|_| beside)
+            .map_or(Duration::ZERO, |times| times.before() + times.after())
     }
 
     /// Returns the duration of a timed test; `None` for a copy.
@@ -211,6 +224,12 @@ mod tests {
         estimate.measured.insert((1, 0), Duration::from_secs(5));
         assert_eq!(of(&estimate, 1, 0), 5.0);
         assert!(of(&estimate, 1, 1) > 20.0, "slower than guessed here, and so there");
+
+        let mut beside = plan.clone();
+        beside.recovery = Some(FlowTimes { before_seconds: 5, after_seconds: 7 });
+        beside.entries[0].beside = 1;
+        let with_flows = Estimate::new(&beside, &drivers, &sources);
+        assert_eq!(of(&with_flows, 0, 1), 27.0);
 
         let cost = Cost::of(&plan, &drivers, &sources, &|tool| tool == "scp");
         assert_eq!(cost.runs, 4);

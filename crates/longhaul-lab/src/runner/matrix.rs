@@ -227,6 +227,7 @@ impl<'a> Matrix<'a> {
             work,
             limit,
             program: path_program,
+            recovery: plan.recovery,
             stop,
         };
         run.make(self.network).filter(|_| !stop.load(Ordering::Relaxed))

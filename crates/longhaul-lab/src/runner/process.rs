@@ -82,6 +82,13 @@ impl Process {
         self.child.id()
     }
 
+    /// Returns the last complete line of standard output so far.
+    pub(super) fn last_stdout_line(&self) -> Option<String> {
+        let kept = self.stdout.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = kept.bytes.rsplit(|byte| *byte == b'\n').nth(1)?;
+        Some(String::from_utf8_lossy(line).into_owned())
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.ends_within(Duration::ZERO)
     }

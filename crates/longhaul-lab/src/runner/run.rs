@@ -254,6 +254,7 @@ impl Run<'_> {
             seed: Some(self.seed),
             cpu: None,
             samples: Vec::new(),
+            flows: None,
         }
     }
 }

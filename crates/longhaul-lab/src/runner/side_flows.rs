@@ -1,11 +1,15 @@
-//! Cross traffic that reacts to congestion: TCP flows of `longhaul test` beside the measured tool.
+//! Cross traffic that reacts to congestion: TCP flows of `longhaul test` beside the measured tool,
+//! and their share of the link and their recovery.
 
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::Side;
+use longhaul_core::result::{FlowFigures, GoodputSample, ToolOutput};
+use longhaul_core::units::Rate;
+use serde::Deserialize;
 
 use super::process::{Finished, Process};
 use super::ready::{self, Readiness, ReadySigns};
@@ -14,15 +18,29 @@ use crate::network::NetPath;
 
 /// The port of the flows' server; no driver uses it.
 const PORT: u16 = 5299;
-/// The time that the flows get to fill the path before the tool starts.
+/// The time that the flows get to fill the path before the tool starts, unless the plan sets it.
 const SETTLE: Duration = Duration::from_secs(3);
 /// The time in seconds that the flows run beyond the limit of the run.
 const SPARE: u64 = 60;
+/// The interval of the samples in seconds. The output of one flow for six minutes is kept.
+const INTERVAL: &str = "0.2";
+/// The time after the recovery in which the last interval is reported.
+const LAST: Duration = Duration::from_millis(700);
+const TICK: Duration = Duration::from_millis(50);
 
 /// The TCP flows that run beside the tool, with their server.
 pub(super) struct SideFlows {
     server: Process,
     flows: Process,
+    /// The start of the flows, if their share is measured.
+    zero: Option<Instant>,
+}
+
+/// The time in which the tool ran.
+#[derive(Clone, Copy)]
+pub(super) struct ToolTime {
+    pub(super) begun: Instant,
+    pub(super) took: Duration,
 }
 
 impl SideFlows {
@@ -52,10 +70,8 @@ impl SideFlows {
                 return Err(broken(what, server));
             }
         }
-        let seconds = run.limit.as_secs() + SPARE;
         let mut test = Command::new(program);
-        test.args(["test", path.host(Side::Far), "--port", &port]);
-        test.args(["-P", &run.entry.beside.to_string(), "-t", &seconds.to_string()]);
+        test.args(["test", path.host(Side::Far), "--port", &port]).args(arguments(run));
         let flows = match Process::spawn(path, Side::Near, test) {
             Ok(flows) => flows,
             Err(error) => {
@@ -63,32 +79,186 @@ impl SideFlows {
                 return Err(RunProblem::of(&*error));
             }
         };
-        let beside = SideFlows { server, flows };
-        let begun = Instant::now();
-        while begun.elapsed() < SETTLE && !beside.flows.has_ended() {
-            if run.stop.load(Ordering::Relaxed) {
-                return beside.finish().and(Err(RunProblem::Stopped));
-            }
-            thread::sleep(Duration::from_millis(50));
+        let mut beside = SideFlows { server, flows, zero: None };
+        if !beside.settle(run) {
+            return beside.stop().and(Err(RunProblem::Stopped));
+        }
+        // A flow that ends before the tool starts fails in every attempt, for example because its
+        // congestion control is not available.
+        if beside.flows.has_ended() {
+            beside.server.finish();
+            return Err(broken("the flow beside the tool ended", beside.flows));
         }
         Ok(Some(beside))
     }
 
-    /// Stops the flows. A run whose flows ended before the tool did not meet its conditions.
-    pub(super) fn finish(self) -> Result<(), RunProblem> {
+    /// Waits until the flows fill the path, or until they end. Returns false if the stop flag was
+    /// set.
+    fn settle(&mut self, run: &Run<'_>) -> bool {
+        let begun = Instant::now();
+        let settle = run.recovery.map_or(SETTLE, |times| times.before());
+        while begun.elapsed() < settle && !self.flows.has_ended() {
+            if run.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            thread::sleep(TICK);
+            // The line of an interval arrives late, but never early, so the earliest start counts.
+            let line = self.flows.last_stdout_line();
+            let end = line.and_then(|line| interval(&line)).map(|data| data.end_seconds);
+            let end = end.and_then(|end| Duration::try_from_secs_f64(end).ok());
+            let start = end.and_then(|end| Instant::now().checked_sub(end));
+            self.zero = [self.zero, start].into_iter().flatten().min();
+        }
+        true
+    }
+
+    /// Stops the flows after the time of their recovery. Returns their figures if the plan measures
+    /// them and the tool ran. A run whose flows ended earlier did not meet its conditions.
+    pub(super) fn finish(
+        self,
+        run: &Run<'_>,
+        tool: Option<ToolTime>,
+    ) -> Result<Option<FlowFigures>, RunProblem> {
+        let (Some(times), Some(tool)) = (run.recovery, tool) else {
+            return self.stop().map(|_| None);
+        };
+        let end = tool.begun + tool.took + times.after() + LAST;
+        if !self.runs_until(end, run.stop) {
+            return self.stop().and(Err(RunProblem::Stopped));
+        }
+        let zero = self.zero;
+        let output = self.stop()?;
+        let begun = zero.map(|zero| (tool.begun - zero).as_secs_f64());
+        let samples = begun.map_or_else(Vec::new, |begun| samples(&output.stdout, begun));
+        let after = times.after().as_secs_f64();
+        let link = run.condition.rate;
+        match FlowFigures::of(samples, link, tool.took.as_secs_f64(), after) {
+            Some(figures) => {
+                let congestion = run.row.beside_congestion.clone();
+                Ok(Some(FlowFigures { congestion, ..figures }))
+            }
+            None => Err(RunProblem::Disturbed("the flow beside the tool reported no rate".into())),
+        }
+    }
+
+    /// Waits until `end` or the end of the flows. Returns false if the stop flag was set.
+    fn runs_until(&self, end: Instant, stop: &AtomicBool) -> bool {
+        while Instant::now() < end && !self.flows.has_ended() {
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            thread::sleep(TICK);
+        }
+        true
+    }
+
+    /// Stops the flows and returns their output.
+    fn stop(self) -> Result<ToolOutput, RunProblem> {
         let is_early = self.flows.has_ended();
         let Finished { output, .. } = self.flows.finish();
         self.server.finish();
         if !is_early {
-            return Ok(());
+            return Ok(output);
         }
         let said = output.last_line().unwrap_or("no output").to_owned();
-        Err(RunProblem::Disturbed(format!("a flow beside the tool ended before the tool: {said}")))
+        Err(RunProblem::Disturbed(format!("a flow beside the tool ended too early: {said}")))
     }
+}
+
+/// Returns the reason why the figures do not count: the flows did not fill the link before the tool.
+pub(super) fn fault(figures: &FlowFigures) -> Result<(), RunProblem> {
+    if figures.before_share >= FlowFigures::FULL {
+        return Ok(());
+    }
+    Err(RunProblem::Disturbed(format!(
+        "the flow beside the tool did not fill the link before the tool started: {:.0} % in the last \
+         second",
+        100.0 * figures.before_share
+    )))
+}
+
+/// Returns the arguments of the flows, without the server.
+fn arguments(run: &Run<'_>) -> Vec<String> {
+    let around = run.recovery.map_or(Duration::ZERO, |times| times.before() + times.after());
+    let seconds = run.limit.as_secs() + around.as_secs() + SPARE;
+    let mut all = vec!["-P".to_owned(), run.entry.beside.to_string()];
+    all.extend(["-t".to_owned(), seconds.to_string()]);
+    if let Some(congestion) = &run.row.beside_congestion {
+        all.extend(["-C".to_owned(), congestion.clone()]);
+    }
+    if run.recovery.is_some() {
+        all.extend(["-i", INTERVAL, "--json-stream"].map(str::to_owned));
+    }
+    all
+}
+
+/// An interval of `longhaul test --json-stream`.
+#[derive(Deserialize)]
+struct Interval {
+    end_seconds: f64,
+    throughput_bps: Rate,
+}
+
+fn interval(line: &str) -> Option<Interval> {
+    #[derive(Deserialize)]
+    struct Event {
+        event: String,
+        data: serde_json::Value,
+    }
+    let Event { event, data } = serde_json::from_str(line).ok()?;
+    (event == "interval").then(|| Interval::deserialize(data).ok()).flatten()
+}
+
+/// Returns the samples in the output of the flows, for a tool that started `begun` seconds after
+/// them.
+fn samples(output: &str, begun: f64) -> Vec<GoodputSample> {
+    let all = output.lines().filter_map(interval);
+    let sample = |interval: Interval| GoodputSample {
+        seconds: interval.end_seconds - begun,
+        goodput_bps: interval.throughput_bps,
+    };
+    all.map(sample).collect()
 }
 
 /// Returns the failure of a process that is then stopped, with its last line.
 fn broken(what: &str, process: Process) -> RunProblem {
     let Finished { output, .. } = process.finish();
     RunProblem::Failed(format!("{what}: {}", output.last_line().unwrap_or("no output")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_intervals_become_samples() {
+        let line = |event: &str, end: f64, bps: u64| {
+            format!(
+                "{{\"data\":{{\"end_seconds\":{end},\"throughput_bps\":{bps},\"x\":1}},\
+                 \"event\":\"{event}\",\"schema\":\"longhaul.test/1\"}}\n"
+            )
+        };
+        let output = line("interval", 0.2, 5) + "odd\n" + &line("interval", 8.5, 7);
+        let found = samples(&(output + &line("result", 9.0, 6)), 8.0);
+        let plain: Vec<(f64, u64)> =
+            found.iter().map(|sample| (sample.seconds, sample.goodput_bps.bps())).collect();
+        assert_eq!(plain, [(-7.8, 5), (0.5, 7)]);
+    }
+
+    #[test]
+    fn a_flow_that_does_not_fill_the_link_spoils_the_run() {
+        let sample = |tick: i32| GoodputSample {
+            seconds: f64::from(tick) / 5.0,
+            goodput_bps: Rate::from_bps(630_000_000),
+        };
+        let figures = |link| {
+            FlowFigures::of((-10..100).map(sample).collect(), Some(link), 10.0, 5.0).unwrap()
+        };
+        assert!(fault(&figures(Rate::from_bps(700_000_000))).is_ok());
+        let Err(RunProblem::Disturbed(reason)) = fault(&figures(Rate::from_bps(1_000_000_000)))
+        else {
+            panic!("63 % of the link");
+        };
+        assert!(reason.ends_with("started: 63 % in the last second"), "{reason}");
+    }
 }

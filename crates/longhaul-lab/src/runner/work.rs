@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_core::plan::{Condition, MatrixRow, PlanEntry};
+use longhaul_core::plan::{Condition, FlowTimes, MatrixRow, PlanEntry};
 
 use super::disk;
 use super::far::FarDir;
@@ -29,6 +29,8 @@ pub(super) struct Run<'a> {
     pub(super) limit: Duration,
     /// The longhaul program that starts the flows beside the tool.
     pub(super) program: Option<&'a Path>,
+    /// The times of the flows beside the tool, if their share is measured.
+    pub(super) recovery: Option<FlowTimes>,
     pub(super) stop: &'a AtomicBool,
 }
 

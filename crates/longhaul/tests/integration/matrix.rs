@@ -260,3 +260,66 @@ fn a_damaged_archive_is_reported_and_not_changed() {
     assert_eq!(fs::read(&archive).unwrap(), vec![b'x'; 10_000]);
     assert_eq!(fs::read_dir(host.near("out")).unwrap().count(), 1);
 }
+
+/// A flow that fills a link, a tool beside it, and the recovery; and a flow that cannot start.
+#[test]
+fn the_share_and_recovery_of_a_flow_are_measured() {
+    let host = host_with_plan(
+        r#"name = "share"
+[recovery]
+before_seconds = 2
+after_seconds = 3
+[conditions]
+rtt = ["10ms"]
+rate = ["100M"]
+[memory]
+seconds = 2
+omit_seconds = 0
+[[entries]]
+tool = "longhaul test"
+beside = 1
+beside_congestion = ["cubic", "lhnone"]
+workload = "memory"
+"#,
+    );
+    let output = host.run(&["matrix", "plan.toml", "--out", "out", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = document["runs"].as_array().unwrap();
+    let of = |label: &str| runs.iter().rfind(|run| run["label"] == label).unwrap();
+    let run = of("longhaul test, beside 1 cubic flow");
+    assert_ne!(run["outcome"]["status"], "failed", "{run:#}");
+    let flows = &run["flows"];
+    let number = |name: &str| flows[name].as_f64().unwrap_or_else(|| panic!("{name}: {flows:#}"));
+    assert_eq!(flows["congestion"], "cubic");
+    assert_eq!(number("reference_bps"), 100e6);
+    assert!((0.5..1.0).contains(&number("before_share")), "{flows:#}");
+    let (least, mean) = (number("least_share"), number("mean_share"));
+    assert!(least >= 0.0 && least <= mean && mean > 0.02 && mean < 0.98, "{flows:#}");
+    // The time of a recovery is null if it takes longer than the measurement.
+    if !flows["recovery_seconds"].is_null() {
+        assert!((1.0..=3.0).contains(&number("recovery_seconds")), "{flows:#}");
+    }
+    let times: Vec<f64> = flows["samples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["seconds"].as_f64().unwrap())
+        .collect();
+    let took = run["seconds"].as_f64().unwrap();
+    assert!(times[0] < -1.5 && *times.last().unwrap() > took + 2.7, "{times:?}, {took}");
+
+    // A flow that cannot start is a row with its reason.
+    let absent = of("longhaul test, beside 1 lhnone flow");
+    let reason = absent["outcome"]["reason"].as_str().unwrap();
+    assert!(reason.contains("cannot use congestion control 'lhnone'"), "{reason}");
+    let shares = document["flow_shares"].as_array().unwrap();
+    assert_eq!((shares.len(), &shares[1]["state"]), (2, &Value::from("failed")));
+    let rows = host.run(&["report", "out", "--format", "csv"]);
+    assert!(
+        text(&rows.stdout)
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with(",flow_recovery_seconds,flow_after_seconds")
+    );
+}

@@ -66,6 +66,13 @@ impl MatrixPlan {
         if self.disk.size.get() == 0 {
             return Err(MatrixFault::NoSize);
         }
+        if let Some(times) = self.recovery {
+            let all =
+                [("before_seconds", times.before_seconds), ("after_seconds", times.after_seconds)];
+            if let Some(&(setting, seconds)) = all.iter().find(|(_, s)| !(2..=3600).contains(s)) {
+                return Err(MatrixFault::Recovery { setting, seconds });
+            }
+        }
         for (index, work) in self.workloads.iter().enumerate() {
             if self.workloads[..index].iter().any(|other| other.name == work.name) {
                 return Err(MatrixFault::WorkTwice { index, name: work.name.clone() });
@@ -104,6 +111,15 @@ impl MatrixPlan {
         let bad = |text: &String| text.is_empty() || text.contains(['\0', '\n', '\r']);
         if let Some(option) = entry.options.iter().position(bad) {
             return Err(MatrixFault::Option { index, option, label });
+        }
+        // The name is an argument of the command that starts the flows.
+        let is_name = |name: &str| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            (1..=15).contains(&name.len()) && name.chars().all(plain)
+        };
+        let wrong = |name: &&String| entry.beside == 0 || !is_name(name.as_str());
+        if let Some(name) = entry.beside_congestion.iter().find(wrong).cloned() {
+            return Err(MatrixFault::BesideCongestion { index, label, name });
         }
         let counts = |values: &[u32]| values.iter().map(|value| u64::from(*value)).collect();
         let sizes = |values: &[Bytes]| values.iter().map(|size| size.get()).collect();
@@ -146,7 +162,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::plan::{Conditions, Constraint, DocumentStep, PlannedWork, Precision};
+    use crate::plan::{Conditions, Constraint, DocumentStep, FlowTimes, PlannedWork, Precision};
 
     fn plan() -> MatrixPlan {
         let mut plan = MatrixPlan::named("two");
@@ -167,10 +183,14 @@ mod tests {
     #[test]
     fn an_error_has_its_reason_and_place() {
         type Break = fn(&mut MatrixPlan);
+        const BESIDE: &str = "entries.0.beside_congestion";
+        fn one_second() -> FlowTimes {
+            FlowTimes { after_seconds: 1, ..FlowTimes::default() }
+        }
         fn real(plan: &mut MatrixPlan, text: &str) {
             plan.real = Some(serde_json::from_str(text).unwrap());
         }
-        let cases: [(Break, &str); 20] = [
+        let cases: [(Break, &str); 23] = [
             (|p| p.repeats = 0, "repeats"),
             (|p| p.precision = Some(Precision::new(0.0, 30)), "precision.share"),
             (|p| p.precision = Some(Precision::new(0.05, 5)), "precision.at_most"),
@@ -188,6 +208,15 @@ mod tests {
             (|p| p.entries[0].messages = vec![Bytes::new(0)], "entries.0.messages_bytes"),
             (|p| p.conditions.set("links", vec!["1".into(), "65".into()]), "conditions.links.1"),
             (|p| p.entries[0].options = vec!["-Z".into(), String::new()], "entries.0.options.1"),
+            (|p| p.recovery = Some(one_second()), "recovery.after_seconds"),
+            (|p| p.entries[0].beside_congestion = vec!["bbr".into()], BESIDE),
+            (
+                |p| {
+                    p.entries[0].beside = 1;
+                    p.entries[0].beside_congestion = vec!["--json".into()];
+                },
+                BESIDE,
+            ),
             (|p| p.only = vec![Constraint::default()], "only.0"),
             (|p| p.except = vec![rule(r#"{"tool": "spc"}"#)], "except.0"),
             (|p| p.except = vec![rule(r#"{"path": {"rtt": ["0", "90ms"]}}"#)], "entries"),
@@ -230,6 +259,11 @@ mod tests {
             ]
         );
         assert_eq!(plan.cells().len(), 8);
+        let mut beside = plan.clone();
+        beside.entries[1].beside = 1;
+        beside.entries[1].beside_congestion = vec!["cubic".into(), "bbr".into()];
+        let labels: Vec<String> = beside.rows().into_iter().map(|row| row.label).collect();
+        assert_eq!(labels[2..4], ["scp, one, beside 1 cubic flow", "scp, one, beside 1 bbr flow"]);
         plan.except = vec![rule(r#"{"tool": "scp", "path": {"rtt": "0.09s"}}"#)];
         assert_eq!(plan.cells().len(), 6);
         plan.only = vec![rule(r#"{"workload": ["one"]}"#), rule(r#"{"streams": 4}"#)];

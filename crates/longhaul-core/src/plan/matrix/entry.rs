@@ -41,6 +41,9 @@ pub struct PlanEntry {
     /// with the tool: cross traffic that reacts to congestion.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub beside: u32,
+    /// The congestion controls of these flows to try; empty means the default of the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    pub beside_congestion: Vec<String>,
     /// The size of created files for this entry, if it is smaller than the workload's. It is for
     /// tools so slow that the full size would add no information. The table states the size.
     #[serde(rename = "size_bytes", alias = "size", default)]
@@ -63,11 +66,26 @@ impl PlanEntry {
         if !self.options.is_empty() {
             label = format!("{label} {}", self.options.join(" "));
         }
+        // Rows that differ in the congestion control of the flows name the flows themselves.
         match self.beside {
-            0 => label,
-            1 => format!("{label}, beside 1 flow"),
-            flows => format!("{label}, beside {flows} flows"),
+            flows if flows > 0 && self.beside_congestion.is_empty() => {
+                format!("{label}, {}", self.beside_label(None))
+            }
+            _ => label,
         }
+    }
+
+    /// Returns the entry without flows beside the tool.
+    #[must_use]
+    pub fn without_flows(&self) -> Self {
+        PlanEntry { beside: 0, beside_congestion: Vec::new(), ..self.clone() }
+    }
+
+    /// Returns the flows beside the tool as a part of a name, for example `beside 1 cubic flow`.
+    pub(super) fn beside_label(&self, congestion: Option<&str>) -> String {
+        let plural = if self.beside == 1 { "" } else { "s" };
+        let congestion = congestion.map_or_else(String::new, |name| format!("{name} "));
+        format!("beside {} {congestion}flow{plural}", self.beside)
     }
 
     /// Returns whether `name` refers to this entry: by its label, its tool, or the tool's program.

@@ -175,6 +175,27 @@ pub enum MatrixFault {
         /// The largest accepted value.
         most: u64,
     },
+    /// The time of the flows before or after a tool is out of range.
+    #[error("recovery.{setting} is {seconds}; it must be 2 to 3600")]
+    Recovery {
+        /// The name of the setting.
+        setting: &'static str,
+        /// The given seconds.
+        seconds: u32,
+    },
+    /// A congestion control of flows is not a name, or there are no flows.
+    #[error(
+        "beside_congestion of '{label}' has '{name}'; it needs the name of a congestion control, such \
+         as cubic, and `beside`, the number of flows"
+    )]
+    BesideCongestion {
+        /// The index of the entry.
+        index: usize,
+        /// The name of the entry.
+        label: String,
+        /// The given name.
+        name: String,
+    },
     /// An option of an entry cannot be an argument: it is empty or contains a line break or NUL.
     #[error("an option of '{label}' is empty or contains a line break or NUL")]
     Option {
@@ -245,6 +266,10 @@ impl MatrixFault {
             MatrixFault::LabelTwice { index, .. } => entry(*index),
             MatrixFault::NoWork { index, .. } => with(entry(*index), &[key("workload")]),
             MatrixFault::EntrySize { index, .. } => with(entry(*index), &[key("size_bytes")]),
+            MatrixFault::Recovery { setting, .. } => vec![key("recovery"), key(setting)],
+            MatrixFault::BesideCongestion { index, .. } => {
+                with(entry(*index), &[key("beside_congestion")])
+            }
             MatrixFault::Setting { index, setting, .. } => with(entry(*index), &[key(setting)]),
             MatrixFault::Option { index, option, .. } => {
                 with(entry(*index), &[key("options"), Index(*option)])

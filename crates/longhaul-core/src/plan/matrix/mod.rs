@@ -21,6 +21,6 @@ pub use entry::Constraint;
 pub use entry::PlanEntry;
 pub use fault::{DocumentStep, MatrixFault};
 pub use mixed::Mixed;
-pub use plan::{DiskWork, MatrixPlan, MemoryWork, Precision, RealPath};
+pub use plan::{DiskWork, FlowTimes, MatrixPlan, MemoryWork, Precision, RealPath};
 pub use row::{MatrixRow, PlanCell};
 pub use work::{Content, DataStore, PlannedWork, WorkFault, Workload};

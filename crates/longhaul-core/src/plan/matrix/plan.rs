@@ -47,6 +47,9 @@ pub struct MatrixPlan {
     /// A real path, instead of emulated ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<RealPath>,
+    /// The times for which flows beside a tool run alone, if their share and recovery are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<FlowTimes>,
     /// The workload `memory`.
     #[serde(default)]
     pub memory: MemoryWork,
@@ -106,6 +109,34 @@ impl Precision {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Span(#[serde(with = "span_text")] Duration);
+
+/// The times for which the flows beside a tool run without the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowTimes {
+    /// The seconds before the tool starts; 2 to 3600. The flows must fill the link in this time.
+    pub before_seconds: u32,
+    /// The seconds after the end of the tool, in which the flows recover; 2 to 3600.
+    pub after_seconds: u32,
+}
+
+impl Default for FlowTimes {
+    fn default() -> Self {
+        FlowTimes { before_seconds: 8, after_seconds: 10 }
+    }
+}
+
+impl FlowTimes {
+    /// Returns the time before the tool starts.
+    pub fn before(self) -> Duration {
+        Duration::from_secs(self.before_seconds.into())
+    }
+
+    /// Returns the time after the end of the tool.
+    pub fn after(self) -> Duration {
+        Duration::from_secs(self.after_seconds.into())
+    }
+}
 
 /// A path between this host and another, reached by ssh.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -191,6 +222,7 @@ impl MatrixPlan {
             cool_down_seconds: None,
             conditions: Conditions::default(),
             real: None,
+            recovery: None,
             memory: MemoryWork::default(),
             disk: DiskWork::default(),
             workloads: Vec::new(),

@@ -21,6 +21,8 @@ pub struct MatrixRow {
     pub message: Option<Bytes>,
     /// The number of simultaneous clients, at least 1.
     pub clients: u32,
+    /// The congestion control of the flows beside the tool; `None` means the default of the host.
+    pub beside_congestion: Option<String>,
 }
 
 impl MatrixRow {
@@ -59,7 +61,7 @@ pub struct PlanCell {
 
 impl MatrixPlan {
     /// Returns the rows in the order of the table: by entry, then by workload, streams, windows,
-    /// messages and clients. Unknown names of workloads produce no row.
+    /// messages, clients and flows beside the tool. Unknown names of workloads produce no row.
     pub fn rows(&self) -> Vec<MatrixRow> {
         let mut rows = Vec::new();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -86,8 +88,14 @@ impl MatrixPlan {
         let with_messages = with_windows.flat_map(|(streams, window)| {
             or_default(&entry.messages).into_iter().map(move |message| (streams, window, message))
         });
-        for (streams, window, message) in with_messages {
-            for clients in or_default(&entry.clients) {
+        let with_clients = with_messages.flat_map(|(streams, window, message)| {
+            or_default(&entry.clients)
+                .into_iter()
+                .map(move |clients| (streams, window, message, clients))
+        });
+        let congestions: Vec<&str> = entry.beside_congestion.iter().map(String::as_str).collect();
+        for (streams, window, message, clients) in with_clients {
+            for congestion in or_default(&congestions) {
                 let mut label = vec![entry.label()];
                 if entry.workloads.len() > 1 {
                     label.push(work.name.clone());
@@ -96,6 +104,7 @@ impl MatrixPlan {
                 label.extend(window.map(|window: Bytes| format!("window {window}")));
                 label.extend(message.map(|size: Bytes| format!("message {size}")));
                 label.extend(clients.map(|count| counted(count, "client")));
+                label.extend(congestion.map(|name| entry.beside_label(Some(name))));
                 rows.push(MatrixRow {
                     entry: index,
                     label: label.join(", "),
@@ -104,6 +113,7 @@ impl MatrixPlan {
                     window,
                     message,
                     clients: clients.unwrap_or(1),
+                    beside_congestion: congestion.map(str::to_owned),
                 });
             }
         }

@@ -238,6 +238,7 @@ fn values(
         |name: &str| options.iter().any(|(option, _, value)| *option == name && value.is_some());
     let others = path.options.iter().filter(|(name, _)| !is_drawn(name.as_str()));
     let mut rest: Vec<String> = others.map(|(name, value)| format!("{name} {value}")).collect();
+    rest.extend(row.beside_congestion.iter().map(|name| format!("beside {name} flows")));
     match &row.work.content {
         Content::Files { files: 1, size } => {
             set(Dimension::Size, Some(usual.unwrap_or(*size).get() as f64));
@@ -271,7 +272,7 @@ fn distinct(names: impl Iterator<Item = (String, String)>) -> Vec<(String, Strin
 
 /// Returns the label of an entry without the flows beside the tool.
 fn label_without_flows(entry: &PlanEntry) -> String {
-    PlanEntry { beside: 0, ..entry.clone() }.label()
+    entry.without_flows().label()
 }
 
 /// Parses `500M` or `500M:64KiB` into Gb/s; `none` is 0.

@@ -9,6 +9,7 @@ mod cpu;
 mod dimension;
 mod distance;
 mod facet;
+mod flow;
 mod palette;
 mod profile;
 mod scaling;
@@ -21,6 +22,7 @@ use facet::Facets;
 use longhaul_chart::{BarChart, Drawing, HeatMap, LineChart, Width};
 
 use crate::archive::Contents;
+use crate::table::Table;
 
 /// The maximum number of panels of a figure: four rows, which fit a printed page.
 const MOST_PANELS: usize = 8;
@@ -80,10 +82,10 @@ impl Chart {
 }
 
 /// Returns all figures that the runs support, in the order of the report.
-pub(super) fn figures(contents: &Contents) -> Vec<Figure> {
+pub(super) fn figures(contents: &Contents, table: &Table) -> Vec<Figure> {
     let facets = Facets::of(contents);
     let is_surface = facets.varies(Dimension::Streams) && facets.varies(Dimension::Window);
-    let mut all = Vec::new();
+    let mut all = Vec::from_iter(flow::flow(contents, table));
     for dimension in facets.varying.iter().copied() {
         match dimension {
             Dimension::Streams | Dimension::Window if is_surface => {}

@@ -27,7 +27,7 @@ const SCRIPT: &str = include_str!("report.js");
 /// Renders the report.
 pub fn html(contents: &Contents, table: &Table) -> String {
     let plan = &contents.header.plan;
-    let figures = figures(contents);
+    let figures = figures(contents, table);
     let main = markup! {
         (summary::head(contents, table))
         (section("throughput", "Throughput, Gb/s", &throughput::tables(contents, table)))
