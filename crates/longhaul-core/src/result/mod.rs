@@ -11,6 +11,7 @@ mod copy;
 mod copy_end;
 mod diagnosis;
 mod doctor;
+mod gain;
 mod impairments;
 mod latency;
 mod lateness;
@@ -43,6 +44,7 @@ pub use doctor::{
     Area, DoctorReport, DoctorTarget, Finding, FindingValue, FindingVerdict, HostSummary,
     Measurement, TargetSource,
 };
+pub use gain::GainRounds;
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};
