@@ -273,7 +273,11 @@ pub(crate) fn width_of(text: &str) -> f64 {
 pub(crate) const SOFT: f64 = 0.8;
 
 fn width_of_letter(letter: char) -> f64 {
-    if "iljtf.,:;'|! ".contains(letter) { 5.0 } else { 8.4 }
+    match letter {
+        'i' | 'l' | 'j' | 't' | 'f' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 5.0,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 13.4,
+        _ => 8.6,
+    }
 }
 
 /// Breaks a name into lines that are at most `width` wide, between words where possible. Only a name
