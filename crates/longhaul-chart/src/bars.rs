@@ -1,7 +1,7 @@
 //! Bar charts.
 
 use crate::lines::significant;
-use crate::svg::{Drawing, Svg, shorten};
+use crate::svg::{Drawing, SOFT, Svg, name_lines, width_of};
 use crate::{Axis, Scale, Width};
 
 /// A chart of horizontal bars from zero, in named groups.
@@ -35,8 +35,11 @@ const BAR: f64 = 15.0;
 const GAP: f64 = 13.0;
 /// The smallest and the largest width of the column of bar names.
 const NAME: (f64, f64) = (92.0, 230.0);
-/// The estimated width of a character of a bar name.
-const CHARACTER: f64 = 6.1;
+/// The width of the column of group names on a page.
+const GROUP: f64 = 168.0;
+/// The distance between two lines of a name, and the maximum number of lines.
+const LINE: f64 = 14.0;
+const LINES: usize = 3;
 /// The width for the figure after a bar.
 const FIGURE: f64 = 58.0;
 
@@ -48,11 +51,15 @@ impl BarChart {
         // A page has the names of groups beside the bars; a phone has them above.
         let beside = width == Width::Page;
         let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
-        let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or_default();
-        let name = (longest as f64 * CHARACTER + 8.0).clamp(NAME.0, NAME.1);
+        let longest = bars().map(|bar| width_of(&bar.name) * SOFT).fold(0.0, f64::max);
+        let name = (longest + 8.0).clamp(NAME.0, NAME.1);
         // Without names of bars, the names of groups have their space, too.
-        let most = if longest == 0 { 35 } else { 24 };
-        let left = 16.0 + name + if beside { 176.0 } else { 0.0 };
+        let group_width = match (beside, longest > 0.0) {
+            (true, false) => GROUP + name,
+            (true, true) => GROUP,
+            (false, _) => total - 32.0,
+        };
+        let left = 16.0 + name + if beside { GROUP + 8.0 } else { 0.0 };
         let length = total - left - FIGURE;
         let values: Vec<f64> = bars()
             .map(|bar| bar.range.map_or(bar.value, |(_, high)| high.max(bar.value)))
@@ -63,25 +70,22 @@ impl BarChart {
         y = top + 8.0;
         for (group, (tool, bars)) in self.groups.iter().enumerate() {
             body.begin_series(self.palette.get(group).copied().unwrap_or(group));
-            if beside {
-                body.text("name", (16.0, y + 11.5), &shorten(tool, most));
-            } else {
-                body.text("name", (16.0, y + 11.0), &shorten(tool, 44));
-                y += 18.0;
+            let lines = name_lines(tool, group_width, LINES);
+            let group_end = y + lines.len() as f64 * LINE;
+            body.text_lines("name", (16.0, y + 11.5), &lines, LINE);
+            if !beside {
+                y = group_end + 4.0;
             }
             for bar in bars {
-                body.text(
-                    "soft end",
-                    (left - 8.0, y + 11.5),
-                    &shorten(&bar.name, ((name - 8.0) / CHARACTER) as usize),
-                );
+                let lines = name_lines(&bar.name, (name - 8.0) / SOFT, LINES);
+                body.text_lines("soft end", (left - 8.0, y + 11.5), &lines, LINE);
                 let range = bar.range.map(|(low, high)| (place(low), place(high)));
                 let end = body.value_bar((left, y + 1.0), (place(bar.value), BAR - 3.0), range);
                 body.text("soft", (end + 6.0, y + 11.5), &significant(bar.value));
-                y += BAR;
+                y += BAR + (lines.len() - 1) as f64 * LINE;
             }
             body.end_series();
-            y += GAP;
+            y = y.max(group_end) + GAP;
         }
         svg.value_axis(&axis, (left, length), (top, y));
         svg.append(body);

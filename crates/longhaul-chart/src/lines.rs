@@ -1,9 +1,7 @@
 //! Line charts.
 
-use std::fmt::Write;
-
 use crate::scale::spread;
-use crate::svg::{At, Drawing, Svg, shorten, width_of};
+use crate::svg::{At, Drawing, Svg, name_lines, width_of};
 use crate::{Axis, Width};
 
 /// A line chart of one or more panels with the same axes.
@@ -79,14 +77,29 @@ const LEFT: f64 = 56.0;
 const SIDE: f64 = 30.0;
 /// The space below a panel: ticks and axis label.
 const FOOT: f64 = 50.0;
-/// The space for names at the ends of the lines.
-const NAMES: f64 = 232.0;
+/// The largest width of a name with its figure at the end of a line.
+const NAMES: f64 = 290.0;
+/// The space between the panel and the names, and after the names.
+const BEFORE_NAMES: f64 = 18.0;
+const AFTER_NAMES: f64 = 8.0;
 /// The distance between the baselines of two names.
 const NAME: f64 = 17.0;
+/// The distance between the two lines of a name.
+const NAME_LINE: f64 = 14.0;
+/// The height of a single panel on a page.
+const HEIGHT: f64 = 300.0;
 /// The maximum number of names that fit at the ends of the lines.
 const AT_ENDS: usize = 16;
 /// The minimum space between the texts of two ticks.
 const TICK: f64 = 24.0;
+
+/// The layout of names at the ends of the lines.
+struct EndNames {
+    /// The width of the widest line of a name.
+    width: f64,
+    /// The maximum number of lines of a name.
+    lines: usize,
+}
 
 /// The position of a panel.
 struct Frame {
@@ -101,11 +114,9 @@ impl LineChart {
     pub fn draw(&self, width: Width) -> Drawing {
         let total = width.units();
         let (mut svg, mut y) = Svg::headed(&self.title, &self.subtitle, total);
-        // Names are at the ends of the lines if a single panel has space for them, otherwise above.
-        let few = self.panels.iter().all(|panel| panel.lines.len() <= AT_ENDS);
-        let at_ends = width == Width::Page && self.panels.len() == 1 && few;
+        let at_ends = self.end_names(width);
         y += 6.0;
-        if !at_ends {
+        if at_ends.is_none() {
             let names = self.drawn();
             let names: Vec<(usize, &str)> = names
                 .into_iter()
@@ -114,21 +125,58 @@ impl LineChart {
             y = legend(&mut svg, &names, 16.0, y + 4.0, total - 32.0);
         }
         let columns = if self.panels.len() > 1 && width == Width::Page { 2 } else { 1 };
-        let right = if at_ends { NAMES } else { SIDE };
+        let right = at_ends.as_ref().map_or(SIDE, |names| BEFORE_NAMES + names.width + AFTER_NAMES);
         let inner = total - right - LEFT * columns as f64 - SIDE * (columns - 1) as f64;
         let panel_width = inner / columns as f64;
-        let panel_height = if columns == 1 && width == Width::Page { 300.0 } else { 220.0 };
-        let head = if self.panels.len() > 1 { 26.0 } else { 10.0 };
+        let panel_height = if columns == 1 && width == Width::Page { HEIGHT } else { 220.0 };
+        let titles = self.panels.iter().map(|panel| name_lines(&panel.title, panel_width, 3).len());
+        let more = titles.max().unwrap_or(1) - 1;
+        let head = if self.panels.len() > 1 { 26.0 + more as f64 * NAME_LINE } else { 10.0 };
         let mut bottom = y;
         for (index, panel) in self.panels.iter().enumerate() {
             let (row, column) = (index / columns, index % columns);
             let top = y + row as f64 * (head + panel_height + FOOT) + head;
             let left = LEFT + column as f64 * (LEFT + panel_width + SIDE);
             let place = Frame { left, top, width: panel_width, height: panel_height };
-            self.panel(&mut svg, panel, &place, at_ends);
+            self.panel(&mut svg, panel, &place, at_ends.as_ref());
             bottom = top + panel_height + FOOT;
         }
         svg.finish(&format!("{}: {}", self.title, self.subtitle), total, bottom + 4.0)
+    }
+
+    /// Returns the layout of names at the ends of the lines, if a single panel has space for them;
+    /// otherwise the names are above the panels.
+    fn end_names(&self, width: Width) -> Option<EndNames> {
+        let [panel] = &self.panels[..] else { return None };
+        if width != Width::Page || panel.lines.len() > AT_ENDS {
+            return None;
+        }
+        let widest = |most: usize| {
+            let widths = panel.lines.iter().map(|line| {
+                let lines = self.end_name(line, most);
+                lines.iter().map(|text| width_of(text)).fold(0.0, f64::max)
+            });
+            widths.fold(0.0, f64::max)
+        };
+        if panel.lines.iter().all(|line| self.end_name(line, usize::MAX).len() <= 1) {
+            return Some(EndNames { width: widest(1), lines: 1 });
+        }
+        let two = panel.lines.iter().all(|line| self.end_name(line, usize::MAX).len() <= 2);
+        let height = panel.lines.len() as f64 * (NAME + NAME_LINE);
+        (two && height <= HEIGHT).then(|| EndNames { width: widest(2), lines: 2 })
+    }
+
+    /// Returns the name and the last figure of a line in at most `most` lines of text.
+    fn end_name(&self, line: &Line, most: usize) -> Vec<String> {
+        let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
+            return Vec::new();
+        };
+        let figure = format!("  {}", significant(point.y));
+        let mut lines = name_lines(name, NAMES - width_of(&figure), most);
+        if let Some(last) = lines.last_mut() {
+            last.push_str(&figure);
+        }
+        lines
     }
 
     fn palette_index(&self, series: usize) -> usize {
@@ -145,12 +193,13 @@ impl LineChart {
         named.map(|(series, name)| (series, name.as_str())).collect()
     }
 
-    fn panel(&self, svg: &mut Svg, panel: &Panel, place: &Frame, at_ends: bool) {
+    fn panel(&self, svg: &mut Svg, panel: &Panel, place: &Frame, at_ends: Option<&EndNames>) {
         let Frame { left, top, width, height } = *place;
         let base = top + height;
         if !panel.title.is_empty() {
-            let title = shorten(&panel.title, (width / 7.4) as usize);
-            svg.text("head", (left, top - 10.0), &title);
+            let title = name_lines(&panel.title, width, 3);
+            let first = top - 10.0 - (title.len() - 1) as f64 * NAME_LINE;
+            svg.text_lines("head", (left, first), &title, NAME_LINE);
         }
         let axis = panel.y.as_ref().unwrap_or(&self.y);
         for (value, text) in &axis.ticks {
@@ -177,11 +226,12 @@ impl LineChart {
             .iter()
             .map(|line| line.points.last().map_or(0.0, |point| at(point).1 - top))
             .collect();
-        let names = spread(&ends, NAME, height);
+        let lines = at_ends.map_or(1, |names| names.lines);
+        let names = spread(&ends, NAME + (lines - 1) as f64 * NAME_LINE, height);
         for (line, name_y) in panel.lines.iter().zip(names) {
             svg.begin_series(self.palette_index(line.series));
             self.line(svg, line, axis, place);
-            if at_ends {
+            if at_ends.is_some() {
                 self.name(svg, line, (axis, place), name_y + top);
             }
             svg.end_series();
@@ -223,15 +273,13 @@ impl LineChart {
 
     /// Draws the name and the last figure of a line at its end.
     fn name(&self, svg: &mut Svg, line: &Line, (axis, place): (&Axis, &Frame), y: f64) {
-        let (Some(point), Some(name)) = (line.points.last(), self.names.get(line.series)) else {
-            return;
-        };
+        let Some(point) = line.points.last() else { return };
         let (x, end_y) = self.at(point, axis, place);
-        let start = place.left + place.width + 18.0;
+        let start = place.left + place.width + BEFORE_NAMES;
         svg.line("leader", (x + 7.0, end_y), (start - 4.0, y));
-        let mut text = shorten(name, 21);
-        let _ = write!(text, "  {}", significant(point.y));
-        svg.text("name", (start, y + 4.0), &text);
+        let lines = self.end_name(line, 2);
+        let first = y + 4.0 - lines.len().saturating_sub(1) as f64 * NAME_LINE / 2.0;
+        svg.text_lines("name", (start, first), &lines, NAME_LINE);
     }
 }
 
@@ -260,19 +308,23 @@ pub(crate) fn legend(
     width: f64,
 ) -> f64 {
     let (mut x, mut y) = (left, top);
-    let longest = ((width - SWATCH) / 7.5) as usize;
     for (series, name) in names {
-        let name = shorten(name, longest);
-        let needed = SWATCH + width_of(&name) + 14.0;
+        let lines = name_lines(name, width - SWATCH, 3);
+        let widest = lines.iter().map(|line| width_of(line)).fold(0.0, f64::max);
+        let needed = SWATCH + widest + 14.0;
         if x > left && x + needed > left + width {
             (x, y) = (left, y + ROW);
         }
         svg.begin_series(*series);
         svg.line("line", (x, y), (x + 26.0, y));
         svg.mark(*series, (x + 13.0, y), "");
-        svg.text("name", (x + SWATCH, y + 4.0), &name);
+        svg.text_lines("name", (x + SWATCH, y + 4.0), &lines, NAME_LINE);
         svg.end_series();
         x += needed;
+        if lines.len() > 1 {
+            // A name of several lines has its rows alone.
+            (x, y) = (left + width, y + (lines.len() - 1) as f64 * NAME_LINE);
+        }
     }
     if names.is_empty() { top } else { y + ROW }
 }
@@ -320,6 +372,29 @@ mod tests {
     #[test]
     fn one_panel_names_its_lines_at_their_ends() {
         insta::assert_snapshot!(chart(1).draw(Width::Page).document());
+    }
+
+    #[test]
+    fn long_names_are_complete() {
+        let long = "longhaul test (iperf3 server), 16 streams, window 4.00 MiB, cubic";
+        let mut chart = chart(1);
+        chart.names[0] = long.to_owned();
+        let texts = |chart: &LineChart, width| {
+            let text = chart.draw(width).embedded("");
+            text.split("class=\"name\"")
+                .skip(1)
+                .filter_map(|part| part.split(['>', '<']).nth(1))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let at_ends = texts(&chart, Width::Page);
+        assert!(at_ends.contains(&format!("{long}  7.20")), "{at_ends}");
+        let phone = texts(&chart, Width::Phone);
+        assert!(phone.contains(long), "{phone}");
+        // Three lines at the end are too many, so the names are above the panel.
+        chart.names[0] = [long; 2].join(", ");
+        let above = texts(&chart, Width::Page);
+        assert!(above.contains(&chart.names[0]) && !above.contains("7.20"), "{above}");
     }
 
     #[test]

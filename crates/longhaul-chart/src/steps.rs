@@ -1,6 +1,6 @@
 //! The chart of a diagnosis.
 
-use crate::svg::{Drawing, Svg, shorten};
+use crate::svg::{Drawing, Svg, name_lines};
 use crate::{Axis, Scale, Width};
 
 /// A chart of horizontal bars with one marked bar. The bars start at zero, or at the start of a
@@ -32,6 +32,8 @@ pub struct StepBar {
 
 const ROW: f64 = 30.0;
 const BAR: f64 = 18.0;
+/// The distance between two lines of a name.
+const LINE: f64 = 14.0;
 /// The width for names before the bars on a page; on a phone the names are above the bars.
 const NAME: f64 = 236.0;
 /// The width for the figure after a bar.
@@ -64,13 +66,15 @@ impl StepChart {
         for step in &self.steps {
             let marked = step.mark.is_some();
             body.begin_series(if marked { MARKED } else { PLAIN });
-            let name = shorten(&step.name, if beside { 30 } else { 44 });
             let class = if marked { "head" } else { "name" };
             if beside {
-                body.text(class, (16.0, y + 14.0), &name);
+                let lines = name_lines(&step.name, NAME, 2);
+                let first = y + 14.0 - (lines.len() - 1) as f64 * LINE / 2.0;
+                body.text_lines(class, (16.0, first), &lines, LINE);
             } else {
-                body.text(class, (16.0, y + 11.0), &name);
-                y += 17.0;
+                let lines = name_lines(&step.name, total - 32.0, 2);
+                body.text_lines(class, (16.0, y + 11.0), &lines, LINE);
+                y += 3.0 + lines.len() as f64 * LINE;
             }
             match &step.value {
                 None => body.text("soft", (left + 6.0, y + 14.0), "not measured"),

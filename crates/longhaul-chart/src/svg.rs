@@ -146,6 +146,13 @@ impl Svg {
             writeln!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
     }
 
+    /// Draws the lines of a text one below the other; the first has its baseline at `at`.
+    pub(crate) fn text_lines(&mut self, class: &str, at: At, lines: &[String], distance: f64) {
+        for (row, line) in lines.iter().enumerate() {
+            self.text(class, (at.0, at.1 + row as f64 * distance), line);
+        }
+    }
+
     /// Draws a point in the shape of the series with an optional tooltip.
     pub(crate) fn mark(&mut self, series: usize, at: At, title: &str) {
         let shape = shape(series % SHAPES, at);
@@ -255,10 +262,57 @@ fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-/// Estimates the width of a text at the size of names and ticks. Fonts differ between browsers, so
+/// Estimates the width of a text at the size of names. Fonts differ between browsers, so
 /// the estimate only decides when a row is full.
 pub(crate) fn width_of(text: &str) -> f64 {
-    text.chars().map(|c| if "iljtf.,:;'|! ".contains(c) { 5.0 } else { 8.4 }).sum()
+    text.chars().map(width_of_letter).sum()
+}
+
+/// The width of the text of ticks and notes, which is smaller and not bold, as a share of the width
+/// of names.
+pub(crate) const SOFT: f64 = 0.8;
+
+fn width_of_letter(letter: char) -> f64 {
+    match letter {
+        'i' | 'l' | 'j' | 't' | 'f' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 5.0,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 13.4,
+        _ => 8.6,
+    }
+}
+
+/// Breaks a name into lines that are at most `width` wide, between words where possible. Only a name
+/// of more than `most` lines is cut.
+pub(crate) fn name_lines(name: &str, width: f64, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in name.split_whitespace() {
+        let last = lines.len() - 1;
+        let joined = format!("{} {word}", lines[last]);
+        if !lines[last].is_empty() && width_of(&joined) <= width {
+            lines[last] = joined;
+            continue;
+        }
+        if !lines[last].is_empty() {
+            lines.push(String::new());
+        }
+        for letter in word.chars() {
+            let last = lines.len() - 1;
+            if !lines[last].is_empty() && width_of(&lines[last]) + width_of_letter(letter) > width {
+                lines.push(letter.to_string());
+            } else {
+                lines[last].push(letter);
+            }
+        }
+    }
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            while !last.is_empty() && width_of(last) + width_of("...") > width {
+                last.pop();
+            }
+            last.push_str("...");
+        }
+    }
+    lines
 }
 
 /// Cuts `text` to at most `most` characters.
@@ -311,6 +365,20 @@ mod tests {
     fn long_names_are_cut() {
         assert_eq!(shorten("rsync daemon --whole-file", 12), "rsync dae...");
         assert_eq!(shorten("scp", 12), "scp");
+    }
+
+    #[test]
+    fn names_are_broken_and_cut_only_if_they_need_more_lines() {
+        let name = "longhaul test (iperf3 server), 16 streams";
+        assert_eq!(name_lines(name, 400.0, 2), [name]);
+        let lines = name_lines(name, 240.0, 2);
+        assert_eq!(lines.join(" "), name);
+        assert!(lines.len() == 2 && lines.iter().all(|line| width_of(line) <= 240.0), "{lines:?}");
+        let word = "x".repeat(40);
+        assert_eq!(name_lines(&word, 200.0, 2).concat(), word);
+        let cut = name_lines(&word, 100.0, 2);
+        assert!(cut.len() == 2 && cut[1].ends_with("...") && width_of(&cut[1]) <= 100.0, "{cut:?}");
+        assert_eq!(name_lines("", 100.0, 2), [""]);
     }
 
     #[test]

@@ -57,6 +57,11 @@ fn limits_are_in_order_and_the_gain_is_the_next_ones() {
             let expected =
                 limit.without_bps.map(|next| next.bps() as f64 / limit.allows_bps.bps() as f64);
             assert_eq!(limit.gain, expected, "{name}");
+            // The ratio of medians lies between the ratios of the rounds, or is their only value.
+            if let (Some(gain), Some(of)) = (limit.gain, limit.gain_rounds) {
+                assert!(of.rounds >= 1 && of.interval.is_none(), "{name}: {of:?}");
+                assert!(of.least <= gain * 1.001 && gain <= of.most * 1.001, "{name}: {of:?}");
+            }
         }
         // Judged again, it is the same.
         assert_eq!(judge(judged.clone()), judged, "{name}");

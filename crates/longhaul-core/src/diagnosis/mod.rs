@@ -18,7 +18,7 @@ mod whole_copy;
 use cause::Cause;
 pub use shallow::{BoundedPlan, bounded_plan};
 
-use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, StepReport};
+use crate::result::{Bottleneck, Diagnosis, DiagnosisStep, End, GainRounds, StepReport};
 use crate::units::Rate;
 
 /// Fills in the limits of the copy. Their sentences are empty.
@@ -38,6 +38,7 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
             allows_bps: cause.allows,
             without_bps,
             gain,
+            gain_rounds: next.and_then(|next| gain_rounds(&diagnosis, cause, next)),
             evidence: Some(cause.evidence.clone()),
             sentence: String::new(),
             cures: cures::of(&diagnosis, cause),
@@ -46,6 +47,24 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis.limits = limits.collect();
     diagnosis.sentence = String::new();
     diagnosis
+}
+
+/// Returns the ratio of the rates of `next` and `cause` within each round that measured both.
+fn gain_rounds(diagnosis: &Diagnosis, cause: &Cause, next: &Cause) -> Option<GainRounds> {
+    let present = measured_by(diagnosis, cause)?;
+    let later = measured_by(diagnosis, next)?;
+    let ratios = present.rounds.iter().filter_map(|round| {
+        let other = later.rounds.iter().find(|other| other.number == round.number)?;
+        let bps = round.throughput_bps.bps();
+        (bps > 0).then(|| other.throughput_bps.bps() as f64 / bps as f64)
+    });
+    GainRounds::of(&ratios.collect::<Vec<f64>>())
+}
+
+/// Returns the step whose median is the rate of `cause`.
+fn measured_by<'a>(diagnosis: &'a Diagnosis, cause: &Cause) -> Option<&'a StepReport> {
+    let same = |report: &&StepReport| report.throughput_bps == Some(cause.allows);
+    diagnosis.step(cause.step).filter(same).or_else(|| diagnosis.steps.iter().find(same))
 }
 
 /// Returns the limits, the tightest first. A resource of an end is listed once.

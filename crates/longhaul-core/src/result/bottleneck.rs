@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BusyThread, DiagnosisStep, End};
+use super::{BusyThread, DiagnosisStep, End, GainRounds};
 use crate::units::{Bytes, Rate};
 
 /// A resource that can limit a copy.
@@ -92,6 +92,10 @@ pub struct Bottleneck {
     pub without_bps: Option<Rate>,
     /// `without_bps` divided by the present rate; `None` for the last limit.
     pub gain: Option<f64>,
+    /// The same ratio in each round; `None` for the last limit, for a limit whose rate is not the median
+    /// of a step, and in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain_rounds: Option<GainRounds>,
     /// The measurements that show the limit; `None` in documents of earlier versions.
     #[serde(default)]
     pub evidence: Option<Evidence>,
@@ -100,6 +104,13 @@ pub struct Bottleneck {
     pub sentence: String,
     /// The remedies, best first.
     pub cures: Vec<Cure>,
+}
+
+impl Bottleneck {
+    /// Returns the sample size and the uncertainty of the gain, in words.
+    pub fn gain_sample(&self) -> String {
+        self.gain_rounds.map_or("no interval".to_owned(), |rounds| rounds.to_string())
+    }
 }
 
 /// The measurements that show a limit.

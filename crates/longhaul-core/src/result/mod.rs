@@ -12,6 +12,7 @@ mod copy_end;
 mod diagnosis;
 mod doctor;
 mod flow;
+mod gain;
 mod impairments;
 mod latency;
 mod lateness;
@@ -45,6 +46,7 @@ pub use doctor::{
     Measurement, TargetSource,
 };
 pub use flow::{FlowFigures, GoodputSample};
+pub use gain::GainRounds;
 pub use impairments::{Impairments, Segments};
 pub use latency::{LatencyQuantiles, LatencyResult};
 pub use lateness::{Lateness, LatenessBucket, LatenessCause, LatenessCauses, MainCause};

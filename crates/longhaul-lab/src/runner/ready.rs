@@ -10,8 +10,9 @@ use super::process::Process;
 use crate::drivers::ServerCommand;
 use crate::network::NetPath;
 
-/// The time limit for a server to start listening.
-const LIMIT: Duration = Duration::from_secs(15);
+/// The time limit for a server to start listening. The grace period of NFS takes 10 s, and on
+/// an emulated processor a start over ssh took more than 15 s.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The result of waiting for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -190,6 +190,14 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
     if diagnosis.steps.iter().any(is_short) {
         text.push_str("-: the step was too short for a steady rate\n");
     }
+    match diagnosis.steps.iter().map(|report| report.rounds.len()).max() {
+        None | Some(0) => {}
+        Some(1) => text.push_str("one round\n"),
+        Some(2) => text.push_str("rates: the mean of 2 rounds\n"),
+        Some(rounds) => {
+            let _ = writeln!(text, "rates: the median of {rounds} rounds");
+        }
+    }
     text.push('\n');
 }
 
@@ -213,7 +221,10 @@ fn limit(text: &mut String, name: &str, limit: &Bottleneck) {
     if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
         indented(
             text,
-            &format!("without this limit: {without}, estimated {gain:.1} times the rate"),
+            &format!(
+                "without this limit: {without}, estimated {gain:.1} times the rate ({})",
+                limit.gain_sample()
+            ),
         );
     }
     text.push('\n');

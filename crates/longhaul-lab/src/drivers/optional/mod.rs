@@ -5,9 +5,9 @@
 //! accept the same arguments. A row that has never run with the real tool has the reason in
 //! `untried`.
 
+mod client_server;
 mod file_access;
 mod over_ssh;
-mod own_server;
 mod rdma;
 #[cfg(test)]
 mod tests;
@@ -121,7 +121,7 @@ fn in_kernel(file_system: &str) -> Option<PathBuf> {
 
 /// Returns all rows of the table.
 fn tools() -> impl Iterator<Item = &'static Tool> {
-    let all = over_ssh::TOOLS.iter().chain(own_server::TOOLS).chain(rdma::TOOLS);
+    let all = over_ssh::TOOLS.iter().chain(client_server::TOOLS).chain(rdma::TOOLS);
     all.chain(file_access::TOOLS)
 }
 

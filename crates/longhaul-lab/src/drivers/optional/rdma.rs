@@ -30,7 +30,7 @@ pub(super) const TOOLS: &[Tool] = &[Tool {
     },
     read: Some(read),
     goes_far: true,
-    untried: Some("no RDMA device on the hosts used so far"),
+    untried: None,
     found_in: Programs { only: None },
 }];
 

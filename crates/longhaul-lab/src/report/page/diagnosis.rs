@@ -77,11 +77,13 @@ fn tiles(diagnosis: &Diagnosis) -> Markup {
     let first = diagnosis.limits.first();
     let whole = diagnosis.rate(DiagnosisStep::Whole);
     let all = [
-        whole.map(|rate| (rate.to_string(), "the whole copy")),
-        first.map(|limit| (limit.resource.to_string(), "limits it")),
-        first.and_then(|limit| Some((limit.without_bps?.to_string(), "next limit"))),
+        whole.map(|rate| (rate.to_string(), "the whole copy".to_owned())),
+        first.map(|limit| (limit.resource.to_string(), "limits it".to_owned())),
+        first.and_then(|limit| Some((limit.without_bps?.to_string(), "next limit".to_owned()))),
         first.and_then(|limit| {
-            Some((format!("\u{d7} {:.1}", limit.gain?), "estimated gain without the first limit"))
+            let sample = limit.gain_sample();
+            let name = format!("estimated gain without the first limit ({sample})");
+            Some((format!("\u{d7} {:.1}", limit.gain?), name))
         }),
     ];
     markup! {
@@ -120,7 +122,7 @@ fn bottleneck(number: usize, limit: &Bottleneck) -> Markup {
         }
         p { (capitalized(&limit.sentence)) "." }
         @if let (Some(without), Some(gain @ 1.05..)) = (limit.without_bps, limit.gain) {
-            p.soft { "Without this limit " (without) ", an estimated " (format!("{gain:.1}")) " times the rate." }
+            p.soft { "Without this limit " (without) ", an estimated " (format!("{gain:.1}")) " times the rate (" (limit.gain_sample()) ")." }
         }
         @if !limit.cures.is_empty() {
             div.scroll {

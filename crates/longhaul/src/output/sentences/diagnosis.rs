@@ -254,9 +254,10 @@ fn answer(diagnosis: &Diagnosis) -> String {
     match (next, first.gain) {
         (Some(next), Some(gain)) if gain >= LEAST_GAIN => format!(
             "{reached}. Without this limit, the next one would be {} at {}, \
-             an estimated {gain:.1} times the rate",
+             an estimated {gain:.1} times the rate ({})",
             article(next.resource),
-            next.allows_bps
+            next.allows_bps,
+            first.gain_sample()
         ),
         _ => reached,
     }
