@@ -119,8 +119,8 @@ fn the_host_is_examined_for_the_declared_capacity_and_again_after_a_change() {
     };
     let examined = |wanted: &str| {
         let book = hub.book.lock().unwrap();
-        let all = book.uploads.iter().filter_map(|upload| upload.facts.as_ref());
-        let found = all.last().and_then(|facts| facts["arguments"].as_str());
+        let mut all = book.uploads.iter().filter_map(|upload| upload.facts.as_ref());
+        let found = all.next_back().and_then(|facts| facts["arguments"].as_str());
         found.is_some_and(|arguments| arguments.ends_with(wanted))
     };
     hub.book.lock().unwrap().capacity = Some(capacity(50_000_000));

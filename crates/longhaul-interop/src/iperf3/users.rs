@@ -71,14 +71,18 @@ impl Users {
     ///
     /// # Errors
     /// There are no credentials, or they are not those of a user.
-    pub(super) fn check(&self, token: Option<&str>, now: SystemTime) -> Result<String, Denial> {
+    pub(super) fn check(
+        &self,
+        token: Option<&str>,
+        now: SystemTime,
+    ) -> std::result::Result<String, Denial> {
         let start = Instant::now();
         let user = token.ok_or(Denial::Missing).and_then(|token| self.user(token, now));
         thread::sleep(CHECK_TIME.saturating_sub(start.elapsed()));
         user
     }
 
-    fn user(&self, token: &str, now: SystemTime) -> Result<String, Denial> {
+    fn user(&self, token: &str, now: SystemTime) -> std::result::Result<String, Denial> {
         let plain = self.decrypt(token).ok_or(Denial::Undecryptable(self.padding))?;
         self.named(&plain, now).ok_or(Denial::Unknown)
     }

@@ -72,7 +72,7 @@ fn panels(contents: &Contents, table: &Table) -> Vec<Panel> {
         match panels.iter_mut().find(|panel| panel.title == title) {
             Some(panel) => panel.lines.push(line),
             None => {
-                panels.push(Panel { title, lines: vec![line], references: Vec::new(), y: None })
+                panels.push(Panel { title, lines: vec![line], references: Vec::new(), y: None });
             }
         }
     }
