@@ -49,16 +49,20 @@ pub fn judge(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// Returns the ratio of the rates of `next` and `cause` within each round that measured both.
+/// Returns the ratio of the rates of `next` and `cause` within each round; `None` if a round measured
+/// only one of them: the gain is then a ratio of medians of different rounds.
 fn gain_rounds(diagnosis: &Diagnosis, cause: &Cause, next: &Cause) -> Option<GainRounds> {
     let present = measured_by(diagnosis, cause)?;
     let later = measured_by(diagnosis, next)?;
-    let ratios = present.rounds.iter().filter_map(|round| {
+    if present.rounds.len() != later.rounds.len() {
+        return None;
+    }
+    let ratios = present.rounds.iter().map(|round| {
         let other = later.rounds.iter().find(|other| other.number == round.number)?;
         let bps = round.throughput_bps.bps();
         (bps > 0).then(|| other.throughput_bps.bps() as f64 / bps as f64)
     });
-    GainRounds::of(&ratios.collect::<Vec<f64>>())
+    GainRounds::of(&ratios.collect::<Option<Vec<f64>>>()?)
 }
 
 /// Returns the step whose median is the rate of `cause`.
