@@ -245,6 +245,14 @@ async fn attacks_are_refused() {
     hostile_agent(client, &mut agent).await;
     let script = json!({"host": "<script>", "valid_seconds": 600});
     assert_eq!(client.post("/api/v1/tokens", slice::from_ref(&admin), &script).await.status, 400);
+    // A check stores no counter: the next sync has a smaller one.
+    let check = agent.check(client, 1 << 40).await;
+    assert_eq!((check.status, &check.json()["host"]), (200, &json!("a")), "{check:?}");
+    assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    let mut impostor = Agent::new(98);
+    impostor.id.clone_from(&agent.id);
+    let refused = impostor.check(client, 0).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("bad_signature")));
     let revoke = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
     assert_eq!(revoke.status, 200);
     let document = revoke.json();
@@ -252,6 +260,7 @@ async fn attacks_are_refused() {
     assert_eq!(document["host"], "a", "{document}");
     let again = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
     assert_eq!((again.status, &again.json()["code"]), (404, &json!("not_found")));
+    assert_eq!(agent.check(client, 0).await.json()["code"], "revoked");
     let revoked = agent.sync(client, 0, &upload()).await;
     assert_eq!((revoked.status, &revoked.json()["code"]), (403, &json!("revoked")));
 }
