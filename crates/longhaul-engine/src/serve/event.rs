@@ -9,7 +9,7 @@ use longhaul_core::wire::{Service, SessionId};
 
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
-use crate::session::{KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork};
+use crate::session::{KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork, canonical};
 
 /// An event of a server.
 #[derive(Debug)]
@@ -148,12 +148,6 @@ impl SessionClient {
     }
 }
 
-/// Returns the IPv4 address of an IPv4 client of an IPv6 socket.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = address.ip().to_canonical();
-    SocketAddr::new(ip, address.port())
-}
-
 /// The end of a test of another program's client, for the log.
 #[derive(Debug)]
 pub struct GuestReport {
@@ -244,11 +238,5 @@ mod tests {
         let from = strange(&[b'G'; 100]);
         let ServeEvent::Dropped { address, reason } = next() else { panic!("it is served") };
         assert_eq!((address, reason), (from, CloseReason::NoSession));
-    }
-
-    #[test]
-    fn an_ipv4_client_has_an_ipv4_address() {
-        let mapped = "[::ffff:192.0.2.7]:5210".parse().unwrap();
-        assert_eq!(canonical(mapped).to_string(), "192.0.2.7:5210");
     }
 }

@@ -40,6 +40,7 @@ mod udp;
 mod udp_listener;
 mod work;
 
+pub(crate) use address::canonical;
 pub use address::{DEFAULT_PORT, HostPort};
 pub use allowance::Shortage;
 pub(crate) use allowance::{Announced, DescriptorSource};
