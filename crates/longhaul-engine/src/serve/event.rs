@@ -9,7 +9,9 @@ use longhaul_core::wire::{Service, SessionId};
 
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
-use crate::session::{KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork, canonical};
+use crate::session::{
+    IgnoredLines, KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork, canonical,
+};
 
 /// An event of a server.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub enum ServeEvent {
         /// The directories of keys that the server may open only after a restart, because Landlock
         /// confined it before they were named.
         out_of_reach: Vec<PathBuf>,
+        /// The lines without a valid key.
+        ignored: IgnoredLines,
     },
     /// A client with a listed key was refused.
     KeyDenied {
@@ -63,9 +67,9 @@ pub enum ServeEvent {
 impl From<KeysEvent> for ServeEvent {
     fn from(event: KeysEvent) -> Self {
         match event {
-            KeysEvent::Reloaded { keys, ended, roots } => {
+            KeysEvent::Reloaded { keys, ended, roots, ignored } => {
                 let out_of_reach = roots.into_iter().filter(|root| is_out_of_reach(root)).collect();
-                ServeEvent::KeysRead { keys, ended, out_of_reach }
+                ServeEvent::KeysRead { keys, ended, out_of_reach, ignored }
             }
             KeysEvent::Kept(error) => ServeEvent::KeysKept { error },
             KeysEvent::Denied { fingerprint, address, lapse } => {

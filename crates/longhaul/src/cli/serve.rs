@@ -119,6 +119,7 @@ impl Args {
             print_message(warning);
         }
         let host = Arc::new(ServerKeys { identity, authorized });
+        offer::warn_of(&authorized.ignored());
         let log = Arc::new(log.start(listener.address())?);
         let services = Offer {
             files,
