@@ -26,9 +26,9 @@ use crate::signals::Interrupt;
     after_help = "The first start adds the user 'admin' and prints its password once. To add a host: \
                   run 'longhaul fleet token HOST' and, on the host, 'longhaul agent' with that \
                   token. The data are in SQLite in --data, or with --database in PostgreSQL 15 or \
-                  later, which any number of hubs share. Exit codes: 2 invalid arguments, 5 the data \
-                  cannot be used, 6 an address cannot be used, 130 interrupted by Ctrl-C, 143 ended \
-                  by SIGTERM."
+                  later, which any number of hubs share. Exit codes: 2 invalid arguments, 3 the \
+                  server of --database is unreachable, 5 the data cannot be used, 6 an address \
+                  cannot be used, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
 )]
 pub(super) struct Args {
     #[command(flatten)]
