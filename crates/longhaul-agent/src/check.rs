@@ -1,13 +1,14 @@
 //! The self-check of an agent.
 
+mod enrolled;
+
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::SystemTime;
 
+use self::enrolled::check_enrollment;
 use crate::agent::AgentOptions;
-use crate::client::{HubClient, Trust};
 use crate::error::AgentError;
 use crate::home::Home;
 use crate::journal::Journal;
@@ -27,7 +28,7 @@ pub struct CheckItem {
 pub enum CheckResult {
     /// The check passed; the text has the checked value.
     Passed(String),
-    /// Another agent runs with the directory, so the check is not possible.
+    /// An agent runs with the directory, so its journal and its port are not checked.
     Running,
     /// The check failed.
     Failed(AgentError),
@@ -38,31 +39,36 @@ pub enum CheckResult {
 /// The free space below which an agent is about to refuse runs.
 const LEAST_FREE_BYTES: u64 = 100 << 20;
 
-/// Checks the directory, the key, the enrollment, the journal, the program, the reflector's port and
-/// the hub. Writes nothing.
+/// Checks the directory, the key, the enrollment, the journal, the program, the reflector's port, the
+/// hub and its acceptance of the key. Writes nothing. If an agent runs with the directory, its journal
+/// and the port of its reflector are not checked.
 pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
     let mut items = Vec::new();
     let mut add = |name, result| items.push(CheckItem { name, result });
     let home = match Home::look(&options.state) {
         Ok(home) => home,
         Err(error) => {
-            let running = matches!(error, AgentError::InUse(_));
-            let result = if running { CheckResult::Running } else { CheckResult::Failed(error) };
-            add("state directory", result);
+            add("state directory", CheckResult::Failed(error));
             return items;
         }
     };
     let directory = options.state.display();
+    let running = home.as_ref().is_some_and(Home::is_in_use);
     let directory = match home {
-        Some(_) => directory.to_string(),
-        None => format!("none yet: the agent creates {directory} when it enrolls"),
+        Some(_) if running => CheckResult::Running,
+        Some(_) => CheckResult::Passed(directory.to_string()),
+        None => {
+            CheckResult::Passed(format!("none yet: the agent creates {directory} when it enrolls"))
+        }
     };
-    add("state directory", CheckResult::Passed(directory));
+    add("state directory", directory);
     add("disk", check_disk(&options.state));
     add("key", of(check_key(home.as_ref())));
-    add("journal", of(check_journal(home.as_ref())));
+    if !running {
+        add("journal", of(check_journal(home.as_ref())));
+    }
     add("program", check_program(&options.program));
-    for address in &options.reflectors {
+    for address in options.reflectors.iter().filter(|_| !running) {
         let bound = UdpSocket::bind(address);
         add(
             "STAMP reflector",
@@ -72,28 +78,7 @@ pub fn check(options: &AgentOptions) -> Vec<CheckItem> {
             },
         );
     }
-    match home.map_or(Ok(None), |home| home.enrollment()) {
-        Ok(Some(enrollment)) => {
-            let text = format!("{} as {}", enrollment.host, enrollment.agent);
-            add("enrollment", CheckResult::Passed(text));
-            let trust = Trust::of(enrollment.pin.as_deref(), options.ca.as_deref());
-            add("hub", check_hub(&enrollment.hub, &trust));
-        }
-        Ok(None) => {
-            if let (Some(hub), Some(token)) = (&options.hub, &options.token) {
-                add(
-                    "enrollment",
-                    CheckResult::Passed("at the first start, by the token".to_owned()),
-                );
-                let trust = Trust::of(token.pin.as_deref(), options.ca.as_deref());
-                add("hub", check_hub(&hub.to_string(), &trust));
-            } else {
-                let error = AgentError::NotEnrolled(options.state.clone());
-                add("enrollment", CheckResult::Failed(error));
-            }
-        }
-        Err(error) => add("enrollment", CheckResult::Failed(error)),
-    }
+    items.extend(check_enrollment(options, home.as_ref()));
     items
 }
 
@@ -144,26 +129,6 @@ fn check_program(program: &Path) -> CheckResult {
         }
         Ok(output) => CheckResult::Wrong(format!("{}: {}", program.display(), output.status)),
         Err(error) => CheckResult::Wrong(format!("{}: {error}", program.display())),
-    }
-}
-
-/// Checks that the hub answers with an accepted certificate; any answer is good.
-fn check_hub(hub: &str, trust: &Trust) -> CheckResult {
-    let begun = SystemTime::now();
-    let url = match hub.parse() {
-        Ok(url) => url,
-        Err(error) => return CheckResult::Wrong(format!("{hub}: {error}")),
-    };
-    let answer: Result<serde_json::Value, AgentError> =
-        HubClient::new(url, trust).and_then(|client| client.get("/api/v1/openapi.json", &[]));
-    match answer {
-        Err(error @ (AgentError::Unreachable { .. } | AgentError::Certificate { .. })) => {
-            CheckResult::Failed(error)
-        }
-        _ => {
-            let elapsed = begun.elapsed().unwrap_or_default();
-            CheckResult::Passed(format!("{hub} answers in {} ms", elapsed.as_millis()))
-        }
     }
 }
 

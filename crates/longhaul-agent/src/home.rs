@@ -30,8 +30,10 @@ pub(crate) struct Home {
     path: PathBuf,
     /// The owner of the directory, whose files are accepted besides those of root and this user.
     owner: u32,
-    /// Keeps the lock of the directory; `None` if no agent has used it yet.
+    /// Keeps the lock of the directory; `None` if no agent has used it yet, or if one uses it.
     _lock: Option<File>,
+    /// True if another agent uses the directory, which only a [look](Home::look) permits.
+    in_use: bool,
 }
 
 const ENROLLMENT_FILE: &str = "enrolment.json";
@@ -53,14 +55,16 @@ impl Home {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         let lock = options.open(&name).map_err(AgentError::file("open", &name))?;
-        Home { path: path.to_owned(), owner, _lock: None }.locked(lock)
+        let home =
+            Home { path: path.to_owned(), owner, _lock: None, in_use: false }.locked(lock)?;
+        if home.in_use { Err(AgentError::InUse(home.path)) } else { Ok(home) }
     }
 
-    /// Opens the directory for a check, and locks it if an agent has used it; writes nothing. Root
-    /// can check the directory of another user. `None` if there is no directory.
+    /// Opens the directory for a check, and locks it if an agent has used it and none uses it now;
+    /// writes nothing. Root can check the directory of another user. `None` if there is no directory.
     ///
     /// # Errors
-    /// The directory cannot be read, other users can write to it, or another agent uses it.
+    /// The directory cannot be read, or other users can write to it.
     pub(crate) fn look(path: &Path) -> Result<Option<Self>> {
         let Some(metadata) = found(fs::metadata(path)).map_err(AgentError::file("read", path))?
         else {
@@ -69,7 +73,7 @@ impl Home {
         let user = rustix::process::geteuid().as_raw();
         let owner = if user == 0 { metadata.uid() } else { user };
         check_private(owner, path, &metadata, 0o077)?;
-        let home = Home { path: path.to_owned(), owner, _lock: None };
+        let home = Home { path: path.to_owned(), owner, _lock: None, in_use: false };
         let name = path.join("lock");
         match found(open_file(&name)).map_err(AgentError::file("open", &name))? {
             Some(lock) => home.locked(lock).map(Some),
@@ -80,11 +84,16 @@ impl Home {
     fn locked(self, lock: File) -> Result<Self> {
         match lock.try_lock() {
             Ok(()) => Ok(Home { _lock: Some(lock), ..self }),
-            Err(TryLockError::WouldBlock) => Err(AgentError::InUse(self.path)),
+            Err(TryLockError::WouldBlock) => Ok(Home { in_use: true, ..self }),
             Err(TryLockError::Error(error)) => {
                 Err(AgentError::file("lock", self.path.join("lock"))(error))
             }
         }
+    }
+
+    /// Returns whether another agent uses the directory.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.in_use
     }
 
     /// Returns the path of `name` in the directory.
@@ -190,13 +199,17 @@ mod tests {
         let home = Home::look(&path).unwrap().unwrap();
         assert!(home.known_identity().unwrap().is_none() && home.enrollment().unwrap().is_none());
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
-        // The lock of an agent is kept.
+        // A look does not wait for an agent, and does not take its lock.
         let agent = Home::open(&path).unwrap();
-        assert!(matches!(Home::look(&path), Err(AgentError::InUse(_))));
         let key = agent.identity().unwrap().public();
-        drop(agent);
+        let known = |home: &Home| home.known_identity().unwrap().map(|one| one.public());
         let home = Home::look(&path).unwrap().unwrap();
-        assert_eq!(home.known_identity().unwrap().map(|identity| identity.public()), Some(key));
+        assert!(home.is_in_use());
+        assert_eq!(known(&home), Some(key));
+        drop((agent, home));
+        let home = Home::look(&path).unwrap().unwrap();
+        assert!(!home.is_in_use());
+        assert_eq!(known(&home), Some(key));
         assert!(matches!(Home::open(&path), Err(AgentError::InUse(_))));
     }
 

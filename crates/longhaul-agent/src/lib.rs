@@ -23,6 +23,7 @@ mod home;
 mod journal;
 mod measure;
 mod run;
+mod signer;
 mod sync;
 
 pub use agent::{AgentOptions, DEFAULT_STATE_DIR, enroll, run};

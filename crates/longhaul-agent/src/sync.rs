@@ -5,14 +5,11 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentEvent, AgentState, COUNTER_HEADER, DIGEST_HEADER, DeclaredCapacity,
-    InterfaceSamples, MAX_EVENTS, MAX_LEASES, MAX_ROWS, MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode,
-    SIGNATURE_HEADER, SYNC_PATH, Severity, StampPeer, SyncRequest, SyncResponse, body_digest,
-    signed_text_of_digest,
+    AgentEvent, AgentState, DeclaredCapacity, InterfaceSamples, MAX_EVENTS, MAX_LEASES, MAX_ROWS,
+    MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SYNC_PATH, Severity, StampPeer, SyncRequest,
+    SyncResponse,
 };
 use serde_json::Value;
 
@@ -22,6 +19,7 @@ use crate::error::{AgentError, Notice, Result};
 use crate::journal::{BatchLimits, Journal, samples_dropped};
 use crate::measure::{Interfaces, host_addresses, host_state};
 use crate::run::{AllowedPeers, RunQueue};
+use crate::signer::Signer;
 
 /// The pauses after failures: they double up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
@@ -251,17 +249,10 @@ impl Sync<'_> {
         let path = format!("{SYNC_PATH}?wait={wait}");
         let body = serde_json::to_vec(request).unwrap_or_default();
         let counter = self.journal.next_counter()?;
-        let digest = body_digest(&body);
-        let text = signed_text_of_digest("POST", &path, counter, &digest);
-        let signature = self.identity.sign(text.as_bytes());
-        let signature = signature.map_err(AgentError::file("use", self.state.join("identity")))?;
-        let (counter, signature) = (counter.to_string(), STANDARD.encode(signature));
-        let headers = [
-            (AGENT_HEADER, self.agent.as_str()),
-            (COUNTER_HEADER, counter.as_str()),
-            (DIGEST_HEADER, digest.as_str()),
-            (SIGNATURE_HEADER, signature.as_str()),
-        ];
+        let signer = Signer { identity: self.identity, agent: &self.agent };
+        let headers = signer.headers(("POST", &path), counter, &body);
+        let headers = headers.map_err(AgentError::file("use", self.state.join("identity")))?;
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
         self.client.post_bytes(&path, &headers, &body, Duration::from_secs(wait))
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::{FrameError, RefusalKind};
 
-use crate::session::{Exposure, KeyLapse};
+use crate::session::{Exposure, KeyLapse, OptionFault};
 
 /// An error of the engine.
 ///
@@ -147,7 +147,7 @@ pub enum EngineError {
     },
     /// The text before a key in the authorized list is not an option.
     #[error(
-        "unknown option '{option}' in line {line} of {}", .file.display()
+        "invalid option '{option}' in line {line} of {}", .file.display()
     )]
     KeyOption {
         /// The list.
@@ -156,6 +156,8 @@ pub enum EngineError {
         line: usize,
         /// The text.
         option: String,
+        /// The fault.
+        fault: OptionFault,
     },
     /// The program's own files need a home directory.
     #[error("no directory for the identity key")]

@@ -29,6 +29,8 @@ pub const BASE: &str = "/agent/v1";
 pub const ENROLL_PATH: &str = "/agent/v1/enrol";
 /// The path of a sync, without its query `?wait=SECONDS`.
 pub const SYNC_PATH: &str = "/agent/v1/sync";
+/// The path of a check of an enrollment: a signed `GET` that changes nothing.
+pub const CHECK_PATH: &str = "/agent/v1/check";
 /// The default port of a hub.
 pub const DEFAULT_HUB_PORT: u16 = 5280;
 /// The header with the agent's id.

@@ -28,6 +28,17 @@ pub struct HubConfig {
     pub outgoing_ca: Option<PathBuf>,
     /// Prints a line for the operator; it must escape the text.
     pub log: fn(&str),
+    /// Prints the password of the first user. The hub calls it before it stores the password.
+    pub first_password: fn(FirstPassword<'_>),
+}
+
+/// A message about the password of `admin`, the first user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPassword<'a> {
+    /// The hub is about to store this password.
+    New(&'a str),
+    /// Another hub with the same database added the user first, so the password is not in use.
+    Unused,
 }
 
 impl HubConfig {
@@ -44,6 +55,7 @@ impl HubConfig {
             remote_write: None,
             outgoing_ca: None,
             log: |_| {},
+            first_password: |_| {},
         }
     }
 }

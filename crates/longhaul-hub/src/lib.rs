@@ -34,7 +34,7 @@ mod upkeep;
 mod web;
 mod words;
 
-pub use config::{Channel, HubConfig, HubError};
+pub use config::{Channel, FirstPassword, HubConfig, HubError};
 pub use figures::{Figures, Route};
 pub use outgoing::{MailSecurity, MailServer, is_address, is_url};
 pub use secret::LEAST_CHARACTERS;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::now_ms;
-use crate::config::{HubConfig, HubError};
+use crate::config::{FirstPassword, HubConfig, HubError};
 use crate::hub::Hub;
 use crate::records::people::{Person, add_person, people, set_password};
 use crate::secret;
@@ -66,19 +66,17 @@ pub fn run(
 pub async fn start(config: &HubConfig) -> Result<(RunningHub, JoinSet<()>), HubError> {
     let store = open_store(config).await?;
     let tls = tls::load(&config.data, config.tls.as_ref())?;
-    let first_password = first_user(&store).await?;
     let mut listeners = Vec::new();
     for address in &config.listen {
         let listener = bind(*address)?;
         listeners.push(TcpListener::from_std(listener).map_err(HubError::Runtime)?);
     }
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
-    let started = RunningHub {
-        addresses: addresses.map_err(HubError::Runtime)?,
-        pin: tls.pin.clone(),
-        first_password,
-    };
+    let addresses = addresses.map_err(HubError::Runtime)?;
     let outgoing_tls = trust::client(trust::roots(config.outgoing_ca.as_deref())?)?;
+    // After all steps that the operator may have to repeat.
+    let first_password = first_user(&store, config.first_password).await?;
+    let started = RunningHub { addresses, pin: tls.pin.clone(), first_password };
     let hub = Arc::new(Hub::new(store, tls.pin, config, outgoing_tls));
     hub.refresh().await?;
     let mut tasks = upkeep::start(&hub);
@@ -126,16 +124,23 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, HubError> {
     Ok(listener)
 }
 
-/// Adds the user `admin` to a store without users, and returns the password.
-async fn first_user(store: &Store) -> Result<Option<String>, HubError> {
+/// Adds the user `admin` to a store without users, and returns the password. `print` gets the
+/// password before the store does, so that no crash stores a password that nobody knows.
+async fn first_user(
+    store: &Store,
+    print: fn(FirstPassword<'_>),
+) -> Result<Option<String>, HubError> {
     if !store.read(people).await?.is_empty() {
         return Ok(None);
     }
     let password = secret::secret()?.chars().take(20).collect::<String>();
     let hash = hash_password(&password)?;
     let admin = Person { name: "admin".to_owned(), role: UserRole::Admin, created_ms: now_ms() };
+    print(FirstPassword::New(&password));
     let added = store.write(move |sql| add_person(sql, &admin, &hash)).await?;
-    // Another hub that shares the database may have added it first.
+    if !added {
+        print(FirstPassword::Unused);
+    }
     Ok(added.then_some(password))
 }
 

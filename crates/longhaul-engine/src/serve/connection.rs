@@ -10,16 +10,16 @@ use longhaul_core::wire::{FrameError, RefusalKind, Service, Welcome};
 
 use super::admission::{Admission, Denied, Kind, Pass};
 use super::descriptors::Descriptors;
-use super::event::{
-    CloseReason, ServeEvent, SessionClient, SessionReport, SessionStart, canonical,
-};
+use super::event::{CloseReason, ServeEvent, SessionClient, SessionReport, SessionStart};
 use super::limiter::{ConnectionLimiter, Fresh, Place, failure_of};
 use super::limits::ClientLimits;
 use super::penalties::Failure;
 use super::{ServerKeys, Services};
 use crate::error::{EngineError, Result};
 use crate::lock;
-use crate::session::{Admitted, KeySession, Opening, ServedSession, SessionRegistry, serve_tls};
+use crate::session::{
+    Admitted, KeySession, Opening, ServedSession, SessionRegistry, canonical, serve_tls,
+};
 use crate::share::{QuotaPart, SessionPart};
 
 /// The first byte of a TLS record with a handshake (RFC 8446, section 5.1).

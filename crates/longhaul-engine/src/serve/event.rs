@@ -9,7 +9,9 @@ use longhaul_core::wire::{Service, SessionId};
 
 use super::reach::is_out_of_reach;
 use crate::error::{EngineError, Result};
-use crate::session::{KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork};
+use crate::session::{
+    IgnoredLines, KeyLapse, KeysEvent, PublicKey, ServedSession, SessionWork, canonical,
+};
 
 /// An event of a server.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub enum ServeEvent {
         /// The directories of keys that the server may open only after a restart, because Landlock
         /// confined it before they were named.
         out_of_reach: Vec<PathBuf>,
+        /// The lines without a valid key.
+        ignored: IgnoredLines,
     },
     /// A client with a listed key was refused.
     KeyDenied {
@@ -63,9 +67,9 @@ pub enum ServeEvent {
 impl From<KeysEvent> for ServeEvent {
     fn from(event: KeysEvent) -> Self {
         match event {
-            KeysEvent::Reloaded { keys, ended, roots } => {
+            KeysEvent::Reloaded { keys, ended, roots, ignored } => {
                 let out_of_reach = roots.into_iter().filter(|root| is_out_of_reach(root)).collect();
-                ServeEvent::KeysRead { keys, ended, out_of_reach }
+                ServeEvent::KeysRead { keys, ended, out_of_reach, ignored }
             }
             KeysEvent::Kept(error) => ServeEvent::KeysKept { error },
             KeysEvent::Denied { fingerprint, address, lapse } => {
@@ -146,12 +150,6 @@ impl SessionClient {
             comment: session.grant.comment.clone(),
         }
     }
-}
-
-/// Returns the IPv4 address of an IPv4 client of an IPv6 socket.
-pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
-    let ip: IpAddr = address.ip().to_canonical();
-    SocketAddr::new(ip, address.port())
 }
 
 /// The end of a test of another program's client, for the log.
@@ -244,11 +242,5 @@ mod tests {
         let from = strange(&[b'G'; 100]);
         let ServeEvent::Dropped { address, reason } = next() else { panic!("it is served") };
         assert_eq!((address, reason), (from, CloseReason::NoSession));
-    }
-
-    #[test]
-    fn an_ipv4_client_has_an_ipv4_address() {
-        let mapped = "[::ffff:192.0.2.7]:5210".parse().unwrap();
-        assert_eq!(canonical(mapped).to_string(), "192.0.2.7:5210");
     }
 }

@@ -86,7 +86,7 @@ impl Gate {
     /// Counts a new connection as unauthenticated. Returns `None` if the connection is refused, and
     /// closes it.
     pub fn admit(&self, socket: TcpStream) -> Option<GuestArrival> {
-        let address = super::event::canonical(socket.peer_addr().ok()?);
+        let address = crate::session::canonical(socket.peer_addr().ok()?);
         let Fresh { socket, source, deadline, place } = self.server.admit_guest(socket)?;
         Some(GuestArrival { socket, address, deadline, source, place })
     }

@@ -9,6 +9,11 @@ use crate::error::{EngineError, Result};
 /// The default port of `longhaul serve`.
 pub const DEFAULT_PORT: u16 = 5210;
 
+/// Returns the IPv4 address of an IPv4 peer of an IPv6 socket.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
 /// The host name or address of a server, and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPort {
@@ -84,6 +89,12 @@ impl fmt::Display for HostPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv4_peer_has_an_ipv4_address() {
+        let mapped = "[::ffff:192.0.2.7]:5210".parse().unwrap();
+        assert_eq!(canonical(mapped).to_string(), "192.0.2.7:5210");
+    }
 
     #[test]
     fn reads_every_way_an_address_is_written() {

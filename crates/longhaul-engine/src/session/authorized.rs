@@ -18,7 +18,7 @@ use longhaul_core::units::Rate;
 
 use super::config_dir::ConfigDir;
 use super::grant::{Grant, KeyLapse};
-use super::key_list::{FILE, LastRead, is_fresh, parse, stamp};
+use super::key_list::{FILE, IgnoredLines, LastRead, is_fresh, parse, stamp};
 use super::key_quota::{KeyQuota, Quotas};
 use super::key_rate::KeyRate;
 use super::private_file::{self, Secrecy};
@@ -47,6 +47,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     keys: HashMap<PublicKey, Grant>,
+    /// The lines of the list that have no valid key.
+    ignored: IgnoredLines,
     /// The state of the file when it was last read.
     last_read: Option<LastRead>,
     sessions: HashMap<u64, Live>,
@@ -68,6 +70,8 @@ pub enum KeysEvent {
         ended: usize,
         /// The directories of single keys.
         roots: Vec<PathBuf>,
+        /// The lines without a valid key.
+        ignored: IgnoredLines,
     },
     /// The list has changed and is invalid; the previous one stays in force. Reported once per
     /// change.
@@ -135,6 +139,11 @@ impl AuthorizedKeys {
     /// Returns the directories of single keys.
     pub fn roots(&self) -> Vec<PathBuf> {
         lock(&self.0.state).roots()
+    }
+
+    /// Returns the lines of the list that have no valid key.
+    pub fn ignored(&self) -> IgnoredLines {
+        lock(&self.0.state).ignored.clone()
     }
 
     /// Returns whether a key may set owners.
@@ -235,8 +244,9 @@ impl State {
                 let gone = |live: &&Live| !self.keys.contains_key(&live.key);
                 let ended = self.sessions.values().filter(gone).count();
                 let same = before.is_some_and(|before| before.outcome == last_read.outcome);
-                let roots = self.roots();
-                (last_read, (!same).then_some(KeysEvent::Reloaded { keys, ended, roots }))
+                let (roots, ignored) = (self.roots(), self.ignored.clone());
+                let event = KeysEvent::Reloaded { keys, ended, roots, ignored };
+                (last_read, (!same).then_some(event))
             }
             Err(error) => {
                 let outcome = Err(longhaul_core::text::chain(&error));
@@ -263,7 +273,7 @@ impl State {
         let outcome = Ok(text);
         if before != Some(&outcome) {
             let text = outcome.as_deref().unwrap_or_default();
-            self.keys = parse(config, text, own)?;
+            (self.keys, self.ignored) = parse(config, text, own)?;
         }
         Ok(LastRead { stamp, fresh: is_fresh(stamp), outcome })
     }

@@ -69,6 +69,19 @@ fn options_stand_before_a_key_and_slips_are_named() {
 }
 
 #[test]
+fn lines_without_a_valid_key_are_reported() {
+    let [alice, bob] = [key(), key()];
+    let list = format!("# people\n\nssh-ed25519 AAAA bob\n{alice}\nlonghaul-ed25519 AAAA bob\n");
+    let place = Place::new(&list);
+    let keys = place.load();
+    assert_eq!(keys.ignored(), IgnoredLines { first: vec![3, 5], count: 2 });
+    place.write(&format!("{bob}\n{}", "junk\n".repeat(20)));
+    let reported = keys.poll_events(false);
+    let [KeysEvent::Reloaded { ignored, .. }] = &reported[..] else { panic!("{reported:?}") };
+    assert_eq!(*ignored, IgnoredLines { first: (2..10).collect(), count: 20 });
+}
+
+#[test]
 fn a_changed_list_counts_for_the_next_session() {
     let [alice, bob] = [key(), key()];
     let place = Place::new(&format!("{alice}\n"));

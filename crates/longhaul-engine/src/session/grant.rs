@@ -11,9 +11,6 @@ use longhaul_core::units::{Bytes, Rate};
 use super::conditions::{Sources, parse_expiry};
 use super::key_rate::LEAST_BPS;
 
-/// The message for a `quota` without a `root` in its line.
-const QUOTA_ALONE: &str = "quota= without root=";
-
 /// The permitted operations on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rights {
@@ -95,6 +92,28 @@ impl fmt::Display for KeyLapse {
     }
 }
 
+/// A fault of an option of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionFault {
+    /// There is no such option.
+    Unknown,
+    /// The value of the option is missing or invalid.
+    Value,
+    /// The option was given before.
+    Repeated,
+    /// Together with an earlier option, it permits nothing.
+    Conflict,
+    /// It has no closing quote.
+    Unterminated,
+    /// The option `quota` needs `root` in the same line.
+    NoRoot,
+    /// A space is outside of quotes, so that the text before the key is not one list of options.
+    Space,
+}
+
+/// An invalid option: its text and its fault.
+pub(super) type BadOption = (String, OptionFault);
+
 impl Grant {
     /// Returns the reason to refuse a client at `address` now; `None` to admit it.
     pub(super) fn lapse(&self, address: IpAddr, now: SystemTime) -> Option<KeyLapse> {
@@ -106,7 +125,7 @@ impl Grant {
     }
 
     /// Parses the options before a key, which may be empty.
-    pub(super) fn from_options_or_none(text: &str) -> Result<Self, String> {
+    pub(super) fn from_options_or_none(text: &str) -> Result<Self, BadOption> {
         if text.is_empty() { Ok(Grant::default()) } else { Grant::from_options(text) }
     }
 
@@ -114,38 +133,45 @@ impl Grant {
     /// double quotes; a quote within it is `\"`.
     ///
     /// # Errors
-    /// The first unknown option, so that a mistake never grants more than was intended.
-    fn from_options(text: &str) -> Result<Self, String> {
+    /// The first invalid option, so that a mistake never grants more than was intended.
+    fn from_options(text: &str) -> Result<Self, BadOption> {
         let mut grant = Grant::default();
         for option in split(text) {
-            let option = option.ok_or_else(|| text.to_owned())?;
+            let option = option.ok_or_else(|| (text.to_owned(), OptionFault::Unterminated))?;
             let taken = match option.split_once('=') {
                 Some((name, value)) => grant.set(name, value),
                 None => grant.flag(&option),
             };
-            taken.ok_or(option)?;
+            taken.map_err(|fault| (option, fault))?;
         }
         if grant.quota.is_some() && grant.root.is_none() {
-            return Err(QUOTA_ALONE.to_owned());
+            return Err(("quota".to_owned(), OptionFault::NoRoot));
         }
         Ok(grant)
     }
 
-    /// Sets an option without a value; `None` if it is unknown.
-    fn flag(&mut self, name: &str) -> Option<()> {
+    /// Sets an option without a value.
+    fn flag(&mut self, name: &str) -> Result<(), OptionFault> {
         match name {
-            // Both together would permit nothing.
-            "read-only" => self.rights = self.rights.and(Rights::ReadOnly)?,
-            "write-only" => self.rights = self.rights.and(Rights::WriteOnly)?,
+            "read-only" => self.limit(Rights::ReadOnly)?,
+            "write-only" => self.limit(Rights::WriteOnly)?,
             "no-third-party" => self.no_third_party = true,
             "owners" => self.owners = true,
-            _ => return None,
+            "root" | "from" | "expiry-time" | "max-rate" | "quota" | "max-sessions" => {
+                return Err(OptionFault::Value);
+            }
+            _ => return Err(OptionFault::Unknown),
         }
-        Some(())
+        Ok(())
     }
 
-    /// Sets an option with a value; `None` if it is unknown or repeated.
-    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+    fn limit(&mut self, rights: Rights) -> Result<(), OptionFault> {
+        self.rights = self.rights.and(rights).ok_or(OptionFault::Conflict)?;
+        Ok(())
+    }
+
+    /// Sets an option with a value.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionFault> {
         match name {
             "root" => once(&mut self.root, value.starts_with('/').then(|| value.into())),
             "from" => once(&mut self.sources, Sources::parse(value)),
@@ -153,7 +179,7 @@ impl Grant {
             "max-rate" => once(&mut self.max_rate, parse_rate(value)),
             "quota" => once(&mut self.quota, parse_quota(value)),
             "max-sessions" => once(&mut self.max_sessions, value.parse().ok()),
-            _ => None,
+            _ => Err(OptionFault::Unknown),
         }
     }
 }
@@ -169,12 +195,12 @@ fn parse_rate(text: &str) -> Option<Rate> {
 }
 
 /// Puts `value` into an empty `place`.
-fn once<T>(place: &mut Option<T>, value: Option<T>) -> Option<()> {
+fn once<T>(place: &mut Option<T>, value: Option<T>) -> Result<(), OptionFault> {
     if place.is_some() {
-        return None;
+        return Err(OptionFault::Repeated);
     }
-    *place = value;
-    place.as_ref().map(drop)
+    *place = Some(value.ok_or(OptionFault::Value)?);
+    Ok(())
 }
 
 /// Splits a line into its options and the rest, at the first space outside of quotes.
@@ -258,26 +284,29 @@ mod tests {
 
     #[test]
     fn an_invalid_option_grants_nothing() {
-        for (text, culprit) in [
-            ("readonly", "readonly"),
-            ("read-only,write-only", "write-only"),
-            ("root=relative", "root=relative"),
-            ("root=/a,root=/b", "root=/b"),
-            ("root=\"/a", "root=\"/a"),
-            ("read-only,", ""),
-            ("read-only=yes", "read-only=yes"),
-            ("max-sessions=0", "max-sessions=0"),
-            ("max-sessions=1,max-sessions=2", "max-sessions=2"),
-            ("from=\"10.0.0.0/8,all\"", "from=10.0.0.0/8,all"),
-            ("expiry-time=soon", "expiry-time=soon"),
-            ("max-rate=fast", "max-rate=fast"),
-            ("max-rate=9M", "max-rate=9M"),
-            ("root=/a,quota=much", "quota=much"),
-            ("root=/a,quota=0", "quota=0"),
-            ("root=/a,quota=1G,quota=2G", "quota=2G"),
-            ("quota=1G,read-only", QUOTA_ALONE),
+        use OptionFault::{Conflict, NoRoot, Repeated, Unknown, Unterminated, Value};
+        for (text, culprit, fault) in [
+            ("readonly", "readonly", Unknown),
+            ("read-only,write-only", "write-only", Conflict),
+            ("root", "root", Value),
+            ("root=relative", "root=relative", Value),
+            ("root=/a,root=/b", "root=/b", Repeated),
+            ("root=\"/a", "root=\"/a", Unterminated),
+            ("read-only,", "", Unknown),
+            ("read-only=yes", "read-only=yes", Unknown),
+            ("max-sessions=0", "max-sessions=0", Value),
+            ("max-sessions=1,max-sessions=2", "max-sessions=2", Repeated),
+            ("from=\"10.0.0.0/8,all\"", "from=10.0.0.0/8,all", Value),
+            ("expiry-time=soon", "expiry-time=soon", Value),
+            ("expiry-time=\"2027\"", "expiry-time=2027", Value),
+            ("max-rate=fast", "max-rate=fast", Value),
+            ("max-rate=9M", "max-rate=9M", Value),
+            ("root=/a,quota=much", "quota=much", Value),
+            ("root=/a,quota=0", "quota=0", Value),
+            ("root=/a,quota=1G,quota=2G", "quota=2G", Repeated),
+            ("quota=1G,read-only", "quota", NoRoot),
         ] {
-            assert_eq!(Grant::from_options(text), Err(culprit.to_owned()), "{text}");
+            assert_eq!(Grant::from_options(text), Err((culprit.to_owned(), fault)), "{text}");
         }
     }
 

@@ -40,6 +40,7 @@ mod udp;
 mod udp_listener;
 mod work;
 
+pub(crate) use address::canonical;
 pub use address::{DEFAULT_PORT, HostPort};
 pub use allowance::Shortage;
 pub(crate) use allowance::{Announced, DescriptorSource};
@@ -60,8 +61,9 @@ pub use data_dialer::{DataDialer, Tunnel};
 pub(crate) use deadline::OPENING_TIMEOUT;
 pub use exposure::Exposure;
 pub use flow_port::FlowPort;
-pub use grant::{Grant, KeyLapse, Rights};
+pub use grant::{Grant, KeyLapse, OptionFault, Rights};
 pub use identity::{AskPassphrase, Identity};
+pub use key_list::IgnoredLines;
 pub(crate) use key_quota::{CountError, KeyQuota, OverQuota};
 pub(crate) use key_rate::{KeyRate, RateDirection, Reserved, Throttle};
 pub use known_hosts::KnownHosts;

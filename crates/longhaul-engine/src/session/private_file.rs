@@ -79,12 +79,13 @@ pub fn trusted_text(path: &Path) -> Result<String> {
 }
 
 fn text_of(path: &Path, secrecy: Secrecy) -> Result<String> {
-    let failed = |kind: io::ErrorKind| EngineError::file("read", path)(kind.into());
+    let failed = |error: io::Error| EngineError::file("read", path)(error);
     let absolute = std::path::absolute(path).map_err(EngineError::file("read", path))?;
     let parts = absolute.parent().zip(absolute.file_name().and_then(|name| name.to_str()));
-    let (parent, name) = parts.ok_or_else(|| failed(io::ErrorKind::InvalidFilename))?;
+    let (parent, name) = parts.ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
     let text = read(&ConfigDir::at(parent), name, secrecy)?;
-    text.ok_or_else(|| failed(io::ErrorKind::NotFound))
+    // The kernel's error, so that the words are those for other missing files.
+    text.ok_or_else(|| failed(rustix::io::Errno::NOENT.into()))
 }
 
 /// Appends `line`, after a newline if the last line has none because of an editor or an interrupted

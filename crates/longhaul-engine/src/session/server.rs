@@ -8,6 +8,7 @@ use longhaul_core::wire::{AnyHello, HostKeys, PROTOCOL_VERSION, RefusalKind, Ser
 use rustls::{Connection, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 
+use super::address::canonical;
 use super::allowance::DescriptorSource;
 use super::channel::{ControlReceiver, ControlSender, control_over_tls};
 use super::data_acceptor::{DataAcceptor, SessionRegistry};
@@ -109,6 +110,12 @@ pub(crate) struct Opening {
     pub(crate) deadline: Instant,
 }
 
+/// Returns the address of a client for errors, in the same form as the server's log.
+fn peer_name(socket: &TcpStream) -> String {
+    let address = socket.peer_addr().map(canonical);
+    address.map_or_else(|_| "a client".to_owned(), |address| address.to_string())
+}
+
 /// Creates a session from a fresh connection. `descriptors` returns the source of the descriptors
 /// of its data connections, by whether the client's key is authorized.
 pub(crate) fn serve_tls(
@@ -119,7 +126,7 @@ pub(crate) fn serve_tls(
     descriptors: impl FnOnce(bool) -> DescriptorSource,
 ) -> Result<ServedSession> {
     let Opening { socket, deadline } = opening;
-    let peer = socket.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+    let peer = peer_name(&socket);
     let failed = |source| EngineError::Handshake { peer: peer.clone(), source };
     let connection = ServerConnection::new(tls::server_config(identity))
         .map_err(|error| failed(std::io::Error::other(error)))?;
@@ -165,4 +172,20 @@ fn notice_vanished(socket: &TcpStream) {
     let _ = socket.set_tcp_user_timeout(Some(VANISHED));
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     let _ = socket.set_tcp_keepalive(&keepalive);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_error_names_an_ipv4_client_by_its_ipv4_address() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        assert_eq!(peer_name(&socket), client.local_addr().unwrap().to_string());
+    }
 }

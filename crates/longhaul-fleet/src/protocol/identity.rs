@@ -76,7 +76,7 @@ pub struct EnrollRequest {
     pub version: String,
 }
 
-/// The answer to an enrollment.
+/// The answer to an enrollment, and to a check of one.
 ///
 /// The same key may repeat an enrollment with the same token within ten minutes, because an answer can
 /// be lost. The hub then returns the same id.

@@ -14,7 +14,7 @@ use longhaul_fleet::protocol::{
     AGENT_HEADER, AgentSettings, COUNTER_HEADER, DIGEST_HEADER, EnrollRequest, EnrollResponse,
     InterfaceAddress, Lease, MAX_BODY_BYTES, MAX_NAME_BYTES, MAX_WAIT_SECONDS, RefusalBody,
     RefusalCode, SIGNATURE_HEADER, SyncRequest, SyncResponse, body_digest, signature_holds,
-    signed_text_of_digest,
+    signed_text, signed_text_of_digest,
 };
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
@@ -155,6 +155,22 @@ pub(crate) async fn post_enrol(
     hub.guard.released(&attempt);
     let hub_version = env!("CARGO_PKG_VERSION").to_owned();
     Ok(Json(EnrollResponse { agent, host, hub_version }))
+}
+
+/// `GET /agent/v1/check`: returns the agent if the hub accepts its key. The hub stores nothing, so
+/// that the counter of an agent that runs at the same time stays valid.
+pub(crate) async fn get_check(
+    State(hub): State<Arc<Hub>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Json<EnrollResponse>, Refused> {
+    let path = uri.path_and_query().map_or("", |path| path.as_str());
+    let Identity { agent, counter, signature, .. } = identify(&hub, &headers).await?;
+    if !signature_holds(&agent.public_key, &signed_text("GET", path, counter, b""), &signature) {
+        return Err(RefusalCode::BadSignature.into());
+    }
+    let hub_version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Json(EnrollResponse { agent: agent.id, host: agent.host, hub_version }))
 }
 
 /// The query of a sync.

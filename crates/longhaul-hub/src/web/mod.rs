@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::post;
-use longhaul_fleet::protocol::{ENROLL_PATH, SYNC_PATH};
+use axum::routing::{get, post};
+use longhaul_fleet::protocol::{CHECK_PATH, ENROLL_PATH, SYNC_PATH};
 
 pub(crate) use server::accept;
 
@@ -30,6 +30,7 @@ pub(crate) fn routes(hub: Arc<Hub>) -> Router {
         .layer(from_fn_with_state(hub.clone(), readers::with_place));
     Router::new()
         .route(ENROLL_PATH, post(agent::post_enrol))
+        .route(CHECK_PATH, get(agent::get_check))
         .route(SYNC_PATH, post(agent::post_sync))
         .merge(api::live_routes())
         .merge(readers)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use longhaul_fleet::protocol::{SYNC_PATH, body_digest, key_pin, signed_text};
+use longhaul_fleet::protocol::{CHECK_PATH, SYNC_PATH, body_digest, key_pin, signed_text};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
@@ -209,13 +209,22 @@ impl Agent {
 
     /// Returns the headers of a sync with a counter.
     pub(crate) fn headers(&self, counter: u64, path: &str, body: &[u8]) -> Vec<String> {
-        let signature = self.key.sign(signed_text("POST", path, counter, body).as_bytes());
+        self.signed("POST", counter, path, body)
+    }
+
+    fn signed(&self, method: &str, counter: u64, path: &str, body: &[u8]) -> Vec<String> {
+        let signature = self.key.sign(signed_text(method, path, counter, body).as_bytes());
         vec![
             format!("longhaul-agent: {}", self.id),
             format!("longhaul-counter: {counter}"),
             format!("longhaul-digest: {}", body_digest(body)),
             format!("longhaul-signature: {}", STANDARD.encode(signature)),
         ]
+    }
+
+    /// Asks the hub to recognize the key, with any counter.
+    pub(crate) async fn check(&self, client: &Client, counter: u64) -> Answer {
+        client.send("GET", CHECK_PATH, &self.signed("GET", counter, CHECK_PATH, b""), b"").await
     }
 
     /// Sends a sync with the next counter.

@@ -4,7 +4,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use longhaul_hub::store::Store;
-use longhaul_hub::{HubConfig, RunningHub, start};
+use longhaul_hub::{HubConfig, HubError, RunningHub, UserChange, change_users, start};
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
@@ -43,6 +43,32 @@ pub(crate) async fn hub_with(change: impl FnOnce(&mut HubConfig)) -> Hub {
     let client = Client::new(addresses[0], &pin);
     let password = first_password.unwrap_or_default();
     Hub { client, password, config, tasks, _dir: dir }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_password_is_stored_before_it_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = HubConfig {
+        listen: vec![taken.local_addr().unwrap()],
+        ..HubConfig::new(dir.path().join("data"))
+    };
+    let users = |config: &HubConfig| {
+        let config = config.clone();
+        let list = move || change_users(&config, UserChange::List).unwrap().len();
+        tokio::task::spawn_blocking(list)
+    };
+    let failed = start(&config).await;
+    assert!(matches!(failed, Err(HubError::Listen { .. })));
+    assert_eq!(users(&config).await.unwrap(), 0);
+    // A hub that ends while it prints the password.
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let ending = HubConfig { first_password: |_| panic!("ended"), ..config.clone() };
+    assert!(tokio::spawn(async move { start(&ending).await.map(drop) }).await.is_err());
+    assert_eq!(users(&config).await.unwrap(), 0);
+    let (started, _tasks) = start(&config).await.unwrap();
+    assert!(started.first_password.is_some());
+    assert_eq!(users(&config).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,6 +245,14 @@ async fn attacks_are_refused() {
     hostile_agent(client, &mut agent).await;
     let script = json!({"host": "<script>", "valid_seconds": 600});
     assert_eq!(client.post("/api/v1/tokens", slice::from_ref(&admin), &script).await.status, 400);
+    // A check stores no counter: the next sync has a smaller one.
+    let check = agent.check(client, 1 << 40).await;
+    assert_eq!((check.status, &check.json()["host"]), (200, &json!("a")), "{check:?}");
+    assert_eq!(agent.sync(client, 0, &upload()).await.status, 200);
+    let mut impostor = Agent::new(98);
+    impostor.id.clone_from(&agent.id);
+    let refused = impostor.check(client, 0).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("bad_signature")));
     let revoke = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
     assert_eq!(revoke.status, 200);
     let document = revoke.json();
@@ -226,6 +260,7 @@ async fn attacks_are_refused() {
     assert_eq!(document["host"], "a", "{document}");
     let again = client.post("/api/v1/agents/a/revoke", slice::from_ref(&admin), &json!({})).await;
     assert_eq!((again.status, &again.json()["code"]), (404, &json!("not_found")));
+    assert_eq!(agent.check(client, 0).await.json()["code"], "revoked");
     let revoked = agent.sync(client, 0, &upload()).await;
     assert_eq!((revoked.status, &revoked.json()["code"]), (403, &json!("revoked")));
 }

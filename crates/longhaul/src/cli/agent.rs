@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 8620)]
     stamp_port: u16,
     /// Test only these addresses and networks, separated by commas; ! excludes one [default: all
-    /// except loopback, link-local and multicast addresses]
+    /// except loopback, link-local, multicast and reserved addresses]
     #[arg(long, value_name = "NETWORKS", value_parser = parse_allowed)]
     allow: Option<AllowedPeers>,
     /// Check this agent and its connection to the hub, and exit

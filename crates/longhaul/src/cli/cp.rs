@@ -25,9 +25,11 @@ use crate::remote::SshOptions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "SRC and DST are PATH, [user@]host:PATH (over ssh, which starts longhaul \
                         on that host) or lh://host[:port]/PATH (a server that runs 'longhaul \
-                        serve --root DIR'). Exit codes: 0 done, 2 invalid arguments, 3 host \
-                        unreachable or connection lost, 4 refused by the server, 5 file or disk \
-                        error, 7 some files failed, 130 interrupted by Ctrl-C.")]
+                        serve --root DIR'). Exit codes: 0 done, 1 other errors, 2 invalid \
+                        arguments, 3 host unreachable or connection lost, 4 refused by the server, \
+                        5 file or disk error, 6 error of this host, 7 some files failed, 10 the \
+                        result could not be printed, 130 interrupted by Ctrl-C, 143 ended by \
+                        SIGTERM.")]
 pub(super) struct Args {
     /// Sources and, last, the target. As a source, 'dir/.' is the contents of a directory,
     /// /dev/zero is zeros from memory and '-' is standard input. The target /dev/null verifies and

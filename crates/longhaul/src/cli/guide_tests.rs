@@ -1,5 +1,6 @@
 //! Checks that the command line accepts every command of the README and of the guide.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,4 +134,45 @@ fn a_command_ends_like_one_of_a_shell() {
     assert_eq!(command_of("    longhaul 0.1.0"), None);
     assert!(check(&words("longhaul test far --nonsense"), &mut 0).is_err());
     assert!(check(&words("longhaul wan run --far 'longhaul serve --no' -- true"), &mut 0).is_err());
+}
+
+/// The commands with a table of exit codes in the guide: the command, the page and the heading above
+/// the meanings.
+const EXIT_TABLES: [(&str, &str, &str); 10] = [
+    ("agent", "agent", "meaning"),
+    ("cp", "cp", "meaning"),
+    ("diagnose", "diagnose", "meaning"),
+    ("doctor", "doctor", "meaning"),
+    ("fleet", "hub", "meaning of `longhaul fleet`"),
+    ("hub", "hub", "meaning of `longhaul hub`"),
+    ("matrix", "matrix", "meaning"),
+    ("path", "path", "meaning"),
+    ("serve", "serve", "meaning"),
+    ("test", "test", "meaning"),
+];
+
+#[test]
+fn the_help_lists_the_exit_codes_of_the_guide() {
+    let mut cli = help::with_examples(Cli::command());
+    cli.build();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    for (name, page, heading) in EXIT_TABLES {
+        let page = fs::read_to_string(root.join(format!("{page}.md"))).unwrap();
+        let heading = format!("| exit code | {heading} |");
+        let rows = page.lines().skip_while(|line| *line != heading).skip(2);
+        let rows = rows.map_while(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let guide: BTreeSet<u8> = rows
+            .flat_map(|(codes, _)| codes.split(", "))
+            .map(|code| code.parse().unwrap())
+            .collect();
+        let mut command = cli.find_subcommand(name).unwrap().clone();
+        let long = command.render_long_help().to_string();
+        let long = long.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, listed) = long.split_once("Exit codes: ").unwrap();
+        let listed = listed.split_once(". ").map_or(listed, |(listed, _)| listed);
+        let first = |item: &str| item.split_whitespace().next()?.parse().ok();
+        let help: BTreeSet<u8> = listed.split(',').filter_map(first).collect();
+        assert!(!guide.is_empty(), "{name}");
+        assert_eq!(help, guide, "{name}: {listed}");
+    }
 }

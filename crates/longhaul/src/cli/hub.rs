@@ -9,8 +9,10 @@ use longhaul_engine::session::secret_text;
 use longhaul_fleet::api::UserRole;
 use longhaul_fleet::protocol::DEFAULT_HUB_PORT;
 use longhaul_hub::{
-    Channel, HubConfig, HubError, MailSecurity, MailServer, RunningHub, UserChange,
+    Channel, FirstPassword, HubConfig, HubError, MailSecurity, MailServer, RunningHub, UserChange,
 };
+
+use rustix::io::Errno;
 
 use crate::exit::{self, Coded};
 use crate::output::{hub_failure, print_document, print_message, print_result};
@@ -24,9 +26,9 @@ use crate::signals::Interrupt;
     after_help = "The first start adds the user 'admin' and prints its password once. To add a host: \
                   run 'longhaul fleet token HOST' and, on the host, 'longhaul agent' with that \
                   token. The data are in SQLite in --data, or with --database in PostgreSQL 15 or \
-                  later, which any number of hubs share. Exit codes: 2 invalid arguments, 5 the data \
-                  cannot be used, 6 an address cannot be used, 130 interrupted by Ctrl-C, 143 ended \
-                  by SIGTERM."
+                  later, which any number of hubs share. Exit codes: 2 invalid arguments, 3 the \
+                  server of --database is unreachable, 5 the data cannot be used, 6 an address \
+                  cannot be used, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -154,9 +156,7 @@ impl Args {
             process::notify("READY=1");
         };
         let mut ended = longhaul_hub::run(&config, interrupt.flag(), ready);
-        if let (Err(HubError::Listen { address, .. }), true) = (&ended, self.listen.is_empty())
-            && address.is_ipv6()
-        {
+        if self.listen.is_empty() && ended.as_ref().is_err_and(lacks_ipv6) {
             let everywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), DEFAULT_HUB_PORT);
             let config = HubConfig { listen: vec![everywhere], ..config };
             ended = longhaul_hub::run(&config, interrupt.flag(), ready);
@@ -189,6 +189,7 @@ impl Args {
             remote_write: self.remote_write.clone(),
             outgoing_ca: self.outgoing_ca.clone(),
             log: |line| print_message(line),
+            first_password: print_password,
         })
     }
 
@@ -248,10 +249,26 @@ impl DataArgs {
     }
 }
 
-fn announce(started: &RunningHub) {
-    if let Some(password) = &started.first_password {
-        print_message(format_args!("log in as admin with the password {password}"));
+fn print_password(password: FirstPassword<'_>) {
+    match password {
+        FirstPassword::New(password) => {
+            print_message(format_args!("log in as admin with the password {password}"));
+        }
+        FirstPassword::Unused => print_message(
+            "another hub has just added the user admin: use the password that it printed, or set \
+             one with 'longhaul hub user passwd admin'",
+        ),
     }
+}
+
+/// Returns whether the host has no IPv6, so that the wildcard of both families cannot be used.
+fn lacks_ipv6(error: &HubError) -> bool {
+    let HubError::Listen { address, source } = error else { return false };
+    let errors = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(|errno| errno.raw_os_error());
+    address.is_ipv6() && source.raw_os_error().is_some_and(|errno| errors.contains(&errno))
+}
+
+fn announce(started: &RunningHub) {
     for address in &started.addresses {
         print_message(format_args!("hub on https://{address}"));
     }
@@ -308,4 +325,23 @@ fn new_password(name: &str) -> Result<String, Coded> {
         return Err(failed("the passwords differ; nothing was changed"));
     }
     Ok(text.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_without_ipv6_uses_the_wildcard_of_ipv4() {
+        let lacks = |address: &str, errno: Errno| {
+            lacks_ipv6(&HubError::Listen {
+                address: address.parse().unwrap(),
+                source: errno.into(),
+            })
+        };
+        assert!(lacks("[::]:5280", Errno::AFNOSUPPORT));
+        // The error of a taken port names the address that was asked for.
+        assert!(!lacks("[::]:5280", Errno::ADDRINUSE));
+        assert!(!lacks("0.0.0.0:5280", Errno::AFNOSUPPORT));
+    }
 }

@@ -41,8 +41,9 @@ pub(super) use self::stamp::stamp_key;
                   output lists the parts that were not measured. ICMP echo needs CAP_NET_RAW or \
                   net.ipv4.ping_group_range; the rest needs no privileges. Times are 10, 1.5s or \
                   200ms. Exit codes: 0 everything was measured, 2 invalid arguments, 3 nothing was \
-                  measured, 4 refused, 6 ssh cannot be started, 7 some parts were measured, 130 \
-                  interrupted by Ctrl-C."
+                  measured, 4 refused, 5 the file of --stamp-key cannot be read, 6 ssh cannot be \
+                  started or that file has no key, 7 some parts were measured, 130 interrupted by \
+                  Ctrl-C."
 )]
 pub(super) struct Args {
     /// The host: HOST, HOST:PORT or [IPV6]:PORT, or USER@HOST to start longhaul there over ssh

@@ -39,8 +39,9 @@ use crate::signals::Interrupt;
                   expiry-time=\"YYYYMMDD[HHMM[SS]][Z]\", max-sessions=N, max-rate=RATE, quota=SIZE \
                   (with root=DIR). The server reloads the list when it changes and on SIGHUP. \
                   Sizes are 500M or 10GiB, rates 10G or 2.5Gb/s, times 10, 1.5s or 200ms. Exit \
-                  codes: 0 ended by --one-off, 2 invalid arguments, 6 the port or a file of this \
-                  host cannot be used, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
+                  codes: 0 ended by --one-off, 2 invalid arguments, 5 the directory of --root or \
+                  the file of --stamp-key cannot be read, 6 the port, the keys or a privilege of \
+                  this host is unavailable, 130 interrupted by Ctrl-C, 143 ended by SIGTERM."
 )]
 pub(super) struct Args {
     /// Listen on this address only [default: all, IPv6 and IPv4]
@@ -118,6 +119,7 @@ impl Args {
         if let Some(warning) = warning {
             print_message(warning);
         }
+        offer::warn_of(&authorized.ignored());
         let host = Arc::new(ServerKeys { identity, authorized });
         let log = Arc::new(log.start(listener.address())?);
         let services = Offer {

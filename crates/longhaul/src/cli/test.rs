@@ -25,8 +25,8 @@ use crate::remote::SshOptions;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Sizes are 64MiB, 4G (binary) or 4GB; rates 10G or 2.5Gb/s; times 10, \
                         1.5s or 200ms. Exit codes: 0 done, 2 invalid arguments, 3 host \
-                        unreachable or connection lost, 4 refused by the server, 130 interrupted \
-                        by Ctrl-C.")]
+                        unreachable or connection lost, 4 refused by the server, 6 error of this \
+                        host, 130 interrupted by Ctrl-C, 143 ended by SIGTERM.")]
 pub(super) struct Args {
     #[arg(help = "Address of 'longhaul serve': HOST, HOST:PORT or [IPV6]:PORT; or of another \
                   server: iperf3://HOST[:PORT] or nuttcp://HOST[:PORT]; or USER@HOST to start \

@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 use super::failure::failure_text;
 
+/// The result of the check of a directory that a running agent uses.
+const RUNNING: &str =
+    "an agent runs with this directory; its journal and its STAMP port are not checked";
+
 /// Returns a notice as one line.
 pub(crate) fn agent_notice(notice: &Notice<'_>) -> String {
     match notice {
@@ -42,9 +46,7 @@ pub(crate) fn agent_checks(items: &[CheckItem]) -> (Value, String) {
     for CheckItem { name, result } in items {
         let (state, detail) = match result {
             CheckResult::Passed(value) => ("ok", value.clone()),
-            CheckResult::Running => {
-                ("running", "an agent runs with this directory: stop it to check".to_owned())
-            }
+            CheckResult::Running => ("running", RUNNING.to_owned()),
             CheckResult::Failed(error) => ("failed", failure_text(error)),
             CheckResult::Wrong(message) => ("failed", message.clone()),
         };

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
+use super::key_list::option_words;
 use longhaul_core::units::Bytes;
 use longhaul_core::wire::RefusalKind;
 use longhaul_engine::session::{Exposure, KeyLapse};
@@ -96,11 +97,9 @@ fn key_words(error: &EngineError) -> Option<String> {
         EngineError::NoNextKey(path) => {
             format!("{}: no such key; create it with 'longhaul key --rotate'", path.display())
         }
-        EngineError::KeyOption { file, line, option } => format!(
-            "{}:{line}: unknown option '{option}'; 'longhaul serve --help' lists the options of \
-             keys",
-            file.display()
-        ),
+        EngineError::KeyOption { file, line, option, fault } => {
+            format!("{}:{line}: {}", file.display(), option_words(option, *fault))
+        }
         EngineError::NoConfigDir => {
             "no directory for the identity key; set HOME or XDG_CONFIG_HOME".to_owned()
         }

@@ -51,8 +51,13 @@ pub(crate) fn hub_failure(error: HubError) -> Coded {
             exit::FILES,
             format!("{} is not a certificate in PEM format, or the key does not belong to it", path.display()),
         ),
-        HubError::Listen { .. } => {
-            (exit::HOST, format!("{error}; choose another address with --listen"))
+        HubError::Listen { source, .. } => {
+            let advice = if source.kind() == std::io::ErrorKind::AddrInUse {
+                "stop the program that uses the port, or choose another one with --listen ADDR:PORT"
+            } else {
+                "choose another address with --listen ADDR:PORT"
+            };
+            (exit::HOST, format!("{error}; {advice}"))
         }
         HubError::Runtime(_) | HubError::NoRandom => (exit::HOST, error.to_string()),
         HubError::UserExists { name } => (

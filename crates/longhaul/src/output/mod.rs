@@ -13,6 +13,7 @@ mod failure;
 mod fleet;
 #[cfg(feature = "hub")]
 mod hub;
+mod key_list;
 mod path;
 mod peer_failure;
 mod print;
@@ -37,6 +38,7 @@ pub(crate) use fleet::{
 };
 #[cfg(feature = "hub")]
 pub(crate) use hub::hub_failure;
+pub(crate) use key_list::ignored_lines;
 pub(crate) use path::path_text;
 #[cfg(test)]
 pub(crate) use print::on_columns;

@@ -340,7 +340,12 @@ mod tests {
                 peer: words(),
                 lapse: longhaul_engine::session::KeyLapse::Expired,
             },
-            EngineError::KeyOption { file: path(), line: 1, option: words() },
+            EngineError::KeyOption {
+                file: path(),
+                line: 1,
+                option: words(),
+                fault: longhaul_engine::session::OptionFault::Unknown,
+            },
         ]
     }
 

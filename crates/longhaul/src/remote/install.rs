@@ -1,7 +1,7 @@
 //! Installs this program on another host: `longhaul cp --install-far [user@]host`.
 
 use std::fs::File;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Stdin, Write};
 
 use anyhow::{Context, anyhow, bail};
 
@@ -19,12 +19,17 @@ const PLACE: &str = ".local/bin/longhaul";
 /// run there.
 pub(crate) fn install_far(destination: &str, ssh: &SshOptions, yes: bool) -> Result<u8, Coded> {
     let failed = |error| Coded::new(exit::FILES, error);
+    let input = std::io::stdin();
+    if !yes && !input.is_terminal() {
+        let error = anyhow!("--install-far asks before it installs; without a terminal give --yes");
+        return Err(Coded::new(exit::USAGE, error));
+    }
     if destination.starts_with('-') {
         return Err(Coded::new(exit::USAGE, anyhow!("invalid host '{destination}'")));
     }
     let machine = remote_shell(destination, ssh, "uname -sm")?;
-    check_machine(destination, &String::from_utf8_lossy(&machine)).map_err(failed)?;
-    if !yes && !agreed(destination).map_err(failed)? {
+    check_machine(destination, &String::from_utf8_lossy(&machine))?;
+    if !yes && !agreed(destination, &input).map_err(failed)? {
         print_message("nothing was installed");
         return Ok(exit::OK);
     }
@@ -50,11 +55,7 @@ fn check_machine(destination: &str, output: &str) -> anyhow::Result<()> {
 }
 
 /// Asks the user on the terminal.
-fn agreed(destination: &str) -> anyhow::Result<bool> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
-        bail!("--install-far asks before it installs; without a terminal give --yes");
-    }
+fn agreed(destination: &str, input: &Stdin) -> anyhow::Result<bool> {
     let mut screen = File::from(raw_error()?);
     write!(screen, "install longhaul as ~/{PLACE} on {destination}? [y/N] ")?;
     let mut answer = String::new();

@@ -113,6 +113,14 @@ fn a_wrong_certificate_and_a_used_token_are_one_sentence_each() {
     assert!(!hub.dir.path().join("second/enrolment.json").exists());
 }
 
+/// Returns the state of one check of `longhaul agent --check --json`.
+fn state_of(output: &Output, check: &str) -> String {
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    let found = checks.iter().find(|one| one["check"] == check);
+    found.unwrap_or_else(|| panic!("{document}"))["state"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_revoked_agent_ends_and_its_key_is_refused() {
     let hub = Hub::start();
@@ -132,6 +140,11 @@ fn a_revoked_agent_ends_and_its_key_is_refused() {
         assert!(Instant::now() < deadline, "the agent enrolls in time");
         std::thread::sleep(Duration::from_millis(100));
     }
+    let check = || hub.agent("state", &token).args(["--check", "--json"]).output().unwrap();
+    let running = check();
+    assert_code(&running, 0);
+    assert_eq!(state_of(&running, "state directory"), "running");
+    assert_eq!(state_of(&running, "accepted"), "ok");
     let revoked = fleet(&["revoke", "west", "--json"]);
     assert_code(&revoked, 0);
     let document: serde_json::Value = serde_json::from_slice(&revoked.stdout).unwrap();
@@ -145,6 +158,11 @@ fn a_revoked_agent_ends_and_its_key_is_refused() {
     assert_eq!(agent.0.wait().unwrap().code(), Some(4));
     assert!(text(&fleet(&["hosts"]).stdout).contains("revoked"));
     one_sentence(&fleet(&["revoke", "west"]), 4, &["west has no enrolled agent"]);
+    let checked = check();
+    assert_code(&checked, 9);
+    assert_eq!(state_of(&checked, "state directory"), "ok");
+    assert_eq!(state_of(&checked, "accepted"), "failed");
+    assert!(text(&checked.stdout).contains("the key of the agent is revoked"));
     // The key stays refused; another agent of the host needs a token.
     let again = hub.agent("state", &token).output().unwrap();
     assert_code(&again, 4);

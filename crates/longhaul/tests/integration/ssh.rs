@@ -118,7 +118,7 @@ fn a_missing_longhaul_is_installed_by_its_user() {
     assert!(error.contains("--far-longhaul") && error.contains("--install-far"), "{error}");
     // There is no terminal for the question.
     let output = host.run(&[&cp[..], &["--install-far", "127.0.0.1"]].concat());
-    assert_code(&output, 5);
+    assert_code(&output, 2);
     assert!(text(&output.stderr).contains("--yes"), "{}", text(&output.stderr));
     let place = host.home().join(".local/bin/longhaul");
     assert!(!place.exists());

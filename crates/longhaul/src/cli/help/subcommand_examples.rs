@@ -89,7 +89,7 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
                 "List the failed runs between two hosts",
                 "longhaul fleet runs --source west --destination east --state failed",
             ),
-            ("Print the result of one run", "longhaul fleet runs 17 --json"),
+            ("Print the result of one run", "longhaul fleet runs 1a21f7bcda8-880b5e681f --json"),
         ],
     ),
     (

@@ -10,12 +10,12 @@ use longhaul_engine::copy::{self, Tree};
 use longhaul_engine::diagnose;
 use longhaul_engine::path;
 use longhaul_engine::serve::{ServeEvent, ServerKeys, Services, is_out_of_reach};
-use longhaul_engine::session::{ConfigDir, Grant, Rights, ServedSession};
+use longhaul_engine::session::{ConfigDir, Grant, IgnoredLines, Rights, ServedSession};
 use longhaul_engine::test;
 
 use super::limits::Tiers;
 use super::log::{Log, out_of_reach_words};
-use crate::output::{failure_text, print_message};
+use crate::output::{failure_text, ignored_lines, print_message};
 
 /// The services of the server. Anyone may run tests, within limits. Only authorized keys may copy
 /// files.
@@ -118,11 +118,12 @@ impl Services for Offer {
     fn log(&self, event: ServeEvent) {
         // The administrator who changed the list reads standard error, even with a log file.
         match &event {
-            ServeEvent::KeysRead { keys, ended, out_of_reach } => {
+            ServeEvent::KeysRead { keys, ended, out_of_reach, ignored } => {
                 print_message(format_args!(
                     "reloaded authorized_keys: {keys} keys, {ended} sessions end"
                 ));
                 out_of_reach.iter().for_each(|root| print_message(out_of_reach_words(root)));
+                warn_of(ignored);
             }
             ServeEvent::KeysKept { error } => print_message(format_args!(
                 "ERROR: cannot reload authorized_keys; the previous keys remain in force: {}",
@@ -131,5 +132,12 @@ impl Services for Offer {
             _ => {}
         }
         self.log.record(event);
+    }
+}
+
+/// Prints a warning about lines of `authorized_keys` that have no valid key.
+pub(super) fn warn_of(ignored: &IgnoredLines) {
+    if let Some(words) = ignored_lines(ignored) {
+        print_message(format_args!("warning: {words}"));
     }
 }

@@ -13,10 +13,10 @@ use longhaul_core::wire::Service;
 use longhaul_engine::serve::{
     CloseReason, GuestReport, ServeEvent, SessionClient, SessionReport, SessionStart,
 };
-use longhaul_engine::session::{Operation, SessionWork};
+use longhaul_engine::session::{IgnoredLines, Operation, SessionWork};
 use longhaul_engine::{EngineError, Result};
 
-use crate::output::{failure_text, lapse_text, reason_sentence};
+use crate::output::{failure_text, ignored_lines, lapse_text, reason_sentence};
 
 /// The largest number of characters of a text from a peer.
 const TEXT_LIMIT: usize = 1024;
@@ -37,9 +37,9 @@ pub(super) fn of(event: ServeEvent) -> AuditRecord {
         ServeEvent::Began(start) => began(start),
         ServeEvent::Ended(report) => ended(*report),
         ServeEvent::Guest(report) => guest(*report),
-        ServeEvent::KeysRead { keys, ended, out_of_reach } => AuditRecord {
+        ServeEvent::KeysRead { keys, ended, out_of_reach, ignored } => AuditRecord {
             count: Some(keys as u64),
-            error: keys_error(ended, &out_of_reach),
+            error: keys_error(ended, &out_of_reach, &ignored),
             ..record(AuditEvent::Keys)
         },
         ServeEvent::KeyDenied { fingerprint, address, lapse } => AuditRecord {
@@ -54,11 +54,12 @@ pub(super) fn of(event: ServeEvent) -> AuditRecord {
     }
 }
 
-/// Returns the sessions that end and the roots that are out of reach after a reload.
-fn keys_error(ended: usize, out_of_reach: &[PathBuf]) -> Option<String> {
+/// Returns the sessions that end, the roots that are out of reach and the lines that are ignored
+/// after a reload.
+fn keys_error(ended: usize, out_of_reach: &[PathBuf], ignored: &IgnoredLines) -> Option<String> {
     let ended = (ended > 0).then(|| format!("{ended} sessions end: their key was removed"));
     let roots = out_of_reach.iter().map(|root| text(&out_of_reach_words(root)));
-    let all: Vec<String> = ended.into_iter().chain(roots).collect();
+    let all: Vec<String> = ended.into_iter().chain(roots).chain(ignored_lines(ignored)).collect();
     (!all.is_empty()).then(|| clip(&all.join("; ")))
 }
 
@@ -302,7 +303,12 @@ mod tests {
             ServeEvent::Began(SessionStart { client: client(), service: Service::Test, waited }),
             report(Err(failed()), work.clone(), true),
             report(Ok(()), work, true),
-            ServeEvent::KeysRead { keys: 2, ended: 1, out_of_reach: vec![HOSTILE.into()] },
+            ServeEvent::KeysRead {
+                keys: 2,
+                ended: 1,
+                out_of_reach: vec![HOSTILE.into()],
+                ignored: IgnoredLines { first: vec![3], count: 1 },
+            },
             ServeEvent::KeysKept { error: failed() },
             ServeEvent::KeyDenied {
                 fingerprint: "SHA256:x".to_owned(),
