@@ -25,6 +25,36 @@ pub fn capitalized(sentence: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Quotes `word` for a POSIX shell. A word without special characters remains as it is.
+pub fn shell_quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
+}
+
+/// Returns the name of `known` with the smallest distance to `name`, at most two changes.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let ranked = known.into_iter().map(|known| (distance(name, known), known));
+    ranked.filter(|(changes, _)| *changes <= 2).min().map(|(_, known)| known)
+}
+
+/// The edit distance (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, byte) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, with) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(byte != with);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
 /// Returns whether `c` can move the cursor, change the order of the text, or hide: control
 /// characters (C0, DEL, C1), line separators, bidirectional controls, invisible and other format
 /// characters (Unicode's general categories Cc, Cf, Zl and Zp, and the invisible letters), and
@@ -156,6 +186,20 @@ mod tests {
         let cause = Caused("cannot open it", Some(Box::new(Caused("no such file", None))));
         assert_eq!(chain(&cause), "cannot open it: no such file");
         assert_eq!(chain(&Caused("that is all", None)), "that is all");
+    }
+
+    #[test]
+    fn a_misspelled_name_has_a_nearest_name() {
+        let known = ["between", "name", "count"];
+        assert_eq!(nearest("betwen", known), Some("between"));
+        assert_eq!(nearest("weather", known), None);
+    }
+
+    #[test]
+    fn only_special_words_are_quoted() {
+        assert_eq!(shell_quoted("me@far:/data/run-1"), "me@far:/data/run-1");
+        assert_eq!(shell_quoted("my file's"), r"'my file'\''s'");
+        assert_eq!(shell_quoted(""), "''");
     }
 
     #[test]

@@ -225,7 +225,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// The data to write do not fit.
-    #[error("the copy needs {needs}, and {free} are free in {}{}", .path.display(), kept(*.reserve))]
+    #[error("the copy needs {needs}, and {free} are free in {}{}", .path.display(), kept(*.free, *.reserve))]
     NoSpace {
         /// The directory.
         path: PathBuf,
@@ -233,7 +233,7 @@ pub enum EngineError {
         needs: Bytes,
         /// The bytes that are free.
         free: Bytes,
-        /// The bytes of these that stay free.
+        /// The bytes that must stay free; they can exceed the free bytes.
         reserve: Bytes,
     },
     /// A client's files would take more than the quota of its key.
@@ -399,9 +399,10 @@ pub enum HandshakeRefusal {
 }
 
 /// Returns the part of a sentence that names a reserve.
-fn kept(reserve: Bytes) -> String {
+fn kept(free: Bytes, reserve: Bytes) -> String {
     match reserve.get() {
         0 => String::new(),
+        _ if reserve > free => format!(", less than the {reserve} that must stay free"),
         _ => format!(", of which {reserve} stay free"),
     }
 }

@@ -17,6 +17,10 @@ pub struct Diagnosis {
     pub source: String,
     /// The target as the user wrote it.
     pub target: String,
+    /// The options of the same copy by `longhaul cp`, as words without source and target; empty in
+    /// documents of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copy_options: Vec<String>,
     /// The lowest round-trip time between the ends in ms; `None` if no connection measured it.
     pub rtt_ms: Option<f64>,
     /// The data that the steps copied.

@@ -13,7 +13,7 @@ pub use bytes::Bytes;
 pub use min_free::MinFree;
 pub use rate::Rate;
 pub(crate) use span::seconds;
-pub use span::{format_span, parse_span, text as span_text};
+pub use span::{format_span, parse_delay, parse_span, text as span_text};
 
 /// The reason why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +27,12 @@ pub enum UnitError {
         quantity: &'static str,
         /// A valid value.
         example: &'static str,
+    },
+    /// A delay without a unit, which other programs read as milliseconds.
+    #[error("'{text}' has no unit: did you mean {text}ms?")]
+    NoUnit {
+        /// The given text.
+        text: String,
     },
     /// The unit after the number is unknown.
     #[error("'{text}' has the unknown unit '{unit}': a {quantity} is written like {example}")]

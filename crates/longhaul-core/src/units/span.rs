@@ -35,6 +35,18 @@ pub fn parse_span(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
+/// Parses a round-trip time or a delay: a time span with a unit. Other programs read a number
+/// without a unit as milliseconds, so it is invalid, except 0.
+///
+/// # Errors
+/// As for [`parse_span`], and if there is no unit.
+pub fn parse_delay(text: &str) -> Result<Duration, UnitError> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number != 0.0 => Err(UnitError::NoUnit { text: text.trim().to_owned() }),
+        _ => parse_span(text),
+    }
+}
+
 /// Formats a span in the form that [`parse_span`] accepts, with at most three decimals: `90ms`,
 /// `1.5s`.
 pub fn format_span(span: Duration) -> String {
@@ -102,6 +114,10 @@ mod tests {
         assert_eq!(parse_span("2m").unwrap(), Duration::from_secs(120));
         assert_eq!(parse_span("10").unwrap(), Duration::from_secs(10));
         assert!(parse_span("90 parsecs").is_err());
+        assert_eq!(parse_delay("1.5s").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_delay("0").unwrap(), Duration::ZERO);
+        let error = parse_delay("90").unwrap_err().to_string();
+        assert_eq!(error, "'90' has no unit: did you mean 90ms?");
         assert!(parse_span("1e99s").is_err());
     }
 }

@@ -153,6 +153,10 @@ pub struct Introduction {
     /// The sink's addresses for data connections. If there are none, the client connects to the
     /// source and forwards the bytes.
     pub addresses: Vec<SocketAddr>,
+    /// True if the data connections are distributed over all addresses; otherwise each uses the
+    /// first one that answers. An older source distributes them always.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
     /// The keying material of the client's session with the sink. It only authenticates data
     /// connections of that session.
     keying: [u8; 32],
@@ -165,7 +169,7 @@ impl Introduction {
     /// Creates the introduction to a sink at the first [`ADDRESSES_LIMIT`] of `addresses`.
     pub fn new(addresses: &[SocketAddr], keying: [u8; 32]) -> Self {
         let addresses = addresses.iter().take(ADDRESSES_LIMIT).copied().collect();
-        Introduction { addresses, keying }
+        Introduction { addresses, spread: false, keying }
     }
 
     /// Returns the keying material.

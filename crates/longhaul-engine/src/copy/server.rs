@@ -308,8 +308,7 @@ fn plan(
 
 /// Opens the data connections of a session whose secret the client has passed on.
 fn dial(to: &Introduction, options: &CopyOptions) -> Result<(Vec<TcpStream>, DataDialer)> {
-    let secret = SessionSecret::from_keying_material(to.keying());
-    let dialer = DataDialer::spread(to.addresses.clone(), secret);
+    let dialer = DataDialer::introduced(to);
     let before_connect = socket_options(options);
     let prepare = |socket: &_| before_connect.apply(socket).map_err(std::io::Error::other);
     let first = (0..first_streams(options)).map(|stream| dialer.open(stream, prepare));

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 
 use longhaul_core::plan::LinkAddress;
+use longhaul_core::wire::copy::Introduction;
 use longhaul_core::wire::{Greeting, GreetingKind, HELLO_BYTES};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -55,6 +56,19 @@ impl DataDialer {
     /// Binds the connections to `local`, unless a route has another address.
     pub(super) fn bound_to(self, local: Option<LocalAddress>) -> Self {
         DataDialer { local, ..self }
+    }
+
+    /// Connects as the client of both servers asks: to the sink of its session.
+    pub(crate) fn introduced(to: &Introduction) -> Self {
+        let secret = SessionSecret::from_keying_material(to.keying());
+        DataDialer { spread: to.spread, ..DataDialer::new(to.addresses.clone(), secret) }
+    }
+
+    /// Returns the addresses and the key by which another host opens the data connections.
+    pub(crate) fn introduction(&self) -> Introduction {
+        let mut lent = Introduction::new(&self.addresses, self.secret.keying_material());
+        lent.spread = self.spread;
+        lent
     }
 
     /// Creates connections by `tunnel`.
@@ -214,6 +228,23 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn another_host_spreads_connections_only_on_demand() {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses =
+            listeners.each_ref().map(|listener| listener.local_addr().unwrap()).to_vec();
+        let secret = || SessionSecret::from_keying_material(&[1; 32]);
+        for (dialer, used) in [
+            (DataDialer::new(addresses.clone(), secret()), 1),
+            (DataDialer::spread(addresses.clone(), secret()), 2),
+        ] {
+            let other = DataDialer::introduced(&dialer.introduction());
+            let sockets: Vec<_> = (0..4).map(|at| other.open(at, |_| Ok(())).unwrap()).collect();
+            let peers = sockets.iter().map(|socket| socket.peer_addr().unwrap());
+            assert_eq!(peers.collect::<std::collections::HashSet<_>>().len(), used);
+        }
+    }
 
     #[test]
     fn an_acceptor_cannot_extend_the_time_of_its_proof() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use longhaul_core::text;
 use toml::Spanned;
 
 use super::error::{Fault, MeshFault};
@@ -47,24 +48,8 @@ impl Names {
     /// Returns the known name with the smallest distance, at most two changes.
     fn nearest(&self, name: &str) -> Option<String> {
         let known = self.order.iter().chain(self.groups.keys());
-        let ranked = known.map(|known| (distance(name, known), known));
-        ranked.filter(|(changes, _)| *changes <= 2).min().map(|(_, known)| known.clone())
+        text::nearest(name, known.map(String::as_str)).map(str::to_owned)
     }
-}
-
-/// The edit distance (Levenshtein).
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, byte) in one.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, with) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(byte != with);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }
 
 pub(super) fn read_hosts(raw: &Named<RawHost>) -> Result<Vec<MeshHost>, Fault> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use longhaul_core::units::{Bytes, Rate, parse_span};
+use longhaul_core::units::{Bytes, Rate, parse_delay, parse_span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -85,8 +85,8 @@ pub(super) struct RawTest {
     pub(super) fail: Option<Spanned<Share>>,
     pub(super) warn_loss: Option<Spanned<Share>>,
     pub(super) fail_loss: Option<Spanned<Share>>,
-    pub(super) warn_rtt: Option<Span>,
-    pub(super) fail_rtt: Option<Span>,
+    pub(super) warn_rtt: Option<Delay>,
+    pub(super) fail_rtt: Option<Delay>,
     pub(super) mtu: Option<Spanned<u32>>,
     pub(super) turn: Option<Spanned<String>>,
 }
@@ -101,8 +101,8 @@ pub(super) struct RawStamp {
     pub(super) port: Option<Spanned<u16>>,
     pub(super) warn_loss: Option<Spanned<Share>>,
     pub(super) fail_loss: Option<Spanned<Share>>,
-    pub(super) warn_rtt: Option<Span>,
-    pub(super) fail_rtt: Option<Span>,
+    pub(super) warn_rtt: Option<Delay>,
+    pub(super) fail_rtt: Option<Delay>,
     pub(super) turn: Option<Spanned<String>>,
 }
 
@@ -153,6 +153,26 @@ impl<'de> Deserialize<'de> for Span {
             Form::Seconds(seconds) => Ok(Span(Duration::from_secs(seconds.into()))),
             Form::Text(text) => parse_span(&text).map(Span).map_err(D::Error::custom),
         }
+    }
+}
+
+/// A round-trip time such as `90ms`. A number without a unit is invalid, except 0.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delay(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Delay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a time such as \"90ms\" or \"1.5s\"")]
+        enum Form {
+            Number(f64),
+            Text(String),
+        }
+        let text = match Form::deserialize(deserializer)? {
+            Form::Number(number) => number.to_string(),
+            Form::Text(text) => text,
+        };
+        parse_delay(&text).map(Delay).map_err(D::Error::custom)
     }
 }
 

@@ -9,7 +9,9 @@ use toml::Spanned;
 use super::error::{Fault, MeshFault};
 use super::hosts::Names;
 use super::model::{Judgement, Mesh, MeshTest, StampMesh};
-use super::raw::{Members, RawStamp, RawTest, Share, Span, checked_name, out_of_range, positive};
+use super::raw::{
+    Delay, Members, RawStamp, RawTest, Share, Span, checked_name, out_of_range, positive,
+};
 use crate::protocol::{TestKind, TestSpec};
 
 type Pairs = Vec<(String, String)>;
@@ -186,8 +188,8 @@ fn share(given: &Option<Spanned<Share>>, default: f64) -> f64 {
     given.as_ref().map_or(default, |share| share.get_ref().0)
 }
 
-fn milliseconds(span: Span) -> f64 {
-    span.0.as_secs_f64() * 1e3
+fn milliseconds(delay: Delay) -> f64 {
+    delay.0.as_secs_f64() * 1e3
 }
 
 fn whole_seconds(

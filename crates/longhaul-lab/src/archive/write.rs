@@ -33,6 +33,24 @@ impl Archive {
         Ok(archive)
     }
 
+    /// Removes an archive without runs that [`create`](Self::create) has made in an empty or new
+    /// directory, with all other contents of the directory; also removes the directory if `whole`.
+    ///
+    /// # Errors
+    /// The contents cannot be read or removed.
+    pub fn discard(self, whole: bool) -> Result<(), LabError> {
+        let Archive { dir, connection } = self;
+        drop(connection);
+        let remove = |entry: fs::DirEntry| {
+            let is_dir = entry.file_type()?.is_dir();
+            if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
+        };
+        let emptied =
+            fs::read_dir(&dir).and_then(|mut all| all.try_for_each(|entry| remove(entry?)));
+        emptied.map_err(LabError::file("remove", &dir))?;
+        if whole { fs::remove_dir(&dir).map_err(LabError::file("remove", &dir)) } else { Ok(()) }
+    }
+
     fn keep_header(&self, header: &MatrixHeader) -> Result<(), LabError> {
         let json = to_json(header);
         let insert = |connection: &Connection| {

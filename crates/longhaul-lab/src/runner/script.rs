@@ -1,12 +1,13 @@
 //! Runs short shell scripts locally or over ssh, and aborts them cleanly.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use longhaul_core::text::shell_quoted;
 
 use crate::network::NetworkError;
 
@@ -88,18 +89,13 @@ pub(super) fn words(command: &Command) -> String {
             words.push(format!("{}={}", name.to_string_lossy(), quote(value)));
         }
     }
-    words.push(quote(command.get_program()).into_owned());
-    words.extend(command.get_args().map(|argument| quote(argument).into_owned()));
+    words.push(quote(command.get_program()));
+    words.extend(command.get_args().map(quote));
     words.join(" ")
 }
 
-fn quote(word: &OsStr) -> Cow<'_, str> {
-    let text = word.to_string_lossy();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text;
-    }
-    Cow::Owned(format!("'{}'", text.replace('\'', "'\\''")))
+fn quote(word: &OsStr) -> String {
+    shell_quoted(&word.to_string_lossy()).into_owned()
 }
 
 #[cfg(test)]

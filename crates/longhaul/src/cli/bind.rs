@@ -15,6 +15,11 @@ pub(super) struct BindArgs {
 }
 
 impl BindArgs {
+    /// Returns the given address.
+    pub(super) fn address(&self) -> Option<&LocalAddress> {
+        self.bind.as_ref()
+    }
+
     /// Returns the local address, which this host has. `family` are the versions of IP that the
     /// other options permit.
     ///

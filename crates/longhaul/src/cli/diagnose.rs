@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use longhaul_core::diagnosis::judge;
 use longhaul_core::plan::{CopyOptions, Location, Protection};
-use longhaul_core::result::{Diagnosis, End};
-use longhaul_core::units::{Bytes, parse_span};
+use longhaul_core::result::{Diagnosis, DiagnosisStep, End, StepReport};
+use longhaul_core::units::{Bytes, Rate, parse_span};
 use longhaul_core::wire::Service;
 use longhaul_engine::Result as EngineResult;
 use longhaul_engine::diagnose::{CopyDirection, DiagnoseOutcome, DiagnosePlan, Openers, run};
@@ -23,7 +23,7 @@ use crate::exit::{self, Coded};
 use crate::output::{
     DiagnoseView, after_printing, complete_diagnosis, diagnosis_text, print_document, print_result,
 };
-use crate::remote::SshOptions;
+use crate::remote::{Rsh, SshOptions};
 use crate::signals::Interrupt;
 
 #[derive(Debug, clap::Args)]
@@ -55,8 +55,8 @@ pub(super) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=128))]
     streams: Option<u32>,
     /// Accepted because 'cp' has it: directories are always diagnosed with their contents
-    #[arg(short = 'r', long = "recursive", hide = true)]
-    _recursive: bool,
+    #[arg(short, long, hide = true)]
+    recursive: bool,
     /// Do not encrypt the data, as 'cp --cleartext'
     #[arg(long)]
     cleartext: bool,
@@ -127,6 +127,7 @@ impl Args {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             source: source.to_string(),
             target: target.to_string(),
+            copy_options: self.copy_options(&source, copy_rate(&steps)),
             rtt_ms,
             subset,
             steps,
@@ -156,6 +157,42 @@ impl Args {
             (None, Some(error)) if diagnosis.limits.is_empty() => Err(error.into()),
             (None, Some(_)) => Ok(exit::PARTIAL),
         }
+    }
+
+    /// Returns the options of the same copy by `longhaul cp`, as words. `rate` is that of the copy.
+    fn copy_options(&self, source: &Location, rate: Option<Rate>) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |option: &[&str]| words.extend(option.iter().map(|&word| word.to_owned()));
+        let is_file = match source {
+            Location::Local(path) => path.is_file(),
+            _ => *source == Location::Zero,
+        };
+        let is_asked = self.recursive && *source != Location::Zero;
+        if is_asked || !is_file {
+            add(&["-r"]);
+        }
+        if *source == Location::Zero {
+            add(&["--size", &size_text(self.size.unwrap_or_else(|| default_size(rate)))]);
+        }
+        if let Some(streams) = self.streams {
+            add(&["-P", &streams.to_string()]);
+        }
+        let flags = [
+            (self.cleartext, "--cleartext"),
+            (self.no_fsync, "--no-fsync"),
+            (self.accept_new, "--accept-new"),
+        ];
+        flags.iter().filter(|(given, _)| *given).for_each(|(_, option)| add(&[*option]));
+        if let Some(local) = self.bind.address() {
+            add(&["--bind", &local.to_string()]);
+        }
+        if self.ssh.rsh != Rsh::default() {
+            add(&["-e", &self.ssh.rsh.to_string()]);
+        }
+        if self.ssh.far_longhaul != "longhaul" {
+            add(&["--far-longhaul", &self.ssh.far_longhaul]);
+        }
+        words
     }
 
     fn plan(&self, source: &Location, target: &Location) -> Result<DiagnosePlan, Coded> {
@@ -208,6 +245,28 @@ impl Args {
             rounds: self.rounds,
             streams: DiagnosePlan::STREAMS,
         })
+    }
+}
+
+/// Returns the rate of the whole copy.
+fn copy_rate(steps: &[StepReport]) -> Option<Rate> {
+    steps.iter().find(|report| report.step == DiagnosisStep::Whole)?.throughput_bps
+}
+
+/// Returns the size of a copy of zeros for which the user chose none: half a minute at `rate`,
+/// rounded up to a power of two.
+fn default_size(rate: Option<Rate>) -> Bytes {
+    let bytes = rate.map_or(16 << 30, |rate| rate.bps() / 8 * 30);
+    Bytes::new(bytes.clamp(1 << 20, 1 << 50).next_power_of_two())
+}
+
+/// Formats a size exactly, as `--size` accepts it.
+fn size_text(size: Bytes) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    let whole = |shift: &u32| size.get() > 0 && size.get().trailing_zeros() >= *shift;
+    match units.iter().find(|(shift, _)| whole(shift)) {
+        Some((shift, unit)) => format!("{}{unit}", size.get() >> shift),
+        None => size.get().to_string(),
     }
 }
 
@@ -274,5 +333,39 @@ impl Openers for Connectors<'_> {
 
     fn done(&mut self) {
         self.passing.iter_mut().for_each(Connector::rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_copy_has_the_options_of_the_diagnosis() {
+        let options = |words: &[&str]| {
+            let args = Program::try_parse_from([&["diagnose"], words].concat()).unwrap().args;
+            let (source, _) = args.ends().unwrap();
+            args.copy_options(&source, Some(Rate::from_bps(1_000_000_000))).join(" ")
+        };
+        assert_eq!(options(&["far:data", "in"]), "-r");
+        assert_eq!(options(&["/", "far:in"]), "-r");
+        assert_eq!(options(&["/proc/self/cmdline", "far:in"]), "");
+        assert_eq!(options(&["-r", "/proc/self/cmdline", "far:in"]), "-r");
+        assert_eq!(options(&["me@far:"]), "--size 4G");
+        assert_eq!(options(&["--size", "1536M", "/dev/zero", "far:/dev/null"]), "--size 1536M");
+        let given = "-P 8 --cleartext --no-fsync --accept-new --bind 127.0.0.1 -e ";
+        let given: Vec<&str> = given.split_whitespace().collect();
+        let ssh = ["ssh -o 'ProxyCommand=a b'", "--far-longhaul", "/opt/lh", "far:x", "."];
+        let expected = "-r -P 8 --cleartext --no-fsync --accept-new --bind 127.0.0.1 -e \
+                        ssh -o 'ProxyCommand=a b' --far-longhaul /opt/lh";
+        assert_eq!(options(&[&given[..], &ssh[..]].concat()), expected);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use longhaul_core::doctor::{HostFacts, HostRecording, InterfaceKind, Target, examine, summary};
 use longhaul_core::result::{DoctorReport, TargetSource};
-use longhaul_core::units::{Rate, format_span, parse_span};
+use longhaul_core::units::{Rate, format_span, parse_delay};
 use longhaul_engine::doctor;
 use longhaul_engine::session::{DEFAULT_PORT, HostPort};
 use longhaul_sys::doctor::{FactSource, Query, read_facts};
@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Target round-trip time [default: the measured one to HOST, or 100ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     rtt: Option<Duration>,
     /// Interface to examine; may be repeated [default: the interface of the route to HOST, or of
     /// the default route]

@@ -78,7 +78,10 @@ pub(super) fn run(args: MatrixArgs) -> Result<u8, Coded> {
         .and_then(|mut matrix| matrix.run(&mut show));
     // The terminal is restored before an error is printed.
     progress.finish();
-    let ended = ended.map_err(coded)?;
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => return Err(checked.undo(archive, error)),
+    };
 
     let contents = archive.contents().map_err(coded)?;
     let table = Table::fold(&contents);

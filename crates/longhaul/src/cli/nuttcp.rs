@@ -15,7 +15,7 @@ use longhaul_interop::{PeerAddress, PeerTest, Program};
 
 use self::print::{Live, last_lines};
 use crate::exit::{self, Coded};
-use crate::output::{print_message, print_result};
+use crate::output::{print_message, print_notes, print_result};
 use crate::signals::Interrupt;
 
 /// The exit code of nuttcp for every error.
@@ -42,7 +42,15 @@ pub(super) fn run(words: Vec<OsString>) -> Result<u8, Coded> {
     let text = |word: OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = words.into_iter().map(text).collect();
     match parse(&words).map_err(|error| Coded::new(FAILED, anyhow!(error)))? {
-        Command::Usage => Err(Coded::new(FAILED, anyhow!("{}", USAGE.trim_end()))),
+        // As nuttcp: on standard error if a word is missing.
+        Command::Usage if words.is_empty() => {
+            print_notes(USAGE);
+            Ok(FAILED)
+        }
+        Command::Usage => {
+            print_result(USAGE)?;
+            Ok(exit::OK)
+        }
         Command::Version => {
             print_result(&version_text(concat!("longhaul ", env!("CARGO_PKG_VERSION"))))?;
             Ok(exit::OK)

@@ -19,8 +19,12 @@ use super::{
 const NAME: usize = 28;
 /// The width of its bar.
 const BAR: usize = 10;
+/// The least width of a bar.
+const LEAST_BAR: usize = 3;
 /// The width of a line without a bar.
 const FIGURES: usize = NAME + 29;
+/// The width of the mark of the limit.
+const MARK: usize = 10;
 
 /// Shows the diagnosis on standard error while it runs: bars on a terminal, else a line for each
 /// step that was measured.
@@ -163,27 +167,32 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
     let most = diagnosis.steps.iter().filter_map(|report| report.throughput_bps).max();
     let most = most.map_or(1, Rate::bps).max(1);
     let limit = diagnosis.limits.first().map(|limit| limit.step);
-    // A narrow terminal has no bars.
-    let (gap, width) = if text_columns() < FIGURES + BAR + 1 { ("", 0) } else { (" ", BAR) };
+    let widest = diagnosis.steps.iter().map(|report| files(report).chars().count()).max();
+    // A narrow terminal has shorter bars, or none.
+    let needed = FIGURES + widest.unwrap_or(0) + MARK;
+    let (gap, width) = match text_columns().saturating_sub(needed + 1) {
+        0..LEAST_BAR => ("", 0),
+        width => (" ", width.min(BAR)),
+    };
     let _ = writeln!(text, "{:NAME$} {:width$}{gap}   steady   overall  ramp-up", "", "");
     for report in &diagnosis.steps {
         let Some(rate) = report.throughput_bps else {
             let _ = writeln!(text, "{:<NAME$} {:<width$}{gap}not measured", report.title, "");
             continue;
         };
-        let length = (rate.bps() as f64 / most as f64 * BAR as f64).round() as usize;
-        let bar = "#".repeat(length.clamp(1, BAR));
-        let files = report.files_per_second.map_or(String::new(), |n| format!(", {n:.0} files/s"));
+        let length = (rate.bps() as f64 / most as f64 * width as f64).round() as usize;
+        let bar = "#".repeat(length.clamp(1, BAR).min(width));
+        let files = files(report);
         let mark = if limit == Some(report.step) { "  <- limit" } else { "" };
         let figures = figures(report, rate);
-        let bar = if width == 0 { "" } else { &bar };
         let line = format!("{:<NAME$} {bar:<width$}{gap}{figures}", report.title);
+        let line = line.trim_end();
         let more = format!("{files}{mark}");
         let fits = line.chars().count() + more.chars().count() <= text_columns();
         let more = if fits || more.is_empty() {
             more
         } else {
-            format!("\n{:NAME$} {}", "", more.trim_start_matches([',', ' ']))
+            format!("\n{:NAME$} {}", "", more.trim_start())
         };
         let _ = writeln!(text, "{}", format!("{line}{more}").trim_end());
     }
@@ -199,6 +208,15 @@ fn steps(text: &mut String, diagnosis: &Diagnosis) {
         }
     }
     text.push('\n');
+}
+
+/// Returns the number of files per second of a step with small files, after a gap.
+fn files(report: &StepReport) -> String {
+    report.files_per_second.map_or(String::new(), |rate| {
+        let number = format!("{rate:.0}");
+        let noun = if number == "1" { "file" } else { "files" };
+        format!("  {number} {noun}/s")
+    })
 }
 
 /// Returns whether a step over the path had no steady part.
@@ -273,9 +291,18 @@ mod tests {
             let mut diagnosis = judge(serde_json::from_str(recorded).unwrap());
             complete_diagnosis(&mut diagnosis);
             for columns in [60, 70, 80, 120] {
+                for step in &mut diagnosis.steps {
+                    step.files_per_second = step.files_per_second.map(|_| 1.2);
+                }
                 let text = on_columns(columns, || diagnosis_text(&diagnosis));
                 let long = text.lines().find(|line| line.chars().count() > columns);
                 assert_eq!(long, None, "{columns}:\n{text}");
+                assert!(!text.contains(" ,"), "{text}");
+                assert!(!text.contains(" 1 files/s"), "{text}");
+                // A step is one line if the terminal is wide enough.
+                let row = |line: &&str| line.contains("<- limit");
+                let title = |line: &str| diagnosis.steps.iter().any(|s| line.starts_with(&s.title));
+                assert!(columns < 80 || text.lines().filter(row).all(title), "{text}");
             }
         }
     }

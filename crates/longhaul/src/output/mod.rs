@@ -14,6 +14,7 @@ mod fleet;
 #[cfg(feature = "hub")]
 mod hub;
 mod key_list;
+mod link;
 mod path;
 mod peer_failure;
 mod print;
@@ -39,6 +40,7 @@ pub(crate) use fleet::{
 #[cfg(feature = "hub")]
 pub(crate) use hub::hub_failure;
 pub(crate) use key_list::ignored_lines;
+pub(crate) use link::link_text;
 pub(crate) use path::path_text;
 #[cfg(test)]
 pub(crate) use print::on_columns;
@@ -55,6 +57,6 @@ pub(crate) use stamp::{stamp_failure, stamp_text};
 pub(crate) use style::clear;
 pub(crate) use test::TestText;
 pub(crate) use test::words::list_row;
-pub(crate) use topology::{link_text, topology_end, topology_summary, topology_table};
+pub(crate) use topology::{topology_end, topology_summary, topology_table};
 
 pub(crate) use watch::{WatchTerminal, WatchView, watch_lines};

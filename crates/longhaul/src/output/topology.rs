@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use longhaul_core::plan::{LinkDirection, LinkPlan, Side, TopologyPlan};
+use longhaul_core::plan::{Side, TopologyPlan};
 use longhaul_core::result::{DirectionReport, TopologyLinkReport, TopologyReport};
-use longhaul_core::units::{Bytes, format_span};
+use longhaul_core::units::Bytes;
 use serde_json::Value;
 
+use super::link::{delay_text, link_options, rate_text};
 use super::test::words::wrap;
 use super::{command_columns, with_escaped_text};
 
@@ -18,34 +19,6 @@ pub(crate) fn topology_summary(plan: &TopologyPlan) -> String {
         plan.sites.join(", "),
         plan.links.iter().map(|link| &*link.name).collect::<Vec<_>>().join(", ")
     )
-}
-
-/// Returns the RTT, rate and MTU of a link.
-pub(crate) fn link_text(plan: &LinkPlan) -> String {
-    let [up, down] = Side::BOTH.map(|side| rate_text(plan.from(side), "unlimited"));
-    let rate = if up == down { up } else { format!("{up} up, {down} down") };
-    let traced = Side::BOTH.iter().any(|side| plan.from(*side).delay_trace.is_some());
-    let rtt = if traced { BY_TRACE.to_owned() } else { format_span(plan.rtt()) };
-    format!("RTT {rtt}, rate {rate}, MTU {}", plan.mtu)
-}
-
-/// The text for a value that follows a trace. The plan from the holder has the name of the trace,
-/// but not its content.
-const BY_TRACE: &str = "by trace";
-
-/// Returns the rate of a direction, or `none`.
-fn rate_text(direction: &LinkDirection, none: &str) -> String {
-    if direction.rate_trace.is_some() {
-        return BY_TRACE.to_owned();
-    }
-    direction.rate_bps.map_or_else(|| none.to_owned(), |rate| rate.to_string())
-}
-
-fn delay_text(direction: &LinkDirection) -> String {
-    if direction.delay_trace.is_some() {
-        return BY_TRACE.to_owned();
-    }
-    format_span(direction.delay)
 }
 
 /// Returns a table of the links with a line per direction.
@@ -63,7 +36,8 @@ pub(crate) fn topology_table(report: &TopologyReport) -> String {
         rows.extend(ways(link).map(|way| row(link, &way)));
     }
     text.push_str(&table(&rows, command_columns()));
-    let notes: Vec<String> = report.links.iter().flat_map(notes).collect();
+    let lines = |link| options(link).into_iter().chain(notes(link));
+    let notes: Vec<String> = report.links.iter().flat_map(lines).collect();
     if !notes.is_empty() {
         text.push('\n');
         text.push_str(&notes.concat());
@@ -164,6 +138,13 @@ fn row(link: &TopologyLinkReport, way: &NamedDirection<'_>) -> Vec<String> {
         direction.waiting_bytes.to_string(),
         format!("{:.2} ms", direction.lateness.p999_ms),
     ]
+}
+
+/// Returns a line with the options that the table lacks.
+fn options(link: &TopologyLinkReport) -> Option<String> {
+    let options = link_options(&link.link.plan);
+    let note = format!("{}: {}", link.name, options.join(", "));
+    (!options.is_empty()).then(|| wrap(&note, command_columns()) + "\n")
 }
 
 /// Returns a line per direction with dropped and impaired segments, and a line per warning.

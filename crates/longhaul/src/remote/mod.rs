@@ -27,7 +27,7 @@ use crate::output::raw_output;
 
 pub(crate) use glob::expand as expand_wildcards;
 pub(crate) use install::install_far;
-pub(crate) use ssh::{SshOptions, SshServer, is_ssh_alias, remote_output};
+pub(crate) use ssh::{Rsh, SshOptions, SshServer, is_ssh_alias, remote_output};
 pub(crate) use tunnel::relay;
 
 /// The services for a client that runs as this user: tests, path measurements, and copies anywhere

@@ -1,5 +1,6 @@
 //! Starts longhaul on another host over ssh, and opens a session with it.
 
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +49,36 @@ pub(crate) struct SshOptions {
 pub(crate) struct Rsh {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
+}
+
+impl Default for Rsh {
+    fn default() -> Self {
+        Rsh { program: "ssh".to_owned(), arguments: Vec::new() }
+    }
+}
+
+impl fmt::Display for Rsh {
+    /// Writes the words with quotes, as they are parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_word(f, &self.program)?;
+        self.arguments.iter().try_for_each(|word| {
+            f.write_char(' ')?;
+            write_word(f, word)
+        })
+    }
+}
+
+/// Writes a word of a command, with quotes if it needs them.
+fn write_word(f: &mut fmt::Formatter<'_>, word: &str) -> fmt::Result {
+    if !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"".contains(c)) {
+        return f.write_str(word);
+    }
+    // A quote of one kind is between quotes of the other kind.
+    for (at, part) in word.split('\'').enumerate() {
+        let quote = if at == 0 { "" } else { "\"'\"" };
+        write!(f, "{quote}'{part}'")?;
+    }
+    Ok(())
 }
 
 impl FromStr for Rsh {
@@ -350,6 +381,13 @@ mod tests {
         let rsh: Rsh = "ssh -J 'jump host' -o \"ProxyCommand=a b\" -p2".parse().unwrap();
         assert_eq!(rsh.program, "ssh");
         assert_eq!(rsh.arguments, ["-J", "jump host", "-o", "ProxyCommand=a b", "-p2"]);
+        let odd = Rsh {
+            program: "my ssh".to_owned(),
+            arguments: ["", "it's \"so\"", "-p2"].map(str::to_owned).to_vec(),
+        };
+        for rsh in [rsh, odd] {
+            assert_eq!(rsh.to_string().parse(), Ok(rsh));
+        }
         assert!("".parse::<Rsh>().is_err() && "ssh 'x".parse::<Rsh>().is_err());
     }
 

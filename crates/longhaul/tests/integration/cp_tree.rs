@@ -320,4 +320,11 @@ fn data_connections_are_spread_over_addresses() {
     assert_eq!(fs::read(host.far("data")).unwrap(), fs::read(host.near("data")).unwrap());
     let output = host.run(&["cp", "--addresses", "no-such.invalid", "data", &server.url("")]);
     assert_code(&output, 3);
+    // Also those of another server that sends the data.
+    let from = Server::start(host.longhaul(&serve));
+    let copy = ["cp", "--json", "-P", "4", &from.url("data"), &server.url("copy")];
+    let output = host.run(&[&copy[..], &addresses[..]].concat());
+    assert_code(&output, 0);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["path"]["addresses"].as_array().map(Vec::len), Some(2), "{result}");
 }

@@ -153,6 +153,21 @@ fn a_command_of_wan_run_needs_no_dashes() {
     let output = host.run(&["wan", "run", "--rtt", "90", "true"]);
     assert_code(&output, 2);
     assert!(text(&output.stderr).contains("did you mean 90ms?"), "{}", text(&output.stderr));
+    let output = host.run(&["doctor", "--rtt", "90"]);
+    assert_code(&output, 2);
+    assert!(text(&output.stderr).contains("did you mean 90ms?"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_usage_of_nuttcp_has_lines() {
+    let host = TestHost::new();
+    let asked = host.run(&["nuttcp", "-h"]);
+    assert_code(&asked, 0);
+    let usage = text(&asked.stdout);
+    assert!(usage.starts_with("Usage: longhaul nuttcp ") && usage.lines().count() > 5, "{usage}");
+    let given_nothing = host.run(&["nuttcp"]);
+    assert_code(&given_nothing, 1);
+    assert_eq!((text(&given_nothing.stderr), text(&given_nothing.stdout)), (usage, ""));
 }
 
 #[test]

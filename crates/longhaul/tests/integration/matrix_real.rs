@@ -75,6 +75,22 @@ fn host_with_dtn(entries: &str) -> (TestHost, Sshd) {
     (host, sshd)
 }
 
+#[test]
+fn a_matrix_without_runs_leaves_no_directory() {
+    let (host, sshd) = host_with_dtn("[[entries]]\ntool = \"iperf3\"\nworkload = \"memory\"\n");
+    drop(sshd);
+    for existing in [false, true] {
+        if existing {
+            fs::create_dir(host.near("out")).unwrap();
+        }
+        let output = matrix(&host).output().unwrap();
+        assert_code(&output, 3);
+        assert!(text(&output.stderr).contains("ssh dtn true failed"), "{}", text(&output.stderr));
+        assert_eq!(host.near("out").exists(), existing);
+    }
+    assert_eq!(fs::read_dir(host.near("out")).unwrap().count(), 0);
+}
+
 /// Asserts that the far end has no copies, and that other files there are unchanged.
 fn assert_far_is_clean(host: &TestHost) {
     assert_eq!(fs::read_dir(host.far("copies")).unwrap().count(), 0);

@@ -52,6 +52,9 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         "PATH",
         "The round trip of lan (0.1 ms), man (15), wan (90), transatlantic (180) or satellite (1124 ms)",
         |link, text| {
+            if text == NONE {
+                return set_delay(link, Duration::ZERO);
+            }
             let preset = Preset::named(text).ok_or(Preset::FORM)?;
             set_delay(link, preset.rtt() / 2)
         },
@@ -72,7 +75,10 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         "distance",
         "LENGTH",
         "One-way delay of a length of fiber, such as 8600mi or 1400km",
-        |link, text| set_delay(link, fiber_delay(text).ok_or(DISTANCE_EXAMPLE)?),
+        |link, text| {
+            let delay = if text == NONE { Some(Duration::ZERO) } else { fiber_delay(text) };
+            set_delay(link, delay.ok_or(DISTANCE_EXAMPLE)?)
+        },
     ),
     direction(
         "delay-trace",

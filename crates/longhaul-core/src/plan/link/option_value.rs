@@ -4,19 +4,22 @@ use std::time::Duration;
 
 use super::error::OptionFault;
 use super::{LinkDirection, Probability, Trace, TraceFile};
-use crate::units::parse_span;
+use crate::units::{UnitError, parse_delay};
 
 const SPAN: &str = "a time of at most 30s, such as 90ms or 1.5s";
 
 /// The value that removes an option.
 pub(super) const NONE: &str = "none";
 
-/// Parses a delay. A number without a unit is rejected, because other programs read milliseconds.
+/// Parses a delay; [`NONE`] is zero.
 pub(super) fn delay(text: &str) -> Result<Duration, OptionFault> {
-    match text.parse::<f64>() {
-        Ok(number) if number != 0.0 => Err(OptionFault::NoUnit),
-        _ => parse_span(text).map_err(|_| SPAN.into()),
+    if text == NONE {
+        return Ok(Duration::ZERO);
     }
+    parse_delay(text).map_err(|error| match error {
+        UnitError::NoUnit { .. } => OptionFault::NoUnit,
+        _ => SPAN.into(),
+    })
 }
 
 /// Sets a constant delay.

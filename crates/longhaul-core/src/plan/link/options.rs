@@ -32,6 +32,11 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
+    /// Returns whether `option` is the name of an option, optionally after `up-` or `down-`.
+    pub fn knows(option: &str) -> bool {
+        LinkOptions::default().set(option, "").is_ok()
+    }
+
     /// Sets `option` to `value`; `option` is a name, optionally after `up-` or `down-`.
     ///
     /// # Errors
@@ -326,6 +331,10 @@ mod tests {
 
     #[test]
     fn a_running_link_takes_changes_and_none_takes_an_option_away() {
+        for name in ["rtt", "delay", "distance", "preset"] {
+            let removed = plan(&[(name, "none")]).unwrap();
+            assert_eq!(removed.rtt(), Duration::ZERO, "{name}");
+        }
         let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
         let changes =
             options(&[("up-rate", "2G"), ("queue", "none"), ("loss", "none"), ("delay", "7ms")]);

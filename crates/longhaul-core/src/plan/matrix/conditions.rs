@@ -11,7 +11,7 @@ use super::condition::{LENGTHS, LINKS, parse_links, place};
 use super::entry::scalars;
 use super::{Condition, MatrixFault};
 use crate::plan::link::{LINK_OPTIONS, LinkOptions, LinkPlanError};
-use crate::units::{Rate, format_span, parse_span};
+use crate::units::{Rate, format_span, parse_delay, parse_span};
 
 /// Link options by name, each with a list of values; the conditions are their product.
 ///
@@ -129,7 +129,7 @@ pub(super) fn same_value(option: &str, one: &str, other: &str) -> bool {
 /// Returns whether an option accepts a value, regardless of other options.
 fn check_value(option: &str, value: &str) -> Result<(), String> {
     if option == "rtt" {
-        let span = parse_span(value).map_err(|error| error.to_string())?;
+        let span = parse_delay(value).map_err(|error| error.to_string())?;
         if span > Duration::from_secs(10) {
             let span = format_span(span);
             return Err(format!("a round-trip time of {span} exceeds the maximum of 10 s"));

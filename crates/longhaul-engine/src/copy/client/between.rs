@@ -117,7 +117,7 @@ impl SourceRequest<'_> {
         source: &mut dyn FnMut() -> Result<Session>,
         dialer: &DataDialer,
     ) -> Result<(Accepted, bool)> {
-        let lent = Introduction::new(dialer.addresses(), dialer.secret().keying_material());
+        let lent = dialer.introduction();
         let is_direct = !lent.addresses.is_empty();
         match ask(session, &(self.request)(lent.clone()), self.names) {
             Ok(accepted) => Ok((accepted, is_direct)),

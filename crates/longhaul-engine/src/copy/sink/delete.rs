@@ -37,8 +37,11 @@ impl SinkShared<'_> {
         };
         if let Some(limit) = delete.limit.filter(|limit| extras.len() as u64 > *limit) {
             return refuse(&format!(
-                "nothing was deleted: {} are not at the source, and the limit is {limit}",
-                extras.len()
+                "nothing was deleted: {} not at the source, and the limit is {limit}",
+                match extras.len() {
+                    1 => "1 entry is".to_owned(),
+                    count => format!("{count} entries are"),
+                }
             ));
         }
         let mut deleted = 0;

@@ -9,7 +9,7 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Job, ServerCommand, sshd};
-use super::{NOT_PACKAGED, Programs, Tool, VersionSource, has, link_to_source, parent, plain};
+use super::{Programs, Tool, VersionSource, has, link_to_source, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -26,7 +26,7 @@ const BASE: Tool = Tool {
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
     goes_far: false,
-    untried: NOT_PACKAGED,
+    untried: None,
     found_in: Programs { only: None },
 };
 
@@ -64,7 +64,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg("-d").arg(into).arg(source);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://github.com/facebook/wdt: sender and receiver share a transfer id; the receiver
@@ -97,6 +96,7 @@ pub(super) const TOOLS: &[Tool] = &[
             }
             Ok(command)
         },
+        untried: Some("its library folly was not built"),
         ..BASE
     },
     // https://tsunami-udp.sourceforge.net: the client downloads, so the far end reads. The client
@@ -125,7 +125,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.current_dir(parent(task.destination));
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://github.com/bws/xdd: each end is an xdd; the one that writes listens on one port per
@@ -155,7 +154,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(["-c", &format!("{words} && {wait}")]);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://irods.org: the user sets up the server on this host, and the job starts it at the far
@@ -182,6 +180,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(task.source).arg("copy");
             Ok(command)
         },
+        untried: Some("its server needs a database and a set-up"),
         ..BASE
     },
     // The kernel's NFS, version 4.2, with the commands of nfs-utils; the client is cp. The mounts

@@ -75,9 +75,6 @@ impl VersionSource {
     }
 }
 
-/// The reason of tools that Debian does not package.
-const NOT_PACKAGED: Option<&str> = Some("Debian has no package");
-
 /// The directories to search for programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Programs {

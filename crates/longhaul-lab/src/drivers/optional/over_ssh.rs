@@ -9,7 +9,7 @@ use longhaul_core::result::Guarantees;
 
 use super::super::sshd::quote;
 use super::super::{Job, sshd};
-use super::{NOT_PACKAGED, Programs, Tool, VersionSource, encrypted, has, path_with, plain};
+use super::{Programs, Tool, VersionSource, encrypted, has, path_with, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -26,7 +26,7 @@ const BASE: Tool = Tool {
     client: |_, _| Err(LabError::Task { tool: "" }),
     read: None,
     goes_far: false,
-    untried: NOT_PACKAGED,
+    untried: None,
     found_in: Programs { only: None },
 };
 
@@ -62,7 +62,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(far_path(job)?);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://bbftp.in2p3.fr: ssh starts the daemon, data connections are in clear text.
@@ -84,7 +83,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(["-e", &format!("put {from} {to}")]).arg(job.far);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://github.com/upa/mscp: one copy over several ssh connections.
@@ -100,7 +98,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(job.options).arg(task.source).arg(far_path(job)?);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://www.psc.edu/hpn-ssh-home/: scp without the 2 MiB window, with its own sshd.
@@ -123,7 +120,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(far_path(job)?);
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://github.com/esnet/EScp: encrypted with AES-GCM; ssh starts the receiver.
@@ -138,6 +134,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(far_path(job)?);
             Ok(command)
         },
+        untried: Some("its public source was not built"),
         ..BASE
     },
     // https://github.com/crazyscot/qcp: QUIC with keys exchanged over ssh; single files only.
@@ -151,6 +148,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.args(job.options).arg(task.source).arg(far_path(job)?);
             Ok(command)
         },
+        untried: Some("its public source was not built"),
         ..BASE
     },
     // https://github.com/LabAdvComp/UDR: rsync over UDT, in clear text unless -n is given; ssh
@@ -176,7 +174,6 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(format!("{}{slash}", far_path(job)?));
             Ok(command)
         },
-        untried: None,
         ..BASE
     },
     // https://www.ibm.com/products/aspera: FASP over UDP, encrypted unless -T is given.
@@ -197,6 +194,7 @@ pub(super) const TOOLS: &[Tool] = &[
             command.arg(far_path(job)?);
             Ok(command)
         },
+        untried: Some("a commercial program"),
         ..BASE
     },
 ];

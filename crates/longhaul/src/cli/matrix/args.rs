@@ -13,9 +13,9 @@ use longhaul_core::units::Bytes;
 /// with longhaul cp, scp, rsync and globus-url-copy. The table marks tools that are not installed.
 /// longhaul prints an estimate of time and space before the first run.
 ///
-/// Exit codes: 0 all runs are valid, 2 the plan is invalid or needs --yes, 5 not enough disk space
-/// or unreadable data, 6 this host cannot emulate links, 7 some runs failed or are invalid, 130
-/// interrupted.
+/// Exit codes: 0 all runs are valid, 2 the plan is invalid or needs --yes, 3 ssh cannot reach the host
+/// of --far, 5 not enough disk space or unreadable data, 6 this host cannot emulate links, 7 some runs
+/// failed or are invalid, 130 interrupted.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MatrixArgs {
     /// Plan to run: a TOML file (see docs/guide/matrix.md), or the name of a shipped plan

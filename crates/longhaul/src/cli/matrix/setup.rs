@@ -39,19 +39,33 @@ pub(super) struct Checked {
     _memory: Option<MemoryStore>,
     /// The archive of the matrix to resume.
     archive: Option<Archive>,
+    /// The state of the output directory.
+    place: Place,
+}
+
+/// The state of the output directory before the archive is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It has the archive to resume.
+    Resumed,
+    /// It is an empty directory of the user.
+    Empty,
+    /// It does not exist.
+    Absent,
 }
 
 /// Determines and checks plan, directory and data.
 pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Checked, Coded> {
-    let (out, plan, archive) = if args.resume {
+    let (out, plan, archive, place) = if args.resume {
         let (out, plan, archive) = continued(args, drivers)?;
-        (out, plan, Some(archive))
+        (out, plan, Some(archive), Place::Resumed)
     } else {
         let out = args.out.clone().unwrap_or_else(new_dir);
         let out = std::path::absolute(&out).context("cannot find the current directory")?;
         let plan = plan_of(args, drivers)?;
         refuse_used(&out)?;
-        (out, plan, None)
+        let place = if out.exists() { Place::Empty } else { Place::Absent };
+        (out, plan, None, place)
     };
     let tools = find_tools(&plan, drivers);
     let program_digest = env::current_exe().ok().and_then(|program| digest(&program));
@@ -96,6 +110,7 @@ pub(super) fn check(args: &MatrixArgs, drivers: &[Box<dyn Driver>]) -> Result<Ch
         program_digest,
         _memory,
         archive,
+        place,
     })
 }
 
@@ -106,7 +121,7 @@ impl Checked {
         let copied = rows.iter().zip(&self.sources);
         let copied: Vec<(&CopyData, u32)> =
             copied.filter_map(|(row, source)| Some((source.as_ref()?, row.clients))).collect();
-        check_far_room(network, &self.plan, copied).map_err(coded)
+        check_far_room(network, &self.plan, copied).map_err(|error| self.coded(error))
     }
 
     /// Creates the archive, or returns the one to resume.
@@ -114,6 +129,28 @@ impl Checked {
         match self.archive.take() {
             Some(archive) => Ok(archive),
             None => Archive::create(&self.out, &self.header(network)).map_err(coded),
+        }
+    }
+
+    /// Removes the output directory after `error` if this process has created the archive and nothing
+    /// was run. Returns `error` with its exit code.
+    pub(super) fn undo(&self, archive: Archive, error: LabError) -> Coded {
+        let unused = archive.runs().is_ok_and(|runs| runs.is_empty());
+        if unused && self.place != Place::Resumed {
+            // The first error is the reason.
+            let _ = archive.discard(self.place == Place::Absent);
+        }
+        self.coded(error)
+    }
+
+    /// Returns an error of the lab with its exit code. On a real path an error of the network is one
+    /// of ssh.
+    fn coded(&self, error: LabError) -> Coded {
+        match error {
+            LabError::Network { .. } if self.plan.real.is_some() => {
+                Coded::new(exit::UNREACHABLE, error)
+            }
+            error => coded(error),
         }
     }
 

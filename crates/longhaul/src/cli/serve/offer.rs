@@ -119,8 +119,10 @@ impl Services for Offer {
         // The administrator who changed the list reads standard error, even with a log file.
         match &event {
             ServeEvent::KeysRead { keys, ended, out_of_reach, ignored } => {
+                let key = if *keys == 1 { "key" } else { "keys" };
+                let sessions = if *ended == 1 { "session ends" } else { "sessions end" };
                 print_message(format_args!(
-                    "reloaded authorized_keys: {keys} keys, {ended} sessions end"
+                    "reloaded authorized_keys: {keys} {key}, {ended} {sessions}"
                 ));
                 out_of_reach.iter().for_each(|root| print_message(out_of_reach_words(root)));
                 warn_of(ignored);

@@ -38,6 +38,8 @@ struct Run<'a> {
 
 /// The test that is printed: the address of the server as text, the plan, and the start.
 struct PrintedTest<'a> {
+    /// The host that runs the test with the server; `None` for this host.
+    client: Option<&'a HostPort>,
     shown: &'a str,
     plan: &'a TestPlan,
     begun: Instant,
@@ -77,7 +79,7 @@ impl Args {
                     local,
                     stop: interrupt.flag(),
                 };
-                let printed = PrintedTest { shown: &shown, plan: &plan, begun };
+                let printed = PrintedTest { client: None, shown: &shown, plan: &plan, begun };
                 self.print(printed, &interrupt, |show| {
                     target::run_with_peer(&test, credentials, show)
                 })
@@ -112,7 +114,8 @@ impl Args {
             plan = self.plan(bytes)?;
         }
         let shown = self.other.as_ref().unwrap_or(target).to_string();
-        let printed = PrintedTest { shown: &shown, plan: &plan, begun };
+        let client = self.other.as_ref().map(|_| target);
+        let printed = PrintedTest { client, shown: &shown, plan: &plan, begun };
         self.print(printed, interrupt, |show| {
             let result = match &self.other {
                 None => test::run(session, &plan, interrupt.flag(), show),
@@ -138,7 +141,7 @@ impl Args {
         if let Some(bytes) = session.datagram_bytes() {
             plan = self.plan(bytes)?;
         }
-        let printed = PrintedTest { shown: destination, plan: &plan, begun };
+        let printed = PrintedTest { client: None, shown: destination, plan: &plan, begun };
         let done = self.print(printed, interrupt, |show| {
             Ok(test::run(session, &plan, interrupt.flag(), show)?)
         });
@@ -158,12 +161,15 @@ impl Args {
     /// precedes the first interval, so that a test that cannot start prints only its error.
     fn print(
         &self,
-        PrintedTest { shown, plan, begun }: PrintedTest<'_>,
+        PrintedTest { client, shown, plan, begun }: PrintedTest<'_>,
         interrupt: &Interrupt,
         measure: impl FnOnce(&mut dyn FnMut(&TestSample)) -> Result<TestResult, Coded>,
     ) -> Result<u8, Coded> {
         let mut lines = Lines { interrupt, printed: Ok(()) };
-        let text = TestText::new(shown, plan);
+        let text = match client {
+            Some(client) => TestText::between(&client.to_string(), shown, plan),
+            None => TestText::new(shown, plan),
+        };
         let mut head = (!self.json && !self.json_stream).then(|| text.head());
         let mut result = measure(&mut |sample: &TestSample| {
             if self.json_stream {

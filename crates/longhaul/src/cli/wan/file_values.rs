@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_core::plan::link::LINK_OPTIONS;
 use longhaul_core::plan::{LinkPlanError, TopologyFault};
+use longhaul_core::text::nearest;
 use longhaul_core::units::parse_span;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -36,6 +38,8 @@ pub(super) enum Reason {
     Type { key: String, wanted: &'static str },
     #[error("unknown key '{key}'; the keys are {known}")]
     UnknownKey { key: String, known: &'static str },
+    #[error("unknown key '{key}'; did you mean '{near}'?")]
+    Misspelled { key: String, near: String },
     #[error("'{key}' is missing here")]
     Missing { key: &'static str },
     #[error(transparent)]
@@ -49,6 +53,23 @@ pub(super) type Fault = (Range<usize>, Reason);
 
 pub(super) fn unknown(span: Range<usize>, key: &str, known: &'static str) -> Fault {
     (span, Reason::UnknownKey { key: key.to_owned(), known })
+}
+
+/// Returns the error for a key of a link that is neither its own nor a link option.
+pub(super) fn unknown_link_key(span: Range<usize>, key: &str) -> Fault {
+    let known = ["name", "between", "count"].into_iter();
+    let (prefix, stem) = match key.split_once('-') {
+        Some(("up", stem)) => ("up-", stem),
+        Some(("down", stem)) => ("down-", stem),
+        _ => ("", key),
+    };
+    match nearest(stem, known.chain(LINK_OPTIONS.iter().map(|option| option.name))) {
+        Some(near) => {
+            let (key, near) = (key.to_owned(), format!("{prefix}{near}"));
+            (span, Reason::Misspelled { key, near })
+        }
+        None => unknown(span, key, "name, between, count and the options of 'longhaul wan run'"),
+    }
 }
 
 pub(super) fn wrong_type(key: &str, value: &Spanned<DeValue<'_>>, wanted: &'static str) -> Fault {

@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::file_values::{
     Fault, FileError, Reason, boolean, names, scalar, span, string, table, tables, two_names,
-    unknown, whole_number, wrong_type,
+    unknown, unknown_link_key, whole_number, wrong_type,
 };
 use super::shipped;
 use crate::cli::link::{read_text, read_trace};
@@ -218,6 +218,9 @@ fn read_link(
             "name" => name = Some((string("name", value)?.to_owned(), value.span())),
             "between" => between = Some((two_names(value)?, value.span())),
             "count" => count = Some(read_count(value)?),
+            option if !LinkOptions::knows(option) => {
+                return Err(unknown_link_key(key.span(), option));
+            }
             option => options
                 .set(option, scalar(option, value)?)
                 .map_err(|error| (key.span(), Reason::Link(error)))?,
@@ -374,7 +377,9 @@ mod tests {
             (link("rtt = '90parsecs'"), "my.toml:7:7: rtt cannot be '90parsecs'"),
             (link("rtt = true"), "my.toml:7:7: 'rtt' must be a number, or a text"),
             (link("loss = 1.5"), "my.toml:7:8: loss cannot be '1.5'"),
-            (link("weather = 'rain'"), "my.toml:7:1: there is no link option 'weather'"),
+            (link("weather = 'rain'"), "my.toml:7:1: unknown key 'weather'; the keys are name, "),
+            (link("betwen = 1"), "my.toml:7:1: unknown key 'betwen'; did you mean 'between'?"),
+            (link("up-los = 0.1"), "my.toml:7:1: unknown key 'up-los'; did you mean 'up-loss'?"),
             (
                 format!("[[site]]\nattach = 'x'\n{}", link("")),
                 "my.toml:2:10: 'attach' must be \"netns:",

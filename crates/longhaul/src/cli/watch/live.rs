@@ -93,6 +93,7 @@ impl Live {
         let mut ticker = Ticker::new(self.interval);
         let mut reported = None;
         while !self.is_done() && ticker.wait(interrupt.flag()) {
+            let is_first = !self.has_sampled;
             let (sample, failure) = self.sample()?;
             // A failure that lasts is one message.
             if failure.is_some() && failure != reported {
@@ -101,6 +102,8 @@ impl Live {
             reported = failure;
             let Some(sample) = sample else { continue };
             match self.display {
+                // The first sample has no traffic.
+                Display::Stream if is_first => {}
                 Display::Stream => print_document_line(&WatchDocument::new(&sample))?,
                 Display::Document if self.is_done() => {
                     print_document(&WatchDocument::new(&sample))?;

@@ -15,9 +15,13 @@ use test::Hosts;
 
 /// Fills in the sentences of a test.
 pub(crate) fn complete_test(result: &mut TestResult) {
-    let server = result.target.rsplit_once(':').map_or(&*result.target, |(host, _)| host);
-    let to_server = Hosts { sender: "this host", receiver: server };
-    let from_server = Hosts { sender: server, receiver: "this host" };
+    fn host(address: &str) -> &str {
+        address.rsplit_once(':').map_or(address, |(host, _)| host)
+    }
+    let server = host(&result.target);
+    let client = result.third_party.as_deref().map_or("this host", host);
+    let to_server = Hosts { sender: client, receiver: server };
+    let from_server = Hosts { sender: server, receiver: client };
     let hosts = if result.plan.direction == Direction::Reverse { from_server } else { to_server };
     result.summary.reason.iter_mut().for_each(|reason| test::complete(reason, hosts));
     let reverse = result.reverse.iter_mut().filter_map(|half| half.summary.reason.as_mut());

@@ -254,6 +254,10 @@ fn asymmetry(found: &Asymmetry) -> String {
             "The {longer} direction takes {difference} longer, of which up to {uncertainty} may be \
              an error of the clocks."
         ),
+        AsymmetryVerdict::Within if found.same_clock => format!(
+            "Both directions take the same time within the error of the measurement, which is up to \
+             {uncertainty} (both hosts use one clock)."
+        ),
         AsymmetryVerdict::Within => format!(
             "Both directions take the same time within the error of the clocks, which is up to \
              {uncertainty}."

@@ -1,6 +1,8 @@
 //! The remedies of a diagnosis as text with commands.
 
+use longhaul_core::plan::Location;
 use longhaul_core::result::{Cure, Diagnosis, End, Remedy, Resource};
+use longhaul_core::text::shell_quoted;
 use longhaul_core::units::Rate;
 
 /// The displayed value of an option that the user did not set.
@@ -68,7 +70,7 @@ fn finding(rule: &str, end: End, diagnosis: &Diagnosis) -> Option<Words> {
 fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
     let Remedied { resource, allows, drops_at } = remedied;
     let allows = &allows.to_string();
-    let cp = |option| cp(option, diagnosis);
+    let cp = |words: &[&str]| cp(words, diagnosis);
     match remedy {
         Remedy::PathRepair
         | Remedy::DeeperQueue
@@ -80,12 +82,14 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
         // The words of a finding are those of the doctor.
         Remedy::Finding { .. } => Words::default(),
         Remedy::MoreStreams => {
-            Words::of(more_streams(resource)).value(BY_DEFAULT, "16").run(cp("-P 16"))
+            Words::of(more_streams(resource)).value(BY_DEFAULT, "16").run(cp(&["-P", "16"]))
         }
         Remedy::FewerStreams => {
-            Words::of("fewer connections").value(BY_DEFAULT, "2").run(cp("-P 2"))
+            Words::of("fewer connections").value(BY_DEFAULT, "2").run(cp(&["-P", "2"]))
         }
-        Remedy::LongerCopy => Words::of("copy more: the window was still growing").run(cp("")),
+        Remedy::LongerCopy => {
+            Words::of("copy more: the window was still growing").run(longer(diagnosis))
+        }
         Remedy::Bbr => {
             Words::of("a congestion control that does not take every loss for congestion")
                 .value(congestion(diagnosis), "bbr")
@@ -98,7 +102,7 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
             let bound = Rate::from_bps(drops_at.bps() / 100 * BOUND_PERCENT).to_string();
             Words::of(lower_rate(drops_at, diagnosis.bounded.map(|test| test.bound_bps)))
                 .value(BY_DEFAULT, &bound)
-                .run(cp(&format!("--bwlimit {}", bound.replace(' ', ""))))
+                .run(cp(&["--bwlimit", &bound.replace(' ', "")]))
         }
         Remedy::FreeTcpMemory => {
             Words::of("stop the programs that use the memory").run("ss -tmn | sort -k2 -n | tail")
@@ -112,7 +116,7 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
         Remedy::ClearText => {
             Words::of("do not encrypt; blocks are still authenticated and verified")
                 .value("encrypted", "in clear text")
-                .run(cp("--cleartext"))
+                .run(cp(&["--cleartext"]))
         }
         Remedy::OtherDiskUsers => {
             Words::of("find the other programs that use it").run("iostat -x 1 5")
@@ -124,7 +128,7 @@ fn words(remedy: &Remedy, remedied: Remedied, diagnosis: &Diagnosis) -> Words {
         Remedy::OneArchive => Words::of("copy them as one archive").run(archive(diagnosis)),
         Remedy::NoSync => Words::of("do not sync: a crash of the sink's host may lose files")
             .value("synced", "not synced")
-            .run(cp("--no-fsync")),
+            .run(cp(&["--no-fsync"])),
     }
 }
 
@@ -140,11 +144,25 @@ fn lower_rate(drops_at: Rate, tested: Option<Rate>) -> String {
     )
 }
 
-/// Returns the command that copies the source as one archive.
+/// Returns the command that copies the source as one archive; none if the source is on another host,
+/// whose files only a command on that host can archive.
 fn archive(diagnosis: &Diagnosis) -> String {
     let Diagnosis { source, target, .. } = diagnosis;
-    let slash = if target.ends_with('/') { "" } else { "/" };
-    format!("tar c {source} | longhaul cp - {target}{slash}archive.tar")
+    if !matches!(source.parse(), Ok(Location::Local(_))) {
+        return String::new();
+    }
+    let target = match target.rsplit(['/', ':']).next() {
+        _ if target == "/dev/null" => target.clone(),
+        Some("") => format!("{target}archive.tar"),
+        Some("." | "..") => format!("{target}/archive.tar"),
+        _ => format!("{target}.tar"),
+    };
+    let mut options = options(diagnosis);
+    options.retain(|option| option != "-r");
+    let (source, target) = (place(source), place(&target));
+    let words = options.iter().map(String::as_str).chain(["-", target.as_str()]).map(shell_quoted);
+    let copy = words.fold("longhaul cp".to_owned(), |command, word| format!("{command} {word}"));
+    format!("tar c {} | {copy}", shell_quoted(&source))
 }
 
 /// Returns the words for new or repaired hardware.
@@ -193,12 +211,40 @@ fn congestion(diagnosis: &Diagnosis) -> &str {
     reason.map_or("", |reason| &reason.facts.congestion)
 }
 
-/// Returns the copy command with `option`.
-fn cp(option: &str, diagnosis: &Diagnosis) -> String {
-    let Diagnosis { source, target, .. } = diagnosis;
-    let recursive = if diagnosis.subset.files > 1 { "-r " } else { "" };
-    let option = if option.is_empty() { String::new() } else { format!("{option} ") };
-    format!("longhaul cp {recursive}{option}{source} {target}")
+/// Returns the copy command of the user with `words`, an option and its value. The option replaces
+/// that of the user.
+fn cp(words: &[&str], diagnosis: &Diagnosis) -> String {
+    let mut options = options(diagnosis);
+    if let [name, value @ ..] = words
+        && let Some(at) = options.iter().position(|option| option == name)
+    {
+        options.drain(at..=at + value.len());
+    }
+    let options = options.iter().map(String::as_str).chain(words.iter().copied());
+    let places = [place(&diagnosis.source), place(&diagnosis.target)];
+    let words = options.chain(places.iter().map(String::as_str)).map(shell_quoted);
+    words.fold("longhaul cp".to_owned(), |command, word| format!("{command} {word}"))
+}
+
+/// Returns the command of a longer copy; none if the size of the copy is an option.
+fn longer(diagnosis: &Diagnosis) -> String {
+    let is_sized = diagnosis.copy_options.iter().any(|option| option == "--size");
+    if is_sized { String::new() } else { cp(&[], diagnosis) }
+}
+
+/// Returns the options of the user's copy.
+fn options(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut options = diagnosis.copy_options.clone();
+    // Documents of older versions have no options.
+    if options.is_empty() && diagnosis.subset.files > 1 {
+        options.push("-r".to_owned());
+    }
+    options
+}
+
+/// Returns a source or target in the form in which it is not an option.
+fn place(text: &str) -> String {
+    if text.starts_with('-') { format!("./{text}") } else { text.to_owned() }
 }
 
 /// Returns the name of the host of `end`.
@@ -218,6 +264,46 @@ pub(super) fn name_of(end: End) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn diagnosis(source: &str, target: &str, options: &[&str]) -> Diagnosis {
+        let recorded =
+            include_str!("../../../../longhaul-core/tests/fixtures/diagnoses/link-rate.json");
+        Diagnosis {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            copy_options: options.iter().map(|&option| option.to_owned()).collect(),
+            ..serde_json::from_str(recorded).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_command_has_the_options_of_the_user() {
+        let options = ["-r", "-P", "8", "-e", "ssh -J gate"];
+        let copy = diagnosis("my data", "me@far:in", &options);
+        let expected = "longhaul cp -r -e 'ssh -J gate' -P 16 'my data' me@far:in";
+        assert_eq!(cp(&["-P", "16"], &copy), expected);
+        let expected = "longhaul cp -r -P 8 -e 'ssh -J gate' --cleartext 'my data' me@far:in";
+        assert_eq!(cp(&["--cleartext"], &copy), expected);
+        let zeros = diagnosis("/dev/zero", "me@far:/dev/null", &["--size", "4G"]);
+        let expected = "longhaul cp --size 4G -P 16 /dev/zero me@far:/dev/null";
+        assert_eq!(cp(&["-P", "16"], &zeros), expected);
+        assert_eq!(longer(&zeros), "");
+        assert_eq!(cp(&[], &diagnosis("-x", "in", &[])), "longhaul cp ./-x in");
+    }
+
+    #[test]
+    fn an_archive_has_a_name_at_the_target() {
+        for (source, target, expected) in [
+            ("a b", "lh://far/in", "tar c 'a b' | longhaul cp -P 8 - lh://far/in.tar"),
+            ("data", "far:in/", "tar c data | longhaul cp -P 8 - far:in/archive.tar"),
+            ("data", "far:", "tar c data | longhaul cp -P 8 - far:archive.tar"),
+            ("data", "far:.", "tar c data | longhaul cp -P 8 - far:./archive.tar"),
+            ("data", "/dev/null", "tar c data | longhaul cp -P 8 - /dev/null"),
+            ("far:data", "in", ""),
+        ] {
+            assert_eq!(archive(&diagnosis(source, target, &["-r", "-P", "8"])), expected);
+        }
+    }
 
     #[test]
     fn a_lower_rate_is_advised_with_its_uncertainty() {

@@ -54,8 +54,11 @@ impl TestText {
 
     /// Appends the counters of both hosts.
     fn ends(&self, text: &mut String, summary: &TestSummary, server_sends: bool) {
-        let (sender_at, receiver_at) =
-            if server_sends { ("there", "here") } else { ("here", "there") };
+        let (here, there) = match &self.client {
+            Some(client) => (&**client, &*self.target),
+            None => ("here", "there"),
+        };
+        let (sender_at, receiver_at) = if server_sends { (there, here) } else { (here, there) };
         let _ = writeln!(text, "{}", self.side("sender", sender_at, &summary.sender));
         let _ = writeln!(text, "{}", self.side("receiver", receiver_at, &summary.receiver));
         if let Some(udp) = &summary.udp {
@@ -122,18 +125,26 @@ impl TestText {
                 known(sender.retransmits, |number| count(number, "retransmit")),
             ],
         };
+        let (at_client, at_server) = match &self.client {
+            Some(client) => (format!("on {client}"), format!("on {}", self.target)),
+            None => ("here".to_owned(), "there".to_owned()),
+        };
         let cpus = [
-            known(here.cpu_percent, |cpu| format!("CPU {cpu:.0} % here")),
+            known(here.cpu_percent, |cpu| format!("CPU {cpu:.0} % {at_client}")),
             known(there.cpu_percent, |cpu| match here.cpu_percent {
-                Some(_) => format!("{cpu:.0} % there"),
-                None => format!("CPU {cpu:.0} % there"),
+                Some(_) => format!("{cpu:.0} % {at_server}"),
+                None => format!("CPU {cpu:.0} % {at_server}"),
             }),
         ];
         let notes: Vec<_> = notes.into_iter().chain(cpus).filter(|note| !note.is_empty()).collect();
+        let way = match (&self.client, server_sends) {
+            (None, _) => format!("{preposition} {}", self.target),
+            (Some(client), false) => format!("from {client} to {}", self.target),
+            (Some(client), true) => format!("from {} to {client}", self.target),
+        };
         let answer = format!(
-            "{} goodput {preposition} {} over {} in {:.1} s ({})",
+            "{} goodput {way} over {} in {:.1} s ({})",
             summary.throughput_bps,
-            self.target,
             count(result.plan.streams.into(), "stream"),
             summary.receiver.seconds,
             notes.join(", "),
@@ -201,7 +212,7 @@ fn quantiles(when: &str, times: &LatencyQuantiles) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::result::LatencyResult;
+    use longhaul_core::result::{End, LatencyResult, TestLimit};
 
     use super::super::fixture::{plan, result};
     use super::*;
@@ -227,6 +238,40 @@ mod tests {
         assert!(back.contains("9.42 Gb/s goodput from far over 4 streams"), "{back}");
         assert!(back.contains("CPU 71 % here, 54 % there)"), "{back}");
         assert!(back.contains("receiver here "), "{back}");
+    }
+
+    #[test]
+    fn a_test_between_two_servers_names_both() {
+        for (direction, way) in [(Direction::Forward, "a to far"), (Direction::Reverse, "far to a")]
+        {
+            let text = TestText::between("a:5210", "far:5210", &plan(direction));
+            assert!(
+                text.head().starts_with(&format!("TCP from {way}, 4 streams")),
+                "{}",
+                text.head()
+            );
+            assert!(text.head().contains(" client server "), "{}", text.head());
+            let block = text.block(&result(direction, TestEnd::Completed));
+            assert!(block.contains(&format!("9.42 Gb/s goodput from {way} over")), "{block}");
+            assert!(block.contains("% on a, ") && block.contains("% on far)"), "{block}");
+            assert!(!block.contains("here"), "{block}");
+        }
+    }
+
+    #[test]
+    fn the_client_of_a_test_between_two_servers_has_its_name() {
+        let mut result = result(Direction::Forward, TestEnd::Completed);
+        let reason = result.summary.reason.as_mut().unwrap();
+        (reason.limit, reason.end) = (TestLimit::SenderCpu, Some(End::Sender));
+        let mut words = |client: Option<&str>| {
+            result.third_party = client.map(str::to_owned);
+            crate::output::complete_test(&mut result);
+            let reason = result.summary.reason.as_ref().unwrap();
+            format!("{} => {:?}", reason.sentence, reason.advice)
+        };
+        assert!(words(None).contains("this host"), "{}", words(None));
+        let named = words(Some("a:5210"));
+        assert!(!named.contains("this host") && named.contains(" a"), "{named}");
     }
 
     #[test]

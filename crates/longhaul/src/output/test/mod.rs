@@ -21,6 +21,8 @@ const COLUMNS: usize = 80;
 /// The text of one test.
 pub(crate) struct TestText {
     target: String,
+    /// The client of a test between two servers; `None` for this host.
+    client: Option<String>,
     head: String,
     direction: Direction,
     protocol: Protocol,
@@ -30,8 +32,26 @@ impl TestText {
     /// Returns the text of a test of `plan` against `target`.
     pub(crate) fn new(target: &str, plan: &TestPlan) -> Self {
         let target = words::short(target);
-        let head = parameters(&target, plan);
-        TestText { target, head, direction: plan.direction, protocol: plan.protocol }
+        let head = parameters(&way(&target, plan.direction), plan);
+        let (direction, protocol) = (plan.direction, plan.protocol);
+        TestText { target, client: None, head, direction, protocol }
+    }
+
+    /// Returns the text of a test of `plan` between the servers `client` and `target`.
+    pub(crate) fn between(client: &str, target: &str, plan: &TestPlan) -> Self {
+        let (client, target) = (words::short(client), words::short(target));
+        let way = match plan.direction {
+            Direction::Forward => format!("from {client} to {target}"),
+            Direction::Reverse => format!("from {target} to {client}"),
+            Direction::Both => format!("between {client} and {target}"),
+        };
+        let head = parameters(&way, plan);
+        TestText { head, client: Some(client), ..TestText::new(&target, plan) }
+    }
+
+    /// Returns the names of the client and the server in the headings of the table.
+    fn headings(&self) -> (&'static str, &'static str) {
+        if self.client.is_some() { ("client", "server") } else { ("here", "there") }
     }
 }
 
@@ -45,19 +65,23 @@ fn fitting(line: &str, widths: &[usize], columns: usize) -> String {
     line.chars().take(fits.copied().unwrap_or(columns)).collect()
 }
 
-/// Returns the parameters of a test.
-fn parameters(target: &str, plan: &TestPlan) -> String {
+/// Returns the direction of a test of this host with `target`.
+fn way(target: &str, direction: Direction) -> String {
+    match direction {
+        Direction::Forward => format!("to {target}"),
+        Direction::Reverse => format!("from {target}"),
+        Direction::Both => format!("to and from {target}"),
+    }
+}
+
+/// Returns the parameters of a test. `way` names its direction and hosts.
+fn parameters(way: &str, plan: &TestPlan) -> String {
     let amount = match plan.amount {
         TestLength::Time(time) => format_span(time),
         TestLength::Bytes(bytes) => bytes.to_string(),
     };
-    let way = match plan.direction {
-        Direction::Forward => "to",
-        Direction::Reverse => "from",
-        Direction::Both => "to and from",
-    };
     let streams = count(plan.streams.into(), "stream");
-    let mut head = format!("{} {way} {target}, {streams}, {amount}", plan.protocol);
+    let mut head = format!("{} {way}, {streams}, {amount}", plan.protocol);
     if plan.direction == Direction::Both {
         head.push_str(" each way");
     }
@@ -97,14 +121,15 @@ impl TestText {
 
 impl TestText {
     fn columns(&self) -> String {
+        let (here, there) = self.headings();
         self.fitting(&match self.protocol {
             Protocol::Udp => format!(
-                "{:>13} {:>11} {:>9} {:>10} {:>8} {:>7} {:>6} {:>6}",
-                "seconds", "goodput", "jitter", "received", "lost", "lost %", "here", "there"
+                "{:>13} {:>11} {:>9} {:>10} {:>8} {:>7} {here:>6} {there:>6}",
+                "seconds", "goodput", "jitter", "received", "lost", "lost %"
             ),
             Protocol::Tcp | Protocol::Mptcp => format!(
-                "{:>13} {:>11} {:>9} {:>9} {:>7} {:>6} {:>6} {:>12}",
-                "seconds", "goodput", "RTT", "cwnd", "retrans", "here", "there", "limited by"
+                "{:>13} {:>11} {:>9} {:>9} {:>7} {here:>6} {there:>6} {:>12}",
+                "seconds", "goodput", "RTT", "cwnd", "retrans", "limited by"
             ),
         })
     }
