@@ -225,6 +225,7 @@ mod tests {
             ends: DiagnosedEnds::default(),
             limits: Vec::new(),
             sentence: String::new(),
+            copy_options: Vec::new(),
             gaps: vec![gap("the sink's end".to_owned(), "away")],
             seconds: 0.0,
             interrupted: false,

@@ -167,7 +167,7 @@ fn the_usage_of_nuttcp_has_lines() {
     assert!(usage.starts_with("Usage: longhaul nuttcp ") && usage.lines().count() > 5, "{usage}");
     let given_nothing = host.run(&["nuttcp"]);
     assert_code(&given_nothing, 1);
-    assert_eq!((text(&given_nothing.stderr), text(&given_nothing.stdout)), (usage, ""));
+    assert_eq!((text(&given_nothing.stderr), text(&given_nothing.stdout)), (usage, String::new()));
 }
 
 #[test]
