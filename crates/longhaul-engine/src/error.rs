@@ -402,7 +402,7 @@ pub enum HandshakeRefusal {
 fn kept(free: Bytes, reserve: Bytes) -> String {
     match reserve.get() {
         0 => String::new(),
-        _ if reserve > free => format!(", less than the {reserve} that must stay free"),
+        _ if reserve >= free => format!(", but {reserve} must stay free"),
         _ => format!(", of which {reserve} stay free"),
     }
 }

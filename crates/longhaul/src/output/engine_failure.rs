@@ -223,8 +223,8 @@ fn refused(peer: &str, kind: RefusalKind, reason: &str) -> String {
 fn no_space(path: &Path, needs: Bytes, free: Bytes, reserve: Bytes) -> String {
     let reserve = match reserve.get() {
         0 => String::new(),
-        _ if reserve > free => {
-            format!(", less than the {reserve} that must stay free (--min-free)")
+        _ if reserve >= free => {
+            format!(", but {reserve} must stay free (--min-free)")
         }
         _ => format!(", of which {reserve} stay free (--min-free)"),
     };

@@ -347,7 +347,7 @@ fn the_sessions_of_a_key_share_its_quota() {
     list("quota=10MiB");
     let output = far.run(&["serve", "--bind", "127.0.0.1", "-p", "0", "--one-off"]);
     assert_code(&output, 6);
-    assert!(text(&output.stderr).contains("quota= without root="), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("'quota' needs root=DIR"), "{}", text(&output.stderr));
 
     list(&format!("root={},quota=10MiB", root.display()));
     let server = LoggedServer::start(&far, &[]);

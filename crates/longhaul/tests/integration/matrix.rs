@@ -292,7 +292,8 @@ workload = "memory"
     let number = |name: &str| flows[name].as_f64().unwrap_or_else(|| panic!("{name}: {flows:#}"));
     assert_eq!(flows["congestion"], "cubic");
     assert_eq!(number("reference_bps"), 100e6);
-    assert!((0.5..1.0).contains(&number("before_share")), "{flows:#}");
+    // A queue that drains delivers more than the link for a moment.
+    assert!((0.5..1.1).contains(&number("before_share")), "{flows:#}");
     let (least, mean) = (number("least_share"), number("mean_share"));
     assert!(least >= 0.0 && least <= mean && mean > 0.02 && mean < 0.98, "{flows:#}");
     // The time of a recovery is null if it takes longer than the measurement.

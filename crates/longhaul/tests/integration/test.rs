@@ -36,12 +36,12 @@ impl Tested {
 #[test]
 fn text_ends_with_goodput_and_reason() {
     let server = Tested::start();
-    let output = server.run("-n 1G -P 2");
+    let output = server.run("-n 4G -P 2");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{out}{}", text(&output.stderr));
     assert!(out.starts_with("TCP to 127.0.0.1:"), "{out}");
-    assert!(out.contains("sender and receiver count the same 1073741824 bytes"), "{out}");
-    let (_, answer) = out.rsplit_once("the same 1073741824 bytes").unwrap();
+    assert!(out.contains("sender and receiver count the same 4294967296 bytes"), "{out}");
+    let (_, answer) = out.rsplit_once("the same 4294967296 bytes").unwrap();
     assert!(answer.contains(" goodput to 127.0.0.1:") && answer.contains("% there)"), "{out}");
     assert!(answer.contains("\nlimited by ") || answer.contains("\nno limit found"), "{out}");
     assert!(out.lines().all(|line| line.len() <= 80), "{out}");
