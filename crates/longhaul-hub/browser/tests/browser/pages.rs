@@ -100,7 +100,7 @@ async fn pages_work_without_script() {
     browser.open("/pairs/a/b").await;
     browser.click(".range a[href$='from=now-30d&to=now']").await;
     browser.goes("from=now-30d").await;
-    browser.find(By::Css("figure.plot svg .s0")).await;
+    browser.find(By::Css("figure.plot svg.area")).await;
     let local = browser.driver.find(By::Css("time[title]")).await;
     assert!(local.is_err(), "scripts are off, so no time has a title");
     browser.open(&format!("/runs/{run}")).await;
