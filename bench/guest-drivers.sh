@@ -7,9 +7,9 @@
 #        RTTS='0ms 15ms 90ms' TIME=4 REPEATS=3 PARTS='nfs rdma' GUESTS=2
 # needs: qemu-system-x86, and the image of packaging/guest-image
 #
-# nfs: emulated paths inside of one guest. perftest: a real path, which is the emulated link between the
+# nfs: emulated paths inside one guest. perftest: a real path, which is the emulated link between the
 # guests, with soft-RoCE (rdma_rxe). With GUESTS=1, which needs less of the processor, both ends of
-# perftest are in one guest, and RTTS has to be 0ms. Without KVM the figures are those of an emulated processor:
+# perftest are in one guest, and RTTS must be 0ms. Without KVM the figures are those of an emulated processor:
 # compare them only with each other. The start takes about a minute per guest.
 set -euo pipefail
 
@@ -47,7 +47,7 @@ END
 guest() { "$longhaul" wan exec --name "$name" "$@"; }
 run() { guest "$1" -- sh -euc "$2" </dev/null; }
 
-# The guests have no writable files of the host: they get the program by standard input.
+# The guests have no writable files of the host: they get the program on standard input.
 cp "$longhaul" "$work/longhaul"
 strip "$work/longhaul"
 for site in $sites; do
@@ -72,7 +72,7 @@ prepare_rdma() {
     run client "ssh root@$far true"
 }
 
-# Runs a plan in the client and fetches its archive: NAME ARGUMENTS, the plan by standard input.
+# Runs a plan in the client and fetches its archive: NAME ARGUMENTS, the plan on standard input.
 matrix() {
     local out=$1
     shift
@@ -111,7 +111,7 @@ workload = "disk"
 streams = 4
 END
     echo
-    echo "The driver \`nfs\`, over emulated paths inside of one guest:"
+    echo "The driver \`nfs\`, over emulated paths inside one guest:"
     echo
     echo '```text'
     cat "$work/nfs.txt"
@@ -129,7 +129,7 @@ if [[ " $parts " == *" rdma "* ]]; then
         if [ "$guests" = 2 ]; then
             echo "The plan \`rdma\` between two guests with an RTT of $rtt, 1 Gb/s and MTU 9000, $repeats passes of $seconds s:"
         else
-            echo "The plan \`rdma\` inside of one guest, without a link, $repeats passes of $seconds s:"
+            echo "The plan \`rdma\` inside one guest, without a link, $repeats passes of $seconds s:"
         fi
         echo
         echo '```text'

@@ -29,7 +29,7 @@ use crate::sync::Sync;
 const LOOK: Duration = Duration::from_millis(250);
 /// The pause before a part of the agent that failed starts again.
 const RESTART: Duration = Duration::from_secs(60);
-/// The interval at which a change of the declared capacity is noticed.
+/// The interval between two checks for a change of the declared capacity.
 const CAPACITY_LOOK: Duration = Duration::from_secs(1);
 
 /// The default directory of the agent's state.
@@ -256,7 +256,7 @@ impl Parts {
         self.capacity.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Sleeps for `time`, until the end, or until `over` returns true.
+    /// Sleeps for `time`, or until the agent ends or `over` returns true.
     fn pause(&self, time: Duration, over: impl Fn() -> bool) {
         let until = Instant::now() + time;
         while !self.end.is_reached() && !over() && Instant::now() < until {

@@ -30,7 +30,7 @@ pub(crate) struct Home {
     path: PathBuf,
     /// The owner of the directory, whose files are accepted besides those of root and this user.
     owner: u32,
-    /// Keeps the lock of the directory; `None` if no agent has used it yet, or if one uses it.
+    /// Holds the lock of the directory; `None` if no agent has used it yet, or if another one uses it.
     _lock: Option<File>,
     /// True if another agent uses the directory, which only a [look](Home::look) permits.
     in_use: bool,

@@ -28,10 +28,10 @@ pub struct LinkFacts {
     pub is_bridge: bool,
     /// The index of the bridge, bond or other device to which the interface belongs.
     pub master: Option<u32>,
-    /// The index of the interface beneath (of a VLAN) or at the other end (of a veth pair) in the
+    /// The index of the parent interface (of a VLAN) or of the other end (of a veth pair) in the
     /// same network namespace.
     pub peer: Option<u32>,
-    /// The tag that the interface beneath adds to the frames, if the interface is a VLAN.
+    /// The tag that the parent interface adds to the frames, if the interface is a VLAN.
     pub tag: Option<VlanTag>,
 }
 

@@ -163,6 +163,6 @@ mod tests {
         let late: Vec<GoodputSample> = samples(20.0, mbps).split_off(26);
         assert_eq!(FlowFigures::of(late, LINK, 10.0, 10.0), None);
         let silent = FlowFigures::of(samples(20.0, |_| 0), None, 10.0, 10.0);
-        assert_eq!(silent, None, "a share of nothing");
+        assert_eq!(silent, None, "no reference rate");
     }
 }

@@ -154,7 +154,7 @@ pub struct Introduction {
     /// source and forwards the bytes.
     pub addresses: Vec<SocketAddr>,
     /// True if the data connections are distributed over all addresses; otherwise each uses the
-    /// first one that answers. An older source distributes them always.
+    /// first one that answers. An older source always distributes them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spread: bool,
     /// The keying material of the client's session with the sink. It only authenticates data

@@ -189,7 +189,7 @@ mod tests {
         assert!(!is_claimed(index));
         Claim::take("eth1", index).unwrap();
         Connection::announce([("a", index), ("b", index + 1)]).unwrap();
-        // The same sockets of this user refuse.
+        // Sockets of this user with the same names make the claims fail.
         let _own = make();
         assert!(is_claimed(index));
         assert!(matches!(Claim::take("eth1", index), Err(EmuError::InUse { .. })));

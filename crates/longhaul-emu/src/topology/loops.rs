@@ -1,7 +1,7 @@
 //! Loops that a connection between two interfaces would close.
 //!
-//! A frame is at a *place*: an interface that is no VLAN, with the VLAN tags of the frame. A VLAN is
-//! the interface beneath with the tag of the VLAN. A connection of two interfaces changes the tags of
+//! A frame is at a *place*: an interface other than a VLAN, with the VLAN tags of the frame. A VLAN is
+//! its parent interface with the tag of the VLAN. A connection of two interfaces changes the tags of
 //! one into the tags of the other and keeps the tags inside them.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use longhaul_sys::link_facts::{LinkFacts, VlanTag};
 /// The tags of a frame, the outermost first.
 type Tags = Vec<VlanTag>;
 
-/// The index of an interface that is no VLAN, and the outermost tags of its frames.
+/// The index of an interface other than a VLAN, and the outermost tags of its frames.
 type Place = (u32, Tags);
 
 /// The highest number of tags of a frame. Connections that add tags could otherwise add more without
@@ -38,7 +38,7 @@ impl<'f> ConnectionMap<'f> {
         };
         for facts in facts {
             let find = |index: &u32| connections.facts.get(index);
-            // The ends of a veth pair name each other. A VLAN and the interface beneath do not.
+            // The ends of a veth pair name each other. A VLAN and its parent do not.
             let is_pair = |peer: &u32| find(peer).is_some_and(|at| at.peer == Some(facts.index));
             let is_bridge = |master: &u32| find(master).is_some_and(|master| master.is_bridge);
             let others = [facts.peer.filter(is_pair), facts.master.filter(is_bridge)];
@@ -154,14 +154,14 @@ mod tests {
         let mut all = [pair(1, 2), pair(3, 4)].concat();
         all[1].master = Some(9);
         all[3].master = Some(9);
-        // Two members of a device that is no bridge.
+        // Two members of a device other than a bridge.
         all.extend([bridge(9), port(5, 10), port(8, 10), interface(10)]);
         check(&all, &[], &[[1, 3], [1, 9]], &[[1, 5], [5, 8], [5, 10]]);
         check(&all, &[[5, 1]], &[[5, 3], [1, 5]], &[[5, 8]]);
     }
 
     #[test]
-    fn a_vlan_is_a_part_of_the_interface_beneath() {
+    fn a_vlan_is_a_part_of_its_parent_interface() {
         // 5.100 and 5.200 on one interface, and 5.100.300 inside.
         let all = [interface(5), vlan(6, 5, 100), vlan(7, 5, 200), vlan(8, 6, 300)];
         check(&all, &[], &[[5, 6], [5, 8], [6, 8]], &[[6, 7], [7, 8]]);

@@ -238,7 +238,7 @@ impl Runner<'_> {
         match self.measure(step) {
             // An interrupted round does not count.
             Ok(_) if self.steps.stop.load(Ordering::Relaxed) => {}
-            // A rate of nothing is no rate.
+            // Without bytes there is no rate.
             Ok(measured) if measured.bytes.get() == 0 => {
                 self.missed(step, "no data was moved in the time of the step".to_owned());
             }

@@ -31,7 +31,7 @@ pub(crate) const HOUR: i64 = 3_600_000;
 /// A day in ms.
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// The attempts of a write before the last one, and the time between them.
+/// The number of attempts of a write before the last one, and the time between them.
 const ATTEMPTS: usize = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 

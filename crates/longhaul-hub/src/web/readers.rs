@@ -42,7 +42,7 @@ pub(super) async fn with_place(
 }
 
 /// Returns whether the answer needs no place: it is small, and anybody may ask for it. A place must not
-/// wait for the body of a request, which anybody can send slowly. The answer to HEAD is made as that to GET.
+/// wait for the body of a request, which anybody can send slowly. The hub makes the whole answer to HEAD, as to GET.
 fn is_small(request: &Request) -> bool {
     let path = request.uri().path();
     ![Method::GET, Method::HEAD].contains(request.method())

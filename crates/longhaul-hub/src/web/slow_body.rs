@@ -61,7 +61,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_does_not_end_fails() {
-        // A byte every 5 ms, for ever.
+        // A byte every 5 ms, without end.
         let drip = futures_util::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))

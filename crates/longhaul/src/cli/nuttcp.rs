@@ -42,7 +42,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<u8, Coded> {
     let text = |word: OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = words.into_iter().map(text).collect();
     match parse(&words).map_err(|error| Coded::new(FAILED, anyhow!(error)))? {
-        // As nuttcp: on standard error if a word is missing.
+        // Like nuttcp, prints the usage on standard error if there are no arguments.
         Command::Usage if words.is_empty() => {
             print_notes(USAGE);
             Ok(FAILED)

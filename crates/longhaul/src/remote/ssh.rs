@@ -73,7 +73,7 @@ fn write_word(f: &mut fmt::Formatter<'_>, word: &str) -> fmt::Result {
     if !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"".contains(c)) {
         return f.write_str(word);
     }
-    // A quote of one kind is between quotes of the other kind.
+    // A single quote is between double quotes, all other text between single quotes.
     for (at, part) in word.split('\'').enumerate() {
         let quote = if at == 0 { "" } else { "\"'\"" };
         write!(f, "{quote}'{part}'")?;

@@ -107,7 +107,7 @@ fn a_loop_that_consists_of_vlans_is_refused() {
     // Two VLANs of one interface or of the ends of a pair.
     drop(boxes.bridge_in("box", ["p2.100", "p2.200"], &["--rtt", "1ms"]));
     drop(boxes.bridge_in("box", ["p1.100", "p2.200"], &["--rtt", "1ms"]));
-    // A bridge between VLANs connects the interfaces beneath.
+    // A bridge between VLANs connects their parent interfaces.
     let _bridge = boxes.bridge_in("box", ["p2.200", "q1.200"], &["--rtt", "1ms"]);
     refused("p1", "q2");
 }

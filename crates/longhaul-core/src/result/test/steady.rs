@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(Steady::find(&curve([1000; 7]), 0.0, 0.0), None);
         // Bins are as long as a round trip: two seconds have too few bins of 400 ms.
         assert_eq!(Steady::find(&curve([1000; 40]), 0.4, 0.0), None);
-        // A rate of nothing is none.
+        // Without bytes there is no rate.
         assert_eq!(Steady::find(&curve([0; 40]), 0.0, 0.0), None);
     }
 

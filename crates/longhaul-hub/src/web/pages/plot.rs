@@ -1,7 +1,7 @@
 //! A graph of values over time as SVG, with the table of its figures beside it.
 //!
 //! The graph has the width of its container: the axis of values is a drawing of a fixed width, times have positions
-//! in percent, and the lines stretch. So a phone shows the same graph without scrolling.
+//! in percent, and the lines stretch. A phone therefore shows the same graph without scrolling.
 
 use std::fmt::Write as _;
 
@@ -86,7 +86,7 @@ const TOP: f64 = 12.0;
 const BASE: f64 = HEIGHT - 26.0;
 /// The length of the window in the units of the lines, which stretch to the width of the graph.
 const LENGTH: f64 = 1000.0;
-/// The most times of the axis. A phone shows every other one.
+/// The maximum number of times on the axis. A phone shows every other one.
 const TICKS: usize = 8;
 
 /// The axis of values.

@@ -1,9 +1,10 @@
 //! The bound before the first loss, which finds the queue of a path before slow start overflows it.
 //!
-//! Slow start doubles the rate in a round trip, and a queue becomes known a round trip after it
-//! began. By then the copy sends at twice the rate of the path. The bound therefore modulates the
-//! rate: in a quarter of a round trip the copy sends at twice the mean rate. This pulse exceeds the
-//! rate of the path, and delays packets, when the mean rate is still below it.
+//! Slow start doubles the rate in a round trip, and the sender learns of a queue one round trip after
+//! the queue begins to grow. By then the copy sends at twice the rate of the path. The bound
+//! therefore modulates the rate: in a quarter of a round trip the copy sends at twice the mean rate.
+//! This pulse exceeds the rate of the path, and delays packets, when the mean rate is still below
+//! the rate of the path.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Slow start over a link with a queue, in virtual time: the senders know of a delay and of a loss
-//! a round trip after it began.
+//! Slow start over a link with a queue, in virtual time: the senders learn of a delay or a loss one
+//! round trip after it begins.
 
 use super::*;
 
