@@ -274,8 +274,11 @@ impl Bound {
         // round trip may be too high because of a burst of acknowledgements, except if a queue has
         // limited it.
         let is_full = self.lowered.is_none() && self.ramp_up.found_queue();
-        let burst = if is_full { f64::INFINITY } else { BURST };
-        let delivered = self.trip_rate.clamp(self.window_rate, burst * self.window_rate);
+        let delivered = if is_full {
+            self.trip_rate.max(self.window_rate)
+        } else {
+            self.trip_rate.clamp(self.window_rate, BURST * self.window_rate)
+        };
         let factor =
             if observed.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
         let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);

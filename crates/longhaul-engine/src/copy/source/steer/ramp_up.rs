@@ -48,6 +48,8 @@ pub(super) struct RampUp {
     queued_at: Option<Duration>,
     /// The time for which the rate has not grown, in round trips.
     steady: f64,
+    /// True if slow start is over. A source that stops for a time and goes on does not start again.
+    over: bool,
 }
 
 impl RampUp {
@@ -65,6 +67,7 @@ impl RampUp {
         let trips = (now.at - previous).as_secs_f64() / now.rtt.as_secs_f64();
         let steady = trip_rate > 0.0 && trip_rate <= STEADY * window_rate;
         self.steady = if steady { self.steady + trips } else { 0.0 };
+        self.over |= self.steady >= STEADY_TRIPS;
         if !self.applies(now.least_rtt) {
             return None;
         }
@@ -94,7 +97,7 @@ impl RampUp {
     /// Returns whether this bound applies on a path with the lowest RTT `least_rtt`: until slow start
     /// is over.
     pub(super) fn applies(&self, least_rtt: Duration) -> bool {
-        least_rtt >= LEAST_TRIP && self.steady < STEADY_TRIPS
+        least_rtt >= LEAST_TRIP && !self.over
     }
 }
 
