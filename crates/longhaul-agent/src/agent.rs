@@ -29,6 +29,8 @@ use crate::sync::Sync;
 const LOOK: Duration = Duration::from_millis(250);
 /// The pause before a part of the agent that failed starts again.
 const RESTART: Duration = Duration::from_secs(60);
+/// The minimum time between two examinations of the host.
+const LEAST_PAUSE: Duration = Duration::from_secs(10);
 /// The interval between two checks for a change of the declared capacity.
 const CAPACITY_LOOK: Duration = Duration::from_secs(1);
 
@@ -248,6 +250,8 @@ impl Parts {
                 *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = facts.clone();
                 last = facts;
             }
+            // A hub cannot keep the host busy with changes.
+            self.pause(LEAST_PAUSE, || false);
             self.pause(pause, || self.capacity() != capacity);
         }
     }

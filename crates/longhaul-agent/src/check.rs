@@ -104,10 +104,8 @@ fn check_key(home: Option<&Home>) -> Result<String, AgentError> {
 }
 
 fn check_journal(home: Option<&Home>) -> Result<String, AgentError> {
-    let path = home.map(|home| home.file("journal.db"));
-    let Some(path) = path.filter(|path| fs::exists(path).unwrap_or(true)) else {
-        return Ok("none yet".to_owned());
-    };
+    let path = home.map_or(Ok(None), |home| home.known_file("journal.db"))?;
+    let Some(path) = path else { return Ok("none yet".to_owned()) };
     let mut text = match Journal::look(&path)? {
         Some(journal) => {
             let (entries, runs) = (journal.backlog()?, journal.open_runs()?.len());
@@ -134,7 +132,7 @@ fn check_program(program: &Path) -> CheckResult {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -193,6 +191,11 @@ mod tests {
         assert_eq!(passed(&items, "journal"), "0 entries to send, 0 runs open");
         assert_eq!(names(&state), before);
 
+        // systemd's state directory of a dynamic user is a symbolic link.
+        let link = dir.path().join("link");
+        symlink(&state, &link).unwrap();
+        assert_eq!(passed(&check(&options(&link)), "journal"), "0 entries to send, 0 runs open");
+
         // The log of an agent that was killed.
         let journal = Journal::open(&state.join("journal.db")).unwrap();
         journal.next_counter().unwrap();
@@ -207,5 +210,12 @@ mod tests {
         let killed_journal = passed(&items, "journal");
         assert!(killed_journal.starts_with("0 entries to send, 0 runs open; the agent was killed"));
         assert_eq!(names(&killed), before);
+
+        // A journal that is not a file of the agent.
+        fs::remove_file(killed.join("journal.db")).unwrap();
+        symlink(state.join("journal.db"), killed.join("journal.db")).unwrap();
+        let items = check(&options(&killed));
+        let journal = items.iter().find(|item| item.name == "journal").unwrap();
+        assert!(matches!(journal.result, CheckResult::Failed(AgentError::File { .. })));
     }
 }

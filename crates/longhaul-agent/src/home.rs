@@ -31,9 +31,19 @@ pub(crate) struct Home {
     /// The owner of the directory, whose files are accepted besides those of root and this user.
     owner: u32,
     /// Holds the lock of the directory; `None` if no agent has used it yet, or if another one uses it.
-    _lock: Option<File>,
+    _lock: Option<Lock>,
     /// True if another agent uses the directory, which only a [look](Home::look) permits.
     in_use: bool,
+}
+
+/// A locked file, which is unlocked even if a child that is about to start still has it open.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 const ENROLLMENT_FILE: &str = "enrolment.json";
@@ -83,7 +93,7 @@ impl Home {
 
     fn locked(self, lock: File) -> Result<Self> {
         match lock.try_lock() {
-            Ok(()) => Ok(Home { _lock: Some(lock), ..self }),
+            Ok(()) => Ok(Home { _lock: Some(Lock(lock)), ..self }),
             Err(TryLockError::WouldBlock) => Ok(Home { in_use: true, ..self }),
             Err(TryLockError::Error(error)) => {
                 Err(AgentError::file("lock", self.path.join("lock"))(error))
@@ -114,17 +124,39 @@ impl Home {
 
     /// Reads the enrollment, if there is one.
     pub(crate) fn enrollment(&self) -> Result<Option<Enrollment>> {
+        let Some(file) = self.known(ENROLLMENT_FILE)? else { return Ok(None) };
         let path = self.file(ENROLLMENT_FILE);
-        let opened = found(open_file(&path)).map_err(AgentError::file("read", &path))?;
-        let Some(file) = opened else { return Ok(None) };
-        let metadata = file.metadata().map_err(AgentError::file("read", &path))?;
-        check_private(self.owner, &path, &metadata, 0o022)?;
         let mut text = String::new();
         let read = file.take(MOST_BYTES).read_to_string(&mut text);
         read.map_err(AgentError::file("read", &path))?;
         match serde_json::from_str(&text) {
             Ok(enrollment) => Ok(Some(enrollment)),
             Err(error) => Err(AgentError::Damaged { path, message: error.to_string() }),
+        }
+    }
+
+    /// Returns the path of the file `name` without symbolic links; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file is a symbolic link or not a regular file, or other users can write to it.
+    pub(crate) fn known_file(&self, name: &str) -> Result<Option<PathBuf>> {
+        let Some(_) = self.known(name)? else { return Ok(None) };
+        let directory = fs::canonicalize(&self.path);
+        let directory = directory.map_err(AgentError::file("read", &self.path))?;
+        Ok(Some(directory.join(name)))
+    }
+
+    /// Opens the file `name` to read; `None` if there is none.
+    fn known(&self, name: &str) -> Result<Option<File>> {
+        let path = self.file(name);
+        let opened = found(open_file(&path)).map_err(AgentError::file("read", &path))?;
+        let Some(file) = opened else { return Ok(None) };
+        let metadata = file.metadata().map_err(AgentError::file("read", &path))?;
+        check_private(self.owner, &path, &metadata, 0o022)?;
+        if metadata.is_file() {
+            Ok(Some(file))
+        } else {
+            Err(AgentError::Damaged { path, message: "not a regular file".to_owned() })
         }
     }
 
