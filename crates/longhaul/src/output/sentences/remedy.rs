@@ -5,6 +5,9 @@ use longhaul_core::result::{Cure, Diagnosis, End, Remedy, Resource};
 use longhaul_core::text::shell_quoted;
 use longhaul_core::units::Rate;
 
+/// The options of a copy that have no value.
+const FLAGS: [&str; 4] = ["-r", "--cleartext", "--no-fsync", "--accept-new"];
+
 /// The displayed value of an option that the user did not set.
 const BY_DEFAULT: &str = "cp's choice";
 
@@ -157,12 +160,9 @@ fn archive(diagnosis: &Diagnosis) -> String {
         Some("." | "..") => format!("{target}/archive.tar"),
         _ => format!("{target}.tar"),
     };
-    let mut options = options(diagnosis);
-    options.retain(|option| option != "-r");
     let (source, target) = (place(source), place(&target));
-    let words = options.iter().map(String::as_str).chain(["-", target.as_str()]).map(shell_quoted);
-    let copy = words.fold("longhaul cp".to_owned(), |command, word| format!("{command} {word}"));
-    format!("tar c {} | {copy}", shell_quoted(&source))
+    let words = options_without("-r", diagnosis).into_iter().chain(["-".to_owned(), target]);
+    format!("tar c {} | {}", shell_quoted(&source), command(words))
 }
 
 /// Returns the words for new or repaired hardware.
@@ -214,32 +214,42 @@ fn congestion(diagnosis: &Diagnosis) -> &str {
 /// Returns the copy command of the user with `words`, an option and its value. The option replaces
 /// that of the user.
 fn cp(words: &[&str], diagnosis: &Diagnosis) -> String {
-    let mut options = options(diagnosis);
-    if let [name, value @ ..] = words
-        && let Some(at) = options.iter().position(|option| option == name)
-    {
-        options.drain(at..=at + value.len());
-    }
-    let options = options.iter().map(String::as_str).chain(words.iter().copied());
+    let options = options_without(words.first().unwrap_or(&""), diagnosis);
     let places = [place(&diagnosis.source), place(&diagnosis.target)];
-    let words = options.chain(places.iter().map(String::as_str)).map(shell_quoted);
-    words.fold("longhaul cp".to_owned(), |command, word| format!("{command} {word}"))
+    command(options.into_iter().chain(words.iter().map(|&word| word.to_owned())).chain(places))
+}
+
+/// Returns the command `longhaul cp` with `words`.
+fn command(words: impl IntoIterator<Item = String>) -> String {
+    let add = |command: String, word: String| format!("{command} {}", shell_quoted(&word));
+    words.into_iter().fold("longhaul cp".to_owned(), add)
 }
 
 /// Returns the command of a longer copy; none if the size of the copy is an option.
 fn longer(diagnosis: &Diagnosis) -> String {
-    let is_sized = diagnosis.copy_options.iter().any(|option| option == "--size");
+    let is_sized = each_option(&diagnosis.copy_options).any(|option| option[0] == "--size");
     if is_sized { String::new() } else { cp(&[], diagnosis) }
 }
 
-/// Returns the options of the user's copy.
-fn options(diagnosis: &Diagnosis) -> Vec<String> {
+/// Returns the words of the options of the user's copy, except the option `name`.
+fn options_without(name: &str, diagnosis: &Diagnosis) -> Vec<String> {
     let mut options = diagnosis.copy_options.clone();
     // Documents of older versions have no options.
     if options.is_empty() && diagnosis.subset.files > 1 {
         options.push("-r".to_owned());
     }
-    options
+    each_option(&options).filter(|option| option[0] != name).flatten().cloned().collect()
+}
+
+/// Splits `words` into options: a flag, or a name and its value.
+fn each_option(words: &[String]) -> impl Iterator<Item = &[String]> {
+    let mut rest = words;
+    std::iter::from_fn(move || {
+        let length = if FLAGS.contains(&rest.first()?.as_str()) { 1 } else { 2 };
+        let (option, others) = rest.split_at(length.min(rest.len()));
+        rest = others;
+        Some(option)
+    })
 }
 
 /// Returns a source or target in the form in which it is not an option.
@@ -289,6 +299,10 @@ mod tests {
         assert_eq!(cp(&["-P", "16"], &zeros), expected);
         assert_eq!(longer(&zeros), "");
         assert_eq!(cp(&[], &diagnosis("-x", "in", &[])), "longhaul cp ./-x in");
+        // A value that looks like an option, and a document with a name without its value.
+        let odd = diagnosis("a", "b:", &["--far-longhaul", "-P", "-r", "-P"]);
+        let expected = "longhaul cp --far-longhaul -P -r -P 16 a b:";
+        assert_eq!(cp(&["-P", "16"], &odd), expected);
     }
 
     #[test]
