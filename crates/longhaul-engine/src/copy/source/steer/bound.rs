@@ -186,7 +186,10 @@ impl Bound {
         let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
         let unlimited = match self.lowered {
             Some(lowered) => return Some(lowered.rate.max(least / 8.0)),
-            None => self.ramp_up.next(&self.samples, self.trip_rate, self.window_rate),
+            None => {
+                let is_known = self.earlier.is_some();
+                self.ramp_up.next(&self.samples, self.trip_rate, self.window_rate, is_known)
+            }
         };
         Some(match unlimited {
             Some(rate) => rate.min(most).max(least),

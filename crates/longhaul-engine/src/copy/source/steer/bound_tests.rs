@@ -132,16 +132,6 @@ fn a_known_rate_that_is_far_too_low_soon_has_no_effect() {
 }
 
 #[test]
-fn a_known_rate_that_is_far_too_high_has_no_effect() {
-    let run = |earlier| {
-        let mut path = Path::new(1.0, 0.0);
-        path.bound = Bound::with_earlier_rate(earlier);
-        path.run(5.0)
-    };
-    assert_eq!(run(Some(1e15)), run(None));
-}
-
-#[test]
 fn an_unused_bound_does_not_grow() {
     let lowered = BoundAfterLoss { rate: 100.0, before: 200.0, grown_until: Duration::ZERO };
     let observed = Observation {

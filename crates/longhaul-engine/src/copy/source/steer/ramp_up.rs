@@ -55,12 +55,14 @@ pub(super) struct RampUp {
 impl RampUp {
     /// Returns the bound in bytes per second, and `None` if slow start is over. `samples` are those
     /// of the last window, and the recent maxima of the delivered rate over a round trip and over a
-    /// window are `trip_rate` and `window_rate`.
+    /// window are `trip_rate` and `window_rate`. If the rate of the path `is_known`, which limits the
+    /// overshoot, the rate between the pulses is not lowered.
     pub(super) fn next(
         &mut self,
         samples: &VecDeque<ConnectionsSample>,
         trip_rate: f64,
         window_rate: f64,
+        is_known: bool,
     ) -> Option<f64> {
         let now = samples.back()?;
         let previous = samples.iter().rev().nth(1).map_or(now.at, |previous| previous.at);
@@ -85,7 +87,8 @@ impl RampUp {
         } else if held(self.queued_at) {
             RELEASED * recent
         } else {
-            GROWTH * trip_rate * modulation(now.at, now.least_rtt)
+            let modulation = modulation(now.at, now.least_rtt);
+            GROWTH * trip_rate * if is_known { modulation.max(1.0) } else { modulation }
         })
     }
 

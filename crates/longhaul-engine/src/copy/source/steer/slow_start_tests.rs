@@ -5,6 +5,7 @@ use super::*;
 
 /// The congestion windows of a copy begin with 16 times 64 KiB.
 const INITIAL_WINDOWS: f64 = 16.0 * 65_536.0;
+const GIBIBYTE: f64 = 1_073_741_824.0;
 const STEP: f64 = 0.000_5;
 /// The time constant of the smoothed RTT, as a share of a round trip.
 const SMOOTHING: f64 = 0.15;
@@ -200,15 +201,30 @@ fn slow_start_finds_the_queue_before_it_overflows() {
 }
 
 #[test]
-fn slow_start_at_a_known_rate_loses_less() {
-    let loss = |earlier: fn(f64) -> Option<f64>| losses(0.04, 0.25, earlier).iter().sum::<f64>();
-    let (unknown, known) = (loss(|_| None), loss(Some));
-    assert!(known < 0.5 * unknown, "{known} and {unknown}");
+fn slow_start_at_a_known_rate_is_short_and_loses_little() {
+    for (trip, queue, worst) in
+        [(0.04, 0.25, 0.01), (0.09, 0.25, 0.03), (0.09, 1.0, 0.0), (0.18, 0.25, 0.0)]
+    {
+        let losses = losses(trip, queue, Some);
+        assert!(losses.iter().all(|loss| *loss <= worst), "{trip} s, {queue}: {losses:?}");
+        let mut path = SlowStart::new(1.25e9, trip, queue);
+        path.bound = Bound::with_earlier_rate(Some(path.link));
+        let ratio = path.time_of(GIBIBYTE) / shortest_time(1.25e9, trip, GIBIBYTE);
+        assert!(ratio < 1.1, "{trip} s, {queue}: {ratio}");
+    }
+}
+
+#[test]
+fn a_known_rate_that_is_far_too_high_is_noticed() {
+    for (trip, queue, mean) in [(0.04, 0.25, 0.035), (0.09, 0.25, 0.055), (0.09, 1.0, 0.0)] {
+        let losses = losses(trip, queue, |link| Some(8.0 * link));
+        let sum: f64 = losses.iter().sum();
+        assert!(sum <= mean * losses.len() as f64, "{trip} s, {queue}: {losses:?}");
+    }
 }
 
 #[test]
 fn jitter_does_not_delay_the_ramp_up() {
-    const GIBIBYTE: f64 = 1_073_741_824.0;
     for trip in [0.09, 0.18] {
         for jitter in [0.0, 0.003, 0.005] {
             let mut path = SlowStart::new(1e9, trip, 1.0);
