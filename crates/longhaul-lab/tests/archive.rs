@@ -43,6 +43,32 @@ fn said_of(bytes: &[u8]) -> LabError {
 }
 
 #[test]
+fn a_discarded_archive_takes_no_foreign_file_with_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("out");
+    let discard = || {
+        let archive = Archive::create(&dir, &contents().header).unwrap();
+        fs::create_dir_all(dir.join("scratch")).unwrap();
+        for foreign in ["notes", "scratch/data", "runs/data"] {
+            if dir.join("keep").exists() {
+                fs::write(dir.join(foreign), "mine").unwrap();
+            }
+        }
+        archive.discard(true).unwrap();
+    };
+    discard();
+    assert!(!dir.exists());
+
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("keep"), "mine").unwrap();
+    discard();
+    for foreign in ["keep", "notes", "scratch/data", "runs/data"] {
+        assert_eq!(fs::read(dir.join(foreign)).unwrap(), b"mine", "{foreign}");
+    }
+    assert!(!dir.join(FILE_NAME).exists());
+}
+
+#[test]
 fn an_archive_is_read_as_written() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path());

@@ -1,6 +1,7 @@
 //! Creates an archive and adds runs to it.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 use longhaul_core::result::{Certificate, LinkReport, Outcome, RunRecord, ToolOutput};
@@ -33,22 +34,25 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Removes an archive without runs that [`create`](Self::create) has made in an empty or new
-    /// directory, with all other contents of the directory; also removes the directory if `whole`.
+    /// Removes an archive without runs that [`create`](Self::create) has made: the files of the
+    /// database, and `runs` and `scratch` if they are empty; also the directory if `whole` and
+    /// nothing else is in it. Other files remain.
     ///
     /// # Errors
-    /// The contents cannot be read or removed.
+    /// A file or directory cannot be removed.
     pub fn discard(self, whole: bool) -> Result<(), LabError> {
         let Archive { dir, connection } = self;
         drop(connection);
-        let remove = |entry: fs::DirEntry| {
-            let is_dir = entry.file_type()?.is_dir();
-            if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
-        };
-        let emptied =
-            fs::read_dir(&dir).and_then(|mut all| all.try_for_each(|entry| remove(entry?)));
-        emptied.map_err(LabError::file("remove", &dir))?;
-        if whole { fs::remove_dir(&dir).map_err(LabError::file("remove", &dir)) } else { Ok(()) }
+        // SQLite adds these suffixes to the name of a database (https://sqlite.org/tempfiles.html).
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let path = dir.join(format!("{FILE_NAME}{suffix}"));
+            unless_foreign(fs::remove_file(&path)).map_err(LabError::file("remove", &path))?;
+        }
+        let directories = [dir.join("runs"), dir.join("scratch")];
+        for path in directories.iter().chain(whole.then_some(&dir)) {
+            unless_foreign(fs::remove_dir(path)).map_err(LabError::file("remove", path))?;
+        }
+        Ok(())
     }
 
     fn keep_header(&self, header: &MatrixHeader) -> Result<(), LabError> {
@@ -271,6 +275,16 @@ fn cut(run: &RunRecord) -> RunRecord {
         samples: Vec::new(),
         ..run.clone()
     }
+}
+
+/// Returns success for a removal that found nothing, a directory with the files of others, or a file of
+/// others in place of a directory.
+fn unless_foreign(removed: io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
+    removed.or_else(|error| match error.kind() {
+        NotFound | DirectoryNotEmpty | NotADirectory => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Returns the name of a run's document: `0007-scp-90ms.json`, or `0007-scp-90ms-2.json` for a
