@@ -44,8 +44,8 @@ impl FlowFigures {
     pub const FULL: f64 = 0.8;
 
     /// Computes the figures of flows beside a tool that ran for `tool_seconds`, over a link with the
-    /// given rate. Returns `None` if the samples do not include the last second before the tool, or
-    /// the time while it ran.
+    /// given rate. Returns `None` unless the samples cover at least nine tenths of each of the last
+    /// second before the tool, the time while it ran, and the `after_seconds` after it.
     pub fn of(
         samples: Vec<GoodputSample>,
         link: Option<Rate>,
@@ -66,6 +66,8 @@ impl FlowFigures {
         };
         figures.before_share = figures.share(-1.0, 0.0)?;
         figures.mean_share = figures.share(0.0, tool_seconds)?;
+        // Without these samples, a flow that ended early would count as one that did not recover.
+        figures.share(tool_seconds, tool_seconds + after_seconds)?;
         let seconds = (0..tool_seconds as u64).map(|second| second as f64);
         let shares = seconds.filter_map(|from| figures.share(from, from + 1.0));
         figures.least_share = shares.reduce(f64::min);
@@ -157,9 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn figures_need_samples_before_and_during_the_tool() {
+    fn figures_need_samples_before_during_and_after_the_tool() {
         assert_eq!(FlowFigures::of(Vec::new(), LINK, 10.0, 10.0), None);
         assert_eq!(FlowFigures::of(samples(5.0, mbps), LINK, 10.0, 10.0), None);
+        let recovering = |until| FlowFigures::of(samples(until, mbps), LINK, 10.0, 10.0);
+        assert_eq!(recovering(15.0), None, "half of the time after the tool");
+        assert!(recovering(20.5).is_some());
         let late: Vec<GoodputSample> = samples(20.0, mbps).split_off(26);
         assert_eq!(FlowFigures::of(late, LINK, 10.0, 10.0), None);
         let silent = FlowFigures::of(samples(20.0, |_| 0), None, 10.0, 10.0);

@@ -82,15 +82,14 @@ pub(crate) fn contents_with_flows() -> Contents {
         run.label.clone_from(&label);
         let share = 0.3 + 0.1 * f64::from(run.repeat);
         let goodput = |tick: i32| match tick {
-            0..50 => share * 1e9,
-            _ => 0.9e9,
+            50.. if run.repeat == 1 => 0.9e9,
+            _ => share * 1e9,
         };
         let sample = |tick: i32| GoodputSample {
             seconds: f64::from(tick + 1) / 5.0,
             goodput_bps: Rate::from_bps(goodput(tick) as u64),
         };
-        let until = if run.repeat == 1 { 100 } else { 50 };
-        let samples = (-25..until).map(sample).collect();
+        let samples = (-25..100).map(sample).collect();
         run.flows = FlowFigures::of(samples, Some(Rate::from_bps(1_000_000_000)), 10.0, 10.0);
     }
     contents

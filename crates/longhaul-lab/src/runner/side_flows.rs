@@ -22,7 +22,7 @@ const PORT: u16 = 5299;
 const SETTLE: Duration = Duration::from_secs(3);
 /// The time in seconds that the flows run beyond the limit of the run.
 const SPARE: u64 = 60;
-/// The interval of the samples in seconds. The output of one flow for six minutes is kept.
+/// The interval of the samples in seconds.
 const INTERVAL: &str = "0.2";
 /// The time after the recovery in which the last interval is reported.
 const LAST: Duration = Duration::from_millis(700);
@@ -129,16 +129,9 @@ impl SideFlows {
         let zero = self.zero;
         let output = self.stop()?;
         let begun = zero.map(|zero| (tool.begun - zero).as_secs_f64());
-        let samples = begun.map_or_else(Vec::new, |begun| samples(&output.stdout, begun));
-        let after = times.after().as_secs_f64();
-        let link = run.condition.rate;
-        match FlowFigures::of(samples, link, tool.took.as_secs_f64(), after) {
-            Some(figures) => {
-                let congestion = run.row.beside_congestion.clone();
-                Ok(Some(FlowFigures { congestion, ..figures }))
-            }
-            None => Err(RunProblem::Disturbed("the flow beside the tool reported no rate".into())),
-        }
+        let figures = figures(&output, begun, run.condition.rate, [tool.took, times.after()])?;
+        let congestion = run.row.beside_congestion.clone();
+        Ok(Some(FlowFigures { congestion, ..figures }))
     }
 
     /// Waits until `end` or the end of the flows. Returns false if the stop flag was set.
@@ -163,6 +156,28 @@ impl SideFlows {
         let said = output.last_line().unwrap_or("no output").to_owned();
         Err(RunProblem::Disturbed(format!("a flow beside the tool ended too early: {said}")))
     }
+}
+
+/// Returns the figures in the output of the flows, for a tool that started `begun` seconds after them,
+/// with the time while it ran and the measured time after it.
+fn figures(
+    output: &ToolOutput,
+    begun: Option<f64>,
+    link: Option<Rate>,
+    [took, after]: [Duration; 2],
+) -> Result<FlowFigures, RunProblem> {
+    if output.truncated {
+        return Err(RunProblem::Disturbed(
+            "the output of the flow beside the tool is too long to be kept, so its share is unknown"
+                .into(),
+        ));
+    }
+    let samples = begun.map_or_else(Vec::new, |begun| samples(&output.stdout, begun));
+    FlowFigures::of(samples, link, took.as_secs_f64(), after.as_secs_f64()).ok_or_else(|| {
+        RunProblem::Disturbed(
+            "the flow beside the tool did not report its rate for the whole measured time".into(),
+        )
+    })
 }
 
 /// Returns the reason why the figures do not count: the flows did not fill the link before the tool.
@@ -230,19 +245,41 @@ fn broken(what: &str, process: Process) -> RunProblem {
 mod tests {
     use super::*;
 
+    fn line(event: &str, end: f64, bps: u64) -> String {
+        format!(
+            "{{\"data\":{{\"end_seconds\":{end},\"throughput_bps\":{bps},\"x\":1}},\
+             \"event\":\"{event}\",\"schema\":\"longhaul.test/1\"}}\n"
+        )
+    }
+
     #[test]
     fn the_lines_of_intervals_become_samples() {
-        let line = |event: &str, end: f64, bps: u64| {
-            format!(
-                "{{\"data\":{{\"end_seconds\":{end},\"throughput_bps\":{bps},\"x\":1}},\
-                 \"event\":\"{event}\",\"schema\":\"longhaul.test/1\"}}\n"
-            )
-        };
         let output = line("interval", 0.2, 5) + "odd\n" + &line("interval", 8.5, 7);
         let found = samples(&(output + &line("result", 9.0, 6)), 8.0);
         let plain: Vec<(f64, u64)> =
             found.iter().map(|sample| (sample.seconds, sample.goodput_bps.bps())).collect();
         assert_eq!(plain, [(-7.8, 5), (0.5, 7)]);
+    }
+
+    #[test]
+    fn incomplete_output_of_a_flow_spoils_the_run() {
+        let of = |last: u32, truncated| {
+            let lines = (1..=last).map(|tick| line("interval", f64::from(tick) / 5.0, 1_000_000));
+            let output = ToolOutput {
+                exit_code: Some(0),
+                stdout: lines.collect(),
+                stderr: String::new(),
+                truncated,
+            };
+            figures(&output, Some(5.0), None, [10, 10].map(Duration::from_secs))
+        };
+        assert!(of(125, false).is_ok());
+        let reason = |last, truncated| match of(last, truncated) {
+            Err(RunProblem::Disturbed(reason)) => reason,
+            _ => panic!("{last} lines, {truncated}"),
+        };
+        assert!(reason(125, true).contains("too long"), "{}", reason(125, true));
+        assert!(reason(100, false).contains("whole measured time"), "{}", reason(100, false));
     }
 
     #[test]
