@@ -1,5 +1,6 @@
 //! The share and the recovery of the flows beside a tool: medians per row and path.
 
+use longhaul_core::plan::Condition;
 use longhaul_core::result::{FlowFigures, Outcome, RunRecord};
 use longhaul_core::stats::median;
 use longhaul_core::units::Rate;
@@ -34,6 +35,18 @@ pub(crate) struct FlowShare {
     pub(crate) notes: Vec<usize>,
 }
 
+/// Returns the valid runs of a row and a path that have figures of flows, with these figures.
+pub(crate) fn flow_runs<'c>(
+    contents: &'c Contents,
+    label: &str,
+    path: &Condition,
+) -> impl Iterator<Item = (&'c RunRecord, &'c FlowFigures)> {
+    let runs = contents.runs.iter().filter(move |run| {
+        run.label == label && run.condition == *path && run.outcome == Outcome::Ok
+    });
+    runs.filter_map(|run| Some((run, run.flows.as_ref()?)))
+}
+
 /// Returns the figures of the flows per cell of the plan, in the order of the table; empty if the
 /// plan does not measure them.
 pub(crate) fn flow_shares(contents: &Contents, table: &Table) -> Vec<FlowShare> {
@@ -53,11 +66,8 @@ pub(crate) fn flow_shares(contents: &Contents, table: &Table) -> Vec<FlowShare> 
             continue;
         };
         let figure = &row.cells[condition];
-        let is_valid = |run: &&RunRecord| {
-            run.label == row.label && run.condition == *path && run.outcome == Outcome::Ok
-        };
-        let runs = contents.runs.iter().filter(is_valid);
-        let flows: Vec<&FlowFigures> = runs.filter_map(|run| run.flows.as_ref()).collect();
+        let flows: Vec<&FlowFigures> =
+            flow_runs(contents, &row.label, path).map(|(_, flows)| flows).collect();
         let of = |value: fn(&FlowFigures) -> Option<f64>| {
             median(&flows.iter().filter_map(|flow| value(flow)).collect::<Vec<f64>>())
         };

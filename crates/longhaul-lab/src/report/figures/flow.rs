@@ -2,12 +2,12 @@
 
 use longhaul_chart::{Axis, Line, LineChart, LineKind, LinePoint, Panel, Scale};
 use longhaul_core::plan::{Condition, MatrixRow};
-use longhaul_core::result::{FlowFigures, Outcome, RunRecord};
+use longhaul_core::result::{FlowFigures, RunRecord};
 
 use super::palette::palette;
 use super::{Chart, Columns, Figure, MOST_PANELS, shown};
 use crate::archive::Contents;
-use crate::flow_share::flow_shares;
+use crate::flow_share::{flow_runs, flow_shares};
 use crate::report::flow::{HEADS, MEANING, lines};
 use crate::table::Table;
 
@@ -87,12 +87,9 @@ fn typical<'a>(
     median: Option<f64>,
 ) -> Option<(&'a RunRecord, &'a FlowFigures)> {
     let median = median?;
-    let runs = contents.runs.iter().filter(|run| {
-        run.label == row.label && run.condition == *path && run.outcome == Outcome::Ok
-    });
-    let measured = runs.filter_map(|run| Some((run, run.flows.as_ref()?)));
     let distance = |flows: &FlowFigures| (flows.mean_share - median).abs();
-    measured.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))
+    flow_runs(contents, &row.label, path)
+        .min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b)))
 }
 
 /// Returns the share of each second from the start of the tool to the end of the recovery.
