@@ -25,10 +25,11 @@ pub fn capitalized(sentence: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Quotes `word` for a POSIX shell. A word without special characters remains as it is.
+/// Quotes `word` for a POSIX shell. A word without special characters remains as it is. A word that begins
+/// with `=` is quoted, because zsh replaces it with the path of a program.
 pub fn shell_quoted(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
         return Cow::Borrowed(word);
     }
     Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
@@ -200,6 +201,8 @@ mod tests {
         assert_eq!(shell_quoted("me@far:/data/run-1"), "me@far:/data/run-1");
         assert_eq!(shell_quoted("my file's"), r"'my file'\''s'");
         assert_eq!(shell_quoted(""), "''");
+        assert_eq!(shell_quoted("~/x"), "'~/x'");
+        assert_eq!(shell_quoted("=ls"), "'=ls'");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{Condition, RealPath, Side};
+use longhaul_core::text::shell_quoted;
 use longhaul_lab::{FarHost, NetPath, Network, NetworkError, PathReport, has_listener, run_script};
 
 /// The time limit for a command that only answers.
@@ -121,7 +122,7 @@ fn far_words(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
     let words = std::iter::once(name).chain(command.get_args());
-    let quoted = words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', "'\\''")));
+    let quoted = words.map(|word| shell_quoted(&word.to_string_lossy()).into_owned());
     format!("exec {}", quoted.collect::<Vec<_>>().join(" "))
 }
 
@@ -133,6 +134,6 @@ mod tests {
     fn a_far_command_is_quoted_and_has_no_directory() {
         let mut command = Command::new("/opt/here/iperf3");
         command.args(["-s", "it's"]);
-        assert_eq!(far_words(&command), r"exec 'iperf3' '-s' 'it'\''s'");
+        assert_eq!(far_words(&command), r"exec iperf3 -s 'it'\''s'");
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
+use longhaul_core::text::shell_quoted;
+
 use super::image::Image;
 use super::machine::GUEST_ADDRESS;
 
@@ -81,9 +83,8 @@ fn line(command: &Command, directory: &OsStr) -> String {
     line
 }
 
-/// Quotes a word for sh(1).
 fn quoted(word: impl AsRef<OsStr>) -> String {
-    format!("'{}'", word.as_ref().to_string_lossy().replace('\'', "'\\''"))
+    shell_quoted(&word.as_ref().to_string_lossy()).into_owned()
 }
 
 #[cfg(test)]
@@ -96,10 +97,10 @@ mod tests {
         command.args(["it's", "$HOME", ""]).env("A", "1 2").env_remove("B");
         assert_eq!(
             line(&command, OsStr::new("/a b")),
-            "cd '/a b' 2>/dev/null; exec env 'A=1 2' 'echo' 'it'\\''s' '$HOME' ''"
+            "cd '/a b' 2>/dev/null; exec env 'A=1 2' echo 'it'\\''s' '$HOME' ''"
         );
         command.current_dir("/tmp");
-        assert!(line(&command, OsStr::new("/")).starts_with("cd '/tmp' "));
+        assert!(line(&command, OsStr::new("/")).starts_with("cd /tmp "));
     }
 
     #[test]

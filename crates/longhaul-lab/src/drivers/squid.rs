@@ -5,8 +5,8 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::shell_quoted;
 
-use super::sshd::quote;
 use super::{Detected, Driver, Job, ServerCommand, detect, http, sshd};
 use crate::LabError;
 
@@ -49,7 +49,9 @@ impl Driver for WgetSquid {
         // One command starts both servers, nginx first: squid needs it only at the first request.
         let words = |command: &Command| {
             let all = std::iter::once(command.get_program()).chain(command.get_args());
-            all.map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+            all.map(|word| shell_quoted(&word.to_string_lossy()).into_owned())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let mut squid = Command::new(detect::program("squid"));
         squid.args(["-N", "-f"]).arg(file);
@@ -65,7 +67,7 @@ impl Driver for WgetSquid {
             words(&origin.command),
             words(&squid),
             words(&fill),
-            quote(&ready.to_string_lossy())
+            shell_quoted(&ready.to_string_lossy())
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]);

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::shell_quoted;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::sshd::quote;
 use super::{Detected, Driver, Job, Pace, RunOutput, ServerCommand, ToolFigures, detect, sshd};
 use crate::LabError;
 
@@ -176,7 +176,7 @@ fn sftp(job: &Job<'_>) -> Result<Command, LabError> {
 /// The options apply to the tar that packs.
 fn tar(job: &Job<'_>) -> Result<Command, LabError> {
     let task = job.disk("tar over ssh")?;
-    let words = |path: &Path| quote(&path.to_string_lossy());
+    let words = |path: &Path| shell_quoted(&path.to_string_lossy()).into_owned();
     let parent = task.source.parent().unwrap_or(task.source);
     let name = task.source.file_name().unwrap_or_default().to_string_lossy();
     // Flags r and h apply the transformation to names and hard link targets, but not to symbolic
@@ -185,16 +185,17 @@ fn tar(job: &Job<'_>) -> Result<Command, LabError> {
     let unpack = format!(
         "tar -xf - -C {} --transform {}",
         words(task.destination.parent().unwrap_or(task.destination)),
-        quote(&format!("flags=rh;s,^[^/]*,{copy},")),
+        shell_quoted(&format!("flags=rh;s,^[^/]*,{copy},")),
     );
     let ssh = detect::program("ssh").display().to_string();
     let ssh: Vec<String> = std::iter::once(ssh)
         .chain(sshd::client_options(job))
         .chain([sshd::destination_host(job)?, unpack])
-        .map(|word| quote(&word))
+        .map(|word| shell_quoted(&word).into_owned())
         .collect();
-    let options: Vec<String> = job.options.iter().map(|option| quote(option)).collect();
-    let pack = format!("tar -cf - {} -C {} -- {}", options.join(" "), words(parent), quote(&name));
+    let options: Vec<_> = job.options.iter().map(|option| shell_quoted(option)).collect();
+    let pack =
+        format!("tar -cf - {} -C {} -- {}", options.join(" "), words(parent), shell_quoted(&name));
     let mut command = Command::new("bash");
     command.args(["-o", "pipefail", "-c", &format!("{pack} | {}", ssh.join(" "))]);
     Ok(command)
@@ -245,8 +246,8 @@ mod tests {
     fn names_survive_two_shells() {
         let command = disk_job(&["-b".into(), "512".into()], tar).unwrap();
         let line = command.get_args().last().unwrap().to_string_lossy().into_owned();
-        assert!(line.starts_with("tar -cf - '-b' '512' -C '/data' -- 'a b' | "), "{line}");
-        assert!(line.contains(r"-C '\''/scratch'\'' --transform"), "{line}");
+        assert!(line.starts_with("tar -cf - -b 512 -C /data -- 'a b' | "), "{line}");
+        assert!(line.contains(r"-C /scratch --transform '\''flags=rh;s,"), "{line}");
     }
 
     #[test]

@@ -157,11 +157,6 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::file("read", path))
 }
 
-/// Quotes a word for a shell.
-pub(super) fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 pub(super) fn write(path: &Path, text: &str) -> Result<(), LabError> {
     fs::write(path, text).map_err(LabError::file("write", path))
 }

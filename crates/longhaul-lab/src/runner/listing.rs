@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use longhaul_core::text::shell_quoted;
+
 /// The contents of a file or directory by relative path; the root has an empty path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Listing {
@@ -29,7 +31,7 @@ enum Entry {
 /// Returns a sh(1) script, with GNU find and sha256sum, that lists `root`. It prints nothing if
 /// `root` does not exist. NUL separates all fields, because names may contain any other byte.
 pub(super) fn script(root: &str) -> String {
-    let root = format!("'{}'", root.replace('\'', "'\\''"));
+    let root = shell_quoted(root);
     format!(
         "LC_ALL=C; export LC_ALL\n[ -e {root} ] || exit 0\n\
          find {root} -printf '%y %s %P\\0' && printf '\\0' &&\n\

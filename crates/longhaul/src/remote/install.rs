@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, IsTerminal, Stdin, Write};
 
 use anyhow::{Context, anyhow, bail};
+use longhaul_core::text::shell_quoted;
 
 use super::ssh::{SshOptions, remote_output_with, remote_shell};
 use crate::exit::{self, Coded};
@@ -75,17 +76,12 @@ fn install(destination: &str, ssh: &SshOptions) -> anyhow::Result<String> {
          mv -f \"$new\" ~/{PLACE}; trap - EXIT"
     );
     let (succeeded, output) =
-        remote_output_with(destination, ssh, &format!("sh -c '{}'", quote(&script)), file)?;
+        remote_output_with(destination, ssh, &format!("sh -c {}", shell_quoted(&script)), file)?;
     let text = String::from_utf8_lossy(&output).trim().to_owned();
     if !succeeded || !text.starts_with("longhaul ") {
         bail!("cannot install longhaul on {destination}; the previous version, if any, remains");
     }
     Ok(text)
-}
-
-/// Returns `text` for single quotes of a shell.
-fn quote(text: &str) -> String {
-    text.replace('\'', r"'\''")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_core::text::shell_quoted;
 use longhaul_core::wire::{FarReady, Service};
 use longhaul_engine::session::{DataDialer, HostPort, Session, SessionSecret, control, greet};
 use longhaul_engine::{EngineError, Result};
@@ -144,13 +145,13 @@ impl SshServer {
         options: &SshOptions,
     ) -> Result<(Self, Session)> {
         let Rsh { program, arguments } = &options.rsh;
-        let far_longhaul = shell_quoted(&options.far_longhaul);
+        let far_longhaul = in_far_path(&options.far_longhaul);
         let spawn_failed = |source| EngineError::Spawn { program: program.clone(), source };
         let loopback = if options.via_ssh { " --loopback" } else { "" };
         let mut ssh = Command::new(program)
             .args(arguments)
             .args(["--", destination])
-            .arg(format!("{} serve --stdio{loopback}", in_far_path(&far_longhaul)))
+            .arg(format!("{far_longhaul} serve --stdio{loopback}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -176,9 +177,7 @@ impl SshServer {
             let (rsh, to, port) = (options.rsh.clone(), destination.to_owned(), ready.port);
             let tunnels = Arc::downgrade(&tunnels);
             let tunnel = move |_| match tunnels.upgrade() {
-                Some(tunnels) => {
-                    tunnels.open(rsh.unshared(), &to, &in_far_path(&far_longhaul), port)
-                }
+                Some(tunnels) => tunnels.open(rsh.unshared(), &to, &far_longhaul, port),
                 // The copy is over.
                 None => Err(std::io::ErrorKind::NotConnected.into()),
             };
@@ -233,12 +232,19 @@ const CANNOT_EXECUTE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 const LOGIN_FAILED: i32 = 255;
 
-/// Returns the command for longhaul on a remote host, which is also searched in `~/.local/bin`:
-/// most shells that ssh starts do not read the user's PATH.
+/// Returns the command for longhaul on a remote host, quoted for its shell. The shell replaces a `~` or
+/// `~user` at the start. `longhaul` is also searched in `~/.local/bin`: most shells that ssh starts do
+/// not read the user's PATH.
 fn in_far_path(far_longhaul: &str) -> String {
-    match far_longhaul {
-        "longhaul" => "env PATH=\"$PATH:$HOME/.local/bin\" longhaul".to_owned(),
-        other => other.to_owned(),
+    if far_longhaul == "longhaul" {
+        return "env PATH=\"$PATH:$HOME/.local/bin\" longhaul".to_owned();
+    }
+    let home = far_longhaul.strip_prefix('~').and_then(|rest| rest.split_once('/'));
+    match home {
+        Some((user, path)) if user.is_empty() || shell_quoted(user) == user => {
+            format!("~{user}/{}", shell_quoted(path))
+        }
+        _ => shell_quoted(far_longhaul).into_owned(),
     }
 }
 
@@ -261,8 +267,8 @@ pub(crate) fn remote_output(
     arguments: &[String],
 ) -> Result<Vec<u8>> {
     let far_longhaul = &options.far_longhaul;
-    let program = in_far_path(&shell_quoted(far_longhaul));
-    let words: Vec<String> = arguments.iter().map(|word| shell_quoted(word)).collect();
+    let program = in_far_path(far_longhaul);
+    let words: Vec<_> = arguments.iter().map(|word| shell_quoted(word)).collect();
     let mut ssh = options.rsh.command(destination, &format!("{program} {}", words.join(" ")));
     let (status, output) = run(ssh.stdin(Stdio::null()), COMMAND_TIMEOUT, destination)?;
     match status.code() {
@@ -362,16 +368,6 @@ fn real_host_name(program: &str, arguments: &[String], destination: &str) -> Opt
     text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
 }
 
-/// Quotes `word` for the shell of the remote host.
-fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+~".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,9 +388,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_quoted_for_the_remote_shell() {
-        assert_eq!(shell_quoted("~/bin/longhaul"), "~/bin/longhaul");
-        assert_eq!(shell_quoted("/my tools/l'h"), r"'/my tools/l'\''h'");
+    fn the_program_is_quoted_for_the_remote_shell_except_a_home_directory() {
+        assert_eq!(in_far_path("~/bin/longhaul"), "~/bin/longhaul");
+        assert_eq!(in_far_path("~alice/my bin/lh"), "~alice/'my bin/lh'");
+        assert_eq!(in_far_path("~$(id)/lh"), "'~$(id)/lh'");
+        assert_eq!(in_far_path("/my tools/l'h"), r"'/my tools/l'\''h'");
+        assert!(in_far_path("longhaul").ends_with("/.local/bin\" longhaul"));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::shell_quoted;
 
-use super::super::sshd::quote;
 use super::super::{Job, ServerCommand, sshd};
 use super::{Programs, Tool, VersionSource, has, link_to_source, parent, plain};
 use crate::LabError;
@@ -235,8 +235,8 @@ pub(super) const TOOLS: &[Tool] = &[
             let script = format!(
                 "set -e\nmkdir -p {mount}\nmount -t nfs4 -o {} {}:/ {mount}\n\
                  cp -r {} {mount}/{}\numount {mount}\n",
-                quote(&options.join(",")),
-                quote(job.far),
+                shell_quoted(&options.join(",")),
+                shell_quoted(job.far),
                 word(task.source),
                 word(name),
                 mount = word(&mount),
@@ -288,8 +288,12 @@ fn xdd(
     let address = format!("{}:{XDD_PORT},{threads}", job.far);
     let mut words = vec![word(&programs.get("xdd")), "-targets 1".to_owned(), word(target)];
     words.extend(end.iter().map(|part| (*part).to_owned()));
-    words.extend(["-e2e dest".to_owned(), quote(&address), format!("-bytes {size}")]);
-    words.extend(job.options.iter().map(|option| quote(option)));
+    words.extend([
+        "-e2e dest".to_owned(),
+        shell_quoted(&address).into_owned(),
+        format!("-bytes {size}"),
+    ]);
+    words.extend(job.options.iter().map(|option| shell_quoted(option).into_owned()));
     Ok(words.join(" "))
 }
 
@@ -299,5 +303,5 @@ fn wdt_session() -> [String; 4] {
 }
 
 fn word(path: &Path) -> String {
-    quote(&path.to_string_lossy())
+    shell_quoted(&path.to_string_lossy()).into_owned()
 }

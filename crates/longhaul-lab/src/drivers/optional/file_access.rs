@@ -10,9 +10,9 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::shell_quoted;
 
-use super::super::sshd::{self, quote};
-use super::super::{DiskTask, Job, ServerCommand, xrdcp};
+use super::super::{DiskTask, Job, ServerCommand, sshd, xrdcp};
 use super::{Programs, Tool, VersionSource, encrypted, parent, plain};
 use crate::LabError;
 
@@ -155,7 +155,7 @@ pub(super) const TOOLS: &[Tool] = &[
 ];
 
 fn word(path: &Path) -> String {
-    quote(&path.to_string_lossy())
+    shell_quoted(&path.to_string_lossy()).into_owned()
 }
 
 /// Returns the directory that the far end serves.
@@ -168,13 +168,14 @@ fn far_file<'a>(task: &DiskTask<'a>, way: Transfer) -> &'a Path {
     if way == Transfer::Write { task.destination } else { task.source }
 }
 
-/// Returns the size of each call and the other options of a job.
-fn record(job: &Job<'_>) -> (String, Vec<String>) {
+/// Returns the size of each call and the other options of a job, as words of a shell.
+fn record(job: &Job<'_>) -> (String, String) {
     let (records, others): (Vec<&String>, Vec<&String>) =
         job.options.iter().partition(|option| option.starts_with("record="));
     let size = records.last().and_then(|option| option.strip_prefix("record=")).unwrap_or("1M");
     // dd takes KiB and MiB as K and M.
-    (size.replace("iB", ""), others.into_iter().cloned().collect())
+    let others: Vec<_> = others.into_iter().map(|option| shell_quoted(option)).collect();
+    (shell_quoted(&size.replace("iB", "")).into_owned(), others.join(" "))
 }
 
 /// Returns the mount point of a client. Several clients of one server have different copies.
@@ -204,10 +205,10 @@ fn through_mount(
         "set -e\nmkdir -p {point}\n{mount}\ntrap {last} EXIT\n\
          dd if={from} of={to} bs={bs}{sync} status=none\n\
          {end} -u {point}\ntrap - EXIT\n",
-        last = quote(&format!("{end} -uz {point}")),
+        last = shell_quoted(&format!("{end} -uz {point}")),
         from = word(from),
         to = word(to),
-        bs = quote(&record(job).0),
+        bs = record(job).0,
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script]);
@@ -217,18 +218,22 @@ fn through_mount(
 fn sshfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let task = job.single_file("sshfs")?;
     let ssh: Vec<String> = std::iter::once(word(&programs.get("ssh")))
-        .chain(sshd::client_options(job).iter().map(|option| quote(option)))
+        .chain(sshd::client_options(job).iter().map(|option| shell_quoted(option).into_owned()))
         .collect();
     let helper = job.private.join("ssh.sh");
     sshd::write(&helper, &format!("#!/bin/sh\nexec {} \"$@\"\n", ssh.join(" ")))?;
-    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let options = record(job).1;
     let mount = format!(
         "{} {} {} -o ssh_command={} {}",
         word(&programs.get("sshfs")),
-        quote(&format!("{}:{}", sshd::destination_files(job)?, served(&task, way).display())),
+        shell_quoted(&format!(
+            "{}:{}",
+            sshd::destination_files(job)?,
+            served(&task, way).display()
+        )),
         word(&mount_point(job, &task)),
-        quote(&format!("sh {}", helper.display())),
-        options.join(" ")
+        shell_quoted(&format!("sh {}", helper.display())),
+        options
     );
     through_mount(job, programs, way, &mount)
 }
@@ -291,13 +296,13 @@ fn webdav(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCom
 }
 
 fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
-    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let options = record(job).1;
     let task = job.single_file("webdav")?;
     let mount = format!(
         "{} mount --daemon {} {} {}",
         word(&programs.get("rclone")),
-        options.join(" "),
-        quote(&format!(":webdav,url='http://{}:{WEBDAV_PORT}':", job.far)),
+        options,
+        shell_quoted(&format!(":webdav,url='http://{}:{WEBDAV_PORT}':", job.far)),
         word(&mount_point(job, &task)),
     );
     let mut command = through_mount(job, programs, way, &mount)?;
@@ -314,12 +319,12 @@ fn xrootd_for(job: &Job<'_>, way: Transfer) -> Result<ServerCommand, LabError> {
 fn xrootdfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let task = job.single_file("xrootdfs")?;
     let url = format!("root://{}:{}/{}", job.far, xrdcp::PORT, served(&task, way).display());
-    let options: Vec<String> = record(job).1.iter().map(|option| quote(option)).collect();
+    let options = record(job).1;
     let mount = format!(
         "{} -o {} {} {}",
         word(&programs.get("xrootdfs")),
-        quote(&format!("rdr={url}")),
-        options.join(" "),
+        shell_quoted(&format!("rdr={url}")),
+        options,
         word(&mount_point(job, &task)),
     );
     through_mount(job, programs, way, &mount)
@@ -334,7 +339,7 @@ mod tests {
     fn a_record_size_is_an_option_of_the_copy_and_not_of_the_mount() {
         let options = ["record=64KiB".to_owned(), "-C".to_owned()];
         let found = disk_job(&options, record);
-        assert_eq!(found, ("64K".to_owned(), vec!["-C".to_owned()]));
+        assert_eq!(found, ("64K".to_owned(), "-C".to_owned()));
         assert_eq!(disk_job(&[], record).0, "1M");
     }
 
@@ -360,7 +365,7 @@ mod tests {
             disk_job(&[], |job| through_mount(job, &programs, Transfer::Write, mount)).unwrap();
         let script = command.get_args().last().unwrap().to_string_lossy().into_owned();
         assert!(script.contains("conv=fsync") && script.contains("trap '"), "{script}");
-        let last = "-u '/private/mount/copy'\ntrap - EXIT";
+        let last = "-u /private/mount/copy\ntrap - EXIT";
         assert!(script.trim_end().ends_with(last), "{script}");
     }
 }

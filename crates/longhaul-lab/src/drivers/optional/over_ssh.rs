@@ -6,8 +6,8 @@ use std::process::Command;
 
 use longhaul_core::plan::Workload;
 use longhaul_core::result::Guarantees;
+use longhaul_core::text::shell_quoted;
 
-use super::super::sshd::quote;
 use super::super::{Job, sshd};
 use super::{Programs, Tool, VersionSource, encrypted, has, path_with, plain};
 use crate::LabError;
@@ -54,8 +54,8 @@ pub(super) const TOOLS: &[Tool] = &[
             }
             // bbcp copies the contents of the directory of -d into an existing directory.
             let mut command = with_ssh(job, programs, "sh")?;
-            let host = quote(&sshd::destination_host(job)?);
-            let into = quote(&task.destination.to_string_lossy());
+            let host = shell_quoted(&sshd::destination_host(job)?).into_owned();
+            let into = shell_quoted(&task.destination.to_string_lossy()).into_owned();
             command.args(["-c", &format!("ssh -x {host} mkdir -p {into} && exec \"$@\""), "sh"]);
             command.arg(programs.get("bbcp")).args(["-f", "-S", &remote, "-T", &remote]);
             command.args(job.options).args(["-r", "-d"]).arg(task.source).arg(".");
@@ -222,7 +222,8 @@ fn with_ssh(job: &Job<'_>, programs: &Programs, tool: &str) -> Result<Command, L
     let dir = job.private.join("bin");
     fs::create_dir_all(&dir).map_err(LabError::file("create", &dir))?;
     let file = dir.join("ssh");
-    let words: Vec<String> = sshd::client_options(job).iter().map(|word| quote(word)).collect();
+    let options = sshd::client_options(job);
+    let words: Vec<_> = options.iter().map(|word| shell_quoted(word)).collect();
     let ssh = programs.get("ssh");
     let text = format!("#!/bin/sh\nexec {} {} \"$@\"\n", ssh.display(), words.join(" "));
     sshd::write(&file, &text)?;

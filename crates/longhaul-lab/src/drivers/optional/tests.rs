@@ -117,7 +117,7 @@ fn both_ends_of_xdd_have_the_same_size_and_ports() {
     for (command, end) in [(server, "isdest"), (tool.client(&job).unwrap(), "issrc")] {
         let line = command.get_args().last().unwrap().to_string_lossy().into_owned();
         assert!(line.contains(end), "{line}");
-        assert!(line.contains("-e2e dest 'far:40010,8' -bytes 1000 '-qd' '8' && "), "{line}");
+        assert!(line.contains("-e2e dest far:40010,8 -bytes 1000 -qd 8 && "), "{line}");
     }
 }
 
