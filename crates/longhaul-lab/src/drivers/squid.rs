@@ -62,7 +62,7 @@ impl Driver for WgetSquid {
         fill.arg(url(job, "127.0.0.1")?);
         let ready = job.private.join("cache-is-full");
         let script = format!(
-            "{} & origin=$!; {} & cache=$!; trap 'kill $origin $cache; wait' TERM\n\
+            "{} & origin=$!; {} & cache=$!; trap 'kill $origin $cache; wait; exit' TERM\n\
              until {}; do sleep 0.1; done\ntouch {}\nwait $cache",
             words(&origin.command),
             words(&squid),

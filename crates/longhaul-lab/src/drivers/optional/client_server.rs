@@ -256,7 +256,7 @@ const NFS_PORT: u16 = 2049;
 /// default; there are no clients of an earlier server. Later versions of Linux 6.1 and newer kernels
 /// do not end the period on demand in a network namespace without nfsdcld
 /// (nfsd4_force_end_grace of fs/nfsd/nfs4state.c), so the script reduces it to the minimum of 10 s and
-/// waits.
+/// waits for at most 15 s. Kernels without `v4_end_grace` do not report the end, so there is no wait.
 const NFS_SERVER: &str = "set -e
 mkdir -p @STATE@ /var/lib/nfs
 mount --bind @STATE@ /var/lib/nfs
@@ -264,11 +264,16 @@ mount -t nfsd nfsd /proc/fs/nfsd
 touch /var/lib/nfs/etab /var/lib/nfs/rmtab
 @EXPORTFS@ -i -o rw,no_root_squash,insecure,sync,fsid=0,no_subtree_check '*:'@DIR@
 @MOUNTD@ -N 3 -F & mountd=$!
-trap 'echo 0 >/proc/fs/nfsd/threads; kill $mountd 2>/dev/null' TERM
+trap 'echo 0 >/proc/fs/nfsd/threads || true; kill $mountd 2>/dev/null; exit' TERM
 echo 10 >/proc/fs/nfsd/nfsv4gracetime || true
 @NFSD@ -N 3 8
 echo Y 2>/dev/null >/proc/fs/nfsd/v4_end_grace || true
-until read ended </proc/fs/nfsd/v4_end_grace && [ \"$ended\" = Y ]; do sleep 0.1; done
+tries=150
+while [ -e /proc/fs/nfsd/v4_end_grace ] && [ $tries -gt 0 ]; do
+    read ended </proc/fs/nfsd/v4_end_grace && [ \"$ended\" = Y ] && break
+    sleep 0.1
+    tries=$((tries - 1))
+done
 touch @READY@
 wait $mountd
 ";
@@ -304,4 +309,82 @@ fn wdt_session() -> [String; 4] {
 
 fn word(path: &Path) -> String {
     shell_quoted(&path.to_string_lossy()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::{Child, Stdio};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(8);
+
+    /// Starts the script of the NFS server in `dir`, which has its files, with stand-ins for its
+    /// programs.
+    fn nfs_server(dir: &Path, tries: u32) -> Child {
+        let mut script = "mount() { :; }\nmountd() { exec sleep 60; }\n".to_owned() + NFS_SERVER;
+        for (from, to) in [
+            ("/proc/fs/nfsd", "proc"),
+            ("/var/lib/nfs", "lib"),
+            ("tries=150", &format!("tries={tries}")),
+            ("@STATE@", "state"),
+            ("@DIR@", "/data"),
+            ("@EXPORTFS@", "true"),
+            ("@NFSD@", "true"),
+            ("@MOUNTD@", "mountd"),
+            ("@READY@", "ready"),
+        ] {
+            assert!(script.contains(from), "{from}");
+            script = script.replace(from, to);
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(dir);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn in_time(mut done: impl FnMut() -> bool) -> bool {
+        let begun = Instant::now();
+        while !done() && begun.elapsed() < LIMIT {
+            thread::sleep(Duration::from_millis(10));
+        }
+        done()
+    }
+
+    /// Sends TERM, and returns whether the script ends.
+    fn ends(mut server: Child) -> bool {
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        let ended = in_time(|| server.try_wait().unwrap().is_some());
+        let _ = server.kill();
+        let _ = server.wait();
+        ended
+    }
+
+    #[test]
+    fn the_wait_for_the_grace_period_is_bounded_and_ends_at_term() {
+        let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let [missing, endless, waiting] = dirs.each_ref().map(|dir| dir.path());
+        let grace = |dir: &Path| {
+            fs::create_dir(dir.join("proc")).unwrap();
+            dir.join("proc/v4_end_grace")
+        };
+        // The script cannot create this file, as in /proc.
+        symlink("/none/v4_end_grace", grace(missing)).unwrap();
+        // A directory cannot be read as a file, so the script sees no end.
+        for dir in [endless, waiting] {
+            fs::create_dir(grace(dir)).unwrap();
+        }
+        let servers = [(missing, 150), (endless, 3), (waiting, 150)];
+        let servers = servers.map(|(dir, tries)| nfs_server(dir, tries));
+        let ready = [missing, endless].map(|dir| in_time(|| dir.join("ready").exists()));
+        let begun = in_time(|| waiting.join("proc/nfsv4gracetime").exists());
+        let waits = !waiting.join("ready").exists();
+        let ended = servers.map(ends);
+        assert_eq!((ready, begun, waits, ended), ([true; 2], true, true, [true; 3]));
+    }
 }

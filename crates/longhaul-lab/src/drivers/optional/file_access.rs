@@ -260,7 +260,7 @@ fn ganesha(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCo
          {rpcbind} -f & portmapper=$!\n\
          until [ -S /run/rpcbind.sock ]; do sleep 0.05; done\n\
          {nfsd} -F -f {conf} -L {log} -p {state}/pid -N NIV_EVENT & server=$!\n\
-         trap 'kill $server $portmapper; wait' TERM\ntouch {ready}\nwait $server\n",
+         trap 'kill $server $portmapper; wait; exit' TERM\ntouch {ready}\nwait $server\n",
         state = word(&state),
         rpcbind = word(&programs.get("rpcbind")),
         nfsd = word(&programs.get("ganesha.nfsd")),
