@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
 
 use super::key_list::option_words;
 use longhaul_core::units::Bytes;
@@ -114,8 +113,9 @@ fn key_words(error: &EngineError) -> Option<String> {
 fn run_words(error: &EngineError) -> String {
     match error {
         EngineError::Refused { peer, kind, reason } => refused(peer, *kind, reason),
-        EngineError::NoSpace { path, needs, free, reserve } => {
-            no_space(path, *needs, *free, *reserve)
+        EngineError::NoSpace { reserve, .. } => {
+            let lower = if reserve.get() == 0 { "" } else { " or lower --min-free" };
+            format!("{error}; free some space{lower}, then run the same command again")
         }
         EngineError::OverQuota { needs, left, limit } => over_quota(*needs, *left, *limit),
         EngineError::NoCpu { cpu } => format!(
@@ -220,21 +220,6 @@ fn refused(peer: &str, kind: RefusalKind, reason: &str) -> String {
     }
 }
 
-fn no_space(path: &Path, needs: Bytes, free: Bytes, reserve: Bytes) -> String {
-    let reserve = match reserve.get() {
-        0 => String::new(),
-        _ if reserve >= free => {
-            format!(", but {reserve} must stay free (--min-free)")
-        }
-        _ => format!(", of which {reserve} stay free (--min-free)"),
-    };
-    format!(
-        "the copy needs {needs}, and {free} are free in {}{reserve}; free some space and run the \
-         same command again",
-        path.display()
-    )
-}
-
 fn over_quota(needs: Bytes, left: Bytes, limit: Bytes) -> String {
     format!(
         "the copy needs {needs}, and {left} are left of this key's quota of {limit}; delete files \
@@ -277,6 +262,24 @@ mod tests {
         assert_eq!(refusal("far:5210", RefusalKind::Files), "far:5210: x: no such directory");
         assert_eq!(refusal(THIS_HOST, RefusalKind::Limit), "refused: x: no such directory");
         assert_eq!(refusal(THIS_HOST, RefusalKind::Files), "x: no such directory");
+    }
+
+    #[test]
+    fn missing_space_names_the_reserve_and_its_option() {
+        let text = |free, reserve| {
+            engine_words(&EngineError::NoSpace {
+                path: "/data".into(),
+                needs: Bytes::mib(3),
+                free: Bytes::mib(free),
+                reserve: Bytes::mib(reserve),
+            })
+        };
+        let needs = "the copy needs 3.00 MiB, and 2.00 MiB are free in /data";
+        let again = "then run the same command again";
+        assert_eq!(text(2, 0), format!("{needs}; free some space, {again}"));
+        let remedy = format!("free some space or lower --min-free, {again}");
+        assert_eq!(text(2, 1), format!("{needs}, of which 1.00 MiB stay free; {remedy}"));
+        assert_eq!(text(2, 2), format!("{needs}, but 2.00 MiB must stay free; {remedy}"));
     }
 
     #[test]
