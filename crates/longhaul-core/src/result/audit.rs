@@ -31,7 +31,7 @@ pub struct AuditRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// True if the key is in the list of authorized keys.
-    #[serde(default, rename = "authorised", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "authorised", skip_serializing_if = "Option::is_none")]
     pub authorized: Option<bool>,
     /// The service: `test`, `copy`, `third_party`, `path` or `diagnose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +154,7 @@ impl AuditRecord {
         line.word("address", self.address.as_ref());
         line.word("key", self.key.as_ref());
         line.quoted("comment", self.comment.as_ref());
-        line.word("authorised", self.authorized);
+        line.word("authorized", self.authorized);
         line.word("service", self.service.as_ref());
         line.quoted("program", self.program.as_ref());
         line.word("operation", self.operation.as_ref());
@@ -268,6 +268,10 @@ mod tests {
             fixture.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(records.iter().all(|record| record.schema == AUDIT_SCHEMA));
         assert_eq!(records[0].event, AuditEvent::Start);
+        assert_eq!(records[1].authorized, Some(true), "the spelling of earlier lines");
+        let written = serde_json::to_string(&records[1]).unwrap();
+        assert!(written.contains("\"authorized\":true"), "{written}");
+        assert!(records[1].text().contains(" authorized=true "), "{}", records[1].text());
         assert_eq!(records[2].rate_bps, Some(Rate::from_bps(9_395_240_955)));
         assert_eq!(records[2].paths, ["run17/a%0Ab"]);
         assert_eq!(records.last().unwrap().event, AuditEvent::Other);
