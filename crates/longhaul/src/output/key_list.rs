@@ -6,7 +6,9 @@ use longhaul_engine::session::{IgnoredLines, OptionFault};
 pub(super) fn option_words(option: &str, fault: OptionFault) -> String {
     match fault {
         OptionFault::Unknown if option.is_empty() => {
-            "a comma has no option beside it; remove the comma".to_owned()
+            "one of the options is empty; remove the comma at the start or end of the options, or \
+             one of two adjacent commas"
+                .to_owned()
         }
         OptionFault::Unknown => {
             format!("unknown option '{option}'; 'longhaul serve --help' lists the options of keys")
@@ -71,6 +73,12 @@ mod tests {
         assert!(words("expiry-time=2027").contains("YYYYMMDD"));
         assert!(words("max-rate=5M").contains("10M"));
         assert!(words("root=a").ends_with("an absolute path"));
+    }
+
+    #[test]
+    fn an_empty_option_names_the_commas_around_it() {
+        let words = option_words("", OptionFault::Unknown);
+        assert!(words.starts_with("one of the options is empty; remove the comma"), "{words}");
     }
 
     #[test]

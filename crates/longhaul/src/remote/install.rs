@@ -22,7 +22,10 @@ pub(crate) fn install_far(destination: &str, ssh: &SshOptions, yes: bool) -> Res
     let failed = |error| Coded::new(exit::FILES, error);
     let input = std::io::stdin();
     if !yes && !input.is_terminal() {
-        let error = anyhow!("--install-far asks before it installs; without a terminal give --yes");
+        let error = anyhow!(
+            "cannot ask whether to install longhaul on {destination}, because standard input is not \
+             a terminal; add --yes to install it without the question"
+        );
         return Err(Coded::new(exit::USAGE, error));
     }
     if destination.starts_with('-') {

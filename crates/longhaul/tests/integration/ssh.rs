@@ -119,7 +119,9 @@ fn a_missing_longhaul_is_installed_by_its_user() {
     // There is no terminal for the question.
     let output = host.run(&[&cp[..], &["--install-far", "127.0.0.1"]].concat());
     assert_code(&output, 2);
-    assert!(text(&output.stderr).contains("--yes"), "{}", text(&output.stderr));
+    let error = text(&output.stderr);
+    let said = "cannot ask whether to install longhaul on 127.0.0.1, because standard input is not";
+    assert!(error.contains(said) && error.contains("add --yes"), "{error}");
     let place = host.home().join(".local/bin/longhaul");
     assert!(!place.exists());
     let output = host.run(&[&cp[..], &["--install-far", "127.0.0.1", "--yes"]].concat());
