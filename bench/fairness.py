@@ -46,7 +46,7 @@ LEGEND = """
 | rounds | the valid rounds and all rounds. A round is invalid if the hypervisor took more than 10 % of the CPU time or the emulator ran late. The figures are medians of the valid rounds |
 | goodput | the goodput of the tool, as a share of the rate of the link |
 | lost | the share of its bytes that the tool retransmitted; of `two`, that of the copy with more loss |
-| first, rest | that share in the first second of data, and after it |
+| first, rest | that share in the first second of data, and after it; of `two`, that of both copies together |
 | share | the share of the first of two copies in the bytes of both when one of them ended |
 | flow | the mean goodput of the flow during the copy, as a share of the rate of the link |
 | least | the same in the worst second |
