@@ -67,6 +67,12 @@ pub(crate) enum FileKind {
     BlockDevice(DeviceNumber),
 }
 
+/// Returns the number of names of a file.
+#[allow(clippy::useless_conversion, reason = "the type depends on the architecture")]
+pub(super) fn names(stat: &Stat) -> u64 {
+    stat.st_nlink.into()
+}
+
 impl Metadata {
     pub(super) fn of(stat: &Stat) -> Self {
         let device = || DeviceNumber {
@@ -91,7 +97,7 @@ impl Metadata {
             mtime_ns: stat.st_mtime_nsec as u32,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            names: stat.st_nlink,
+            names: names(stat),
             ctime: (stat.st_ctime, stat.st_ctime_nsec),
             sectors: stat.st_blocks as u64,
             identity: (stat.st_dev, stat.st_ino),
