@@ -55,8 +55,10 @@ pub(super) const TOOLS: &[Tool] = &[
             // bbcp copies the contents of the directory of -d into an existing directory.
             let mut command = with_ssh(job, programs, "sh")?;
             let host = shell_quoted(&sshd::destination_host(job)?).into_owned();
-            let into = shell_quoted(&task.destination.to_string_lossy()).into_owned();
-            command.args(["-c", &format!("ssh -x {host} mkdir -p {into} && exec \"$@\""), "sh"]);
+            // Two shells read the name.
+            let make = format!("mkdir -p {}", shell_quoted(&task.destination.to_string_lossy()));
+            let make = shell_quoted(&make);
+            command.args(["-c", &format!("ssh -x {host} {make} && exec \"$@\""), "sh"]);
             command.arg(programs.get("bbcp")).args(["-f", "-S", &remote, "-T", &remote]);
             command.args(job.options).args(["-r", "-d"]).arg(task.source).arg(".");
             command.arg(far_path(job)?);

@@ -177,6 +177,23 @@ fn a_private_ssh_precedes_that_of_the_host() {
 }
 
 #[test]
+fn a_directory_with_a_blank_survives_two_shells() {
+    let programs = tempfile::tempdir().unwrap();
+    stand_ins(programs.path());
+    let private = tempfile::tempdir().unwrap();
+    let task = ToolTask::Disk(DiskTask {
+        source: Path::new("/data/tree"),
+        tree: true,
+        destination: Path::new("/scratch/a copy"),
+    });
+    let (near, far) = ("near", "far");
+    let job = Job { near, far, ssh: None, options: &[], task, private: private.path() };
+    let output = tool("bbcp", programs.path()).client(&job).unwrap().output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("mkdir -p '/scratch/a copy'\n"), "{said}");
+}
+
+#[test]
 fn a_file_system_is_asked_of_the_kernel() {
     // Every Linux has the first file system, and none has the second.
     assert!(in_kernel("proc").is_some());
