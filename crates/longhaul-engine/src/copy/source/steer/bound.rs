@@ -252,7 +252,9 @@ impl Bound {
         let sent = now.acked.saturating_sub(first.acked) as f64 + retransmitted;
         let loss = retransmitted / sent.max(1.0);
         let congestion_loss = (loss - 2.0 * self.random_loss).max(0.0);
-        if !queued && sent > 100.0 * INSIGNIFICANT_BYTES {
+        // The losses of a window in which the path had a queue may be those of the queue.
+        let had_queue = self.samples.iter().any(|then| is_queued(then.rtt, then.least_rtt));
+        if !had_queue && sent > 100.0 * INSIGNIFICANT_BYTES {
             let weight = (step / RANDOM_TIME_CONSTANT).min(1.0);
             self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
         }

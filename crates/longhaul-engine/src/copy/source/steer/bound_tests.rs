@@ -155,3 +155,21 @@ fn a_short_path_is_not_bounded() {
     let sample = ConnectionsSample { rtt: least_rtt, least_rtt, ..ConnectionsSample::default() };
     assert_eq!(Bound::default().next(sample), None);
 }
+
+#[test]
+fn losses_of_a_window_with_a_queue_do_not_count_as_random() {
+    let mut bound = Bound::default();
+    // The queue is empty again when its losses are known.
+    for number in 0..200 {
+        let is_full = number % 8 == 0;
+        bound.next(ConnectionsSample {
+            at: INTERVAL * number,
+            acked: u64::from(number) * 1_000_000,
+            retransmitted: u64::from(number / 8) * 40_000,
+            rtt: if is_full { TRIP * 5 / 4 } else { TRIP },
+            least_rtt: TRIP,
+            initial_windows: 40 * 1448,
+        });
+    }
+    assert_eq!(bound.random_loss, 0.0);
+}
