@@ -8,9 +8,11 @@
 # order of the tools changes with each round. The copy of the run before is removed right before
 # the client starts, because a hypervisor takes freed pages back after some seconds. As root.
 #
-# Prints a line per run: the wall time of the client's command, the rate, the CPU seconds of
-# each end for each 10^9 bytes (from cgroups), the largest resident sets that longhaul reports, and
-# the share of the processors' time that the hypervisor withheld; then medians.
+# Prints a line per run: the wall time of the client's command, the rate, three figures of CPU
+# seconds for each 10^9 bytes, the share of the processors' time that the hypervisor withheld, and
+# the largest resident sets that longhaul reports; then medians. The three figures are those of the
+# near end and of the far end (from cgroups), and that of the whole machine while the client runs
+# (/proc/stat, without idle, iowait and steal), which contains the emulator and all other programs.
 #
 # BUILDS names binaries of longhaul as NAME=PATH (default: longhaul=target/release/longhaul). TOOLS picks
 # among: sealed cleartext globus rsync. CP has more options of longhaul cp, LINK more options of the
@@ -27,6 +29,7 @@ read -ra builds <<<"${BUILDS:-longhaul=target/release/longhaul}"
 read -ra tools <<<"${TOOLS:-sealed cleartext globus rsync}"
 read -ra link <<<"${LINK:-}"
 emulator=$(realpath "${builds[0]#*=}")
+here=$(dirname "$(realpath "$0")")
 dir=$(mktemp -d /tmp/bench-cp-memory.XXXXXX)
 export HOME=$dir/home
 mkdir -p "$HOME" "$dir/groups"
@@ -79,28 +82,32 @@ near_of() { # TOOL BINARY
 }
 port_of() { case $1 in globus) echo 2811 ;; rsync) echo 8873 ;; *) echo 5210 ;; esac; }
 
-# Runs the client once its server listens, and prints the nanoseconds that it took.
+# Runs the client once its server listens, saves /proc/stat before and after, and prints the
+# nanoseconds that it took.
 client() { # HOST TOOL BINARY
     cat <<CLIENT
 echo 0 >$dir/groups/lh-memory-near/cgroup.procs
 host=$1
 for i in \$(seq 100); do (: </dev/tcp/$1/$(port_of "$2")) 2>/dev/null && break; sleep 0.1; done
 rm -f '$data/far/copy'
+head -1 /proc/stat >'$dir/stat'
 start=\$(date +%s%N)
 $(near_of "$2" "$3") >'$dir/said' 2>'$dir/erred' || { cat '$dir/erred' >&2; exit 1; }
-echo \$(( \$(date +%s%N) - start ))
+end=\$(date +%s%N)
+head -1 /proc/stat >>'$dir/stat'
+echo \$(( end - start ))
 CLIENT
 }
 
 run() { # ROUND PATH TOOL BUILD
-    local round=$1 path=$2 tool=$3 name=${4%%=*} binary took near far stolen server
+    local round=$1 path=$2 tool=$3 name=${4%%=*} binary took near far server
     binary=$(realpath "${4#*=}")
     : >"$dir/said"
     if [ -n "${DISK:-}" ]; then
         sync
         echo 1 >/proc/sys/vm/drop_caches
     fi
-    near=$(used near) far=$(used far) stolen=$(head -1 /proc/stat)
+    near=$(used near) far=$(used far)
     if [ "$path" = loopback ]; then
         host=localhost bash -c "echo 0 >$dir/groups/lh-memory-far/cgroup.procs; $(far_of "$tool" "$binary")" \
             >/dev/null 2>&1 &
@@ -114,18 +121,19 @@ run() { # ROUND PATH TOOL BUILD
             -- bash -c "$(client far "$tool" "$binary")" 2>"$dir/warned") || { cat "$dir/warned" >&2; exit 1; }
     fi
     cmp "$data/near/file" "$data/far/copy"
-    python3 - "$round" "$path" "$tool" "$name" "$mib" "$took" "$stolen" "$dir/said" \
+    PYTHONPATH=$here python3 - "$round" "$path" "$tool" "$name" "$mib" "$took" "$dir" \
         "$near" "$(used near)" "$far" "$(used far)" <<'PYTHON' | tee -a "$dir/runs"
-import json, sys
-number, path, tool, name, mib, took, before, said = sys.argv[1:9]
-near0, near, far0, far = map(float, sys.argv[9:])
+import json, os, sys
+from host_share import HostTime
+number, path, tool, name, mib, took, directory = sys.argv[1:8]
+near0, near, far0, far = map(float, sys.argv[8:])
 size, took = int(mib) * 2**20, int(took) / 1e9
-before = [int(ticks) for ticks in before.split()[1:9]]
-now = [int(ticks) for ticks in open("/proc/stat").readline().split()[1:9]]
-stolen = (now[7] - before[7]) / max(1, sum(now) - sum(before)) * 100
+ticks = os.sysconf("SC_CLK_TCK")
+before, after = (HostTime.parse(line, ticks) for line in open(directory + "/stat"))
+machine = after - before
 more = ""
 try:
-    result = json.load(open(said))
+    result = json.load(open(directory + "/said"))
     sizes = [result[end]["peak_memory_bytes"] / 2**20 for end in ("source", "sink")]
     ways = [result[end].get("data_path") or "-" for end in ("source", "sink")]
     more = "  {:.0f} {:.0f} MiB  {} {}".format(*sizes, *ways)
@@ -133,8 +141,8 @@ except ValueError:
     pass
 name = tool if tool in ("globus", "rsync") else f"{tool}/{name}"
 print(f"{number} {path:8} {name:20} {took:7.2f} s {size * 8 / took / 1e9:6.2f} Gb/s"
-      f"  cpu {(near - near0) / size * 1e9:5.2f} {(far - far0) / size * 1e9:5.2f} s/GB"
-      f"  steal {stolen:2.0f} %{more}")
+      f"  cpu {(near - near0) / size * 1e9:5.2f} {(far - far0) / size * 1e9:5.2f} "
+      f"{machine.busy / size * 1e9:5.2f} s/GB  steal {machine.stolen_share * 100:2.0f} %{more}")
 PYTHON
 }
 
@@ -158,10 +166,10 @@ import collections, statistics, sys
 runs = collections.defaultdict(list)
 for line in open(sys.argv[1]):
     words = line.split()
-    runs[words[1], words[2]].append([float(words[at]) for at in (5, 8, 9, 12)])
-print("\nmedians          n    Gb/s   CPU s/GB near, far, both   steal")
+    runs[words[1], words[2]].append([float(words[at]) for at in (5, 8, 9, 10, 13)])
+print("\nmedians          n    Gb/s   CPU s/GB near, far, both, machine   steal")
 for (path, name), rows in sorted(runs.items()):
-    rate, near, far, steal = (statistics.median(column) for column in zip(*rows))
+    rate, near, far, machine, steal = (statistics.median(column) for column in zip(*rows))
     both = statistics.median(row[1] + row[2] for row in rows)
-    print(f"{path:8} {name:20} {len(rows)} {rate:6.2f} {near:6.2f} {far:6.2f} {both:6.2f} {steal:4.0f} %")
+    print(f"{path:8} {name:20} {len(rows)} {rate:6.2f} {near:6.2f} {far:6.2f} {both:6.2f} {machine:6.2f} {steal:4.0f} %")
 PYTHON

@@ -8,10 +8,13 @@
 # file in a tmpfs, which needs four times SIZE_MIB of memory: the same steps without a slow disk.
 # Tools are interleaved within each repeat; before each run caches are dropped (as root) and after it
 # the destination is compared and removed. Prints one line a run, then medians. "steal" is the share of
-# the processors' time that the hypervisor withheld.
+# the processors' time that the hypervisor withheld in the same time as the third figure.
 # "seconds" is the client command's wall time; longhaul's includes the sync that the others leave
-# to the kernel, and "synced" is the time until they would be as durable. "cpu" is what all
-# processes of the near and of the far end used, in seconds for each 10^9 bytes, from cgroups.
+# to the kernel, and "synced" is the time until they would be as durable. "cpu" has three figures in
+# CPU seconds for each 10^9 bytes: those of all processes of the near end and of the far end, from
+# cgroups, and those of the whole machine from the start of the client until the copy is synced
+# (/proc/stat, without idle, iowait and steal). The third one contains the emulator, the kernel's
+# writeback threads and all other programs.
 #
 # rsync and scp copy the first 512 MiB, at 90 ms and more 128 MiB: they need minutes for the rest.
 #
@@ -38,6 +41,7 @@ shift $(($# < 2 ? $# : 2))
 rtts=("${@:-0 15 90 180}")
 read -ra rtts <<<"${rtts[*]}"
 longhaul=$(realpath "${LONGHAUL:-target/release/longhaul}")
+here=$(dirname "$(realpath "$0")")
 read -ra tools <<<"${TOOLS:-sealed cleartext globus rsync}"
 read -ra link <<<"${LINK:-}"
 ram=
@@ -122,14 +126,14 @@ near_of() { # TOOL FILE
 }
 
 run() { # TOOL RTT_MS
-    local out data=$dir/data size=$mib near far stat
+    local out data=$dir/data size=$mib near far
     case $1:$2 in
         scp:?? | scp:??? | rsync:?? | rsync:???) data=$dir/data-128 size=$((mib < 128 ? mib : 128)) ;;
         scp:* | rsync:*) data=$dir/data-512 size=$((mib < 512 ? mib : 512)) ;;
     esac
     sync
     [ "$(id -u)" = 0 ] && echo 1 >/proc/sys/vm/drop_caches
-    near=$(used near) far=$(used far) stat=$(head -1 /proc/stat)
+    near=$(used near) far=$(used far)
     out=$("$longhaul" wan run --rtt "${2}ms" "${link[@]}" \
         --far "echo 0 >$groups/lh-bench-far/cgroup.procs; $(far_of "$1")" -- bash -c "
         echo 0 >$groups/lh-bench-near/cgroup.procs
@@ -137,10 +141,12 @@ run() { # TOOL RTT_MS
             for port in 5210 2811 2222; do (: </dev/tcp/far/\$port) 2>/dev/null && break 2; done
             sleep 0.1
         done
+        head -1 /proc/stat >'$dir/stat'
         start=\$(date +%s%N)
         $(near_of "$1" "$data") >'$dir/said' 2>'$dir/erred' || { cat '$dir/erred' >&2; exit 1; }
         end=\$(date +%s%N)
         [ -e '$dir/far/copy' ] && sync -f '$dir/far/copy'
+        head -1 /proc/stat >>'$dir/stat'
         echo \$(( end - start )) \$(( \$(date +%s%N) - start ))" 2>"$dir/warned") || {
         cat "$dir/warned" >&2
         exit 1
@@ -154,16 +160,17 @@ run() { # TOOL RTT_MS
             ;;
     esac
     near=$(awk "BEGIN { print $(used near) - $near }") far=$(awk "BEGIN { print $(used far) - $far }")
-    python3 - "$1" "$2" "$size" "$near" "$far" "$dir/said" "${link[*]}" "$stat" $out <<'PYTHON' | tee -a "$dir/runs"
-import json, sys
-tool, rtt, mib, near, far, said, link, before, took, synced = sys.argv[1:11]
-before = [int(ticks) for ticks in before.split()[1:9]]
-now = [int(ticks) for ticks in open("/proc/stat").readline().split()[1:9]]
-stolen = (now[7] - before[7]) / max(1, sum(now) - sum(before)) * 100
-size, took, synced = int(mib) * 2**20, int(took) / 1e9, int(synced) / 1e9
+    PYTHONPATH=$here python3 - "$1" "$2" "$size" "$near" "$far" "$dir" "${link[*]}" "$out" <<'PYTHON' | tee -a "$dir/runs"
+import json, os, sys
+from host_share import HostTime
+tool, rtt, mib, near, far, directory, link, out = sys.argv[1:9]
+ticks = os.sysconf("SC_CLK_TCK")
+before, after = (HostTime.parse(line, ticks) for line in open(directory + "/stat"))
+machine = after - before
+size, (took, synced) = int(mib) * 2**20, (int(time) / 1e9 for time in out.split())
 more = ""
 try:
-    result = json.load(open(said))
+    result = json.load(open(directory + "/said"))
     ends = [result[end]["peak_memory_bytes"] / 2**20 for end in ("source", "sink")]
     more = "  memory {:.0f} {:.0f} MiB  {} streams {}  {}".format(
         *ends, result["path"]["streams"], result["path"]["congestion"], result["limit"])
@@ -171,8 +178,8 @@ except ValueError:
     pass
 print(f"{tool:10} {rtt:>4} ms {link} {took:7.2f} s {size * 8e-9 / took:6.2f} Gb/s   "
       f"synced {synced:7.2f} s {size * 8e-9 / synced:6.2f} Gb/s   "
-      f"cpu {float(near) * 1e9 / size:5.2f} {float(far) * 1e9 / size:5.2f} s/GB"
-      f"  steal {stolen:2.0f} %{more}", flush=True)
+      f"cpu {float(near) * 1e9 / size:5.2f} {float(far) * 1e9 / size:5.2f} "
+      f"{machine.busy * 1e9 / size:5.2f} s/GB  steal {machine.stolen_share * 100:2.0f} %{more}", flush=True)
 PYTHON
     grep -h "behind schedule" "$dir/warned" || true
 }
@@ -185,20 +192,21 @@ for ((i = 0; i < repeats; i++)); do
     done
 done
 echo
-echo "medians: tool, RTT, Gb/s, Gb/s until it is synced, CPU s/GB of both ends"
+echo "medians: tool, RTT, Gb/s, Gb/s until it is synced, CPU s/GB of both ends and of the machine"
 python3 - "$dir/runs" <<'PYTHON'
 import re, statistics, sys
 runs = {}
 for line in open(sys.argv[1]):
-    if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .* s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+)", line):
-        tool, rtt, rate, synced, near, far = found.groups()
-        figures = float(rate), float(synced), float(near) + float(far)
+    if found := re.match(r"(\S+) +(\d+) ms.*? s +([\d.]+) Gb/s .* s +([\d.]+) Gb/s .*cpu +([\d.]+) +([\d.]+) +([\d.]+)", line):
+        tool, rtt, *figures = found.groups()
+        rate, synced, near, far, machine = map(float, figures)
+        figures = rate, synced, near + far, machine
         runs.setdefault((int(rtt), tool), []).append(figures)
 medians = {}
 for (rtt, tool), seen in sorted(runs.items()):
-    rate, synced, cpu = (statistics.median(column) for column in zip(*seen))
+    rate, synced, cpu, machine = (statistics.median(column) for column in zip(*seen))
     medians[rtt, tool] = rate
-    print(f"{tool:10} {rtt:4} ms {rate:6.2f} {synced:6.2f} {cpu:6.2f}   of {len(seen)}")
+    print(f"{tool:10} {rtt:4} ms {rate:6.2f} {synced:6.2f} {cpu:6.2f} {machine:6.2f}   of {len(seen)}")
 for (rtt, tool), rate in medians.items():
     steps = {step: medians.get((rtt, step)) for step in ("read", "memory", "write", "disk")}
     if tool in ("sealed", "cleartext") and all(steps[r] for r in ("read", "memory", "write")):

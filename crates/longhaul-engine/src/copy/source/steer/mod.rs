@@ -1,10 +1,10 @@
 //! Controls the number of data connections, their congestion control and their rate while a copy
 //! runs.
 //!
-//! A copy begins with four connections. It doubles their number while each doubling increases the
-//! rate by at least a tenth. It does not double the number while the senders wait for the disk, and
-//! stops doubling if the rate does not increase, the loss share doubles, or the processors are
-//! busy. The copy changes the congestion control only if segments are lost and BBR is available,
+//! A copy begins with 4 to 16 connections, depending on the round trip (`streams.rs`). It doubles
+//! their number, up to 16, while each doubling increases the rate by at least a tenth. It does not
+//! double the number while the senders wait for the disk, and stops doubling if the rate does not
+//! increase, the loss share doubles, or the processors are busy. The copy changes the congestion control only if segments are lost and BBR is available,
 //! which does not treat loss as congestion.
 //!
 //! [`StreamPolicy`](policy::StreamPolicy), [`NicePacer`](nice::NicePacer) and
