@@ -375,6 +375,9 @@ mod tests {
             [1, 49_999_999, 50_000_000, 99_999_999, 100_000_000, u64::MAX].map(of),
             [1, 1, 2, 3, 4, 4]
         );
+        let within_a_host =
+            CopyOptions { rate_bps: Some(Rate::from_bps(1)), ..CopyOptions::default() };
+        assert_eq!(first(&within_a_host, None, None), 1);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl<'a> RateMemory<'a> {
 
     /// Returns the options of a copy over `session`.
     pub(super) fn options(&self, options: &CopyOptions, session: &Session) -> CopyOptions {
-        let Some(rtt) = session.rtt() else { return options.clone() };
+        let Some(rtt) = session.rtt() else { return options_for(options, None, None) };
         let path = PathName { direction: self.direction, server: session.peer(), rtt };
         let earlier = self.past.and_then(|past| past.find(path, SystemTime::now()));
         *lock(&self.path) = Some((session.peer().to_owned(), rtt));

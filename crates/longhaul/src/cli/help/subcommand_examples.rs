@@ -107,6 +107,14 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "hub user",
+        &[
+            ("Add a user who applies meshes", "longhaul hub user add bob --role admin"),
+            ("Change a password", "longhaul hub user passwd ann"),
+            ("List the users and their roles", "longhaul hub user list"),
+        ],
+    ),
+    (
         "hub user add",
         &[
             ("Add a user who reads the pages", "longhaul hub user add ann"),
@@ -136,6 +144,20 @@ pub(super) const SUBCOMMAND_EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "List the users of the system service",
                 "longhaul hub user list --data /var/lib/longhaul-hub",
+            ),
+        ],
+    ),
+    (
+        "generate",
+        &[
+            (
+                "Write the man pages into a directory of the user",
+                "longhaul generate man ~/.local/share/man/man1",
+            ),
+            ("Print the completion script of bash", "longhaul generate completions bash"),
+            (
+                "Write the completion script of zsh into a file",
+                "longhaul generate completions zsh > _longhaul",
             ),
         ],
     ),

@@ -64,6 +64,7 @@ impl State {
         let option = word.get(..2).unwrap_or(word);
         let given = GivenOption { option, attached: letters.as_str(), after };
         match letter {
+            '-' if word == "--help" => self.flag('h', word),
             '-' => self.long(word, after),
             '4' | '6' | 't' | 'r' | 'D' | 'F' | 'S' | '1' | 'V' | 'h' => self.flag(letter, word),
             'f' => self.format(given.attached, word).map(|()| false),
@@ -361,6 +362,7 @@ mod tests {
         assert_eq!(refused("-l"), "option -l needs a value");
         assert_eq!(parse(&[]), Ok(Command::Usage));
         assert_eq!(parse(&words("-V host")), Ok(Command::Version));
+        assert_eq!(parse(&words("--help")), Ok(Command::Usage));
     }
 
     #[test]
