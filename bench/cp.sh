@@ -8,7 +8,7 @@
 # file in a tmpfs, which needs four times SIZE_MIB of memory: the same steps without a slow disk.
 # Tools are interleaved within each repeat; before each run caches are dropped (as root) and after it
 # the destination is compared and removed. Prints one line a run, then medians. "steal" is the share of
-# the processors' time that the hypervisor withheld in the same time as the third figure.
+# the processors' time that the hypervisor withheld from the start of the client until the copy is synced.
 # "seconds" is the client command's wall time; longhaul's includes the sync that the others leave
 # to the kernel, and "synced" is the time until they would be as durable. "cpu" has three figures in
 # CPU seconds for each 10^9 bytes: those of all processes of the near end and of the far end, from

@@ -250,7 +250,7 @@ impl Parts {
                 *self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = facts.clone();
                 last = facts;
             }
-            // A hub cannot keep the host busy with changes.
+            // This pause limits the load if a hub changes the capacity often.
             self.pause(LEAST_PAUSE, || false);
             self.pause(pause, || self.capacity() != capacity);
         }

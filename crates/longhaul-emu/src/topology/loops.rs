@@ -208,8 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn a_search_of_tags_without_end_assumes_a_loop() {
-        // A bridge with VLANs of itself adds any sequence of their tags.
+    fn a_search_that_exceeds_its_limit_assumes_a_loop() {
+        // A bridge whose ports are VLANs on the bridge itself adds any sequence of their tags.
         let vlans =
             (0..7).map(|at| LinkFacts { master: Some(9), ..vlan(20 + at, 9, 100 + at as u16) });
         let all: Vec<LinkFacts> =

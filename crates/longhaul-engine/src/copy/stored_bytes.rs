@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, statat};
 use rustix::io::Errno;
 
 use super::quota::UNIT;
-use super::tree::{Tree, list, names};
+use super::tree::{Tree, link_count, list};
 use crate::session::CountError;
 
 /// The time limit of a count, because the client waits for it.
@@ -77,7 +77,7 @@ fn lookup_name(dir: &OwnedFd, name: &Path) -> io::Result<Option<FoundName>> {
     Ok(there(stat)?.map(|stat| {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let bytes = (stat.st_blocks as u64).saturating_mul(512);
-        (kind, bytes, names(&stat), (stat.st_dev, stat.st_ino))
+        (kind, bytes, link_count(&stat), (stat.st_dev, stat.st_ino))
     }))
 }
 

@@ -67,9 +67,9 @@ pub(crate) enum FileKind {
     BlockDevice(DeviceNumber),
 }
 
-/// Returns the number of names of a file.
+/// Returns the number of hard links of a file.
 #[allow(clippy::useless_conversion, reason = "the type depends on the architecture")]
-pub(super) fn names(stat: &Stat) -> u64 {
+pub(super) fn link_count(stat: &Stat) -> u64 {
     stat.st_nlink.into()
 }
 
@@ -97,7 +97,7 @@ impl Metadata {
             mtime_ns: stat.st_mtime_nsec as u32,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            names: names(stat),
+            names: link_count(stat),
             ctime: (stat.st_ctime, stat.st_ctime_nsec),
             sectors: stat.st_blocks as u64,
             identity: (stat.st_dev, stat.st_ino),

@@ -233,7 +233,7 @@ const NOT_FOUND: i32 = 127;
 const LOGIN_FAILED: i32 = 255;
 
 /// Returns the command for longhaul on a remote host, quoted for its shell. The shell replaces a `~` or
-/// `~user` at the start. `longhaul` is also searched in `~/.local/bin`: most shells that ssh starts do
+/// `~user` at the start. `longhaul` is also searched for in `~/.local/bin`: most shells that ssh starts do
 /// not read the user's PATH.
 fn in_far_path(far_longhaul: &str) -> String {
     if far_longhaul == "longhaul" {

@@ -48,7 +48,7 @@ pub(super) struct RampUp {
     queued_at: Option<Duration>,
     /// The time for which the rate has not grown, in round trips.
     steady: f64,
-    /// True if slow start is over. A source that stops for a time and goes on does not start again.
+    /// True if slow start is over. A source that pauses and resumes does not repeat it.
     over: bool,
 }
 

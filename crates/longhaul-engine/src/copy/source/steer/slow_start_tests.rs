@@ -215,7 +215,7 @@ fn slow_start_at_a_known_rate_is_short_and_loses_little() {
 }
 
 #[test]
-fn a_known_rate_that_is_far_too_high_is_noticed() {
+fn a_known_rate_that_is_far_too_high_causes_limited_loss() {
     for (trip, queue, mean) in [(0.04, 0.25, 0.035), (0.09, 0.25, 0.055), (0.09, 1.0, 0.0)] {
         let losses = losses(trip, queue, |link| Some(8.0 * link));
         let sum: f64 = losses.iter().sum();
