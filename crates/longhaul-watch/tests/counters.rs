@@ -34,12 +34,21 @@ fn connect(far: &NetworkNamespace) {
 }
 
 /// Waits until the kernel has noticed the link; until then it drops packets.
+///
+/// `running` is too early: it is also set while the state of a new interface is unknown
+/// (`netif_oper_up`, include/linux/netdevice.h). The state becomes "up" together with the queue
+/// (`linkwatch_do_dev`, net/core/link_watch.c).
 fn wait_for_link(name: &str) {
     let end = Instant::now() + Duration::from_secs(30);
-    while !of(&sampler().sample().unwrap(), name).running {
+    while !ip_link(name).contains(" state UP ") {
         assert!(Instant::now() < end, "{name} has no link");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn ip_link(name: &str) -> String {
+    let shown = Command::new("ip").args(["link", "show", name]).output().unwrap();
+    String::from_utf8(shown.stdout).unwrap()
 }
 
 /// Checks that the packets of the test were counted, and at most a few of IPv6's own.
