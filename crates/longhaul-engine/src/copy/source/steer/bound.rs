@@ -4,7 +4,7 @@
 //! Congestion control works per connection. Several slow starts at once, or BBR beside loss-based
 //! flows, overflow the queue of a shared link and take nearly all of it. The bound is a pacing rate
 //! over all connections. It depends on the delivered rate, at which the receiver acknowledges
-//! bytes:
+//! bytes, also selectively:
 //!
 //! - in slow start, two to three times the delivered rate while the path has no queue, and about the
 //!   delivered rate while a queue builds up ([`RampUp`]),
@@ -30,7 +30,7 @@ const LOSS_LIMIT: f64 = 0.02;
 const OVERFLOW_LIMIT: f64 = 0.002;
 /// The loss share below which loss in slow start without a queue counts as random.
 const RANDOM_LIMIT: f64 = 0.05;
-/// The number of retransmitted bytes up to which a loss share is not significant.
+/// The number of lost bytes up to which a loss share is not significant.
 const INSIGNIFICANT_BYTES: f64 = 16.0 * 1448.0;
 /// The time constant of the estimate of random loss, in seconds.
 const RANDOM_TIME_CONSTANT: f64 = 0.5;
@@ -134,13 +134,13 @@ struct Observation {
     window_rate: f64,
     /// True if packets wait in a queue of the path.
     queued: bool,
-    /// The bytes sent in the window.
+    /// The bytes delivered or lost in the window.
     sent: f64,
     /// The loss share.
     loss: f64,
     /// The loss share less twice that of random loss.
     congestion_loss: f64,
-    /// True if enough bytes were retransmitted for `loss` to be significant.
+    /// True if enough bytes were lost for `loss` to be significant.
     significant: bool,
 }
 
@@ -248,9 +248,9 @@ impl Bound {
         self.window_rate = (self.window_rate * kept).max(window_rate);
 
         let queued = is_queued(now.rtt, now.least_rtt);
-        let retransmitted = now.retransmitted.saturating_sub(first.retransmitted) as f64;
-        let sent = now.acked.saturating_sub(first.acked) as f64 + retransmitted;
-        let loss = retransmitted / sent.max(1.0);
+        let lost = now.lost.saturating_sub(first.lost) as f64;
+        let sent = now.delivered.saturating_sub(first.delivered) as f64 + lost;
+        let loss = lost / sent.max(1.0);
         let congestion_loss = (loss - 2.0 * self.random_loss).max(0.0);
         // The losses of a window in which the path had a queue may be those of the queue.
         let had_queue = self.samples.iter().any(|then| is_queued(then.rtt, then.least_rtt));
@@ -258,7 +258,7 @@ impl Bound {
             let weight = (step / RANDOM_TIME_CONSTANT).min(1.0);
             self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
         }
-        let significant = retransmitted > INSIGNIFICANT_BYTES;
+        let significant = lost > INSIGNIFICANT_BYTES;
         Observation { step, window, window_rate, queued, sent, loss, congestion_loss, significant }
     }
 

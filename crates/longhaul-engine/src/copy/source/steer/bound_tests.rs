@@ -45,8 +45,8 @@ impl Path {
             let rtt = TRIP + Duration::from_secs_f64(self.queue / LINK);
             let rate = self.bound.next(ConnectionsSample {
                 at: self.at,
-                acked: self.acked as u64,
-                retransmitted: self.retransmitted as u64,
+                delivered: self.acked as u64,
+                lost: self.retransmitted as u64,
                 rtt,
                 least_rtt: TRIP,
                 initial_windows: 40 * 1448,
@@ -164,8 +164,8 @@ fn losses_of_a_window_with_a_queue_do_not_count_as_random() {
         let is_full = number % 8 == 0;
         bound.next(ConnectionsSample {
             at: INTERVAL * number,
-            acked: u64::from(number) * 1_000_000,
-            retransmitted: u64::from(number / 8) * 40_000,
+            delivered: u64::from(number) * 1_000_000,
+            lost: u64::from(number / 8) * 40_000,
             rtt: if is_full { TRIP * 5 / 4 } else { TRIP },
             least_rtt: TRIP,
             initial_windows: 40 * 1448,

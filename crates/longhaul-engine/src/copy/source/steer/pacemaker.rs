@@ -4,15 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_core::units::Rate;
-use longhaul_sys::tcp::TcpInfo;
 
 use super::bound::Bound;
 use super::sample::ConnectionsSample;
 use super::steered::rate_of;
 use crate::copy::source::shared::SourceShared;
-
-/// The segments of the initial congestion window of Linux (RFC 6928).
-const INITIAL_WINDOW: u64 = 10;
 
 /// Paces all connections together at the lower of the [`Bound`] and the user's limit.
 pub(in crate::copy::source) struct Pacemaker<'a> {
@@ -44,7 +40,7 @@ impl<'a> Pacemaker<'a> {
     fn pace(&mut self) -> Duration {
         let steered = &self.shared.steered;
         let infos = steered.tcp_infos();
-        let sample = sample(&infos, self.start.elapsed());
+        let sample = ConnectionsSample::of(&infos, self.start.elapsed());
         let was_lowered = self.bound.is_lowered();
         let bound = sample.and_then(|sample| self.bound.next(sample)).map(rate_of);
         if let Some(peak) = self.bound.delivered() {
@@ -80,17 +76,4 @@ impl<'a> Pacemaker<'a> {
             _ => true,
         }
     }
-}
-
-/// Returns the sums over all connections; `None` before the first round trip.
-fn sample(infos: &[TcpInfo], at: Duration) -> Option<ConnectionsSample> {
-    let sum = |of: fn(&TcpInfo) -> u64| infos.iter().map(of).sum();
-    Some(ConnectionsSample {
-        at,
-        acked: sum(|info| info.acked_bytes),
-        retransmitted: sum(|info| info.retransmitted_bytes),
-        rtt: infos.iter().map(|info| info.rtt).filter(|rtt| !rtt.is_zero()).min()?,
-        least_rtt: infos.iter().filter_map(|info| info.min_rtt).min()?,
-        initial_windows: sum(|info| INITIAL_WINDOW * u64::from(info.send_mss)),
-    })
 }

@@ -113,8 +113,8 @@ impl SlowStart {
         let rtt = self.smoothed_rtt();
         let sample = ConnectionsSample {
             at: Duration::from_secs_f64(self.sampled),
-            acked: self.acked as u64,
-            retransmitted: self.retransmitted as u64,
+            delivered: self.acked as u64,
+            lost: self.retransmitted as u64,
             rtt,
             least_rtt: Duration::from_secs_f64(self.trip),
             initial_windows: INITIAL_WINDOWS as u64,
