@@ -12,6 +12,7 @@ use super::bound::is_queued;
 use super::nice::NicePacer;
 use super::policy::{Decision, LEAST_GAIN, StreamPolicy, WindowStats};
 use super::steered::rate_of;
+use super::stuck::StuckConnections;
 use crate::copy::source::shared::SourceShared;
 use crate::copy::streams::first_streams;
 
@@ -54,6 +55,7 @@ pub(in crate::copy::source) struct StreamController<'a> {
     /// The time of the last estimate of the bandwidth-delay product, and the bytes acknowledged by
     /// then.
     path: Option<(Instant, u64)>,
+    stuck: StuckConnections,
 }
 
 impl<'a> StreamController<'a> {
@@ -79,6 +81,7 @@ impl<'a> StreamController<'a> {
             paced: None,
             last: None,
             path: None,
+            stuck: StuckConnections::default(),
         }
     }
 
@@ -94,6 +97,7 @@ impl<'a> StreamController<'a> {
 
     fn steer(&mut self, infos: &[TcpInfo]) {
         self.update_feed(infos);
+        self.stuck.check(&self.shared.steered, infos, Instant::now());
         let limit = self.shared.context.progress.limit();
         if self.nice_pacer.is_some() {
             self.yield_to_others(infos, limit);

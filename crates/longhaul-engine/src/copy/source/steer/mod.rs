@@ -12,6 +12,7 @@
 //! [`StreamController`] measures the connections, and applies the decisions of the policy and of
 //! the pacer to the [`SteeredStreams`]. The [`Pacemaker`] applies the [`Bound`](bound::Bound),
 //! which limits the rate of the copy in favor of other traffic.
+//! [`StuckConnections`](stuck::StuckConnections) finds connections that do not repair their losses.
 
 mod bound;
 mod controller;
@@ -22,6 +23,7 @@ mod policy;
 mod ramp_up;
 mod sample;
 mod steered;
+mod stuck;
 
 pub(super) use controller::StreamController;
 pub(super) use pacemaker::Pacemaker;

@@ -124,8 +124,23 @@ impl SteeredStreams {
 
     /// Returns the congestion control of the first connection.
     pub(super) fn congestion(&self) -> Option<String> {
+        self.congestion_of(0)
+    }
+
+    /// Returns the congestion control of the connection `number`, in the order of
+    /// [`tcp_infos`](Self::tcp_infos).
+    pub(super) fn congestion_of(&self, number: usize) -> Option<String> {
         let connections = lock(&self.connections);
-        Some(tcp::granted(&connections.first()?.socket).ok()?.congestion)
+        Some(tcp::granted(&connections.get(number)?.socket).ok()?.congestion)
+    }
+
+    /// Sets the congestion control of the connection `number`. Returns whether it accepts it.
+    pub(super) fn set_congestion_of(&self, number: usize, congestion: &str) -> bool {
+        let options = tcp::SocketOptions {
+            congestion: Some(congestion.to_owned()),
+            ..tcp::SocketOptions::default()
+        };
+        lock(&self.connections).get(number).is_some_and(|c| options.apply(&c.socket).is_ok())
     }
 
     /// Records a rate of acknowledged bytes over several round trips.
