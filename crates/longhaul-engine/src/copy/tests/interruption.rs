@@ -1,13 +1,14 @@
 //! Interrupts copies in a defined state, independently of the speed of the host.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::plan::CopyOptions;
 use longhaul_core::units::{Bytes, Rate};
 
-use super::CopySetup;
+use super::{CopySetup, names};
 use crate::copy::CopyProgress;
 use crate::error::EngineError;
 
@@ -69,9 +70,12 @@ pub(super) fn interrupt_at(
         let slow = CopyOptions { rate_bps, ..options.clone() };
         let copy = |control: (&_, &_)| world.pull_with_progress(&[name], name, &slow, control);
         match stop_when(&reached, copy) {
-            Err(EngineError::Interrupted) => return,
-            Ok(_) if target.is_dir() => fs::remove_dir_all(&target).unwrap(),
-            Ok(_) => fs::remove_file(&target).unwrap(),
+            Err(EngineError::Interrupted) if has_journal(&target) => return,
+            // The interruption came after the last file.
+            Ok(_) | Err(EngineError::Interrupted) if target.is_dir() => {
+                fs::remove_dir_all(&target).unwrap()
+            }
+            Ok(_) | Err(EngineError::Interrupted) => fs::remove_file(&target).unwrap(),
             Err(other) => panic!("{other:?}"),
         }
         if existed {
@@ -79,6 +83,13 @@ pub(super) fn interrupt_at(
         }
     }
     panic!("each of three copies of {name} ended before it was interrupted");
+}
+
+/// Returns whether a copy into `target` or to it has a journal.
+fn has_journal(target: &Path) -> bool {
+    let is_journal = |name: &String| name.ends_with(".journal");
+    let directories = [target.is_dir().then_some(target), target.parent()];
+    directories.into_iter().flatten().any(|directory| names(directory).iter().any(is_journal))
 }
 
 /// Runs all cases at the same time, because they mostly wait.
