@@ -8,6 +8,7 @@ use longhaul_core::units::{Bytes, Rate};
 use longhaul_sys::cpu::ThreadClock;
 use longhaul_sys::traffic::{FlowReader, TcpFlow};
 
+use crate::programs::Programs;
 use crate::sample::FlowSample;
 
 /// The maximum number of connections whose counters are kept; further ones are ignored.
@@ -20,6 +21,8 @@ const COST: u32 = 400;
 pub(crate) struct FlowSampler {
     reader: FlowReader,
     shown: usize,
+    interval: Duration,
+    programs: Programs,
     known: HashMap<u64, Counted>,
     listed: Option<Instant>,
     /// The earliest time of the next listing.
@@ -36,11 +39,14 @@ struct Counted {
 }
 
 impl FlowSampler {
-    /// Creates a sampler that returns the `shown` fastest connections.
-    pub(crate) fn open(shown: usize) -> io::Result<Self> {
+    /// Creates a sampler that returns the `shown` fastest connections, and lists them at most once per
+    /// `interval`.
+    pub(crate) fn open(shown: usize, interval: Duration) -> io::Result<Self> {
         Ok(FlowSampler {
             reader: FlowReader::open()?,
             shown,
+            interval,
+            programs: Programs::new(),
             known: HashMap::new(),
             listed: None,
             due: Instant::now(),
@@ -54,9 +60,11 @@ impl FlowSampler {
         if now >= self.due {
             let clock = ThreadClock::current();
             let before = clock.elapsed()?;
+            // The second listing gives the first rates, so it comes soon.
+            let pause = if self.listed.is_some() { self.interval } else { Duration::ZERO };
             self.list(now)?;
             let used = clock.elapsed()?.saturating_sub(before);
-            self.due = now + used * COST;
+            self.due = now + pause.max(used * COST);
         }
         Ok(self.found.clone())
     }
@@ -84,15 +92,17 @@ impl FlowSampler {
                 acked: 0,
                 retransmits: 0,
             });
-            found.extend(moved(&flow, &before, span));
+            found.extend(moved(&flow, &before, span).map(|sample| (flow.inode, sample)));
         })?;
-        found.sort_by_key(|flow| {
+        found.sort_by_key(|(_, flow)| {
             std::cmp::Reverse(flow.in_rate.bps().saturating_add(flow.out_rate.bps()))
         });
         found.truncate(self.shown);
         self.known = current;
         self.listed = Some(now);
-        self.found = found;
+        self.programs.update(&found.iter().map(|(inode, _)| *inode).collect(), now)?;
+        let named = |(inode, flow)| FlowSample { program: self.programs.of(inode), ..flow };
+        self.found = found.into_iter().map(named).collect();
         Ok(())
     }
 }
@@ -110,6 +120,7 @@ fn moved(flow: &TcpFlow<'_>, before: &Counted, span: Duration) -> Option<FlowSam
         local: flow.local,
         peer: flow.peer,
         user: flow.user,
+        program: None,
         congestion: flow.congestion.to_owned(),
         in_rate: Rate::mean(Bytes::new(received), span),
         out_rate: Rate::mean(Bytes::new(acked), span),
@@ -137,7 +148,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
-        let mut sampler = FlowSampler::open(usize::MAX).unwrap();
+        let mut sampler = FlowSampler::open(usize::MAX, Duration::ZERO).unwrap();
         let start = Instant::now();
         assert!(sampler.sample(start).unwrap().is_empty(), "a rate needs two listings");
         for _ in 0..100 {
@@ -148,11 +159,25 @@ mod tests {
         let found = sampler.sample(start + Duration::from_secs(1000)).unwrap();
         let receiver = found.iter().find(|flow| flow.local == near.peer_addr().unwrap()).unwrap();
         assert_eq!((receiver.in_rate.bps(), receiver.peer), (8_000, near.local_addr().unwrap()));
+        let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert_eq!(receiver.program.as_deref(), Some(own.trim_end()));
         let sender = found.iter().find(|flow| flow.local == near.local_addr().unwrap()).unwrap();
         assert!(
             sender.window_bytes >= u64::from(sender.window_segments) && sender.rtt > Duration::ZERO
         );
         let later = sampler.sample(start + Duration::from_secs(90_000)).unwrap();
         assert!(later.iter().all(|flow| flow.local != near.peer_addr().unwrap()), "it is idle");
+    }
+    #[test]
+    fn connections_are_listed_once_per_interval() {
+        let mut sampler = FlowSampler::open(20, Duration::from_secs(1000)).unwrap();
+        let start = Instant::now();
+        let mut listed = |seconds| {
+            sampler.sample(start + Duration::from_secs(seconds)).unwrap();
+            sampler.listed.unwrap() - start
+        };
+        // The first two give rates.
+        let times = [0, 5000, 5999, 6000].map(&mut listed).map(|at| at.as_secs());
+        assert_eq!(times, [0, 5000, 5000, 6000]);
     }
 }

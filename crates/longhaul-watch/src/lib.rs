@@ -25,6 +25,7 @@ mod error;
 mod flows;
 pub mod metrics;
 pub mod page;
+mod programs;
 pub mod record;
 mod sample;
 mod sampler;

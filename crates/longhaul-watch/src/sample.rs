@@ -88,6 +88,9 @@ pub struct FlowSample {
     pub peer: SocketAddr,
     /// The user that owns the socket.
     pub user: u32,
+    /// The name of the program that has the socket open; `None` if this process may not see it, or has
+    /// not looked for it yet.
+    pub program: Option<String>,
     /// The congestion control.
     pub congestion: String,
     /// The received payload since the previous listing, as a rate.

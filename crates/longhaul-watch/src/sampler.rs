@@ -24,6 +24,9 @@ pub struct SamplerOptions {
     pub interval: Duration,
     /// The number of TCP connections in a sample; 0 to list none.
     pub flows: usize,
+    /// The shortest time between two listings of the TCP connections. Samples between them repeat the last
+    /// listing.
+    pub flow_interval: Duration,
     /// True if samples have the cores and the TCP counters of the host.
     pub host: bool,
 }
@@ -35,6 +38,7 @@ impl Default for SamplerOptions {
             interfaces: Vec::new(),
             interval: Duration::from_secs(1),
             flows: 20,
+            flow_interval: Duration::ZERO,
             host: true,
         }
     }
@@ -84,7 +88,8 @@ impl Sampler {
     pub fn new(options: SamplerOptions) -> Result<Self, WatchError> {
         let links = LinkReader::open().map_err(kernel("interfaces"))?;
         // A kernel without tcp_diag shows no flows.
-        let flows = (options.flows > 0).then(|| FlowSampler::open(options.flows).ok()).flatten();
+        let open = || FlowSampler::open(options.flows, options.flow_interval).ok();
+        let flows = (options.flows > 0).then(open).flatten();
         let mut sampler = Sampler {
             options,
             links,
@@ -182,7 +187,7 @@ impl Sampler {
         let found = self.flows.as_mut()?.sample(now);
         if found.is_err() {
             // The kernel has no tcp_diag, or the answer was incomplete and the socket still holds a part.
-            self.flows = FlowSampler::open(self.options.flows).ok();
+            self.flows = FlowSampler::open(self.options.flows, self.options.flow_interval).ok();
         }
         found.ok()
     }

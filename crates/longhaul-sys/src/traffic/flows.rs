@@ -17,6 +17,8 @@ pub struct FlowReader {
 pub struct TcpFlow<'a> {
     /// The kernel's number of the socket; it is never used again.
     pub cookie: u64,
+    /// The number of the socket in `/proc/PID/fd`; 0 if no process has it.
+    pub inode: u32,
     /// The local address.
     pub local: SocketAddr,
     /// The address of the peer.
@@ -94,6 +96,7 @@ fn parse(message: &[u8]) -> Option<TcpFlow<'_>> {
         unread_bytes: word(56)?,
         queued_bytes: word(60)?,
         user: word(64)?,
+        inode: word(68)?,
         congestion: std::str::from_utf8(congestion).unwrap_or_default(),
         info: parse_info(attribute(attributes, INET_DIAG_INFO)?),
     })

@@ -4,12 +4,14 @@
 //! Handles stay in the namespace of the thread that opened them.
 
 mod flows;
+mod programs;
 
 use std::io;
 
 use crate::netlink::{Netlink, Request, attribute};
 
 pub use flows::{FlowReader, TcpFlow};
+pub use programs::programs_of;
 
 /// A connection to the kernel for the counters of all interfaces of a network namespace.
 #[derive(Debug)]

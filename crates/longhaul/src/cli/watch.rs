@@ -82,6 +82,7 @@ impl Args {
             interval: self.interval,
             flows: if display.has_flows() { FLOWS } else { 0 },
             host: true,
+            ..SamplerOptions::default()
         })?;
         let sinks = self.sinks()?;
         // The first sample has no traffic.

@@ -282,6 +282,7 @@ pub(super) mod tests {
             local: ([192, 0, 2, 1], 5210).into(),
             peer: ([198, 51, 100, 7], port).into(),
             user: 0,
+            program: None,
             congestion: "cubic".into(),
             in_rate: Rate::from_bps(bps),
             out_rate: Rate::from_bps(bps / 10),
