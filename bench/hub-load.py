@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Loads a hub with simulated agents, on SQLite and on PostgreSQL, and prints a table of what it took.
 
-Usage: bench/hub-load.py LONGHAUL LOAD [--seconds 300] [--agents 1000] [--series 10] [--every MINUTES]
-       [--databases sqlite,postgres]
+Usage: bench/hub-load.py LONGHAUL LOAD [--seconds 300] [--agents 1000] [--interfaces 10] [--every MINUTES]
+       [--databases sqlite,postgres] [--earlier]
 
 LOAD is the example `load` of longhaul-agent. Runs as root, because PostgreSQL needs another user. Every agent
-enrolls, signs its requests and uploads samples at 1 s. With --every, a mesh of pairs of hosts runs a test of each
+enrolls, signs its requests and uploads samples at 1 s: two series per interface (traffic and queue), one of the
+host, and the latest connections. With --earlier, agents upload only the traffic of interfaces, as earlier versions
+do. With --every, a mesh of pairs of hosts runs a test of each
 directed pair every MINUTES. The hub, the database and the agents share the machine. The figures begin 60 s after
 the first agent, when all agents upload. Databases have their default durability: a sync per commit.
 """
@@ -67,7 +69,8 @@ def measure(options, database):
         if options.every:
             hub.post("/api/v1/mesh/apply", {"text": mesh(options.agents, options.every)})
         command = [options.load, "--hub", f"https://127.0.0.1:{hub.port}", "--pin", hub.pin, "--password", hub.password,
-                   "--agents", str(options.agents), "--series", str(options.series), "--seconds", str(options.seconds)]
+                   "--agents", str(options.agents), "--interfaces", str(options.interfaces), "--seconds", str(options.seconds),
+                   "--earlier", "yes" if options.earlier else "no"]
         load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         rows, stop = [], threading.Event()
         watcher = threading.Thread(target=watch, args=(hub, load, stop, rows))
@@ -120,7 +123,8 @@ def main():
     parser.add_argument("load")
     parser.add_argument("--seconds", type=int, default=300)
     parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--series", type=int, default=10)
+    parser.add_argument("--interfaces", type=int, default=10)
+    parser.add_argument("--earlier", action="store_true")
     parser.add_argument("--every", type=int, default=0)
     parser.add_argument("--databases", default="sqlite,postgres")
     options = parser.parse_args()

@@ -21,7 +21,7 @@ use crate::clock::{End, HubClock};
 use crate::error::{AgentError, Notice, Result};
 use crate::home::{Enrollment, Home};
 use crate::journal::{Journal, samples_dropped};
-use crate::measure::{CAPACITY_WAIT, FACTS_INTERVAL, Interfaces, measure_peers, read_facts};
+use crate::measure::{CAPACITY_WAIT, FACTS_INTERVAL, Samples, measure_peers, read_facts};
 use crate::run::{AllowedPeers, Executor, RunQueue};
 use crate::sync::Sync;
 
@@ -56,6 +56,8 @@ pub struct AgentOptions {
     pub reflectors: Vec<SocketAddr>,
     /// The addresses that the agent tests.
     pub allow: AllowedPeers,
+    /// True if the agent reports the connections of the host.
+    pub flows: bool,
 }
 
 /// Enrolls this host if the directory of its state has no enrollment, and returns the enrollment.
@@ -133,7 +135,7 @@ pub fn run(
     executor.clean();
     let parts = Parts {
         clock: HubClock::new(),
-        interfaces: Interfaces::new(),
+        samples: Samples::new(options.flows),
         peers: Mutex::default(),
         facts: Mutex::default(),
         capacity: Mutex::default(),
@@ -153,7 +155,7 @@ pub fn run(
         journal: &journal,
         clock: &parts.clock,
         queue: &queue,
-        interfaces: &parts.interfaces,
+        samples: &parts.samples,
         peers: &parts.peers,
         allow: &options.allow,
         facts: &parts.facts,
@@ -189,7 +191,7 @@ fn exchange<'scope>(
 /// The parts of the agent that its threads share.
 struct Parts {
     clock: HubClock,
-    interfaces: Interfaces,
+    samples: Samples,
     peers: Mutex<Vec<StampPeer>>,
     facts: Mutex<Option<Value>>,
     capacity: Mutex<Option<DeclaredCapacity>>,
@@ -207,9 +209,9 @@ impl Parts {
     ) {
         scope.spawn(move || {
             while !self.end.is_reached() {
-                if let Err(error) = self.interfaces.run(&self.clock, self.end.flag()) {
+                if let Err(error) = self.samples.run(&self.clock, self.end.flag()) {
                     let message = longhaul_core::text::chain(&error);
-                    notice(Notice::PartFailed { part: "sampling of interfaces", message });
+                    notice(Notice::PartFailed { part: "sampling of the host", message });
                     self.end.sleep(RESTART);
                 }
             }

@@ -146,6 +146,7 @@ mod tests {
             program: "/bin/true".into(),
             reflectors: Vec::new(),
             allow: crate::AllowedPeers::default(),
+            flows: true,
         }
     }
 

@@ -1,5 +1,5 @@
 //! The agent of a fleet. It dials the hub over HTTPS, keeps a journal on disk, runs the tests that
-//! the hub leases to it as child processes of the program, samples the interfaces of its host, and
+//! the hub leases to it as child processes of the program, samples its host, and
 //! measures its peers with STAMP all the time.
 //!
 //! The agent uses threads and no async runtime. `docs/design/fleet.md` describes its states and

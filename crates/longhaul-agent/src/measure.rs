@@ -1,9 +1,10 @@
-//! The permanent measurements of an agent: interfaces, STAMP, and the facts about its host.
+//! The permanent measurements of an agent: samples of its host, STAMP, and the facts about its host.
 
-mod interfaces;
+mod rows;
+mod samples;
 mod stamp;
 
-pub(crate) use interfaces::Interfaces;
+pub(crate) use samples::Samples;
 pub(crate) use stamp::measure_peers;
 
 use std::fs;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Identity;
 use longhaul_fleet::protocol::{
-    AgentEvent, AgentState, DeclaredCapacity, InterfaceSamples, MAX_EVENTS, MAX_LEASES, MAX_ROWS,
-    MAX_RUNS, MAX_WAIT_SECONDS, RefusalCode, SYNC_PATH, Severity, StampPeer, SyncRequest,
+    AgentEvent, AgentState, DeclaredCapacity, MAX_EVENTS, MAX_LEASES, MAX_ROWS, MAX_RUNS,
+    MAX_WAIT_SECONDS, RefusalCode, SYNC_PATH, SampleBatch, Severity, StampPeer, SyncRequest,
     SyncResponse,
 };
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::client::HubClient;
 use crate::clock::{End, HubClock, local_ms};
 use crate::error::{AgentError, Notice, Result};
 use crate::journal::{BatchLimits, Journal, samples_dropped};
-use crate::measure::{Interfaces, host_addresses, host_state};
+use crate::measure::{Samples, host_addresses, host_state};
 use crate::run::{AllowedPeers, RunQueue};
 use crate::signer::Signer;
 
@@ -52,7 +52,7 @@ pub(crate) struct Sync<'a> {
     pub(crate) journal: &'a Journal,
     pub(crate) clock: &'a HubClock,
     pub(crate) queue: &'a RunQueue<'a>,
-    pub(crate) interfaces: &'a Interfaces,
+    pub(crate) samples: &'a Samples,
     pub(crate) peers: &'a Mutex<Vec<StampPeer>>,
     pub(crate) allow: &'a AllowedPeers,
     pub(crate) facts: &'a Mutex<Option<Value>>,
@@ -121,7 +121,7 @@ impl Sync<'_> {
                 }
             }
         }
-        self.keep(self.interfaces.take());
+        self.keep(self.samples.take());
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Sync<'_> {
             (false, None) => most,
         };
         let state = self.agent_state(running, accepted)?;
-        let samples = self.within_limit(self.interfaces.take());
+        let samples = self.within_limit(self.samples.take());
         let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let mut request = SyncRequest {
             boot: self.boot.clone(),
@@ -184,6 +184,7 @@ impl Sync<'_> {
             state,
             facts,
             samples: batch.samples,
+            snapshot: self.samples.take_snapshot(),
             results: batch.results,
             stamp: batch.stamp,
             events: batch.events,
@@ -209,10 +210,10 @@ impl Sync<'_> {
     }
 
     /// Keeps the samples of one request within its limit; the rest goes to the journal.
-    fn within_limit(&self, samples: Vec<InterfaceSamples>) -> Vec<InterfaceSamples> {
+    fn within_limit(&self, samples: Vec<SampleBatch>) -> Vec<SampleBatch> {
         let mut rows = 0;
         let (sent, kept) = samples.into_iter().partition(|series| {
-            rows += series.rows.len();
+            rows += series.row_count();
             rows <= MAX_ROWS / 2
         });
         self.keep(kept);
@@ -220,7 +221,7 @@ impl Sync<'_> {
     }
 
     /// Stores samples in the journal.
-    fn keep(&self, samples: Vec<InterfaceSamples>) {
+    fn keep(&self, samples: Vec<SampleBatch>) {
         for series in samples {
             // Without space in the journal the samples are a gap.
             if let Ok(dropped @ 1..) = self.journal.push_samples(&series) {
@@ -268,13 +269,13 @@ impl Sync<'_> {
         &self,
         answer: SyncResponse,
         facts: Option<&Value>,
-        samples: Vec<InterfaceSamples>,
+        samples: Vec<SampleBatch>,
         progress: &mut Progress,
     ) -> Result<()> {
         self.clock.set(answer.settings.hub_ms, progress.trip, progress.clock_error);
         progress.answered = true;
         progress.upload_seconds = answer.settings.upload_seconds.clamp(1, 300).into();
-        self.interfaces.set_interval(answer.settings.sample_interval_ms);
+        self.samples.set_interval(answer.settings.sample_interval_ms);
         *self.capacity.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
             answer.settings.capacity;
         let acknowledged = answer.acknowledged;

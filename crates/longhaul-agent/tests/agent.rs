@@ -43,6 +43,7 @@ fn options(hub: &FakeHub, dir: &Path) -> AgentOptions {
         program,
         reflectors: vec![],
         allow: AllowedPeers::parse("127.0.0.1").unwrap(),
+        flows: true,
     }
 }
 
@@ -199,6 +200,40 @@ fn runs_happen_once_and_results_are_sent_until_acknowledged() {
     assert_eq!(of("good").len(), 1);
     assert_eq!(of("good")[0].id, good.id);
     assert_eq!(hub.book.lock().unwrap().refused, 0);
+}
+
+#[test]
+fn the_host_is_sampled_and_its_connections_only_if_wanted() {
+    let (hub, dir) = (FakeHub::start(), tempfile::tempdir().unwrap());
+    let options = options(&hub, dir.path());
+    let snapshot = |hub: &FakeHub| {
+        let book = hub.book.lock().unwrap();
+        book.uploads.iter().rev().find_map(|upload| upload.snapshot.clone())
+    };
+    let ((), ended) = with_agent(&options, || {
+        let sampled = || {
+            let book = hub.book.lock().unwrap();
+            let mut all = book.uploads.iter().flat_map(|upload| &upload.samples);
+            all.any(|batch| !batch.host.is_empty() && batch.interface.is_empty())
+        };
+        wait_for("samples of the host", sampled);
+        // The connection of the agent to the hub moves data.
+        let port = hub.address.port();
+        let has_own = || {
+            let flows = snapshot(&hub).and_then(|one| one.flows).unwrap_or_default();
+            flows.iter().any(|flow| flow.peer.port() == port && flow.program.is_some())
+        };
+        wait_for("the connection to the hub", has_own);
+    });
+    ended.unwrap();
+    hub.book.lock().unwrap().uploads.clear();
+    let quiet = AgentOptions { flows: false, ..options };
+    let ((), ended) = with_agent(&quiet, || {
+        wait_for("a snapshot", || snapshot(&hub).is_some());
+    });
+    ended.unwrap();
+    let last = snapshot(&hub).unwrap();
+    assert!(last.flows.is_none() && !last.cores.is_empty(), "{last:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod identity;
 mod run;
 mod sample;
+mod snapshot;
 mod sync;
 
 pub use identity::{
@@ -15,7 +16,8 @@ pub use identity::{
     signature_holds, signed_text, signed_text_of_digest,
 };
 pub use run::{Lease, Role, RunOutcome, RunReason, RunReport, TestKind, TestSpec};
-pub use sample::{InterfaceRow, InterfaceSamples, StampPeer, StampSummary};
+pub use sample::{HostRow, InterfaceRow, QueueRow, SampleBatch, StampPeer, StampSummary};
+pub use snapshot::{CoreLoad, Flow, HostSnapshot, MAX_CORES, MAX_FLOWS, MAX_SHORT_NAME_BYTES};
 pub use sync::{
     AgentEvent, AgentSettings, AgentState, DeclaredCapacity, InterfaceAddress, Severity,
     SyncRequest, SyncResponse,

@@ -23,6 +23,7 @@ use crate::records::removal::{DOUBT_MS, RemovalClock, removal_clock};
 use crate::records::runs::remove_runs;
 use crate::records::series::{KEEP_SAMPLES_MS, remove_buckets, remove_samples};
 use crate::records::shipments::remove_shipments;
+use crate::records::snapshots::remove_snapshots;
 use crate::secret;
 use crate::store::StoreError;
 use crate::words;
@@ -183,6 +184,7 @@ async fn remove_before(hub: &Hub, now: i64) -> Result<(), StoreError> {
             remove_expired(sql, now)?;
             remove_unsent(sql, now - DAY)?;
             remove_shipments(sql, now - KEEP_SAMPLES_MS)?;
+            remove_snapshots(sql, now - KEEP_SAMPLES_MS)?;
             remove_path_changes(sql, now - KEEP_RUNS_MS)?;
             remove_runs(sql, now - KEEP_RUNS_MS)?;
             remove_events(sql, now - KEEP_RUNS_MS)

@@ -10,9 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use longhaul_agent::{AgentError, HubClient};
 use longhaul_fleet::api::{NewToken, TokenDocument};
 use longhaul_fleet::protocol::{
-    AGENT_HEADER, AgentState, COUNTER_HEADER, ENROLL_PATH, EnrollRequest, EnrollResponse,
-    EnrollToken, InterfaceRow, InterfaceSamples, Lease, MAX_WAIT_SECONDS, Role, RunOutcome,
-    RunReport, SIGNATURE_HEADER, SYNC_PATH, SyncRequest, SyncResponse, signed_text,
+    AGENT_HEADER, AgentState, COUNTER_HEADER, CoreLoad, ENROLL_PATH, EnrollRequest, EnrollResponse,
+    EnrollToken, Flow, HostRow, HostSnapshot, InterfaceRow, Lease, MAX_FLOWS, MAX_WAIT_SECONDS,
+    QueueRow, Role, RunOutcome, RunReport, SIGNATURE_HEADER, SYNC_PATH, SampleBatch, SyncRequest,
+    SyncResponse, signed_text,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
@@ -36,7 +37,10 @@ pub(crate) struct Simulated {
     id: String,
     counter: u64,
     next_id: u64,
-    series: usize,
+    /// The number of interfaces.
+    interfaces: usize,
+    /// True for an agent that samples only the traffic of interfaces, as earlier versions do.
+    is_earlier: bool,
     random: u64,
     wait: u64,
     leases: HashMap<(String, Role), Lease>,
@@ -84,7 +88,8 @@ impl Simulated {
             id: answer.agent,
             counter: 0,
             next_id: FIRST_ID,
-            series: options.series,
+            interfaces: options.interfaces,
+            is_earlier: options.is_earlier,
             random: 0x9e37_79b9_7f4a_7c15 ^ at as u64,
             wait: 1,
             leases: HashMap::new(),
@@ -124,7 +129,8 @@ impl Simulated {
             clock_ms: begun,
             state: self.state(),
             facts: None,
-            samples: (0..self.series).map(|at| self.samples(at, first, seconds)).collect(),
+            samples: self.samples(first, seconds),
+            snapshot: (!self.is_earlier).then(|| self.snapshot(begun)),
             results: self.results(begun),
             stamp: Vec::new(),
             events: Vec::new(),
@@ -140,7 +146,7 @@ impl Simulated {
             }
             self.acknowledged += seconds;
             self.made_ms = end;
-            figures.stored(seconds.unsigned_abs() * self.series as u64);
+            figures.stored(seconds.unsigned_abs() * self.series());
         } else {
             figures.unacknowledged();
         }
@@ -184,24 +190,98 @@ impl Simulated {
         }
     }
 
-    fn samples(&mut self, at: usize, first: i64, seconds: i64) -> InterfaceSamples {
-        let rows = (1..=seconds).map(|second| {
-            // Rates that change, as those of a busy interface do.
-            let traffic = self.next() % 125_000_000;
-            InterfaceRow {
-                end_ms: first + second * 1000,
-                span_ms: 1000,
-                in_bytes: traffic,
-                out_bytes: traffic / 3 + self.next() % 100_000,
-                in_packets: traffic / 1400,
-                out_packets: traffic / 4000,
-                ..InterfaceRow::default()
-            }
-        });
-        let rows = rows.collect();
+    fn samples(&mut self, first: i64, seconds: i64) -> Vec<SampleBatch> {
+        let ends: Vec<i64> = (1..=seconds).map(|second| first + second * 1000).collect();
+        let mut batches = Vec::new();
+        if !self.is_earlier {
+            let host = ends.iter().map(|end_ms| self.host_row(*end_ms)).collect();
+            batches.push(SampleBatch { id: self.id(), host, ..SampleBatch::default() });
+        }
+        for at in 0..self.interfaces {
+            let queue = if self.is_earlier { &[] } else { ends.as_slice() };
+            batches.push(SampleBatch {
+                id: self.id(),
+                interface: format!("eth{at}"),
+                speed_bps: Some(1_000_000_000),
+                rows: ends.iter().map(|end_ms| self.interface_row(*end_ms)).collect(),
+                queue: queue.iter().map(|end_ms| self.queue_row(*end_ms)).collect(),
+                host: Vec::new(),
+            });
+        }
+        batches
+    }
+
+    /// Returns the number of series: two per interface and one of the host, or one per interface.
+    pub(crate) fn series(&self) -> u64 {
+        let interfaces = self.interfaces as u64;
+        if self.is_earlier { interfaces } else { 2 * interfaces + 1 }
+    }
+
+    /// Returns the number of the next entry.
+    fn id(&mut self) -> u64 {
         self.next_id += 1;
-        let interface = format!("eth{at}");
-        InterfaceSamples { id: self.next_id, interface, speed_bps: Some(1_000_000_000), rows }
+        self.next_id
+    }
+
+    /// Returns traffic that changes, as that of a busy interface does.
+    fn interface_row(&mut self, end_ms: i64) -> InterfaceRow {
+        let traffic = self.next() % 125_000_000;
+        InterfaceRow {
+            end_ms,
+            span_ms: 1000,
+            in_bytes: traffic,
+            out_bytes: traffic / 3 + self.next() % 100_000,
+            in_packets: traffic / 1400,
+            out_packets: traffic / 4000,
+            ..InterfaceRow::default()
+        }
+    }
+
+    /// Returns a queue that is empty most of the time.
+    fn queue_row(&mut self, end_ms: i64) -> QueueRow {
+        let packets = (self.next() % 40).saturating_sub(30);
+        let bytes = packets * 1500;
+        QueueRow { end_ms, span_ms: 1000, bytes, packets, drops: Some(packets / 9) }
+    }
+
+    fn host_row(&mut self, end_ms: i64) -> HostRow {
+        let (segments, busy) = (self.next() % 100_000, self.next() % 500_000);
+        HostRow {
+            end_ms,
+            span_ms: 1000,
+            segments: Some(segments),
+            retransmits: Some(segments / 5000),
+            connections: Some(200 + segments % 50),
+            busy_ppm: Some(busy),
+            busiest_ppm: Some(2 * busy),
+            softirq_ppm: Some(busy / 10),
+            most_softirq_ppm: Some(busy / 5),
+            stolen_ppm: Some(0),
+        }
+    }
+
+    fn snapshot(&mut self, at_ms: i64) -> HostSnapshot {
+        let flow = |at: usize| {
+            let rate = self.next() % 1_000_000_000;
+            Flow {
+                local: ([10, 0, 0, 1], 5000 + at as u16).into(),
+                peer: ([10, 1, 0, 1], 40_000 + at as u16).into(),
+                program: Some("simulated".to_owned()),
+                user_id: 1000,
+                congestion: "cubic".to_owned(),
+                in_bps: rate / 100,
+                out_bps: rate,
+                delivery_bps: 2 * rate,
+                rtt_ns: 20_000_000 + rate,
+                min_rtt_ns: Some(20_000_000),
+                congestion_window_bytes: rate / 50,
+                retransmits: rate % 7,
+                queued_bytes: rate / 100,
+            }
+        };
+        let flows = (0..MAX_FLOWS).map(flow).collect();
+        let core = |core| CoreLoad { core, busy_ppm: 400_000, softirq_ppm: 90_000 };
+        HostSnapshot { at_ms, flows: Some(flows), cores: (0..2).map(core).collect() }
     }
 
     fn next(&mut self) -> u64 {
@@ -215,21 +295,18 @@ impl Simulated {
     fn results(&mut self, now: i64) -> Vec<RunReport> {
         let over: Vec<Lease> =
             self.leases.values().filter(|lease| lease.end_ms - 1000 <= now).cloned().collect();
-        let report = |lease: Lease| {
-            self.next_id += 1;
-            RunReport {
-                id: self.next_id,
-                run: lease.run,
-                fencing: lease.fencing,
-                role: lease.role,
-                outcome: RunOutcome::Finished,
-                reason: None,
-                started_ms: Some(lease.start_ms),
-                ended_ms: now,
-                exit_code: Some(0),
-                message: None,
-                document: (lease.role == Role::Source).then(document),
-            }
+        let report = |lease: Lease| RunReport {
+            id: self.id(),
+            run: lease.run,
+            fencing: lease.fencing,
+            role: lease.role,
+            outcome: RunOutcome::Finished,
+            reason: None,
+            started_ms: Some(lease.start_ms),
+            ended_ms: now,
+            exit_code: Some(0),
+            message: None,
+            document: (lease.role == Role::Source).then(document),
         };
         over.into_iter().map(report).collect()
     }

@@ -1,12 +1,15 @@
 //! Loads a hub as many agents do, over the protocol of agents and in one process.
 //!
 //! ```text
-//! load --hub https://127.0.0.1:5280 --pin PIN --password PASSWORD [--agents 1000] [--series 10] [--seconds 300]
+//! load --hub https://127.0.0.1:5280 --pin PIN --password PASSWORD [--agents 1000] [--interfaces 10] [--seconds 300]
+//!     [--earlier yes]
 //! ```
 //!
-//! Each simulated agent enrolls with a token, signs with its own key, and uploads samples at 1 s of its
-//! interfaces with long polls, as the agent does. It takes leases, and reports a result at the end of
-//! their windows. The example prints one JSON document. `bench/hub-load.py` runs it.
+//! Each simulated agent enrolls with a token, signs with its own key, and uploads samples at 1 s with long
+//! polls, as the agent does: two series per interface (traffic and queue), one of the host, and a snapshot.
+//! With `--earlier yes` it samples only the traffic of interfaces, as earlier versions do. It takes leases,
+//! and reports a result at the end of their windows. The example prints one JSON document.
+//! `bench/hub-load.py` runs it.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // The output of an example.
 
 mod agent;
@@ -39,7 +42,8 @@ pub(crate) struct Options {
     trust: Trust,
     password: String,
     agents: usize,
-    pub(crate) series: usize,
+    pub(crate) interfaces: usize,
+    pub(crate) is_earlier: bool,
     seconds: u64,
 }
 
@@ -57,7 +61,8 @@ impl Options {
             trust: Trust::Pin(text("--pin")?.to_owned()),
             password: text("--password")?.to_owned(),
             agents: number("--agents", 1000)?,
-            series: number("--series", 10)?,
+            interfaces: number("--interfaces", 10)?,
+            is_earlier: pairs.get("--earlier") == Some(&"yes"),
             seconds: number("--seconds", 300)? as u64,
         })
     }
@@ -111,10 +116,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     stop.store(true, Ordering::Relaxed);
     let agents: Vec<Simulated> = threads.into_iter().filter_map(|one| one.join().ok()).collect();
     let lived = agents.len();
+    let series = agents.first().map(Simulated::series);
     let _ = prober.join();
     let lost = check::missing(&options, &bearer, &agents)?;
     let document = json!({
-        "agents": lived, "series": options.series, "seconds": options.seconds,
+        "agents": lived, "series": series, "seconds": options.seconds,
         "load": figures.document(), "acknowledged_and_missing": lost,
     });
     println!("{document:#}");

@@ -1,6 +1,6 @@
 //! The entries of the journal that the hub has not acknowledged.
 
-use longhaul_fleet::protocol::{AgentEvent, InterfaceSamples, RunReport, Severity, StampSummary};
+use longhaul_fleet::protocol::{AgentEvent, RunReport, SampleBatch, Severity, StampSummary};
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) results: Vec<RunReport>,
-    pub(crate) samples: Vec<InterfaceSamples>,
+    pub(crate) samples: Vec<SampleBatch>,
     pub(crate) stamp: Vec<StampSummary>,
     pub(crate) events: Vec<AgentEvent>,
     /// True if the journal has more entries.
@@ -44,8 +44,8 @@ const DROPPED: i64 = 64;
 impl Journal {
     /// Stores samples that the hub did not take. Returns the number of batches that are dropped for
     /// them.
-    pub(crate) fn push_samples(&self, samples: &InterfaceSamples) -> Result<usize> {
-        self.push("samples", samples.rows.len(), samples)?;
+    pub(crate) fn push_samples(&self, samples: &SampleBatch) -> Result<usize> {
+        self.push("samples", samples.row_count(), samples)?;
         self.drop_oldest(SAMPLES, MOST_SAMPLE_BYTES)
     }
 
@@ -169,7 +169,7 @@ impl Batch {
             "result" => serde_json::from_str(body)
                 .map(|result| self.results.push(RunReport { id, ..result })),
             "samples" => serde_json::from_str(body)
-                .map(|samples| self.samples.push(InterfaceSamples { id, ..samples })),
+                .map(|samples| self.samples.push(SampleBatch { id, ..samples })),
             "stamp" => serde_json::from_str(body)
                 .map(|summary| self.stamp.push(StampSummary { id, ..summary })),
             _ => {
@@ -230,7 +230,7 @@ mod tests {
             journal.push_event(&event(kind)).unwrap();
         }
         let rows = vec![InterfaceRow { in_bytes: 5, ..InterfaceRow::default() }; 4];
-        let samples = InterfaceSamples { id: 0, interface: "eth0".into(), speed_bps: None, rows };
+        let samples = SampleBatch { interface: "eth0".into(), rows, ..SampleBatch::default() };
         drop(journal);
         let journal = Journal::open(&path).unwrap();
         let batch = journal.batch(LIMITS).unwrap();

@@ -16,7 +16,7 @@ pub use meshes::{
 pub use runs::{RUNS_SCHEMA, RunDocument, RunState, RunsDocument};
 pub use status::{
     CellDocument, CellMetric, CellState, HOSTS_SCHEMA, HostDocument, HostState, HostsDocument,
-    STATUS_SCHEMA, StatusDocument,
+    SNAPSHOT_SCHEMA, STATUS_SCHEMA, SnapshotDocument, StatusDocument,
 };
 
 /// The path of the API.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::AgentState;
+use crate::protocol::{AgentState, HostSnapshot};
 
 /// The schema of [`StatusDocument`].
 pub const STATUS_SCHEMA: &str = "longhaul.fleet-status/1";
@@ -109,6 +109,21 @@ pub struct HostsDocument {
     pub schema: String,
     /// The hosts in the order of the mesh, then enrolled hosts outside the mesh by name.
     pub hosts: Vec<HostDocument>,
+}
+
+/// The schema of [`SnapshotDocument`].
+pub const SNAPSHOT_SCHEMA: &str = "longhaul.fleet-snapshot/1";
+
+/// The answer to `GET /api/v1/hosts/NAME/snapshot`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SnapshotDocument {
+    /// [`SNAPSHOT_SCHEMA`].
+    pub schema: String,
+    /// The name of the host.
+    pub host: String,
+    /// The latest snapshot that its agent sent.
+    pub snapshot: HostSnapshot,
 }
 
 /// A host of the fleet.

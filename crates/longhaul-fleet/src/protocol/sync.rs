@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run::{Lease, RunReport};
-use super::sample::{InterfaceSamples, StampPeer, StampSummary};
+use super::sample::{SampleBatch, StampPeer, StampSummary};
+use super::snapshot::HostSnapshot;
 
 /// The upload of an agent. It has at most [`MAX_ROWS`](super::MAX_ROWS) rows,
 /// [`MAX_RUNS`](super::MAX_RUNS) results and [`MAX_EVENTS`](super::MAX_EVENTS) events.
@@ -23,9 +24,12 @@ pub struct SyncRequest {
     /// received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Value>,
-    /// The samples of interfaces.
+    /// The samples of interfaces and of the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub samples: Vec<InterfaceSamples>,
+    pub samples: Vec<SampleBatch>,
+    /// The state of the host, if there is a newer one than in the last upload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<HostSnapshot>,
     /// The outcomes of runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<RunReport>,
@@ -130,7 +134,7 @@ pub struct AgentSettings {
     /// The hub's clock when it sent the answer, in ms since 1970. Leases, samples and results use
     /// this clock.
     pub hub_ms: i64,
-    /// The interval of the interface samples in ms; 100 to 60000.
+    /// The interval of the samples in ms; 100 to 60000.
     pub sample_interval_ms: u32,
     /// The seconds between two uploads of samples, if nothing else is to be sent; 1 to 300.
     pub upload_seconds: u32,

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use longhaul_fleet::protocol::{InterfaceRow, StampSummary};
+use longhaul_fleet::protocol::{HostRow, InterfaceRow, QueueRow, StampSummary};
 use longhaul_hub::records::buckets::{add_buckets, consolidate};
 use longhaul_hub::records::series::{LEVELS, Level, NewRows, Series, add_series, series};
-use longhaul_hub::samples::{Bucket, Kind, interface_row, stamp_row};
+use longhaul_hub::samples::{Bucket, Kind, host_row, interface_row, queue_row, stamp_row};
 use longhaul_hub::store::{Store, StoreError};
 
 use crate::model::{SITES, bucket, is_down, load, loss, noise, rtt_ms};
@@ -56,6 +56,8 @@ async fn samples_of(store: &Store, extent: Extent, host: usize) -> Result<i64, S
                 let new = interfaces(host, (upload, until));
                 rows += new.iter().map(|one| one.rows.len() as i64).sum::<i64>();
                 add_series(sql, (Kind::Interface, name), new, i64::MAX)?;
+                add_series(sql, (Kind::Queue, name), queues(host, (upload, until)), i64::MAX)?;
+                add_series(sql, (Kind::Host, name), load_of(host, (upload, until)), i64::MAX)?;
                 let minute = until.div_euclid(60_000) * 60_000;
                 if minute > upload {
                     let new = peers(extent.hosts, host, minute - 60_000);
@@ -98,6 +100,47 @@ fn interfaces(host: usize, (from, until): (i64, i64)) -> Vec<NewRows> {
     INTERFACES.iter().enumerate().map(of).collect()
 }
 
+fn ends((from, until): (i64, i64)) -> impl Iterator<Item = i64> {
+    (from..until).step_by(1000).map(|start| start + 1000)
+}
+
+fn queues(host: usize, range: (i64, i64)) -> Vec<NewRows> {
+    let of = |(at, (name, _)): (usize, &(&str, f64))| {
+        let row = |end_ms: i64| {
+            let packets = (queue((host * 10 + at) as i64, end_ms) / 9000.0) as u64;
+            let (bytes, drops) = (packets * 9000, Some(packets / 500));
+            queue_row(QueueRow { end_ms, span_ms: 1000, bytes, packets, drops })
+        };
+        NewRows { name: (*name).to_owned(), speed_bps: None, rows: ends(range).map(row).collect() }
+    };
+    INTERFACES.iter().enumerate().map(of).collect()
+}
+
+/// Returns the bytes in a queue at a time: none most of the time.
+fn queue(number: i64, at: i64) -> f64 {
+    5e6 * (load(number, at) - 0.4).max(0.0) * noise(number, at).powi(3)
+}
+
+fn load_of(host: usize, range: (i64, i64)) -> Vec<NewRows> {
+    let row = |end_ms: i64| {
+        let share = load(host as i64 * 10, end_ms) * (0.7 + 0.6 * noise(host as i64, end_ms));
+        let ppm = |factor: f64| Some((1e6 * (share * factor).min(1.0)) as u64);
+        host_row(HostRow {
+            end_ms,
+            span_ms: 1000,
+            segments: Some((4e6 * share) as u64),
+            retransmits: Some((40.0 * share * noise(host as i64 + 5, end_ms)) as u64),
+            connections: Some(200 + (50.0 * share) as u64),
+            busy_ppm: ppm(0.3),
+            busiest_ppm: ppm(1.1),
+            softirq_ppm: ppm(0.05),
+            most_softirq_ppm: ppm(0.7),
+            stolen_ppm: Some(0),
+        })
+    };
+    vec![NewRows { name: String::new(), speed_bps: None, rows: ends(range).map(row).collect() }]
+}
+
 fn peers(hosts: usize, host: usize, start_ms: i64) -> Vec<NewRows> {
     let of = |peer: usize| {
         let pair = (host * 100 + peer) as i64;
@@ -127,7 +170,7 @@ fn peers(hosts: usize, host: usize, start_ms: i64) -> Vec<NewRows> {
 /// Stores the intervals before the samples, day by day as time passes, at the levels that are kept.
 pub(crate) async fn buckets(store: &Store, extent: Extent) -> Result<i64, StoreError> {
     let mut numbers = HashMap::new();
-    for kind in [Kind::Interface, Kind::Stamp] {
+    for kind in Kind::ALL {
         for one in store.read(move |sql| series(sql, kind, None)).await? {
             let at = |name: &str| SITES.iter().position(|(site, _)| *site == name);
             if let Some(host) = at(&one.host) {
@@ -189,6 +232,20 @@ fn bucket_of(one: &Series, host: usize, start: i64, weight: i64) -> Bucket {
                 .chain([Some((0.0, 0.0, 0.0)); 4])
                 .collect();
             bucket(start, weight, &values)
+        }
+        Kind::Queue => {
+            let at = INTERFACES.iter().position(|(name, _)| *name == one.name).unwrap_or(0);
+            let bytes = queue((host * 10 + at) as i64, start);
+            let up_to = |most: f64| Some((0.0, most / 3.0, most));
+            let values = [up_to(bytes), up_to(bytes / 9000.0), up_to(bytes / 4.5e6)];
+            bucket(start, weight, &values)
+        }
+        Kind::Host => {
+            let share = load(host as i64 * 10, start);
+            let around = |value: f64| Some((0.6 * value, value, 1.35 * value));
+            let shares = [0.3, 1.1, 0.05, 0.7, 0.0].map(|factor| around((share * factor).min(0.7)));
+            let counts = [around(4e6 * share), around(20.0 * share), around(200.0 + 50.0 * share)];
+            bucket(start, weight, &[counts.as_slice(), shares.as_slice()].concat())
         }
         Kind::Stamp => {
             let peer = SITES.iter().position(|(site, _)| *site == one.name).unwrap_or(0);

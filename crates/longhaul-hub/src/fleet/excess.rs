@@ -15,8 +15,8 @@ pub(super) const MAX_FACTS_BYTES: usize = 512 << 10;
 const MOST_EVENTS: usize = 1000;
 /// The bytes of an event besides its texts: its id, origin, subject and the entries in indexes.
 const EVENT_BYTES: usize = 256;
-/// The maximum age of accepted samples. A journal of 256 MiB has the samples of three interfaces for
-/// two weeks.
+/// The maximum age of accepted samples. A journal of 256 MiB has the samples of one interface and its host for
+/// almost three weeks.
 pub(super) const OLDEST_SAMPLE_MS: i64 = 31 * DAY;
 /// The maximum time by which an accepted sample is in the future; an agent's clock may be ahead.
 pub(super) const NEWEST_MS: i64 = HOUR;

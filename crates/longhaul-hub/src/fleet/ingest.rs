@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use longhaul_fleet::api::RunState;
 use longhaul_fleet::protocol::{
-    AgentEvent, Lease, MAX_ADDRESSES, MAX_EVENTS, MAX_LEASES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
-    MAX_ROWS, MAX_RUNS, RunReport, Severity, SyncRequest, TestKind,
+    AgentEvent, HostSnapshot, Lease, MAX_ADDRESSES, MAX_EVENTS, MAX_LEASES, MAX_MESSAGE_BYTES,
+    MAX_NAME_BYTES, MAX_ROWS, MAX_RUNS, RunReport, SampleBatch, Severity, SyncRequest, TestKind,
 };
 use longhaul_fleet::schedule::TaskState;
 
@@ -27,7 +27,8 @@ use crate::records::paths::{PathChange, note_route};
 use crate::records::runs::{document_bytes, run_kind};
 use crate::records::series::{NewRows, add_series};
 use crate::records::shipments::ship;
-use crate::samples::{Kind, interface_row, stamp_row};
+use crate::records::snapshots::set_snapshot;
+use crate::samples::{Kind, host_row, interface_row, queue_row, stamp_row};
 use crate::store::{Lock, Sql, StoreError};
 
 /// The maximum age of accepted reports and events.
@@ -71,7 +72,7 @@ pub(crate) struct Ingested {
 /// Returns whether a message is within the limits of the protocol.
 pub(crate) fn within_limits(request: &SyncRequest) -> bool {
     let name = |text: &String| text.len() <= MAX_NAME_BYTES;
-    let rows: usize = request.samples.iter().map(|samples| samples.rows.len()).sum();
+    let rows: usize = request.samples.iter().map(SampleBatch::row_count).sum();
     let state = &request.state;
     rows + request.stamp.len() <= MAX_ROWS
         && request.samples.len() <= MAX_ROWS
@@ -85,6 +86,7 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
         && state.addresses.iter().all(|one| name(&one.interface))
         && request.samples.iter().all(|samples| name(&samples.interface))
         && request.stamp.iter().all(|summary| name(&summary.peer))
+        && request.snapshot.as_ref().is_none_or(HostSnapshot::is_valid)
         && request.results.iter().all(|result| {
             let message = result.message.as_deref().unwrap_or_default();
             name(&result.run) && message.len() <= 2 * MAX_MESSAGE_BYTES
@@ -136,6 +138,9 @@ pub(crate) fn ingest(
             done.events.push(refused(&upload.host, Excess::Facts, now));
         }
     }
+    if let Some(snapshot) = &request.snapshot {
+        set_snapshot(sql, &upload.contact.agent, snapshot, now)?;
+    }
     add_samples(sql, upload, now, &mut done)?;
     add_reports(sql, upload, (applied, now), &mut done)?;
     record(sql, &done.events, &upload.channels, now)?;
@@ -168,11 +173,16 @@ fn add_samples(
         late |= !timely;
         timely
     };
-    let (mut interfaces, mut peers) = (Vec::new(), Vec::new());
+    let (mut interfaces, mut queues) = (Vec::new(), Vec::new());
+    let (mut host, mut peers) = (Vec::new(), Vec::new());
     for samples in &request.samples {
-        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(&mut timely).collect();
         let (name, speed_bps) = (samples.interface.clone(), samples.speed_bps);
+        let rows = samples.queue.iter().map(|row| queue_row(*row)).filter(&mut timely).collect();
+        queues.push(NewRows { name: name.clone(), speed_bps, rows });
+        let rows = samples.rows.iter().map(|row| interface_row(*row)).filter(&mut timely).collect();
         interfaces.push(NewRows { name, speed_bps, rows });
+        let rows = samples.host.iter().map(|row| host_row(*row)).filter(&mut timely).collect();
+        host.push(NewRows { name: String::new(), speed_bps: None, rows });
         done.acknowledged.push(samples.id);
     }
     for summary in &request.stamp {
@@ -180,10 +190,16 @@ fn add_samples(
         peers.push(NewRows { name: summary.peer.clone(), speed_bps: None, rows });
         done.acknowledged.push(summary.id);
     }
+    let new = [
+        (Kind::Interface, interfaces),
+        (Kind::Queue, queues),
+        (Kind::Host, host),
+        (Kind::Stamp, peers),
+    ];
     let most = intake::remaining_bytes(sql, &upload.contact.agent, Intake::Samples, now)?;
     let mut bytes = 0;
     let mut excesses = vec![(Excess::SampleTimes, late)];
-    for (kind, rows) in [(Kind::Interface, interfaces), (Kind::Stamp, peers)] {
+    for (kind, rows) in new {
         let added = add_series(sql, (kind, &upload.host), rows, most - bytes)?;
         bytes += added.bytes;
         done.blocks.extend(added.blocks);

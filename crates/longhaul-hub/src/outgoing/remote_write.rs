@@ -220,6 +220,21 @@ fn metrics(kind: Kind) -> &'static [(&'static str, f64)] {
             ("longhaul_interface_receive_errors_per_second", 1.0),
             ("longhaul_interface_transmit_errors_per_second", 1.0),
         ],
+        Kind::Queue => &[
+            ("longhaul_interface_queue_bytes", 1.0),
+            ("longhaul_interface_queue_packets", 1.0),
+            ("longhaul_interface_queue_drops_per_second", 1.0),
+        ],
+        Kind::Host => &[
+            ("longhaul_tcp_sent_segments_per_second", 1.0),
+            ("longhaul_tcp_retransmitted_segments_per_second", 1.0),
+            ("longhaul_tcp_connections", 1.0),
+            ("longhaul_cpu_busy_ratio", 1.0),
+            ("longhaul_cpu_busiest_core_ratio", 1.0),
+            ("longhaul_cpu_softirq_ratio", 1.0),
+            ("longhaul_cpu_most_softirq_core_ratio", 1.0),
+            ("longhaul_cpu_steal_ratio", 1.0),
+        ],
         Kind::Stamp => &[
             ("longhaul_stamp_loss_ratio", 1.0),
             ("longhaul_stamp_forward_loss_ratio", 1.0),
@@ -236,14 +251,15 @@ fn metrics(kind: Kind) -> &'static [(&'static str, f64)] {
 }
 
 fn block_series(block: &StoredBlock) -> Vec<TimeSeries> {
-    let other = if block.kind == Kind::Interface { "interface" } else { "peer" };
+    let other = match block.kind {
+        Kind::Interface | Kind::Queue => Some("interface"),
+        Kind::Stamp => Some("peer"),
+        Kind::Host => None,
+    };
     let series = |(at, (metric, factor)): (usize, &(&str, f64))| {
         let value = |point: &Point| Some((point.end_ms, point.values.get(at).copied()?? * factor));
-        let labels = vec![
-            ("__name__", (*metric).to_owned()),
-            ("host", block.host.clone()),
-            (other, block.name.clone()),
-        ];
+        let mut labels = vec![("__name__", (*metric).to_owned()), ("host", block.host.clone())];
+        labels.extend(other.map(|other| (other, block.name.clone())));
         TimeSeries { labels, samples: block.points.iter().filter_map(value).collect() }
     };
     let all = metrics(block.kind).iter().enumerate().map(series);
@@ -256,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_metric_has_a_name_and_missing_values_have_no_samples() {
-        for kind in [Kind::Interface, Kind::Stamp] {
+        for kind in Kind::ALL {
             assert_eq!(metrics(kind).len(), kind.metrics().len());
         }
         let mut values = vec![None; 10];

@@ -12,8 +12,10 @@ use crate::store::{Growth, Row, Sql, StoreError, first, values};
 pub const KEEP_RUNS_MS: i64 = 366 * DAY;
 /// The kinds of series, with the time between two samples in ms, and the usual block of an upload:
 /// its packed bytes and its time in ms.
-const KINDS: [(Kind, i64, Block); 2] = [
+const KINDS: [(Kind, i64, Block); Kind::ALL.len()] = [
     (Kind::Interface, SECOND, Block { bytes: 165.0, ms: 11_000.0 }),
+    (Kind::Queue, SECOND, Block { bytes: 80.0, ms: 11_000.0 }),
+    (Kind::Host, SECOND, Block { bytes: 250.0, ms: 11_000.0 }),
     (Kind::Stamp, MINUTE, Block { bytes: 55.0, ms: 60_000.0 }),
 ];
 /// The latest blocks, and the latest runs, that are measured.
@@ -42,11 +44,11 @@ struct Block {
 /// The quantities that determine the size of a database.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StoreUsage {
-    /// The number of interfaces, and of pairs that STAMP measures.
-    pub series: [i64; 2],
+    /// The number of series of each kind, in the order of [`Kind::ALL`].
+    pub series: [i64; Kind::ALL.len()],
     /// The number of runs per day.
     pub runs_per_day: f64,
-    blocks: [Block; 2],
+    blocks: [Block; Kind::ALL.len()],
     /// The mean size of the texts of a run, besides its document.
     run_texts: f64,
     /// The mean size of a run's document in its table; runs without one count.
@@ -77,9 +79,11 @@ impl StoreUsage {
     /// # Errors
     /// The database is unavailable.
     pub fn of(sql: &mut dyn Sql, runs_per_day: f64) -> Result<Self, StoreError> {
-        let mut series = [0; 2];
+        let mut series = [0; Kind::ALL.len()];
         for row in sql.query("SELECT kind, count(*) FROM series GROUP BY kind", &[])? {
-            series[usize::from(row.text(0)? != Kind::Interface.as_str())] += row.int(1)?;
+            // A kind of a later version is not forecast.
+            let Some(at) = place(&row.text(0)?) else { continue };
+            series[at] += row.int(1)?;
         }
         let blocks = blocks(sql)?;
         let (run_texts, document_bytes) = runs(sql)?;
@@ -112,9 +116,14 @@ impl StoreUsage {
     }
 }
 
+/// Returns the index of a kind.
+fn place(kind: &str) -> Option<usize> {
+    KINDS.iter().position(|(one, ..)| one.as_str() == kind)
+}
+
 /// Returns the mean of the latest blocks of each kind, or the usual block.
 #[allow(clippy::cast_precision_loss)]
-fn blocks(sql: &mut dyn Sql) -> Result<[Block; 2], StoreError> {
+fn blocks(sql: &mut dyn Sql) -> Result<[Block; Kind::ALL.len()], StoreError> {
     let query = "SELECT series.kind, count(*), CAST(sum(length(latest.data)) AS BIGINT),
          CAST(sum(latest.end_ms - latest.start_ms) AS BIGINT)
          FROM (SELECT series, start_ms, end_ms, data FROM chunk WHERE consolidated = 1
@@ -122,7 +131,7 @@ fn blocks(sql: &mut dyn Sql) -> Result<[Block; 2], StoreError> {
          JOIN series ON series.id = latest.series GROUP BY series.kind";
     let mut found = KINDS.map(|(_, _, usual)| usual);
     for row in sql.query(query, values![BLOCKS])? {
-        let at = usize::from(row.text(0)? != Kind::Interface.as_str());
+        let Some(at) = place(&row.text(0)?) else { continue };
         let count = row.int(1)?.max(1) as f64;
         // A block covers the time from the start of its first sample; `start_ms` is the end of that
         // sample.

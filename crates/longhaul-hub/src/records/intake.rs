@@ -7,8 +7,8 @@ use crate::store::{Sql, StoreError, first, values};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
     /// The blocks of samples. The largest honest agent has 128 interfaces at 1 s in blocks of 10 s
-    /// (237 MB) and 1000 peers of STAMP per minute (164 MB), and then sends a journal of 256 MiB of
-    /// JSON (about 64 MB).
+    /// (237 MB), their queues (181 MB), its host (3 MB) and 1000 peers of STAMP per minute (164 MB), and
+    /// then sends a journal of 256 MiB of JSON (about 64 MB).
     Samples,
     /// The documents of runs, as stored: about 20,000 of the mean size.
     Documents,
@@ -29,7 +29,7 @@ impl Intake {
     /// Returns the bytes that the hub accepts from an agent per day.
     pub fn most_bytes(self) -> i64 {
         match self {
-            Intake::Samples => 512 << 20,
+            Intake::Samples => 768 << 20,
             Intake::Documents => 128 << 20,
             Intake::Events => 4 << 20,
         }

@@ -20,3 +20,4 @@ pub mod removal;
 pub mod runs;
 pub mod series;
 pub mod shipments;
+pub mod snapshots;

@@ -45,7 +45,7 @@ pub struct Series {
     pub kind: Kind,
     /// The host that measures.
     pub host: String,
-    /// The interface or the peer.
+    /// The interface or the peer; empty for the host itself.
     pub name: String,
     /// The rate of the interface in bit/s.
     pub speed_bps: Option<i64>,
@@ -73,7 +73,7 @@ pub struct AddedRows {
 /// Rows of one series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRows {
-    /// The interface or the peer.
+    /// The interface or the peer; empty for the host itself.
     pub name: String,
     /// The rate of the interface in bit/s.
     pub speed_bps: Option<u64>,

@@ -6,4 +6,7 @@ mod point;
 
 pub use bucket::{Bucket, Span, merge, pack_bucket, unpack_bucket};
 pub use pack::{Malformed, pack, unpack};
-pub use point::{INTERFACE_METRICS, Kind, Point, STAMP_METRICS, interface_row, point, stamp_row};
+pub use point::{
+    HOST_METRICS, INTERFACE_METRICS, Kind, Point, QUEUE_METRICS, STAMP_METRICS, host_row,
+    interface_row, point, queue_row, stamp_row,
+};

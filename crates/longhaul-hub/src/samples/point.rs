@@ -1,6 +1,6 @@
 //! The kinds of series: the rows that agents upload, and the values that graphs show.
 
-use longhaul_fleet::protocol::{InterfaceRow, StampSummary};
+use longhaul_fleet::protocol::{HostRow, InterfaceRow, QueueRow, StampSummary};
 
 /// The absence of a number in a row.
 const NONE: i64 = i64::MIN;
@@ -10,6 +10,10 @@ const NONE: i64 = i64::MIN;
 pub enum Kind {
     /// The traffic of an interface of a host.
     Interface,
+    /// The queue of an interface of a host.
+    Queue,
+    /// The TCP connections and cores of a host. A host has one series, whose name is empty.
+    Host,
     /// The STAMP measurements from a host to a peer.
     Stamp,
 }
@@ -24,6 +28,22 @@ pub const INTERFACE_METRICS: &[&str] = &[
     "out_drops_ps",
     "in_errors_ps",
     "out_errors_ps",
+];
+
+/// The metrics of [`Kind::Queue`]: bytes and packets in the queue, and drops/s.
+pub const QUEUE_METRICS: &[&str] = &["queue_bytes", "queue_packets", "queue_drops_ps"];
+
+/// The metrics of [`Kind::Host`]: TCP segments/s, retransmitted segments/s, established connections, and
+/// shares of time of the cores: the mean of all, or the largest share of one core.
+pub const HOST_METRICS: &[&str] = &[
+    "tcp_segments_ps",
+    "tcp_retransmits_ps",
+    "tcp_connections",
+    "busy_share",
+    "busiest_core_share",
+    "softirq_share",
+    "most_softirq_core_share",
+    "stolen_share",
 ];
 
 /// The metrics of [`Kind::Stamp`]: the share of lost packets, and delays in ms.
@@ -41,23 +61,30 @@ pub const STAMP_METRICS: &[&str] = &[
 ];
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 4] = [Kind::Interface, Kind::Queue, Kind::Host, Kind::Stamp];
+
     /// Returns the name in the store and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Interface => "interface",
+            Kind::Queue => "queue",
+            Kind::Host => "host",
             Kind::Stamp => "stamp",
         }
     }
 
     /// Returns the kind with a name.
     pub fn named(name: &str) -> Option<Self> {
-        [Kind::Interface, Kind::Stamp].into_iter().find(|kind| kind.as_str() == name)
+        Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
     /// Returns the names of the metrics.
     pub fn metrics(self) -> &'static [&'static str] {
         match self {
             Kind::Interface => INTERFACE_METRICS,
+            Kind::Queue => QUEUE_METRICS,
+            Kind::Host => HOST_METRICS,
             Kind::Stamp => STAMP_METRICS,
         }
     }
@@ -65,7 +92,8 @@ impl Kind {
     /// Returns the number of integers of a row.
     pub fn width(self) -> usize {
         match self {
-            Kind::Interface => 10,
+            Kind::Interface | Kind::Host => 10,
+            Kind::Queue => 5,
             Kind::Stamp => 15,
         }
     }
@@ -85,6 +113,16 @@ pub struct Point {
 /// Returns the row of an interval of an interface: times first, then counts.
 pub fn interface_row(row: InterfaceRow) -> Vec<i64> {
     <[i64; 10]>::from(row).to_vec()
+}
+
+/// Returns the row of an interval of a queue.
+pub fn queue_row(row: QueueRow) -> Vec<i64> {
+    <[Option<i64>; 5]>::from(row).map(|value| value.unwrap_or(NONE)).to_vec()
+}
+
+/// Returns the row of an interval of a host.
+pub fn host_row(row: HostRow) -> Vec<i64> {
+    <[Option<i64>; 10]>::from(row).map(|value| value.unwrap_or(NONE)).to_vec()
 }
 
 /// Returns the row of a period of STAMP; delays are in ns.
@@ -125,6 +163,19 @@ pub fn point(kind: Kind, row: &[i64]) -> Option<Point> {
             let scale = |at: usize| if at < 2 { 8000.0 } else { 1000.0 } / *span_ms as f64;
             rest.iter().enumerate().map(|(at, count)| Some(*count as f64 * scale(at))).collect()
         }
+        Kind::Queue => {
+            let scale = |at: usize| if at < 2 { 1.0 } else { 1000.0 / *span_ms as f64 };
+            rest.iter().enumerate().map(|(at, value)| Some(known(*value)? * scale(at))).collect()
+        }
+        Kind::Host => {
+            let value = |(at, value): (usize, &i64)| match at {
+                0 | 1 => Some(known(*value)? * 1000.0 / *span_ms as f64),
+                2 => known(*value),
+                // A share is in millionths.
+                _ => Some((known(*value)? / 1e6).min(1.0)),
+            };
+            rest.iter().enumerate().map(value).collect()
+        }
         Kind::Stamp => {
             let (sent, counts) = rest.split_first()?;
             let share = |count: i64| Some(known(count)? / (*sent as f64).max(1.0));
@@ -155,6 +206,35 @@ mod tests {
         assert_eq!(found.values[0], Some(16_000.0));
         assert_eq!(found.values[3], Some(6.0));
         assert_eq!(point(Kind::Interface, &interface_row(InterfaceRow::default())), None);
+    }
+
+    #[test]
+    fn a_row_of_a_queue_has_its_level_and_the_rate_of_drops() {
+        let row =
+            QueueRow { end_ms: 10_000, span_ms: 500, bytes: 3000, packets: 2, drops: Some(7) };
+        let values = point(Kind::Queue, &queue_row(row)).unwrap().values;
+        assert_eq!(values, [Some(3000.0), Some(2.0), Some(14.0)]);
+        let values = point(Kind::Queue, &queue_row(QueueRow { drops: None, ..row })).unwrap();
+        assert_eq!((values.values.len(), values.values[2]), (QUEUE_METRICS.len(), None));
+    }
+
+    #[test]
+    fn a_row_of_a_host_has_rates_and_shares() {
+        let row = HostRow {
+            end_ms: 10_000,
+            span_ms: 2000,
+            segments: Some(4000),
+            connections: Some(12),
+            busiest_ppm: Some(250_000),
+            stolen_ppm: Some(u64::MAX),
+            ..HostRow::default()
+        };
+        let row = host_row(row);
+        assert_eq!(row.len(), Kind::Host.width());
+        let values = point(Kind::Host, &row).unwrap().values;
+        let expected = [2000.0, f64::NAN, 12.0, f64::NAN, 0.25, f64::NAN, f64::NAN, 1.0];
+        let expected = expected.map(|value| Some(value).filter(|value| !value.is_nan()));
+        assert_eq!((values.len(), values), (HOST_METRICS.len(), expected.to_vec()));
     }
 
     #[test]

@@ -29,6 +29,8 @@ const TABLES: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS agent_host ON agent (host)",
     "CREATE TABLE IF NOT EXISTS fact (
         agent TEXT NOT NULL, at_ms BIGINT NOT NULL, document BYTEA NOT NULL, PRIMARY KEY (agent, at_ms)) KEYED",
+    "CREATE TABLE IF NOT EXISTS snapshot (
+        agent TEXT PRIMARY KEY, at_ms BIGINT NOT NULL, document BYTEA NOT NULL) KEYED",
     "CREATE TABLE IF NOT EXISTS intake (
         agent TEXT NOT NULL, part TEXT NOT NULL, day BIGINT NOT NULL, bytes BIGINT NOT NULL,
         PRIMARY KEY (agent, part)) KEYED",

@@ -41,9 +41,14 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Returns whether the caller is a reader of public pages, without login.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name.is_empty()
+    }
+
     /// Refuses a caller with fewer rights than `role`.
     pub(crate) fn at_least(&self, role: UserRole) -> Result<(), Failure> {
-        let named = !self.name.is_empty() || role == UserRole::Viewer;
+        let named = !self.is_anonymous() || role == UserRole::Viewer;
         if self.role >= role && named { Ok(()) } else { Err(Failure::forbidden()) }
     }
 

@@ -110,3 +110,22 @@ pub(crate) async fn report_and_samples(client: &Client, agent: &mut Agent, lease
         assert_eq!(answer["stamp_peers"][0]["host"], "b");
     }
 }
+
+/// Returns an upload with two seconds of a host and of an interface with a queue.
+pub(crate) fn with_load() -> Json {
+    let end = now() / 1000 * 1000;
+    let times = [end - 2000, end - 1000];
+    let mut body = upload();
+    body["samples"] = json!([
+        {"id": 1, "interface": "", "rows": [],
+            "host": times.map(|at| json!([at, 1000, 4000, 20, 7, 300_000, 500_000, 10_000, 20_000, null]))},
+        {"id": 2, "interface": "eth0", "rows": times.map(|at| json!([at, 1000, 1000, 1000, 9, 9, 0, 0, 0, 0])),
+            "queue": times.map(|at| json!([at, 1000, 6144, 4, 3]))},
+        {"id": 3, "interface": "eth1", "rows": times.map(|at| json!([at, 1000, 1, 1, 1, 1, 0, 0, 0, 0]))},
+    ]);
+    body["snapshot"] = json!({"at_ms": end, "cores": [{"core": 1, "busy_ppm": 900_000, "softirq_ppm": 410_000}],
+        "flows": [{"local": "192.0.2.1:5290", "peer": "198.51.100.7:40000", "program": "longhaul", "user_id": 0,
+            "congestion": "bbr", "in_bps": 0, "out_bps": 9_400_000_000_u64, "delivery_bps": 9_900_000_000_u64,
+            "rtt_ns": 12_500_000, "congestion_window_bytes": 16_777_216, "retransmits": 77, "queued_bytes": 1024}]});
+    body
+}

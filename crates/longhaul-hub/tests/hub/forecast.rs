@@ -1,13 +1,15 @@
 //! The forecast of the size of a database against the bytes that it really has, on both databases.
 
-use longhaul_fleet::protocol::{InterfaceRow, Role, RunOutcome, RunReport, StampSummary, TestKind};
+use longhaul_fleet::protocol::{
+    HostRow, InterfaceRow, QueueRow, Role, RunOutcome, RunReport, StampSummary, TestKind,
+};
 use longhaul_hub::Figures;
 use longhaul_hub::records::buckets::{add_buckets, consolidate};
 use longhaul_hub::records::forecast::{StoreForecast, StoreUsage};
 use longhaul_hub::records::leases::report;
 use longhaul_hub::records::runs::{NewRun, add_runs};
 use longhaul_hub::records::series::{LEVELS, NewRows, add_series, series};
-use longhaul_hub::samples::{Bucket, Kind, Span, interface_row, stamp_row};
+use longhaul_hub::samples::{Bucket, Kind, Span, host_row, interface_row, queue_row, stamp_row};
 use longhaul_hub::store::{Sql, Store, StoreError};
 use serde_json::json;
 
@@ -91,7 +93,8 @@ fn noise(series: i64, at: i64) -> f64 {
     (x >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Stores the uploads of all hosts from `at` on: two interfaces, and each minute the other hosts.
+/// Stores the uploads of all hosts from `at` on: two interfaces with their queues, the host, and each minute the
+/// other hosts.
 fn upload(sql: &mut dyn Sql, at: i64) -> Result<(), StoreError> {
     for (host, name) in HOSTS.iter().enumerate() {
         let interface = |number: i64| {
@@ -112,6 +115,13 @@ fn upload(sql: &mut dyn Sql, at: i64) -> Result<(), StoreError> {
             NewRows { name: format!("eth{number}"), speed_bps: Some(10_000_000_000), rows }
         };
         add_series(sql, (Kind::Interface, name), (0..2).map(interface).collect(), i64::MAX)?;
+        add_series(
+            sql,
+            (Kind::Queue, name),
+            (0..2).map(|number| queue(number, at)).collect(),
+            i64::MAX,
+        )?;
+        add_series(sql, (Kind::Host, name), vec![load(host as i64, at)], i64::MAX)?;
         let minute = (at + UPLOAD).div_euclid(MINUTE) * MINUTE;
         if minute > at {
             let peers = HOSTS.iter().enumerate().filter(|(peer, _)| *peer != host);
@@ -124,6 +134,40 @@ fn upload(sql: &mut dyn Sql, at: i64) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+fn queue(number: i64, at: i64) -> NewRows {
+    let row = |second: i64| {
+        let end_ms = at + (second + 1) * 1000;
+        let packets = (40.0 * noise(number, end_ms)) as u64;
+        let packets = packets.saturating_sub(30);
+        let bytes = packets * 1500;
+        queue_row(QueueRow { end_ms, span_ms: 1000, bytes, packets, drops: Some(0) })
+    };
+    let rows = (0..UPLOAD / 1000).map(row).collect();
+    NewRows { name: format!("eth{number}"), speed_bps: None, rows }
+}
+
+fn load(host: i64, at: i64) -> NewRows {
+    let row = |second: i64| {
+        let end_ms = at + (second + 1) * 1000;
+        let share = noise(host, end_ms);
+        let ppm = |factor: f64| Some((1e6 * share * factor) as u64);
+        host_row(HostRow {
+            end_ms,
+            span_ms: 1000,
+            segments: Some((1e5 * share) as u64),
+            retransmits: Some((9.0 * share) as u64),
+            connections: Some(200),
+            busy_ppm: ppm(0.3),
+            busiest_ppm: ppm(0.9),
+            softirq_ppm: ppm(0.05),
+            most_softirq_ppm: ppm(0.2),
+            stolen_ppm: Some(0),
+        })
+    };
+    let rows = (0..UPLOAD / 1000).map(row).collect();
+    NewRows { name: String::new(), speed_bps: None, rows }
 }
 
 fn stamp(pair: i64, start_ms: i64) -> Vec<i64> {
@@ -147,7 +191,7 @@ fn stamp(pair: i64, start_ms: i64) -> Vec<i64> {
 
 /// Stores the intervals of all levels and series of two hours.
 fn intervals(sql: &mut dyn Sql, start: i64) -> Result<(), StoreError> {
-    for kind in [Kind::Interface, Kind::Stamp] {
+    for kind in Kind::ALL {
         let all = series(sql, kind, None)?;
         let span = Span { weight_ms: 3e5, sum: 7e9, min: 1.0, max: 9.0 };
         for level in LEVELS {

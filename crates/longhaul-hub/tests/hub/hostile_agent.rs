@@ -57,6 +57,45 @@ async fn documents_that_cannot_be_kept_are_refused() {
         let answer = sync_text(&mut agent, client, &sample(row)).await;
         assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("malformed")), "{row}");
     }
+    let with = |snapshot: &str| {
+        let body = upload().to_string();
+        format!("{},\"snapshot\":{snapshot}}}", &body[..body.len() - 1])
+    };
+    let flow = |peer: &str, congestion: &str| {
+        format!(
+            r#"{{"local":"192.0.2.1:1","peer":"{peer}","user_id":0,"congestion":"{congestion}","in_bps":0,
+            "out_bps":0,"delivery_bps":0,"rtt_ns":0,"congestion_window_bytes":0,"retransmits":0,"queued_bytes":0}}"#
+        )
+    };
+    let flows = |one: &str, count: usize| {
+        with(&format!(r#"{{"at_ms":1,"flows":[{}],"cores":[]}}"#, vec![one; count].join(",")))
+    };
+    let (good, long) = (flow("192.0.2.2:2", "cubic"), flow("192.0.2.2:2", &"c".repeat(17)));
+    for (text, status) in [
+        (flows(&good, 20), 200),
+        (flows(&good, 21), 413),
+        (flows(&long, 1), 413),
+        (flows(&flow("<script>", "cubic"), 1), 400),
+        (flows(&good.replace("\"in_bps\":0", "\"in_bps\":-1"), 1), 400),
+    ] {
+        let answer = sync_text(&mut agent, client, &text).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    // Rows of queues and of the host count as those of interfaces.
+    let rows = |field: &str, row: &str, count: usize| {
+        let rows = vec![row; count].join(",");
+        let batch = format!(r#"{{"id":1,"interface":"e","rows":[],"{field}":[{rows}]}}"#);
+        with("null").replace("\"snapshot\":null", &format!("\"samples\":[{batch}]"))
+    };
+    let at = now();
+    for (field, row) in
+        [("queue", format!("[{at},1000,0,0,0]")), ("host", format!("[{at},1000,0,0,0,0,0,0,0,0]"))]
+    {
+        for (count, status) in [(20_000, 200), (20_001, 413)] {
+            let answer = sync_text(&mut agent, client, &rows(field, &row, count)).await;
+            assert_eq!(answer.status, status, "{field}: {answer:?}");
+        }
+    }
     // An enrollment with another key than one of Ed25519 would reach the peers of the agent.
     let token = json!({"host": "k", "valid_seconds": 600});
     let token = client.post("/api/v1/tokens", &[admin], &token).await.json()["token"].clone();
@@ -91,6 +130,10 @@ async fn every_page_of_a_hostile_agent_is_bounded_and_escaped() {
         "/api/v1/runs?format=csv",
         "/api/v1/runs?format=jsonl",
         "/api/v1/runs?format=pscheduler",
+        "/api/v1/hosts/a/snapshot",
+        "/api/v1/series?kind=queue&host=a&name=eth0&from=now-10m",
+        "/api/v1/series?kind=host&host=a&from=now-10m",
+        "/api/v1/series?kind=host&host=a&from=now-10m&format=csv",
         "/api/v1/series?kind=stamp&host=a&name=b",
         "/api/v1/series?kind=stamp&host=a&name=b&format=csv",
         "/metrics",
@@ -126,7 +169,20 @@ fn hostile(lease: &Json) -> Json {
         })
         .collect();
     samples[0]["interface"] = json!("eth0");
+    samples[0]["queue"] =
+        json!([[at - 60_000, 1, most, most, most], [at - 50_000, 1000, -1, -5, null]]);
+    samples.push(json!({"id": 50, "interface": "", "rows": [], "host": [
+        [at - 60_000, 1, most, most, most, most, most, most, most, most],
+        [at - 50_000, 1000, null, -1, -1, null, -1, null, null, null],
+        [null, null, null, null, null, null, null, null, null, null],
+        [i64::MIN, most, 1, 1, 1, 1, 1, 1, 1, 1]]}));
     body["samples"] = json!(samples);
+    let flow = json!({"local": "[::1]:1", "peer": "203.0.113.9:65535", "program": "<script>alert(1)",
+        "user_id": u32::MAX, "congestion": "\u{1b}[2J\u{202e}", "in_bps": u64::MAX, "out_bps": u64::MAX,
+        "delivery_bps": u64::MAX, "rtt_ns": u64::MAX, "min_rtt_ns": u64::MAX,
+        "congestion_window_bytes": u64::MAX, "retransmits": u64::MAX, "queued_bytes": u64::MAX});
+    let core = json!({"core": u32::MAX, "busy_ppm": u64::MAX, "softirq_ppm": u64::MAX});
+    body["snapshot"] = json!({"at_ms": i64::MAX, "flows": vec![flow; 20], "cores": vec![core; 8]});
     let stamp = |id: u64, peer: &str, start_ms: i64| {
         json!({"id": id, "peer": peer, "start_ms": start_ms, "span_ms": 60_000, "sent": 0,
             "lost": u64::MAX, "rtt_min_ms": -1e308, "rtt_p50_ms": 1e308, "rtt_p99_ms": 1e308,
@@ -170,6 +226,8 @@ async fn pages(hub: &Hub, run: &str) {
         "/hosts",
         "/hosts/a",
         "/hosts/a?first=32",
+        "/hosts/a?from=now-10m&to=now",
+        "/hosts/a?from=now-1y&to=now",
         "/hosts/a?first=16&unit=packets",
         "/hosts/a?first=18446744073709551615",
         "/pairs/a/b",
@@ -193,6 +251,12 @@ async fn pages(hub: &Hub, run: &str) {
         shown += usize::from(page.body.contains("&lt;script&gt;alert(1)"));
     }
     assert!(shown >= 5, "the script is shown as text on {shown} pages");
+    let host = hub.client.get("/hosts/a?first=32&from=now-10m&to=now", &cookie).await.body;
+    for shown in
+        ["203.0.113.9:65535", "Queue of eth0", "TCP retransmits", "core 4294967295 100.0 %"]
+    {
+        assert!(host.contains(shown), "the page of the host has {shown}");
+    }
     let parts = hub.client.get("/hosts/a?first=16", &cookie).await.body;
     assert!(parts.contains("17 to 32") && parts.contains("33 to 40"), "40 interfaces");
     assert_eq!(parts.matches("<h3>").count(), 16, "a part of them");

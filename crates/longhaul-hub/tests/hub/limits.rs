@@ -148,7 +148,7 @@ async fn samples_of_an_agent_are_bounded_in_age_and_bytes() {
     let answer = agent.sync(client, 0, &samples(&[now()])).await.json();
     assert_eq!(answer["acknowledged"], json!([1]));
     let message = only_event(client, &admin, "too_many_samples").await;
-    assert!(message.contains("the hub keeps at most 512 MiB of samples per day"), "{message}");
+    assert!(message.contains("the hub keeps at most 768 MiB of samples per day"), "{message}");
     assert_eq!(stored().await, 2);
     let page = client.get("/events", "x: y").await.body;
     assert!(page.contains(&message), "{page}");

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::store_intake::{daily_limits, documents_and_blocks};
 use crate::store_journal::{changes_of_paths, events_and_outbox, journal_of_new_data};
+use crate::store_load::{latest_snapshots, queues_and_hosts};
 use crate::store_people::{absences, enrollment_and_counters, people_and_sessions};
 
 pub(crate) const DAY: i64 = 86_400_000;
@@ -38,12 +39,18 @@ async fn postgres_conforms() {
     assert!(matches!(Store::postgres("port=x").await, Err(StoreError::Address(_))));
 }
 
-/// Checks that a database of a version without the table of daily limits gets it and keeps its data.
+/// Checks that a database of a version without the tables of daily limits and snapshots gets them and keeps its
+/// data.
 async fn older_is_completed(store: &Store, open: impl AsyncFn() -> Result<Store, StoreError>) {
-    store.write(|sql| sql.execute("DROP TABLE intake", &[])).await.unwrap();
-    store.read(|sql| sql.query("SELECT * FROM intake", &[])).await.unwrap_err();
+    for table in ["intake", "snapshot"] {
+        let drop = format!("DROP TABLE {table}");
+        store.write(move |sql| sql.execute(&drop, &[])).await.unwrap();
+        let select = format!("SELECT * FROM {table}");
+        store.read(move |sql| sql.query(&select, &[])).await.unwrap_err();
+    }
     let opened = open().await.unwrap();
     daily_limits(&opened).await;
+    latest_snapshots(&opened).await;
     assert_eq!(opened.read(|sql| numbers::get(sql, "kept")).await.unwrap(), Some(7));
 }
 
@@ -66,6 +73,8 @@ async fn conforms(store: &Store) {
     daily_limits(store).await;
     documents_and_blocks(store).await;
     series_and_retention(store).await;
+    queues_and_hosts(store).await;
+    latest_snapshots(store).await;
     events_and_outbox(store).await;
     journal_of_new_data(store).await;
     changes_of_paths(store).await;

@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// except loopback, link-local, multicast and reserved addresses]
     #[arg(long, value_name = "NETWORKS", value_parser = parse_allowed)]
     allow: Option<AllowedPeers>,
+    /// Do not report the TCP connections of this host to the hub
+    #[arg(long)]
+    no_flows: bool,
     /// Check this agent and its connection to the hub, and exit
     #[arg(long)]
     check: bool,
@@ -90,6 +93,7 @@ impl Args {
             program,
             reflectors,
             allow: self.allow.unwrap_or_default(),
+            flows: !self.no_flows,
         })
     }
 }

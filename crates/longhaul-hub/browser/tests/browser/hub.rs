@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-use crate::agents::{MESH, leased, pair, report_and_samples};
+use crate::agents::{MESH, leased, pair, report_and_samples, with_load};
 use crate::client::Client;
 
 /// The variable with the path of the program; without it, the one of the workspace's debug build.
@@ -61,7 +61,7 @@ fn announced(output: ChildStderr) -> [String; 3] {
     found
 }
 
-/// Starts a hub with two agents, a run, samples and events; returns the id of the run.
+/// Starts a hub with two agents, a run, samples, connections and events; returns the id of the run.
 pub(super) async fn filled() -> (Hub, String) {
     let hub = hub();
     let client = &hub.client;
@@ -69,6 +69,7 @@ pub(super) async fn filled() -> (Hub, String) {
     let [mut a, _] = pair(client, &admin, MESH).await;
     let lease = leased(client, &mut a, "source").await;
     report_and_samples(client, &mut a, &lease).await;
+    assert_eq!(a.sync(client, 0, &with_load()).await.status, 200);
     let run = lease["run"].as_str().unwrap().to_owned();
     (hub, run)
 }

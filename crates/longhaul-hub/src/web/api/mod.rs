@@ -9,6 +9,7 @@ mod mesh;
 mod pscheduler;
 mod runs;
 mod series;
+mod snapshot;
 
 pub(crate) use fleet::{hosts_document, status_document};
 pub(crate) use runs::RunQuery;
@@ -37,6 +38,7 @@ pub(crate) fn routes() -> Router<Arc<Hub>> {
         .route("/api/v1/agents/{id}/revoke", post(access::post_revoke))
         .route("/api/v1/status", get(fleet::get_status))
         .route("/api/v1/hosts", get(fleet::get_hosts))
+        .route("/api/v1/hosts/{name}/snapshot", get(snapshot::get_snapshot))
         .route("/api/v1/schedule", get(fleet::get_schedule))
         .route("/api/v1/counts", get(fleet::get_counts))
         .route("/api/v1/runs", get(runs::get_runs))
@@ -72,6 +74,7 @@ pub(crate) fn live_routes() -> Router<Arc<Hub>> {
         access::post_revoke,
         fleet::get_status,
         fleet::get_hosts,
+        snapshot::get_snapshot,
         fleet::get_schedule,
         fleet::get_counts,
         runs::get_runs,

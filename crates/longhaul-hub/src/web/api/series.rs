@@ -1,4 +1,4 @@
-//! Series of interfaces and of STAMP.
+//! Series of interfaces and their queues, of hosts and of STAMP.
 
 use std::sync::Arc;
 
@@ -18,11 +18,12 @@ use crate::web::range::Range;
 /// The choice of a series.
 #[derive(Debug, Clone, Deserialize, utoipa::IntoParams)]
 pub(crate) struct SeriesQuery {
-    /// `interface` or `stamp`.
+    /// `interface`, `queue`, `host` or `stamp`.
     kind: String,
     /// The host that measures.
     host: String,
-    /// The interface or the peer.
+    /// The interface or the peer; absent for the kind `host`.
+    #[serde(default)]
     name: String,
     /// The start of the range: `now-24h`, RFC 3339 or ms since 1970.
     from: Option<String>,
@@ -39,11 +40,11 @@ pub(crate) struct SeriesQuery {
 pub(crate) struct SeriesDocument {
     /// `longhaul.fleet-series/1`.
     schema: &'static str,
-    /// `interface` or `stamp`.
+    /// `interface`, `queue`, `host` or `stamp`.
     kind: &'static str,
     /// The host that measures.
     host: String,
-    /// The interface or the peer.
+    /// The interface or the peer; empty for the kind `host`.
     name: String,
     /// The rate of the interface in bit/s.
     speed_bps: Option<i64>,

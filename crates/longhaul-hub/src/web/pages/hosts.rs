@@ -1,4 +1,4 @@
-//! The list of hosts, and the page of one host with its traffic and facts.
+//! The list of hosts, and the page of one host with its facts, load and traffic.
 
 use std::sync::Arc;
 
@@ -6,16 +6,18 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use longhaul_chart::traffic::{Bin, Period, TrafficGraph, TrafficUnit, section};
-use longhaul_fleet::api::HostDocument;
+use longhaul_fleet::api::{HostDocument, RunDocument};
 use longhaul_fleet::mesh::Mesh;
-use longhaul_fleet::protocol::AgentState;
+use longhaul_fleet::protocol::{AgentState, HostSnapshot};
 use longhaul_fleet::schedule::Task;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value as Json;
 
 use super::PageViewer;
 use super::findings::findings;
-use super::layout::{badge, failure_page, page, segment, time};
+use super::host_load::{HostLoad, snapshot as snapshot_section};
+use super::layout::{badge, failure_page, page, range_form, segment, time};
 use super::runs::table;
 use crate::clock::{DAY, now_ms};
 use crate::fleet::{Applied, declared_capacity};
@@ -24,10 +26,12 @@ use crate::records::agents::facts;
 use crate::records::forecast::StoreUsage;
 use crate::records::runs::{RunFilter, runs};
 use crate::records::series::{Series, read_series, series};
+use crate::records::snapshots::snapshot;
 use crate::samples::{Bucket, Kind};
 use crate::store::{Sql, StoreError};
 use crate::web::api::hosts_document;
 use crate::web::failure::Failure;
+use crate::web::range::Range;
 use crate::words;
 
 fn state(host: &HostDocument) -> Markup {
@@ -98,12 +102,18 @@ fn forecast(sql: &mut dyn Sql, applied: Option<&Applied>) -> Result<[f64; 2], St
 }
 
 /// The choice of a host's page.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct HostQuery {
     unit: Option<String>,
     /// The index of the first interface of the page.
     #[serde(default)]
     first: usize,
+}
+
+impl HostQuery {
+    fn is_packets(&self) -> bool {
+        self.unit.as_deref() == Some("packets")
+    }
 }
 
 /// The maximum number of interfaces of a page. Each has four graphs, and a host can have hundreds.
@@ -126,66 +136,109 @@ fn parts(path: &str, packets: bool, first: usize, interfaces: usize) -> Markup {
     }
 }
 
+/// The data of the page of a host.
+struct HostPage {
+    host: HostDocument,
+    facts: Option<(i64, Json)>,
+    snapshot: Option<HostSnapshot>,
+    load: HostLoad,
+    /// The interfaces of this part, with their capacities and graphs.
+    interfaces: Vec<(String, Capacity, Vec<TrafficGraph>)>,
+    /// The number of all interfaces.
+    count: usize,
+    latest: Vec<RunDocument>,
+}
+
+impl HostPage {
+    /// Reads the data; `None` without such a host.
+    fn of(
+        sql: &mut dyn Sql,
+        (name, mesh): (&str, Option<&Mesh>),
+        query: &HostQuery,
+        (window, now): ((i64, i64), i64),
+    ) -> Result<Option<Self>, StoreError> {
+        let hosts = hosts_document(sql, mesh, now)?.hosts;
+        let Some(host) = hosts.into_iter().find(|host| host.name == name) else {
+            return Ok(None);
+        };
+        let (facts, snapshot) = match &host.agent {
+            Some(agent) => (facts(sql, agent, now)?, snapshot(sql, agent)?),
+            None => (None, None),
+        };
+        let all = series(sql, Kind::Interface, Some(name))?;
+        let part: Vec<Series> = all.iter().skip(query.first).take(INTERFACES).cloned().collect();
+        let mut interfaces = Vec::new();
+        for one in &part {
+            let capacity = Capacity::of(one, mesh, host.report.as_ref());
+            let graphs = graphs_of(sql, one, (query.is_packets(), capacity), now)?;
+            interfaces.push((one.name.clone(), capacity, graphs));
+        }
+        let load = HostLoad::of(sql, (name, &part), window, now)?;
+        let filter = RunFilter { host: Some(name.to_owned()), ..RunFilter::default() };
+        let latest = runs(sql, &filter, 20)?;
+        Ok(Some(HostPage { host, facts, snapshot, load, interfaces, count: all.len(), latest }))
+    }
+
+    fn main(&self, query: &HostQuery, connections: &Markup, range: &Markup) -> Markup {
+        let (name, packets) = (self.host.name.as_str(), query.is_packets());
+        let path = format!("/hosts/{}", segment(name));
+        html! {
+            p.kind { "Host" }
+            h1 { (name) }
+            p { (state(&self.host)) @if let Some(seen) = self.host.seen_ms { " last contact " (time(seen)) } }
+            (agent_table(&self.host))
+            @if self.facts.is_some() { h2 { "Facts and findings" } }
+            (findings(self.facts.as_ref()))
+            h2 { "Connections" }
+            (connections)
+            h2 { "Load" }
+            (range)
+            (self.load.graphs())
+            h2 { "Traffic" }
+            nav.tabs aria-label="Unit" {
+                a href=(path) aria-current=[(!packets).then_some("true")] { "bit/s" }
+                a href=(format!("{path}?unit=packets")) aria-current=[packets.then_some("true")] { "packets/s" }
+            }
+            @if self.count == 0 { p { "The agent has not reported samples." } }
+            (parts(&path, packets, query.first, self.count))
+            @for (interface, capacity, graphs) in &self.interfaces {
+                h3 { (interface) }
+                @if !packets { p.soft { (capacity.words()) } }
+                @for graph in graphs { (section(graph)) }
+            }
+            h2 { "Latest runs" }
+            (table(&self.latest))
+        }
+    }
+}
+
 /// `GET /hosts/NAME`.
 pub(super) async fn get_host(
     State(hub): State<Arc<Hub>>,
     PageViewer(caller): PageViewer,
     Path(name): Path<String>,
     Query(query): Query<HostQuery>,
+    Query(range): Query<Range>,
 ) -> Result<Response, Failure> {
     let applied = hub.refresh().await?;
     let now = now_ms();
-    let packets = query.unit.as_deref() == Some("packets");
-    let wanted = name.clone();
+    let window = range.times(now)?;
+    let (wanted, chosen) = (name.clone(), query.clone());
     let read = move |sql: &mut dyn Sql| {
         let mesh = applied.as_deref().map(|applied| &applied.mesh);
-        let hosts = hosts_document(sql, mesh, now)?.hosts;
-        let Some(host) = hosts.into_iter().find(|host| host.name == wanted) else {
-            return Ok(None);
-        };
-        let known = match &host.agent {
-            Some(agent) => facts(sql, agent, now)?,
-            None => None,
-        };
-        let mut graphs = Vec::new();
-        let interfaces = series(sql, Kind::Interface, Some(&wanted))?;
-        for one in interfaces.iter().skip(query.first).take(INTERFACES).cloned() {
-            let capacity = Capacity::of(&one, mesh, host.report.as_ref());
-            graphs.push((
-                one.name.clone(),
-                capacity,
-                graphs_of(sql, &one, (packets, capacity), now)?,
-            ));
-        }
-        let filter = RunFilter { host: Some(wanted.clone()), ..RunFilter::default() };
-        Ok(Some((host, known, (graphs, interfaces.len()), runs(sql, &filter, 20)?)))
+        HostPage::of(sql, (&wanted, mesh), &chosen, (window, now))
     };
-    let Some((host, known, (graphs, interfaces), latest)) = hub.store.read(read).await? else {
+    let Some(found) = hub.store.read(read).await? else {
         return Ok(failure_page(StatusCode::NOT_FOUND, Some(&caller), "the hub has no such host"));
     };
-    let path = format!("/hosts/{}", segment(&name));
-    let main = html! {
-        p.kind { "Host" }
-        h1 { (name) }
-        p { (state(&host)) @if let Some(seen) = host.seen_ms { " last contact " (time(seen)) } }
-        (agent_table(&host))
-        @if known.is_some() { h2 { "Facts and findings" } }
-        (findings(known.as_ref()))
-        h2 { "Traffic" }
-        nav.tabs aria-label="Unit" {
-            a href=(path) aria-current=[(!packets).then_some("true")] { "bit/s" }
-            a href=(format!("{path}?unit=packets")) aria-current=[packets.then_some("true")] { "packets/s" }
-        }
-        @if interfaces == 0 { p { "The agent has not reported samples." } }
-        (parts(&path, packets, query.first, interfaces))
-        @for (interface, capacity, graphs) in &graphs {
-            h3 { (interface) }
-            @if !packets { p.soft { (capacity.words()) } }
-            @for graph in graphs { (section(graph)) }
-        }
-        h2 { "Latest runs" }
-        (table(&latest))
+    let connections = match &found.snapshot {
+        // The addresses of peers are not for everybody.
+        _ if caller.is_anonymous() => html! { p { "Log in to see the connections." } },
+        None => html! { p { "The agent has not reported connections." } },
+        Some(snapshot) => snapshot_section(snapshot),
     };
+    let range = range_form(&format!("/hosts/{}", segment(&name)), &range, window);
+    let main = found.main(&query, &connections, &range);
     Ok(page(&name, Some(&caller), false, &main))
 }
 

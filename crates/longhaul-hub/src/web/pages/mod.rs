@@ -5,6 +5,7 @@ mod document;
 mod events;
 mod findings;
 mod grid;
+mod host_load;
 mod hosts;
 mod layout;
 mod login;

@@ -158,7 +158,8 @@ fn throughput(direction: &Direction, window_ms: (i64, i64)) -> Markup {
         title: "Throughput of the runs",
         quantity: Quantity::Rate,
         window_ms,
-        step_ms: gaps.get(gaps.len() / 2).copied().unwrap_or(0),
+        // A run is missing in a gap of two usual distances.
+        joined_ms: 2 * gaps.get(gaps.len() / 2).copied().unwrap_or(window_ms.1 - window_ms.0),
         series: vec![("throughput", marks)],
         expected: cell.and_then(|cell| cell.expected),
     };
@@ -182,8 +183,10 @@ fn stamp(step_ms: i64, buckets: &[Bucket], window_ms: (i64, i64)) -> Markup {
         };
         buckets.iter().filter_map(mark).collect()
     };
+    // The periods of an agent are a little longer than a minute, so one bucket can be empty.
+    let joined_ms = 2 * step_ms;
     let plot = |title, quantity, series| {
-        Plot { title, quantity, window_ms, step_ms, series, expected: None }.figure()
+        Plot { title, quantity, window_ms, joined_ms, series, expected: None }.figure()
     };
     let delays = vec![("median", marks(4)), ("99th percentile", marks(5)), ("lowest", marks(3))];
     html! {

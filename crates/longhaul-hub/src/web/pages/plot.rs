@@ -10,6 +10,7 @@ use longhaul_chart::traffic::TrafficUnit;
 use longhaul_chart::{Scale, time_ticks};
 use maud::{Markup, PreEscaped, html};
 
+use crate::clock::MINUTE;
 use crate::words;
 
 /// A value at a time. `None` is a gap: a run without a result.
@@ -32,7 +33,15 @@ pub(super) enum Quantity {
     Time,
     /// Shares of one.
     Share,
+    /// Sizes in bytes.
+    Size,
+    /// Things per second, such as "packets".
+    Events(&'static str),
 }
+
+/// The time by which the samples of an agent can be late, in ms: its uploads are at most a minute apart, and
+/// the hub adds samples to intervals once a minute.
+const LATE_MS: i64 = 2 * MINUTE;
 
 impl Quantity {
     fn text(self, value: f64) -> String {
@@ -40,6 +49,10 @@ impl Quantity {
             Quantity::Rate => words::rate(value),
             Quantity::Time => words::milliseconds(value),
             Quantity::Share => words::percent(value),
+            Quantity::Size => words::bytes(value),
+            Quantity::Events(_) if value == 0.0 => "0 /s".to_owned(),
+            Quantity::Events(_) if value < 100.0 => format!("{value:.2} /s"),
+            Quantity::Events(_) => TrafficUnit::Packets.text(value).replace("p/s", "/s"),
         }
     }
 
@@ -49,6 +62,11 @@ impl Quantity {
             Quantity::Rate => TrafficUnit::Bits.scaled(greatest),
             Quantity::Time => (1.0, "ms".to_owned()),
             Quantity::Share => (0.01, "%".to_owned()),
+            Quantity::Size => binary(greatest),
+            Quantity::Events(things) => {
+                let (divisor, unit) = TrafficUnit::Packets.scaled(greatest);
+                (divisor, unit.replace("packets", things))
+            }
         }
     }
 
@@ -57,6 +75,8 @@ impl Quantity {
         match self {
             Quantity::Rate | Quantity::Time => 0.0,
             Quantity::Share => 0.001,
+            Quantity::Size => 1024.0,
+            Quantity::Events(_) => 1.0,
         }
     }
 }
@@ -70,7 +90,7 @@ pub(super) struct Plot<'a> {
     /// The range of times in ms since 1970.
     pub(super) window_ms: (i64, i64),
     /// The greatest distance of two marks that a line connects, in ms.
-    pub(super) step_ms: i64,
+    pub(super) joined_ms: i64,
     /// The series with their names; at most three.
     pub(super) series: Vec<(&'a str, Vec<Mark>)>,
     /// The expected value, drawn as a line.
@@ -210,7 +230,7 @@ impl Plot<'_> {
                 let _ = write!(ranges, "M{x:.1} {:.1}V{:.1}", axis.y(low), axis.y(high));
             }
             let y = axis.y(value);
-            let joined = last.is_some_and(|last| mark.at_ms - last <= 2 * self.step_ms);
+            let joined = last.is_some_and(|last| mark.at_ms - last <= self.joined_ms);
             let _ = write!(line, "{}{x:.1} {y:.1}", if joined { "L" } else { "M" });
             if few || !joined {
                 // A line without length has round ends, so the dot is round at any width.
@@ -223,6 +243,13 @@ impl Plot<'_> {
                 let _ = write!(svg, "<path class=\"{class} s{index}\" d=\"{path}\"/>");
             }
         }
+    }
+
+    /// Returns the latest value, unless it is older than a gap.
+    fn current(&self, marks: &[Mark]) -> Option<f64> {
+        let last = marks.last()?;
+        let age = self.window_ms.1 - last.at_ms;
+        last.value.filter(|_| age <= 2 * self.joined_ms + LATE_MS)
     }
 
     /// Returns the maximum, average, minimum and current value of each series.
@@ -247,13 +274,21 @@ impl Plot<'_> {
                         td.figure { (text(high)) }
                         td.figure { (text(average(&values))) }
                         td.figure { (text(low)) }
-                        td.figure { (text(marks.last().and_then(|mark| mark.value))) }
+                        td.figure { (text(self.current(marks))) }
                         td.figure { (values.len()) " of " (marks.len()) }
                     }
                 } }
             } }
         }
     }
+}
+
+/// Returns a divisor for sizes up to `greatest`, and its unit.
+fn binary(greatest: f64) -> (f64, String) {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let at =
+        (0..units.len()).rev().find(|at| greatest >= 1024f64.powi(*at as i32 + 1)).unwrap_or(0);
+    (1024f64.powi(at as i32 + 1), units[at].to_owned())
 }
 
 /// Draws the axis of values.
@@ -283,7 +318,7 @@ mod tests {
 
     fn plot(quantity: Quantity, marks: Vec<Mark>) -> Plot<'static> {
         let series = vec![("a", marks)];
-        Plot { title: "x", quantity, window_ms: (0, 100), step_ms: 10, series, expected: None }
+        Plot { title: "x", quantity, window_ms: (0, 100), joined_ms: 20, series, expected: None }
     }
 
     fn mark(at_ms: i64, value: Option<f64>) -> Mark {
@@ -303,8 +338,23 @@ mod tests {
     }
 
     #[test]
+    fn an_old_value_is_not_the_current_one() {
+        let plot = plot(Quantity::Size, Vec::new());
+        let at = |at_ms| plot.current(&[mark(at_ms, Some(7.0))]);
+        assert_eq!(at(100 - LATE_MS - 40), Some(7.0));
+        assert_eq!(at(100 - LATE_MS - 41), None);
+    }
+
+    #[test]
     fn the_axis_states_its_values_exactly() {
-        for quantity in [Quantity::Rate, Quantity::Time, Quantity::Share] {
+        let all = [
+            Quantity::Rate,
+            Quantity::Time,
+            Quantity::Share,
+            Quantity::Size,
+            Quantity::Events("packets"),
+        ];
+        for quantity in all {
             for exponent in -3..11 {
                 for factor in [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.7, 7.5, 9.9] {
                     let value = factor * 10f64.powi(exponent);
@@ -312,6 +362,7 @@ mod tests {
                         Quantity::Rate => 1e11,
                         Quantity::Time => 1e5,
                         Quantity::Share => 1.0,
+                        Quantity::Size | Quantity::Events(_) => 1e11,
                     };
                     if value > most {
                         continue;

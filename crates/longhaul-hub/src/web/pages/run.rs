@@ -125,7 +125,7 @@ fn intervals(run: &RunDocument) -> Markup {
         title: "Throughput of the intervals",
         quantity: Quantity::Rate,
         window_ms: (start, end.max(start + 1)),
-        step_ms,
+        joined_ms: 2 * step_ms,
         series,
         expected: None,
     }
