@@ -15,7 +15,7 @@ pub const KEEP_RUNS_MS: i64 = 366 * DAY;
 const KINDS: [(Kind, i64, Block); Kind::ALL.len()] = [
     (Kind::Interface, SECOND, Block { bytes: 165.0, ms: 11_000.0 }),
     (Kind::Queue, SECOND, Block { bytes: 80.0, ms: 11_000.0 }),
-    (Kind::Host, SECOND, Block { bytes: 250.0, ms: 11_000.0 }),
+    (Kind::Host, SECOND, Block { bytes: 200.0, ms: 11_000.0 }),
     (Kind::Stamp, MINUTE, Block { bytes: 55.0, ms: 60_000.0 }),
 ];
 /// The latest blocks, and the latest runs, that are measured.

@@ -68,8 +68,8 @@ impl HostLoad {
         };
         html! {
             div.plots {
-                (plot("TCP retransmits", Quantity::Events("segments"), &[("retransmitted", 1)]))
-                (plot("TCP segments sent", Quantity::Events("segments"), &[("sent", 0)]))
+                (plot("TCP retransmits", Quantity::Events("segments"), &[("segments", 1)]))
+                (plot("TCP segments sent", Quantity::Events("segments"), &[("segments", 0)]))
                 (plot("Busy cores", Quantity::Share,
                     &[("all cores", 3), ("busiest core", 4), ("taken by the hypervisor", 7)]))
                 (plot("Soft interrupts", Quantity::Share, &[("all cores", 5), ("largest of a core", 6)]))
@@ -85,9 +85,9 @@ impl HostLoad {
         let has_drops =
             queue.buckets.iter().any(|one| one.spans.get(2).is_some_and(|s| s.max > 0.0));
         html! {
-            (self.plot((&title, Quantity::Size), values, &[("bytes in the queue", 0)]))
+            (self.plot((&title, Quantity::Size), values, &[("bytes", 0)]))
             @if has_drops {
-                (self.plot((&drops, Quantity::Events("packets")), values, &[("dropped", 2)]))
+                (self.plot((&drops, Quantity::Events("packets")), values, &[("packets", 2)]))
             }
         }
     }
