@@ -22,7 +22,7 @@ pub(crate) struct FlowSampler {
     reader: FlowReader,
     shown: usize,
     interval: Duration,
-    programs: Programs,
+    programs: Option<Programs>,
     known: HashMap<u64, Counted>,
     listed: Option<Instant>,
     /// The earliest time of the next listing.
@@ -39,14 +39,18 @@ struct Counted {
 }
 
 impl FlowSampler {
-    /// Creates a sampler that returns the `shown` fastest connections, and lists them at most once per
-    /// `interval`.
-    pub(crate) fn open(shown: usize, interval: Duration) -> io::Result<Self> {
+    /// Creates a sampler that returns the `shown` fastest connections, lists them at most once per
+    /// `interval`, and names their programs if it has `programs`.
+    pub(crate) fn open(
+        shown: usize,
+        interval: Duration,
+        programs: Option<Programs>,
+    ) -> io::Result<Self> {
         Ok(FlowSampler {
             reader: FlowReader::open()?,
             shown,
             interval,
-            programs: Programs::new(),
+            programs,
             known: HashMap::new(),
             listed: None,
             due: Instant::now(),
@@ -100,8 +104,11 @@ impl FlowSampler {
         found.truncate(self.shown);
         self.known = current;
         self.listed = Some(now);
-        self.programs.update(&found.iter().map(|(inode, _)| *inode).collect(), now)?;
-        let named = |(inode, flow)| FlowSample { program: self.programs.of(inode), ..flow };
+        if let Some(programs) = &mut self.programs {
+            programs.update(&found.iter().map(|(inode, _)| *inode).collect(), now)?;
+        }
+        let program = |inode| self.programs.as_ref().and_then(|programs| programs.of(inode));
+        let named = |(inode, flow)| FlowSample { program: program(inode), ..flow };
         self.found = found.into_iter().map(named).collect();
         Ok(())
     }
@@ -148,7 +155,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
-        let mut sampler = FlowSampler::open(usize::MAX, Duration::ZERO).unwrap();
+        let programs = Some(Programs::new());
+        let mut sampler = FlowSampler::open(usize::MAX, Duration::ZERO, programs).unwrap();
         let start = Instant::now();
         assert!(sampler.sample(start).unwrap().is_empty(), "a rate needs two listings");
         for _ in 0..100 {
@@ -170,7 +178,7 @@ mod tests {
     }
     #[test]
     fn connections_are_listed_once_per_interval() {
-        let mut sampler = FlowSampler::open(20, Duration::from_secs(1000)).unwrap();
+        let mut sampler = FlowSampler::open(20, Duration::from_secs(1000), None).unwrap();
         let start = Instant::now();
         let mut listed = |seconds| {
             sampler.sample(start + Duration::from_secs(seconds)).unwrap();

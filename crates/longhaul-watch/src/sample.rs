@@ -88,8 +88,8 @@ pub struct FlowSample {
     pub peer: SocketAddr,
     /// The user that owns the socket.
     pub user: u32,
-    /// The name of the program that has the socket open; `None` if this process may not see it, or has
-    /// not looked for it yet.
+    /// The name of the program that has the socket open; `None` if this process may not see it, has not
+    /// searched it yet, or the sampler does not search programs.
     pub program: Option<String>,
     /// The congestion control.
     pub congestion: String,

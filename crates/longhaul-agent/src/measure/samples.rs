@@ -70,6 +70,7 @@ impl Samples {
                 interval,
                 flows: if self.flows { MAX_FLOWS } else { 0 },
                 flow_interval: SNAPSHOTS,
+                programs: true,
                 ..SamplerOptions::default()
             };
             let mut sampler = Sampler::new(options)?;
