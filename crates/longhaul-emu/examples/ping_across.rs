@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, value) in [("rtt", "90ms"), ("rate", "100M"), ("loss", "1%"), ("seed", "1")] {
         options.set(name, value)?;
     }
-    let plan = options.plan(&|file| std::fs::read_to_string(file))?;
+    let plan = options.plan(&|file| Ok(Box::new(std::fs::File::open(file)?)))?;
 
     let wan = Wan::start(&plan)?;
     let mut ping = Command::new("ping");

@@ -22,7 +22,7 @@
 //! let mut options = LinkOptions::default();
 //! options.set("rtt", "90ms")?;
 //! options.set("rate", "1G")?;
-//! let plan = options.plan(&|file| std::fs::read_to_string(file))?;
+//! let plan = options.plan(&|file| Ok(Box::new(std::fs::File::open(file)?)))?;
 //!
 //! let mut model = LinkModel::new(&plan, Side::Near);
 //! let mut pieces = Vec::new();

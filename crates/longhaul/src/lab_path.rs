@@ -28,7 +28,7 @@ struct EmulatedPath {
 
 impl Network for EmulatedNetwork {
     fn open(&mut self, condition: &Condition, seed: u64) -> Result<Box<dyn NetPath>, NetworkError> {
-        let plan = condition.topology(seed, &|file| fs::read_to_string(file))?;
+        let plan = condition.topology(seed, &|file| Ok(Box::new(fs::File::open(file)?)))?;
         Ok(Box::new(EmulatedPath { topology: Topology::start(&plan)? }))
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use longhaul_core::units::Rate;
 use longhaul_engine::copy::CopyProgress;
@@ -43,6 +44,19 @@ impl Interrupt {
     /// Returns the flag that the first signal sets. The program may set it, too.
     pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
         &self.requested
+    }
+
+    /// Waits for some time, or until a signal is received.
+    pub(crate) fn wait(&self, time: Duration) {
+        const STEP: Duration = Duration::from_millis(50);
+        let until = Instant::now() + time;
+        while !self.requested.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::sleep(left.min(STEP));
+        }
     }
 
     /// Returns the exit code if a signal was received.

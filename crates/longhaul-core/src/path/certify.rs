@@ -1,11 +1,14 @@
 //! Compares the recording of a path with the recording of a link that replays it.
 
+use std::time::Duration;
+
 use crate::plan::Side;
-use crate::plan::link::{Fate, PathRecording, RecordedDirection};
+use crate::plan::link::{Fate, PathRecording, RateSchedule, RecordedDirection};
 use crate::result::{
     RECORDING_CERTIFICATE_SCHEMA, RecordingCertificate, RecordingCheck, RecordingFigure,
 };
-use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval};
+use crate::stats::{kolmogorov_bound, median, pearson_p, proportion_interval, quantile};
+use crate::units::Rate;
 
 /// The probability that a correct check fails by chance.
 const ALPHA: f64 = 1e-4;
@@ -31,7 +34,7 @@ pub fn certify(recorded: &PathRecording, rebuilt: &PathRecording) -> RecordingCe
         checks.push(share(side, RecordingFigure::Outage, directions.map(outages)));
         checks.push(runs(side, directions));
         checks.push(share(side, RecordingFigure::Reordering, directions.map(reordering)));
-        checks.push(capacity(side, directions));
+        checks.push(capacity(side, [recorded, rebuilt]));
     }
     RecordingCertificate {
         schema: RECORDING_CERTIFICATE_SCHEMA.to_owned(),
@@ -182,10 +185,27 @@ fn runs(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
     }
 }
 
-fn capacity(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
+/// Compares the estimates of the capacity, each with the recorded one of its time. Three quarters of
+/// them must be within the tolerance.
+fn capacity(side: Side, [recorded, rebuilt]: [&PathRecording; 2]) -> RecordingCheck {
+    let every = Duration::from_secs_f64(rebuilt.head().rate_every_seconds);
+    let [recorded, rebuilt] = [recorded, rebuilt].map(|path| path.direction(side));
+    let steps = |direction: &RecordedDirection| match direction.rates().map(|rates| &**rates) {
+        Some(RateSchedule::Steps(steps)) => Some(steps.clone()),
+        _ => None,
+    };
+    let deviations = steps(recorded).zip(steps(rebuilt)).map(|(recorded, rebuilt)| {
+        let deviation = |(start, rate): (Duration, Rate)| {
+            // An estimate holds for the probes after it, and those of both recordings coincide only
+            // roughly.
+            let (expected, _) = recorded.at(start + every / 2);
+            (rate.bps() as f64 / expected.bps() as f64 - 1.0).abs()
+        };
+        rebuilt.steps().map(deviation).collect::<Vec<f64>>()
+    });
+    let distance = deviations.and_then(|all| quantile(&all, 0.75));
     let [recorded, rebuilt] =
-        directions.map(|direction| direction.capacity().map(|rate| rate.bps() as f64));
-    let distance = recorded.zip(rebuilt).map(|(one, other)| (other / one - 1.0).abs());
+        [recorded, rebuilt].map(|direction| direction.capacity().map(|rate| rate.bps() as f64));
     RecordingCheck {
         from: side,
         figure: RecordingFigure::Capacity,
@@ -201,7 +221,6 @@ fn capacity(side: Side, directions: [&RecordedDirection; 2]) -> RecordingCheck {
 mod tests {
     use super::*;
     use crate::plan::link::{RecordedProbes, RecordedWindow, RecordingHead, Trace};
-    use crate::units::Rate;
 
     /// Returns pseudorandom numbers from 0 to 1.
     fn noise(seed: u64, index: u64) -> f64 {
@@ -214,6 +233,11 @@ mod tests {
     /// Returns a recording of ten minutes with a wavy delay, whose delays, losses and capacity are
     /// scaled.
     fn recording(seed: u64, delay: f64, loss: f64, capacity: f64) -> PathRecording {
+        varied(seed, delay, loss, [capacity; 3])
+    }
+
+    /// The same with an estimate of the capacity every 200 s.
+    fn varied(seed: u64, delay: f64, loss: f64, capacities: [f64; 3]) -> PathRecording {
         let head = RecordingHead {
             schema: RecordingHead::SCHEMA.to_owned(),
             version: String::new(),
@@ -222,6 +246,7 @@ mod tests {
             interval_seconds: 0.01,
             packet_bytes: 128,
             same_clock: true,
+            rate_every_seconds: 200.0,
         };
         let mut text = serde_json::to_string(&head).unwrap();
         for second in 0..600_u64 {
@@ -233,7 +258,7 @@ mod tests {
                 let wave = (index as f64 / 3000.0).sin() * 2.0;
                 Some(((45.0 + wave + noise(seed, index)) * delay * 1e3) as i64)
             };
-            let capacity = Rate::from_bps((1e8 * capacity) as u64);
+            let capacity = Rate::from_bps((1e8 * capacities[second as usize / 200]) as u64);
             let probes = RecordedProbes {
                 delays_us: (0..100).map(probe).collect(),
                 capacity_bps: second.is_multiple_of(200).then_some(capacity),
@@ -268,6 +293,14 @@ mod tests {
             let found = failed(&certify(&good, &recording(7, 1.0, 1.0, factor)));
             assert_eq!(found, [RecordingFigure::Capacity; 2], "capacity by {factor}");
         }
+        let rising = varied(1, 1.0, 1.0, [1.0, 2.0, 4.0]);
+        let found = failed(&certify(&rising, &varied(7, 1.0, 1.0, [2.0, 2.0, 2.0])));
+        assert_eq!(
+            found,
+            [RecordingFigure::Capacity; 2],
+            "a constant replay of a capacity that rises"
+        );
+        assert!(certify(&rising, &varied(7, 1.0, 1.0, [1.01, 2.02, 3.97])).passed);
         // 60,000 probes with 1 % of losses detect a share that is wrong by a half.
         let found = failed(&certify(&good, &recording(7, 1.0, 1.5, 1.0)));
         assert!(found.contains(&RecordingFigure::Loss), "{found:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{UnitError, split_number};
 
-/// Parses a time span: `90ms`, `1.5s`, `200us`, `2m`, `1h`. A number without unit is seconds.
+/// Parses a time span: `90ms`, `1.5s`, `200us`, `2m`, `1h`, `3d`. A number without unit is seconds.
 ///
 /// # Errors
 /// The text is not a number with one of these units, or it is negative or more than ten years.
@@ -18,6 +18,7 @@ pub fn parse_span(text: &str) -> Result<Duration, UnitError> {
         "ns" => 1e-9,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => {
             return Err(UnitError::UnknownUnit {
                 text: text.to_owned(),

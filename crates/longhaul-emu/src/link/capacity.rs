@@ -38,7 +38,7 @@ const UNIT: u64 = 8_000_000_000;
 impl Capacity {
     /// Returns the capacity of `direction`, if it has one.
     pub(super) fn of(direction: &LinkDirection) -> Option<Self> {
-        match direction.rate_trace.as_ref().and_then(|file| file.content()) {
+        match direction.rate_schedule() {
             None => direction.rate_bps.map(|rate| Capacity::Constant(rate.bps().max(1))),
             Some(schedule) => Some(match &**schedule {
                 RateSchedule::Steps(steps) => Capacity::Steps(StepRates::new(steps)),

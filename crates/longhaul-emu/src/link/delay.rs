@@ -177,7 +177,7 @@ mod tests {
     fn delays(jitter: &str) -> Vec<f64> {
         let mut options = LinkOptions::default();
         options.set("jitter", jitter).unwrap();
-        let plan = options.plan(&|_| Ok("0ms\n30ms\n0ms\n0ms".to_owned())).unwrap();
+        let plan = options.plan(&|_| Ok(Box::new(&b"0ms\n30ms\n0ms\n0ms"[..]))).unwrap();
         let stream = Stream::new(11, Side::Near, Purpose::Jitter);
         let variation = Variation::new(plan.up.jitter.as_ref().unwrap(), stream).unwrap();
         let base = Duration::from_millis(100);
@@ -226,7 +226,7 @@ mod tests {
     fn a_delay_does_not_fall_below_zero() {
         let mut options = LinkOptions::default();
         options.set("jitter", "10ms:uniform").unwrap();
-        let plan = options.plan(&|_| Ok(String::new())).unwrap();
+        let plan = options.plan(&|_| Ok(Box::new(std::io::empty()))).unwrap();
         let stream = Stream::new(11, Side::Near, Purpose::Jitter);
         let variation = Variation::new(plan.up.jitter.as_ref().unwrap(), stream).unwrap();
         let zero = (0..1000).filter(|n| variation.apply(Duration::ZERO, *n).is_zero()).count();

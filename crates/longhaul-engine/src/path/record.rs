@@ -33,6 +33,9 @@ pub struct RecordSpec {
     pub time: Duration,
     /// True to estimate the capacity first, which takes some seconds.
     pub capacity: bool,
+    /// The recording ends at the next multiple of this time after its origin, so that the estimates
+    /// of several sessions are equally far apart.
+    pub until_multiple_of: Duration,
 }
 
 /// Records the path to the server of `session` for the time of `spec`, and passes each window to
@@ -61,15 +64,17 @@ pub fn record(
         sure.estimate_bps
     };
     let capacities = [capacity(&client.result.forward), capacity(&client.result.reverse)];
+    let begun = next_slot(origin.elapsed(), spec.interval);
+    let time = spec.time.min(until_multiple(begun, spec.until_multiple_of));
     let mut recorder = Recorder {
         series: Series::new(client.same_clock),
         per_window: (WINDOW.as_nanos() / spec.interval.as_nanos().max(1)).max(1) as usize,
-        begun: next_slot(origin.elapsed(), spec.interval),
+        begun,
         origin,
         windows: 0,
         capacities,
         same_clock: client.same_clock,
-        spec: *spec,
+        spec: RecordSpec { time, ..*spec },
     };
     let recorded = recorder.run(&mut client.flow, stop, take);
     let _ = client.sender.send(&PathOrder::Finished);
@@ -81,6 +86,14 @@ fn next_slot(elapsed: Duration, interval: Duration) -> Duration {
     let interval = interval.as_nanos().max(1);
     let slots = elapsed.as_nanos() / interval + 1;
     Duration::from_nanos((slots * interval) as u64)
+}
+
+/// Returns the time from `begun` until the next multiple of `every`, or the one after it if the next
+/// one is close.
+fn until_multiple(begun: Duration, every: Duration) -> Duration {
+    const LEAST: Duration = Duration::from_secs(5);
+    let left = |after: Duration| every.as_nanos() - after.as_nanos() % every.as_nanos().max(1);
+    Duration::from_nanos(left(begun + LEAST) as u64) + LEAST
 }
 
 struct Recorder {
@@ -161,5 +174,20 @@ impl Recorder {
         [window.up.capacity_bps, window.down.capacity_bps] = std::mem::take(&mut self.capacities);
         take(self.same_clock, window)
             .map_err(|source| EngineError::System { operation: "write the recording", source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_end_at_multiples_of_the_time_between_estimates() {
+        let seconds = Duration::from_secs;
+        let until = |begun: u64| until_multiple(seconds(begun), seconds(60));
+        assert_eq!(
+            [0, 7, 54, 55, 59, 60, 130].map(until),
+            [60, 53, 6, 65, 61, 60, 50].map(seconds)
+        );
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct LinkArgs {
 impl LinkArgs {
     /// Returns the plan of the options, with the contents of the files that they name.
     pub(crate) fn plan(&self) -> Result<LinkPlan, LinkPlanError> {
-        self.options.plan(&read_trace)
+        self.options.plan(&open_trace)
     }
 
     /// Returns the options on the command line.
@@ -31,14 +31,14 @@ impl LinkArgs {
     }
 }
 
-/// Reads a file that a link option names.
-pub(crate) fn read_trace(path: &str) -> io::Result<String> {
-    read_text(Path::new(path))
+/// Opens a file that a link option names.
+pub(crate) fn open_trace(path: &str) -> io::Result<Box<dyn io::Read>> {
+    Ok(Box::new(std::fs::File::open(path)?))
 }
 
 /// Reads a file of bounded length.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    /// Published traces have a few MiB. The limit stops a device without an end.
+    /// The limit stops a device without an end.
     const LARGEST: u64 = 64 << 20;
     let mut text = String::new();
     let read = std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;

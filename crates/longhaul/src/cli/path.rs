@@ -86,6 +86,10 @@ pub(super) struct Args {
     /// --replay FILE'
     #[arg(long, value_name = "FILE", conflicts_with = "stamp")]
     record: Option<PathBuf>,
+    /// Estimate the capacity of the recorded path once in this time, from 30s to 4m; the recording pauses
+    /// for about ten seconds each time [default: 4m]
+    #[arg(long, value_name = "TIME", value_parser = parse_span, requires = "record")]
+    rate_every: Option<Duration>,
     /// Send the probes of the recording a whole number of intervals after this time of
     /// CLOCK_MONOTONIC, in nanoseconds
     #[arg(long, value_name = "NANOSECONDS", hide = true, requires = "record")]

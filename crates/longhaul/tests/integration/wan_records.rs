@@ -3,8 +3,12 @@
 //! The bounds of delays are lower bounds, which a busy machine cannot break.
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+
+use longhaul_core::plan::link::{PathRecording, Trace};
+use longhaul_core::result::LinkReport;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
 
@@ -110,6 +114,8 @@ fn a_file_that_is_no_recording_is_refused() {
         (&["wan", "run", "--replay", broken, "--", "true"], 2),
         (&["path", "127.0.0.1", "--record", "/nowhere/at/all"], 5),
         (&["path", "127.0.0.1", "--record", "x", "-i", "1us"], 2),
+        (&["path", "127.0.0.1", "--record", "x", "--rate-every", "5s"], 2),
+        (&["path", "127.0.0.1", "--record", "x", "-t", "8d"], 2),
         (&["path", "127.0.0.1", "--record", "x", "--json"], 2),
     ] {
         let output = longhaul(directory.path(), arguments);
@@ -117,6 +123,43 @@ fn a_file_that_is_no_recording_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert_eq!(said.trim().lines().count(), 1, "{arguments:?}: {said}");
     }
+    assert!(!directory.path().join("x.part").exists());
+}
+
+/// Writes a recording of this many windows of a second with a delay of 12 ms in both directions, and
+/// returns its size.
+fn long_recording(file: &Path, windows: u64) -> u64 {
+    let mut output = BufWriter::new(fs::File::create(file).unwrap());
+    let head =
+        r#"{"schema":"longhaul.recording/1","version":"0","target":"far","interval_seconds":0.01"#;
+    let head = format!(r#"{head},"started_unix_seconds":0,"packet_bytes":128,"same_clock":true}}"#);
+    writeln!(output, "{head}").unwrap();
+    let delays = vec!["12000"; 100].join(",");
+    for second in 0..windows {
+        let probes = format!(r#"{{"delays_us":[{delays}]}}"#);
+        writeln!(output, r#"{{"seconds":{second},"up":{probes},"down":{probes}}}"#).unwrap();
+    }
+    output.into_inner().unwrap().metadata().unwrap().len()
+}
+
+#[test]
+fn a_recording_longer_than_other_traces_and_cut_off_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.jsonl");
+    let bytes = long_recording(&file, 60_000);
+    assert!(bytes > 64 << 20, "{bytes}");
+    // A recorder that is killed leaves a part of a line.
+    fs::File::options().write(true).open(&file).unwrap().set_len(bytes - 300).unwrap();
+    let record = file.to_str().unwrap();
+    let report = directory.path().join("report.json");
+    let replay = ["wan", "run", "--replay", record, "--json-report", report.to_str().unwrap()];
+    let ping = ["--", "ping", "-4", "-n", "-c", "2", "far"];
+    let output = longhaul(directory.path(), &[&replay[..], &ping[..]].concat());
+    let times = round_trips(&output);
+    assert!(times.len() == 2 && times.iter().all(|ms| *ms >= 23.9), "{}", text(&output.stderr));
+    let report: LinkReport = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    let replayed = report.plan.up.replay.unwrap();
+    assert_eq!(replayed.entries, Some(59_999 * 100), "without the incomplete window");
 }
 
 const ROW: &str = "[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[site]]\nname = \"c\"\n\
@@ -161,7 +204,7 @@ fn a_full_disk_ends_a_recording_with_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let script = format!(
         "mount -t tmpfs -o size=8k none {0} && {PROGRAM} path far --record {0}/r.jsonl -t 60s \
-         --skip capacity; code=$?; ls {0} | grep r.jsonl; exit $code",
+         --skip capacity; code=$?; ls {0} | grep r.jsonl; cat {0}/r.jsonl.part; exit $code",
         directory.path().display()
     );
     let far = format!("{PROGRAM} serve");
@@ -172,5 +215,11 @@ fn a_full_disk_ends_a_recording_with_one_sentence() {
     assert_eq!(output.status.code(), Some(5), "{said}");
     let sentences = said.lines().filter(|line| line.contains("r.jsonl")).count();
     assert!(sentences == 1 && said.contains("No space left"), "{said}");
-    assert_eq!(text(&output.stdout).trim(), "r.jsonl.part", "{said}");
+    assert!(said.contains("the disk has only 8.00 KiB left"), "{said}");
+    let printed = text(&output.stdout);
+    let (name, recording) = printed.split_once('\n').unwrap();
+    assert_eq!(name, "r.jsonl.part", "{said}");
+    assert!(recording.ends_with("}\n"), "only whole windows: {recording}");
+    let recording = PathRecording::parse(recording).unwrap();
+    assert!(recording.entries() >= 100 && recording.entries().is_multiple_of(100), "{said}");
 }

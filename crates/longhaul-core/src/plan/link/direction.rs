@@ -1,6 +1,7 @@
 //! The plan of one direction of a link.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,10 @@ pub struct LinkDirection {
     /// The recorded path whose delay, loss and reordering the direction has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<TraceFile<PathRecording>>,
+    /// The recorded capacity over time; `rate_bps` is then its median. Loading a plan without a rate
+    /// sets both.
+    #[serde(skip)]
+    pub replayed_rates: Option<Arc<RateSchedule>>,
     /// The variation of the delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
@@ -181,8 +186,27 @@ impl LinkDirection {
 
     /// Returns the highest rate; `None` means as fast as the machine forwards.
     pub fn peak_rate(&self) -> Option<Rate> {
+        self.rate_schedule().map(|rates| rates.peak()).or(self.rate_bps)
+    }
+
+    /// Returns the rate over time, of a trace or as recorded.
+    pub fn rate_schedule(&self) -> Option<&Arc<RateSchedule>> {
         let trace = self.rate_trace.as_ref().and_then(TraceFile::content);
-        trace.map(|trace| trace.peak()).or(self.rate_bps)
+        trace.or(self.replayed_rates.as_ref())
+    }
+
+    /// Takes the rate of the recorded path, unless the direction has a rate.
+    pub(super) fn replay_rate(&mut self, from: Side) {
+        let recorded = self.replay.as_ref().and_then(TraceFile::content);
+        if let Some(path) = recorded.filter(|_| !self.has_rate()) {
+            self.rate_bps = path.direction(from).capacity();
+            self.replayed_rates = path.direction(from).rates().cloned();
+        }
+    }
+
+    /// Removes the rate, and the recorded one.
+    pub(super) fn forget_rate(&mut self) {
+        (self.rate_bps, self.rate_trace, self.replayed_rates) = (None, None, None);
     }
 
     /// Returns whether the direction has a rate.
@@ -225,7 +249,19 @@ impl LinkDirection {
         if let Some(Loss::Trace(file)) = &mut self.loss {
             TraceFile::<LossTrace>::load(file, "loss-trace", read)?;
         }
-        self.classes.iter_mut().try_for_each(|class| class.link.load(read))
+        for class in &mut self.classes {
+            class.link.share_replay(self.replay.as_ref());
+            class.link.load(read)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the content of a recording from another direction that replays the same file: it may
+    /// have a gigabyte.
+    pub(super) fn share_replay(&mut self, loaded: Option<&TraceFile<PathRecording>>) {
+        if let (Some(own), Some(loaded)) = (&mut self.replay, loaded) {
+            own.share(loaded);
+        }
     }
 
     pub(super) fn validate(&self) -> Result<(), LinkPlanError> {

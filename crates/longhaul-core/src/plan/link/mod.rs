@@ -23,6 +23,7 @@ mod outage;
 mod plan;
 mod preset;
 mod recording;
+mod recording_reader;
 mod schedule;
 mod set;
 mod trace;

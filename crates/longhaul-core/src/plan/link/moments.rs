@@ -1,6 +1,8 @@
 //! The times at which the probes of a recording entered its path, from which a replay finds the probe
 //! nearest to a segment.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// The times at which the probes of one direction were sent, in order of time.
@@ -34,19 +36,18 @@ impl Moments {
     /// Returns the times of answers, of which the one to the request of slot i left `delays_us[i]`
     /// after that request was sent.
     pub(super) fn of_answers(interval: Duration, delays_us: &[u32]) -> Self {
-        let regular = Moments::regular(interval, delays_us.len());
-        let mut order: Vec<(u64, usize)> = delays_us
-            .iter()
-            .enumerate()
-            .map(|(slot, delay)| (regular.start_us(slot) + u64::from(*delay), slot))
-            .collect();
-        // Answers that leave together keep the order of their slots.
-        order.sort_unstable();
-        let moment = |(place, (sent, slot)): (usize, (u64, usize))| Moment {
-            offset_us: (sent as i64 - regular.start_us(place) as i64) as i32,
-            shift: (slot as i64 - place as i64) as i32,
-        };
-        Moments { sent: order.into_iter().enumerate().map(moment).collect(), ..regular }
+        let mut moments = Moments::regular(interval, delays_us.len());
+        let mut sent: Vec<Moment> = Vec::with_capacity(delays_us.len());
+        let delays = delays_us.iter().copied().enumerate();
+        in_order(interval, delays, |sent_us, slot| {
+            let place = sent.len();
+            sent.push(Moment {
+                offset_us: (sent_us as i64 - moments.start_us(place) as i64) as i32,
+                shift: (slot as i64 - place as i64) as i32,
+            });
+        });
+        moments.sent = sent;
+        moments
     }
 
     /// Returns the slot of the probe nearest to `time` since the start; the recording repeats.
@@ -95,6 +96,32 @@ impl Moments {
     /// Returns the time after `place` intervals.
     fn start_us(&self, place: usize) -> u64 {
         place as u64 * self.interval_ns / 1000
+    }
+}
+
+/// Passes the arrivals of probes to `take` in order of time, and probes that arrive together in the
+/// order of their slots. Each probe has its slot, at whose time it was sent, and its delay in us.
+///
+/// Only the probes on the way are kept, because a recording has millions of probes.
+pub(super) fn in_order(
+    interval: Duration,
+    probes: impl Iterator<Item = (usize, u32)>,
+    mut take: impl FnMut(u64, usize),
+) {
+    let slots = Moments::regular(interval, 0);
+    let mut on_way: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    for (slot, delay) in probes {
+        let sent = slots.start_us(slot);
+        while let Some(Reverse((at, earlier))) =
+            on_way.peek().copied().filter(|next| next.0.0 < sent)
+        {
+            on_way.pop();
+            take(at, earlier);
+        }
+        on_way.push(Reverse((sent + u64::from(delay), slot)));
+    }
+    while let Some(Reverse((at, slot))) = on_way.pop() {
+        take(at, slot);
     }
 }
 

@@ -177,7 +177,7 @@ fn share(words: &mut Words) -> Result<Probability, OptionFault> {
 }
 
 fn rate(link: &mut LinkDirection, words: &mut Words) -> Result<(), OptionFault> {
-    link.rate_trace = None;
+    link.forget_rate();
     link.rate_bps = Some(bits_per_second(next(words, RATE)?)?);
     let signed = |word: &&str| is_number(word) || word.starts_with('-');
     if let Some(word) = words.next_if(signed) {
@@ -307,7 +307,7 @@ mod tests {
     fn plan(line: &str) -> Result<LinkPlan, String> {
         let mut options = LinkOptions::default();
         options.set("up-netem", line).unwrap();
-        options.plan(&|_| Ok(String::new())).map_err(|error| error.to_string())
+        options.plan(&|_| Ok(Box::new(std::io::empty()))).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -316,7 +316,11 @@ mod tests {
         for (name, value) in options {
             ours.set(&format!("up-{name}"), *value).unwrap();
         }
-        assert_eq!(plan(line).unwrap(), ours.plan(&|_| Ok(String::new())).unwrap(), "{line}");
+        assert_eq!(
+            plan(line).unwrap(),
+            ours.plan(&|_| Ok(Box::new(std::io::empty()))).unwrap(),
+            "{line}"
+        );
     }
 
     #[test]
@@ -367,7 +371,7 @@ mod tests {
         let change = |line: &str| {
             let mut options = LinkOptions::default();
             options.set("up-netem", line).unwrap();
-            options.change(&before, &|_| Ok(String::new())).unwrap()
+            options.change(&before, &|_| Ok(Box::new(std::io::empty()))).unwrap()
         };
         let mut expected = before.clone();
         expected.up.delay = Duration::from_millis(10);

@@ -56,7 +56,7 @@ impl Scalar {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LinkPlan, LinkPlanError, RateSchedule};
+    use super::super::{LinkPlan, LinkPlanError, RateSchedule, ReadFile};
     use super::*;
 
     fn options(pairs: &[(&str, &str)]) -> Result<LinkOptions, LinkPlanError> {
@@ -73,13 +73,13 @@ mod tests {
             "corrupt-silent": "1e-6", "duplicate": "0.1%", "mark": 0.5, "outage": "1s+2s/10s,5s+1s",
             "ber": 1e-12, "police": "2G:1MiB", "slot": "1ms-3ms:32:64KiB", "down-queue": "1000p",
             "queue": "1MB", "mtu": 1500, "seed": 7}"#;
-        let read = |_: &str| Ok("0 10M\n5s 20M\n".to_owned());
+        let read: ReadFile = &|_| Ok(Box::new(&b"0 10M\n5s 20M\n"[..]));
         let options: LinkOptions = serde_json::from_str(text).unwrap();
-        let plan = options.plan(&read).unwrap();
+        let plan = options.plan(read).unwrap();
         let document = serde_json::to_string(&plan).unwrap();
         let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
         assert!(again.validate().unwrap_err().to_string().contains("is not loaded"));
-        again.load(&read).unwrap();
+        again.load(read).unwrap();
         assert_eq!(again, plan);
         let trace = plan.up.rate_trace.as_ref().and_then(|file| file.content().cloned()).unwrap();
         assert!(matches!(&*trace, RateSchedule::Steps(_)));
@@ -90,12 +90,13 @@ mod tests {
     #[test]
     fn files_are_kept_by_name_in_documents() {
         let files = [("loss-trace", "loss.txt"), ("up-jitter", "file:jitter.txt:reorder")];
-        let read = |path: &str| Ok(if path == "loss.txt" { "01" } else { "1ms" }.to_owned());
-        let plan = options(&files).unwrap().plan(&read).unwrap();
+        let read: ReadFile =
+            &|path| Ok(Box::new(if path == "loss.txt" { &b"01"[..] } else { b"1ms" }));
+        let plan = options(&files).unwrap().plan(read).unwrap();
         let document = serde_json::to_string(&plan).unwrap();
         assert!(document.contains(r#""kind":"trace","file":"loss.txt","xxh3":"#), "{document}");
         let mut again: LinkPlan = serde_json::from_str(&document).unwrap();
-        again.load(&read).unwrap();
+        again.load(read).unwrap();
         assert_eq!(again, plan);
     }
 }

@@ -86,7 +86,7 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         "One-way delay over time: lines of 'TIME DELAY'",
         |link, text| {
             link.delay = Duration::ZERO;
-            link.replay = None;
+            (link.replay, link.replayed_rates) = (None, None);
             link.delay_trace = named(text);
             Ok(())
         },
@@ -98,6 +98,9 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         |link, text| {
             link.delay = Duration::ZERO;
             link.delay_trace = None;
+            if link.replayed_rates.is_some() {
+                link.forget_rate();
+            }
             link.replay = named(text);
             Ok(())
         },
@@ -125,8 +128,9 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         "RATE",
         "Capacity, such as 10G (bit/s); without it, as fast as this machine forwards",
         |link, text| {
-            link.rate_bps = optional(text, |text| text.parse().map_err(|_| RATE))?;
-            link.rate_trace = None;
+            let rate = optional(text, |text| text.parse().map_err(|_| RATE))?;
+            link.forget_rate();
+            link.rate_bps = rate;
             Ok(())
         },
     ),
@@ -135,7 +139,7 @@ pub static LINK_OPTIONS: [LinkOption; 35] = [
         "FILE",
         "Capacity over time: lines of 'TIME RATE', or Mahimahi's format",
         |link, text| {
-            link.rate_bps = None;
+            link.forget_rate();
             link.rate_trace = named(text);
             Ok(())
         },

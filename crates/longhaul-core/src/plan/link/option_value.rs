@@ -25,7 +25,7 @@ pub(super) fn delay(text: &str) -> Result<Duration, OptionFault> {
 /// Sets a constant delay.
 pub(super) fn set_delay(link: &mut LinkDirection, delay: Duration) -> Result<(), OptionFault> {
     link.delay_trace = None;
-    link.replay = None;
+    (link.replay, link.replayed_rates) = (None, None);
     link.delay = delay;
     Ok(())
 }

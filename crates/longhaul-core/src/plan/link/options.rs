@@ -232,8 +232,8 @@ mod tests {
 
     fn plan(pairs: &[(&str, &str)]) -> Result<LinkPlan, LinkPlanError> {
         options(pairs)?.plan(&|path| match path {
-            "rate.txt" => Ok("0 10M\n5s 20M\n".to_owned()),
-            "empty.txt" => Ok("# nothing\n".to_owned()),
+            "rate.txt" => Ok(Box::new(&b"0 10M\n5s 20M\n"[..])),
+            "empty.txt" => Ok(Box::new(&b"# nothing\n"[..])),
             _ => Err(std::io::ErrorKind::NotFound.into()),
         })
     }
@@ -338,14 +338,17 @@ mod tests {
         let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
         let changes =
             options(&[("up-rate", "2G"), ("queue", "none"), ("loss", "none"), ("delay", "7ms")]);
-        let after =
-            changes.unwrap().change(before.as_ref().unwrap(), &|_| Ok(String::new())).unwrap();
+        let after = changes
+            .unwrap()
+            .change(before.as_ref().unwrap(), &|_| Ok(Box::new(std::io::empty())))
+            .unwrap();
         assert_eq!(after.up.rate_bps, Some(Rate::from_bps(2_000_000_000)));
         assert_eq!(after.down.rate_bps, Some(Rate::from_bps(1_000_000_000)));
         assert_eq!((after.up.queue, &after.down.loss), (None, &None));
         assert_eq!(after.rtt(), Duration::from_millis(14));
         let fixed = options(&[("mtu", "1500")]).unwrap();
-        let error = fixed.change(&after, &|_| Ok(String::new())).unwrap_err().to_string();
+        let error =
+            fixed.change(&after, &|_| Ok(Box::new(std::io::empty()))).unwrap_err().to_string();
         assert!(error.contains("mtu of a running link cannot be changed"), "{error}");
     }
 }

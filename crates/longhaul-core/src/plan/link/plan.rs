@@ -95,7 +95,7 @@ impl LinkPlan {
         let class = self.from(side).classes.get(index)?;
         let mut link = class.link.clone();
         if !class.has_own_queue() {
-            (link.rate_bps, link.rate_trace) = (None, None);
+            link.forget_rate();
             (link.queue, link.aqm, link.cross) = (None, None, None);
         }
         let seed = self.seed.map(|seed| derive_seed(seed, &["class", &index.to_string()]));
@@ -121,19 +121,16 @@ impl LinkPlan {
         self.up.is_random() || self.down.is_random()
     }
 
-    /// Loads the files that the plan names and that are not loaded yet. `read` takes a path and
-    /// returns the text.
+    /// Loads the files that the plan names and that are not loaded yet. `read` opens a file.
     ///
     /// # Errors
     /// The first file that cannot be read or parsed.
     pub fn load(&mut self, read: ReadFile) -> Result<(), LinkPlanError> {
-        for (side, link) in Side::BOTH.into_iter().zip([&mut self.up, &mut self.down]) {
-            link.load(read)?;
-            let replay = link.replay.as_ref().and_then(|file| file.content());
-            if let Some(recorded) = replay.filter(|_| !link.has_rate()) {
-                link.rate_bps = recorded.direction(side).capacity();
-            }
-        }
+        self.up.load(read)?;
+        self.down.share_replay(self.up.replay.as_ref());
+        self.down.load(read)?;
+        self.up.replay_rate(Side::Near);
+        self.down.replay_rate(Side::Far);
         Ok(())
     }
 

@@ -3,14 +3,13 @@
 //! docs/design/recording.md describes the file: a line of JSON with the properties of the recording,
 //! then a line per window of time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::MAX_DELAY;
-use super::moments::Moments;
-use super::{Side, Trace, TraceError};
-use crate::stats::median;
+use super::moments::{Moments, in_order};
+use super::{RateSchedule, Side};
 use crate::units::Rate;
 
 /// The first line of a recording.
@@ -31,11 +30,19 @@ pub struct RecordingHead {
     /// True if both ends have the same clock. Otherwise the fastest round trip of every ten seconds
     /// is assumed to be symmetric.
     pub same_clock: bool,
+    /// The time between estimates of the capacity.
+    #[serde(default = "RecordingHead::usual_rate_every")]
+    pub rate_every_seconds: f64,
 }
 
 impl RecordingHead {
     /// The schema of this version of the format.
     pub const SCHEMA: &str = "longhaul.recording/1";
+
+    /// The time between estimates in recordings that do not state it.
+    fn usual_rate_every() -> f64 {
+        240.0
+    }
 }
 
 /// A window of a recording.
@@ -63,25 +70,31 @@ pub struct RecordedProbes {
 /// A recorded path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathRecording {
-    head: RecordingHead,
-    up: RecordedDirection,
-    down: RecordedDirection,
+    pub(super) head: RecordingHead,
+    pub(super) up: RecordedDirection,
+    pub(super) down: RecordedDirection,
 }
 
-/// One direction of a recorded path, in slots of the interval between probes.
+/// One direction of a recorded path, in slots of the interval between probes. A slot takes 5 bytes, and
+/// 8 more for the times of entry of answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedDirection {
-    interval: Duration,
+    pub(super) interval: Duration,
     /// The times at which the probes entered this direction.
-    moments: Moments,
+    pub(super) moments: Moments,
     /// The delay of each slot in us; that of the slot before if it is unknown.
-    delays_us: Vec<u32>,
+    pub(super) delays_us: Vec<u32>,
     /// The fate of each slot.
-    fates: Vec<Fate>,
+    pub(super) fates: Vec<Fate>,
     /// The share of lost probes of each ten seconds, without outages.
-    losses: Vec<f64>,
-    reorders: bool,
-    capacity: Option<Rate>,
+    pub(super) losses: Vec<f64>,
+    /// The number of probes that arrived after a later one.
+    pub(super) reordered: u64,
+    /// The longest delay in us.
+    pub(super) longest_us: u32,
+    pub(super) capacity: Option<Rate>,
+    /// The capacity over time.
+    pub(super) rates: Option<Arc<RateSchedule>>,
 }
 
 /// The fate of a probe.
@@ -97,21 +110,11 @@ pub enum Fate {
     Unknown,
 }
 
-/// The number of consecutive lost probes that are an outage.
-const OUTAGE: usize = 3;
-/// The time over which the share of losses is constant.
-const LOSS_TIME: Duration = Duration::from_secs(10);
-/// The maximum number of slots: 55 hours at the default interval.
-const MOST_SLOTS: usize = 20_000_000;
-/// The minimum number of probes that must arrive in each direction.
-const LEAST_PROBES: usize = 10;
-
-const HEAD: &str =
-    "the properties of a recording (schema longhaul.recording/1) with an interval from 1 ms to 1 s";
-const WINDOW: &str =
-    "a window of a recording: seconds, up and down with delays of at most 30 s, in order of time";
-
 impl PathRecording {
+    /// The maximum number of probes in each direction: a week at the default interval of 10 ms. In
+    /// memory such a recording has 1.1 GB.
+    pub const MOST_PROBES: u64 = 7 * 86_400 * 100;
+
     /// Returns the properties of the recording.
     pub fn head(&self) -> &RecordingHead {
         &self.head
@@ -131,132 +134,16 @@ impl PathRecording {
     }
 }
 
-impl Trace for PathRecording {
-    fn parse(text: &str) -> Result<Self, TraceError> {
-        let mut lines = super::trace::lines(text);
-        let (line, first) = lines.next().ok_or(TraceError::Empty)?;
-        let head: RecordingHead = serde_json::from_str(first)
-            .ok()
-            .filter(|head: &RecordingHead| {
-                head.schema == RecordingHead::SCHEMA
-                    && (0.001..=1.0).contains(&head.interval_seconds)
-            })
-            .ok_or(TraceError::Line { line, expected: HEAD })?;
-        let mut directions = [Draft::default(), Draft::default()];
-        for (line, content) in lines {
-            let window: Option<RecordedWindow> = serde_json::from_str(content).ok();
-            window
-                .and_then(|window| {
-                    let slot = (window.seconds / head.interval_seconds).round();
-                    let slot = (0.0..MOST_SLOTS as f64).contains(&slot).then_some(slot as usize)?;
-                    directions[0].add(slot, &window.up)?;
-                    directions[1].add(slot, &window.down)
-                })
-                .ok_or(TraceError::Line { line, expected: WINDOW })?;
-        }
-        let interval = Duration::from_secs_f64(head.interval_seconds);
-        let [up, down] = directions.map(|draft| draft.finish(interval));
-        match (up, down) {
-            (Some(up), Some(mut down)) => {
-                if up.delays_us.len() == down.delays_us.len() {
-                    down.moments = Moments::of_answers(interval, &up.delays_us);
-                }
-                Ok(PathRecording { head, up, down })
-            }
-            _ => Err(TraceError::Stuck("has fewer than 10 probes that arrived in each direction")),
-        }
-    }
-
-    fn entries(&self) -> u64 {
-        self.up.fates.len() as u64
-    }
-}
-
-/// A direction while its windows are read.
-#[derive(Debug, Default)]
-struct Draft {
-    /// The delay of each slot; `Some(-1)` for a lost probe.
-    slots: Vec<Option<i64>>,
-    capacities: Vec<f64>,
-}
-
-impl Draft {
-    fn add(&mut self, slot: usize, probes: &RecordedProbes) -> Option<()> {
-        let longest = MAX_DELAY.as_micros() as i64;
-        let good = probes.delays_us.iter().flatten().all(|delay| (-1..=longest).contains(delay));
-        if !good || slot < self.slots.len() || slot + probes.delays_us.len() > MOST_SLOTS {
-            return None;
-        }
-        self.slots.resize(slot, None);
-        self.slots.extend(&probes.delays_us);
-        self.capacities.extend(probes.capacity_bps.map(|rate| rate.bps() as f64));
-        Some(())
-    }
-
-    fn finish(self, interval: Duration) -> Option<RecordedDirection> {
-        let delay = |slot: &Option<i64>| slot.filter(|delay| *delay >= 0);
-        if self.slots.iter().filter_map(delay).count() < LEAST_PROBES {
-            return None;
-        }
-        let mut last = self.slots.iter().find_map(delay)? as u32;
-        let delays_us: Vec<u32> = self
-            .slots
-            .iter()
-            .map(|slot| {
-                last = delay(slot).map_or(last, |delay| delay as u32);
-                last
-            })
-            .collect();
-        let fates = fates(&self.slots);
-        let per_share = (LOSS_TIME.as_secs_f64() / interval.as_secs_f64()).ceil() as usize;
-        let share = |fates: &[Fate]| {
-            let count = |fate| fates.iter().filter(|other| **other == fate).count() as f64;
-            let (lost, arrived) = (count(Fate::Lost), count(Fate::Arrived));
-            if lost > 0.0 { lost / (lost + arrived) } else { 0.0 }
-        };
-        Some(RecordedDirection {
-            losses: fates.chunks(per_share.max(1)).map(share).collect(),
-            reorders: reordered(&self.slots, interval) > 0,
-            capacity: median(&self.capacities).map(|bps| Rate::from_bps(bps as u64)),
-            moments: Moments::regular(interval, fates.len()),
-            interval,
-            delays_us,
-            fates,
-        })
-    }
-}
-
-fn fates(slots: &[Option<i64>]) -> Vec<Fate> {
-    let mut fates: Vec<Fate> = slots
-        .iter()
-        .map(|slot| match slot {
-            None => Fate::Unknown,
-            Some(-1) => Fate::Lost,
-            Some(_) => Fate::Arrived,
-        })
-        .collect();
-    for run in fates.chunk_by_mut(|one, other| one == other) {
-        if run.len() >= OUTAGE && run[0] == Fate::Lost {
-            run.fill(Fate::Outage);
-        }
-    }
-    fates
-}
-
 /// Returns the number of probes that arrived after a later one (RFC 4737, section 3).
-fn reordered(slots: &[Option<i64>], interval: Duration) -> usize {
-    let interval = interval.as_micros() as i64;
-    let arrival = |(index, slot): (usize, &Option<i64>)| {
-        slot.filter(|delay| *delay >= 0).map(|delay| (index as i64 * interval + delay, index))
-    };
-    let mut arrivals: Vec<_> = slots.iter().enumerate().filter_map(arrival).collect();
-    arrivals.sort_unstable();
-    let mut latest = 0;
-    let is_late = |(_, index): &&(i64, usize)| {
-        latest = latest.max(*index);
-        *index < latest
-    };
-    arrivals.iter().filter(is_late).count()
+pub(super) fn reordered(delays_us: &[u32], fates: &[Fate], interval: Duration) -> u64 {
+    let probes = delays_us.iter().copied().zip(fates).enumerate();
+    let arrived = probes.filter(|(_, (_, fate))| **fate == Fate::Arrived);
+    let (mut latest, mut late) = (0, 0);
+    in_order(interval, arrived.map(|(slot, (delay, _))| (slot, delay)), |_, slot| {
+        late += u64::from(slot < latest);
+        latest = latest.max(slot);
+    });
+    late
 }
 
 impl RecordedDirection {
@@ -283,17 +170,22 @@ impl RecordedDirection {
 
     /// Returns whether probes overtook each other.
     pub fn reorders(&self) -> bool {
-        self.reorders
+        self.reordered > 0
     }
 
     /// Returns the longest delay.
     pub fn longest(&self) -> Duration {
-        Duration::from_micros(self.delays_us.iter().copied().max().unwrap_or_default().into())
+        Duration::from_micros(self.longest_us.into())
     }
 
     /// Returns the median of the estimates of the capacity.
     pub fn capacity(&self) -> Option<Rate> {
         self.capacity
+    }
+
+    /// Returns the capacity over time, if it was estimated. The recording repeats.
+    pub fn rates(&self) -> Option<&Arc<RateSchedule>> {
+        self.rates.as_ref()
     }
 
     /// Returns the fates of the probes, in the order of sending.
@@ -314,15 +206,13 @@ impl RecordedDirection {
 
     /// Returns the number of probes that arrived after a later one.
     pub fn reordered(&self) -> u64 {
-        let known =
-            |(delay, fate): (&u32, &Fate)| (*fate == Fate::Arrived).then_some(i64::from(*delay));
-        let slots: Vec<_> = self.delays_us.iter().zip(&self.fates).map(known).collect();
-        reordered(&slots, self.interval) as u64
+        self.reordered
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Trace;
     use super::*;
 
     const FIXTURE: &str = include_str!("../../../tests/fixtures/recording-1.jsonl");
@@ -362,7 +252,8 @@ mod tests {
         assert!(with(1, "45100", "-2").contains("line 2"));
         assert!(with(2, "\"seconds\":0.2", "\"seconds\":0.1").contains("line 3"));
         assert!(with(2, "\"seconds\":0.2", "\"seconds\":1e300").contains("line 3"));
-        assert!(with(2, "}", "").contains("line 3"));
+        assert!(with(1, "}", "").contains("line 2"));
+        assert!(with(1, "100000000", "0").contains("line 2"));
         assert!(PathRecording::parse("").is_err());
         assert!(PathRecording::parse(lines[0]).unwrap_err().to_string().contains("fewer than 10"));
     }

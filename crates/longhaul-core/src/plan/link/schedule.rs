@@ -31,6 +31,12 @@ pub struct Steps<T> {
 }
 
 impl<T: Copy> Steps<T> {
+    /// Creates values from their start times, which increase from 0, and the time after which they
+    /// repeat; `None` without a value.
+    pub(super) fn new(steps: Vec<(Duration, T)>, period: Option<Duration>) -> Option<Self> {
+        (!steps.is_empty()).then_some(Steps { steps, period })
+    }
+
     /// Returns the value at `time` since the start, and the time of the next change, if there is
     /// one.
     pub fn at(&self, time: Duration) -> (T, Option<Duration>) {
@@ -86,7 +92,7 @@ impl<T: Copy> Steps<T> {
             }
             last = Some(time);
         }
-        if steps.is_empty() { Err(TraceError::Empty) } else { Ok(Steps { steps, period }) }
+        Steps::new(steps, period).ok_or(TraceError::Empty)
     }
 }
 

@@ -203,13 +203,13 @@ mod tests {
         let path = of(&[("rtt", "90ms"), ("rate", "10G"), ("loss", "1e-4"), ("up-jitter", "1ms")]);
         assert_eq!(path.label(), "90 ms, 10.0 Gb/s, loss 1e-4, up-jitter 1ms");
         assert_eq!(path.loss(), Some(1e-4));
-        let link = path.link(Some(7), &|_| Ok(String::new())).unwrap();
+        let link = path.link(Some(7), &|_| Ok(Box::new(std::io::empty()))).unwrap();
         assert_eq!((link.rtt(), link.seed), (Duration::from_millis(90), Some(7)));
         assert!(link.up.loss.is_some() && link.up.jitter.is_some() && link.down.jitter.is_none());
 
         let far = of(&[("distance", "8600mi")]);
         assert_eq!((far.label().as_str(), far.rtt.as_millis()), ("8600mi", 135));
-        assert_eq!(far.link(None, &|_| Ok(String::new())).unwrap().rtt(), far.rtt);
+        assert_eq!(far.link(None, &|_| Ok(Box::new(std::io::empty()))).unwrap().rtt(), far.rtt);
         assert_eq!(of(&[("delay", "5ms"), ("down-delay", "7ms")]).rtt.as_millis(), 12);
         assert_eq!(of(&[("preset", "wan")]).label(), "90 ms, preset wan");
     }
@@ -217,23 +217,21 @@ mod tests {
     #[test]
     fn parallel_links_differ_only_in_names_and_seeds() {
         let one = of(&[("rtt", "30ms"), ("rate", "1G"), ("links", "1")]);
-        let read = |_: &str| Ok(String::new());
-        assert_eq!(one.topology(7, &read).unwrap(), {
-            TopologyPlan::pair(one.link(Some(7), &read).unwrap())
+        let read: ReadFile = &|_| Ok(Box::new(std::io::empty()));
+        assert_eq!(one.topology(7, read).unwrap(), {
+            TopologyPlan::pair(one.link(Some(7), read).unwrap())
         });
         let three = of(&[("rtt", "30ms"), ("rate", "1G"), ("links", "3")]);
         assert_eq!(three.label(), "30 ms, 1.00 Gb/s, 3 parallel links");
-        let topology = three.topology(7, &read).unwrap();
+        let topology = three.topology(7, read).unwrap();
         topology.validate().unwrap();
         let names: Vec<&str> = topology.links.iter().map(|link| link.name.as_str()).collect();
         assert_eq!(names, ["link-1", "link-2", "link-3"]);
         let seeds: Vec<Option<u64>> = topology.links.iter().map(|link| link.plan.seed).collect();
         assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2] && seeds[0] != seeds[2]);
-        let again = three.topology(7, &read).unwrap();
+        let again = three.topology(7, read).unwrap();
         assert_eq!(again, topology);
-        assert!(
-            topology.links.iter().all(|link| link.plan.up == one.link(None, &read).unwrap().up)
-        );
+        assert!(topology.links.iter().all(|link| link.plan.up == one.link(None, read).unwrap().up));
     }
 
     #[test]

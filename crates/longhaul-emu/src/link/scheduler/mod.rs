@@ -120,7 +120,13 @@ impl Scheduler {
     /// Returns whether two plans have the same queues, so that segments can continue to wait.
     pub(super) fn is_same(one: &LinkDirection, other: &LinkDirection) -> bool {
         let queue = |plan: &LinkDirection| {
-            (plan.rate_bps, plan.rate_trace.clone(), plan.queue, plan.aqm, plan.overhead_bytes)
+            (
+                plan.rate_bps,
+                plan.rate_schedule().cloned(),
+                plan.queue,
+                plan.aqm,
+                plan.overhead_bytes,
+            )
         };
         let priorities = |plan: &LinkDirection| {
             let classes = plan.classes.iter().map(|class| class.link.priority);

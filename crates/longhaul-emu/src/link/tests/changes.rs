@@ -44,7 +44,7 @@ fn a_change_keeps_the_times_of_earlier_segments_and_the_order() {
     let mut options = LinkOptions::default();
     options.set("rate", "120M").unwrap();
     options.set("delay", "10ms").unwrap();
-    let fast = options.change(&slow, &|_| Ok(String::new())).unwrap();
+    let fast = options.change(&slow, &|_| Ok(Box::new(std::io::empty()))).unwrap();
     run.model.set(us(5_000), &fast);
     run.offer(us(5_000), &bulk(1));
     run.offer(us(200_000), &bulk(1));

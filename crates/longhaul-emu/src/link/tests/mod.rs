@@ -28,7 +28,7 @@ fn plan_with_file(options: &str, file: &str) -> LinkPlan {
     for pair in words.chunks(2) {
         parsed.set(pair[0].trim_start_matches("--"), pair[1]).unwrap();
     }
-    parsed.plan(&|_| Ok(file.to_owned())).unwrap()
+    parsed.plan(&|_| Ok(Box::new(std::io::Cursor::new(file.to_owned())))).unwrap()
 }
 
 fn plan(options: &str) -> LinkPlan {

@@ -17,6 +17,14 @@ const PROBES: u64 = 100;
 
 /// Returns a recording whose probe `index` has the delay and fate of `probe` in each direction.
 fn recording(probe: impl Fn(Side, u64) -> Option<i64>, capacity: Option<Rate>) -> String {
+    recording_with_rates(probe, |_, _| capacity)
+}
+
+/// The same with the estimated capacity of each second.
+fn recording_with_rates(
+    probe: impl Fn(Side, u64) -> Option<i64>,
+    capacity: impl Fn(Side, u64) -> Option<Rate>,
+) -> String {
     let head = RecordingHead {
         schema: RecordingHead::SCHEMA.to_owned(),
         version: String::new(),
@@ -25,12 +33,13 @@ fn recording(probe: impl Fn(Side, u64) -> Option<i64>, capacity: Option<Rate>) -
         interval_seconds: 1.0 / PROBES as f64,
         packet_bytes: 128,
         same_clock: true,
+        rate_every_seconds: 60.0,
     };
     let mut text = serde_json::to_string(&head).unwrap();
     for second in 0..SECONDS {
         let [up, down] = Side::BOTH.map(|side| RecordedProbes {
             delays_us: (0..PROBES).map(|index| probe(side, second * PROBES + index)).collect(),
-            capacity_bps: capacity,
+            capacity_bps: capacity(side, second),
         });
         let window = RecordedWindow { seconds: second as f64, up, down };
         text.push('\n');
@@ -119,12 +128,53 @@ fn a_replay_has_the_recorded_capacity_and_reordering() {
     assert_eq!(plan.up.rate_bps, Some(Rate::from_bps(50_000_000)));
     let own = plan_with_file("--replay file --rate 1G", &text).up.rate_bps;
     assert_eq!(own, Some(Rate::from_bps(1_000_000_000)));
+    let lower = plan_with_file("--replay file --down-rate 1G", &text);
+    assert!(lower.up.replayed_rates.is_some() && lower.down.replayed_rates.is_none());
     // Every tenth probe takes 15 ms longer than the next, so it arrives after it.
     let late = |_, index: u64| Some(if index.is_multiple_of(10) { 35_000 } else { 20_000 });
     let text = recording(late, None);
     let recorded = PathRecording::parse(&text).unwrap().direction(Side::Near).reordered();
     assert_eq!(recorded, SECONDS * PROBES / 10);
     assert_eq!(measure(&text).direction(Side::Near).reordered(), recorded);
+}
+
+/// The capacity from near is 8 Mb/s for 40 s, then 80 Mb/s, and after 80 s 40 Mb/s; from far it is
+/// three times as high.
+fn stepped(side: Side, second: u64) -> Option<Rate> {
+    let mbps = [8, 80, 40][second as usize / 40];
+    let factor = if side == Side::Near { 1_000_000 } else { 3_000_000 };
+    second.is_multiple_of(40).then_some(Rate::from_bps(mbps * factor))
+}
+
+/// Returns the number of packets of 1000 bytes that leave the queue in each second, if more arrive than
+/// can leave.
+fn sent_per_second(mut model: LinkModel, seconds: u64) -> Vec<u64> {
+    let mut sent = vec![0; seconds as usize + 1];
+    for number in 0..seconds * 40_000 {
+        let mut pieces = Vec::new();
+        let now = LinkTime::from_nanos(number * 25_000);
+        model.offer(now, &PacketShape::single(1000), &mut pieces);
+        for piece in pieces {
+            let left = piece.at.as_nanos() - 20_000_000;
+            sent[(left / 1_000_000_000).min(seconds) as usize] += 1;
+        }
+    }
+    sent
+}
+
+#[test]
+fn the_capacity_follows_the_recording_and_repeats() {
+    let text = recording_with_rates(|_, _| Some(20_000), stepped);
+    let plan = plan_with_file("--replay file --queue 10ms", &text);
+    for side in Side::BOTH {
+        let sent = sent_per_second(LinkModel::new(&plan, side), SECONDS + 45);
+        for second in [1, 20, 39, 41, 79, 81, 119, 121, 160, 163] {
+            let recorded = stepped(side, second % SECONDS / 40 * 40).unwrap();
+            let expected = recorded.bps() / 8000;
+            let found = sent[second as usize];
+            assert!(found.abs_diff(expected) <= 2 + expected / 100, "{side:?} {second}: {found}");
+        }
+    }
 }
 
 /// A path whose jitter of 1.2 ms in the forward direction moves the answers between the slots of

@@ -1,14 +1,14 @@
 //! `longhaul path --record`: records the delay, loss and capacity of a path over time.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use longhaul_core::plan::PathPart;
-use longhaul_core::plan::link::{RecordedWindow, RecordingHead};
-use longhaul_core::units::format_span;
+use longhaul_core::plan::link::{PathRecording, RecordedWindow, RecordingHead};
+use longhaul_core::units::{Bytes, format_span};
 use longhaul_engine::EngineError;
 use longhaul_engine::path::{RecordSpec, record};
 
@@ -24,37 +24,23 @@ use crate::signals::Interrupt;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The default duration.
 const TIME: Duration = Duration::from_secs(60);
-/// The duration of a session. The recording continues in another one.
-const SESSION: Duration = Duration::from_secs(240);
+/// The default and the longest time between estimates of the capacity, each of which begins a session:
+/// a server ends a session after at least five minutes.
+const RATE_EVERY: Duration = Duration::from_secs(240);
+/// The shortest time between estimates: the recording pauses for a third of it.
+const LEAST_RATE_EVERY: Duration = Duration::from_secs(30);
+/// The time after which a recorder tries again to reach its server.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Records the path to `file` and prints a summary.
 pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
-    let interval = args.interval.unwrap_or(INTERVAL);
-    if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&interval) {
-        let error =
-            anyhow!("the interval of a recording is from 1ms to 1s, not {}", format_span(interval));
-        return Err(Coded::new(exit::USAGE, error));
-    }
-    let plan = args.plan()?;
-    let spec = RecordSpec {
-        interval,
-        packet_bytes: plan.probe_bytes,
-        time: args.time.unwrap_or(TIME),
-        capacity: plan.wants(PathPart::Capacity),
-    };
+    let spec = spec(args)?;
     let interrupt = Interrupt::install().map_err(|e| Coded::new(exit::HOST, e))?;
     let mut output = Output::create(file, args, &spec)?;
-    let origin = origin(args.slots_from.map(monotonic::instant_of), interval);
-    let mut recorded = Ok(());
-    while recorded.is_ok() && interrupt.exit_code().is_none() {
-        // Whole windows, so that those of the next session follow.
-        let left = spec.time.saturating_sub(origin.elapsed());
-        if left.is_zero() {
-            break;
-        }
-        let own = RecordSpec { time: left.min(SESSION), ..spec };
-        recorded = session(args, &own, origin, &interrupt, &mut output);
+    if !args.quiet {
+        output.announce(&spec);
     }
+    let recorded = sessions(args, &spec, &interrupt, &mut output);
     if output.windows == 0 {
         output.discard();
         return Err(recorded.err().unwrap_or_else(|| {
@@ -81,6 +67,76 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
     }
     recorded?;
     Ok(interrupt.exit_code().unwrap_or(exit::OK))
+}
+
+/// Returns the parameters of the recording.
+fn spec(args: &Args) -> Result<RecordSpec, Coded> {
+    let plan = args.plan()?;
+    let spec = RecordSpec {
+        interval: args.interval.unwrap_or(INTERVAL),
+        packet_bytes: plan.probe_bytes,
+        time: args.time.unwrap_or(TIME),
+        capacity: plan.wants(PathPart::Capacity),
+        until_multiple_of: args.rate_every.unwrap_or(RATE_EVERY),
+    };
+    let within = |name: &str, given: Duration, least: Duration, most: Duration| {
+        if (least..=most).contains(&given) {
+            return Ok(());
+        }
+        let [least, most, given] = [least, most, given].map(format_span);
+        let error = anyhow!("the {name} of a recording is from {least} to {most}, not {given}");
+        Err(Coded::new(exit::USAGE, error))
+    };
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(1));
+    within("interval", spec.interval, least, most)?;
+    within("time between estimates", spec.until_multiple_of, LEAST_RATE_EVERY, RATE_EVERY)?;
+    // A certificate measures slightly longer than the recording.
+    let longest = spec.interval * PathRecording::MOST_PROBES as u32;
+    if spec.time > longest && args.slots_from.is_none() {
+        let (interval, longest) = (format_span(spec.interval), format_span(longest));
+        let error = anyhow!(
+            "a recording has at most {} probes, which is {longest} at an interval of {interval}; \
+             give a longer interval with -i, or at most -t {longest}",
+            PathRecording::MOST_PROBES
+        );
+        return Err(Coded::new(exit::USAGE, error));
+    }
+    Ok(spec)
+}
+
+/// Records session after session until the time is over. The first session must succeed; later the
+/// path may be down for any time.
+fn sessions(
+    args: &Args,
+    spec: &RecordSpec,
+    interrupt: &Interrupt,
+    output: &mut Output,
+) -> Result<(), Coded> {
+    let origin = origin(args.slots_from.map(monotonic::instant_of), spec.interval);
+    let mut recorded = Ok(());
+    while interrupt.exit_code().is_none() {
+        let left = spec.time.saturating_sub(origin.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        let was_lost = recorded.is_err();
+        let own = RecordSpec { time: left, ..*spec };
+        recorded = session(args, &own, origin, interrupt, output);
+        match &recorded {
+            Ok(()) => {}
+            Err(lost) if lost.code == exit::UNREACHABLE && output.windows > 0 => {
+                if !was_lost && !args.quiet {
+                    print_message(format_args!(
+                        "{:#}; trying again until the end of the recording",
+                        lost.error
+                    ));
+                }
+                interrupt.wait(RETRY.min(spec.time.saturating_sub(origin.elapsed())));
+            }
+            Err(_) => break,
+        }
+    }
+    recorded
 }
 
 /// Returns the start of the recording: now, or the last time a whole number of intervals after `from`.
@@ -128,9 +184,11 @@ fn session(
 struct Output {
     path: PathBuf,
     part: PathBuf,
-    file: BufWriter<File>,
+    file: File,
     head: RecordingHead,
     windows: u64,
+    /// The bytes of the complete windows.
+    bytes: u64,
 }
 
 impl Output {
@@ -148,26 +206,45 @@ impl Output {
             interval_seconds: spec.interval.as_secs_f64(),
             packet_bytes: spec.packet_bytes,
             same_clock: false,
+            rate_every_seconds: spec.until_multiple_of.as_secs_f64(),
         };
-        let (path, file) = (path.to_owned(), BufWriter::new(file));
-        Ok(Output { path, part, file, head, windows: 0 })
+        Ok(Output { path: path.to_owned(), part, file, head, windows: 0, bytes: 0 })
     }
 
+    /// States the size of the file, and what the disk has left if that is less.
+    fn announce(&self, spec: &RecordSpec) {
+        let (time, size) = (format_span(spec.time), Bytes::new(most_bytes(spec)));
+        let free = rustix::fs::fstatvfs(&self.file).ok();
+        let free = free.map(|disk| Bytes::new(disk.f_bavail.saturating_mul(disk.f_frsize)));
+        match free.filter(|free| *free < size) {
+            None => print_message(format_args!("recording {time}, up to {size}")),
+            Some(free) => print_message(format_args!(
+                "recording {time}, up to {size}; warning: the disk has only {free} left"
+            )),
+        }
+    }
+
+    /// Appends a window as a whole.
     fn write(&mut self, same_clock: bool, window: &RecordedWindow) -> io::Result<()> {
+        let mut text = Vec::new();
         if self.windows == 0 {
             self.head.same_clock = same_clock;
-            serde_json::to_writer(&mut self.file, &self.head)?;
-            self.file.write_all(b"\n")?;
+            serde_json::to_writer(&mut text, &self.head)?;
+            text.push(b'\n');
         }
-        serde_json::to_writer(&mut self.file, window)?;
-        self.file.write_all(b"\n")?;
-        self.file.flush()?;
+        serde_json::to_writer(&mut text, window)?;
+        text.push(b'\n');
+        if let Err(error) = self.file.write_all(&text) {
+            let _ = self.file.set_len(self.bytes);
+            return Err(error);
+        }
         self.windows += 1;
+        self.bytes += text.len() as u64;
         Ok(())
     }
 
     fn finish(self) -> Result<(), Coded> {
-        let synced = self.file.get_ref().sync_all();
+        let synced = self.file.sync_all();
         synced
             .and_then(|()| fs::rename(&self.part, &self.path))
             .with_context(|| format!("cannot write the recording {}", self.path.display()))
@@ -178,6 +255,16 @@ impl Output {
     fn discard(&self) {
         let _ = fs::remove_file(&self.part);
     }
+}
+
+/// Returns the largest size of a recording whose delays are below a second.
+fn most_bytes(spec: &RecordSpec) -> u64 {
+    /// Six digits and a comma, in both directions.
+    const PROBE: u128 = 2 * 7;
+    /// The names of a window, its time and two capacities.
+    const WINDOW: u128 = 160;
+    let probes = spec.time.as_nanos() / spec.interval.as_nanos().max(1);
+    (probes * PROBE + u128::from(spec.time.as_secs() + 1) * WINDOW) as u64
 }
 
 /// Returns an error if options of the measurement are given that a recording does not have.

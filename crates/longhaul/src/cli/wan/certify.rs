@@ -1,19 +1,22 @@
 //! `longhaul wan certify`: measures the link that replays a recording, and compares both.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use longhaul_core::path::certify;
 use longhaul_core::plan::link::{LinkOptions, PathRecording, Trace};
-use longhaul_core::plan::{LinkPlanError, Side};
+use longhaul_core::plan::{LinkPlan, LinkPlanError, Side};
 use longhaul_core::result::RecordingCertificate;
 use longhaul_core::units::format_span;
 use longhaul_emu::{Wan, acquire_privileges};
 
-use crate::cli::link::read_trace;
+use crate::cli::link::open_trace;
 use crate::exit::{self, Coded};
 use crate::monotonic;
 use crate::output::{after_printing, certify_text, print_document, print_message, print_result};
@@ -48,18 +51,13 @@ pub(super) struct CertifyArgs {
 
 /// Measures the replayed link and returns the exit code.
 pub(super) fn run(args: &CertifyArgs) -> Result<u8, Coded> {
-    let recorded = read(&args.file).map_err(|error| Coded::new(exit::USAGE, error))?;
-    let mut options = LinkOptions::default();
+    let unusable = |error: anyhow::Error| Coded::new(exit::USAGE, error);
     let replay = args.replay.as_deref().unwrap_or(&args.file);
-    let plan = replay
-        .to_str()
-        .context("the name of a recording must be UTF-8")
-        .and_then(|file| {
-            options.set("replay", file)?;
-            let plan: Result<_, LinkPlanError> = options.plan(&read_trace);
-            Ok(plan?)
-        })
-        .map_err(|error| Coded::new(exit::USAGE, error))?;
+    let given = args.replay.is_some().then(|| read(&args.file)).transpose().map_err(unusable)?;
+    let plan = replaying(replay).map_err(unusable)?;
+    let replayed = plan.up.replay.as_ref().and_then(|file| file.content());
+    let recorded = given.map(Arc::new).or(replayed.cloned());
+    let recorded = recorded.context("the link replays no recording").map_err(unusable)?;
     let directory = tempfile::Builder::new()
         .prefix("longhaul-certify-")
         .tempdir()
@@ -86,6 +84,18 @@ pub(super) fn run(args: &CertifyArgs) -> Result<u8, Coded> {
     print(&certificate, args.json)
 }
 
+/// Returns the plan of a link that replays a file.
+fn replaying(file: &Path) -> anyhow::Result<LinkPlan> {
+    let mut options = LinkOptions::default();
+    options.set("replay", file.to_str().context("the name of a recording must be UTF-8")?)?;
+    options.plan(&open_trace).map_err(|error| match error {
+        LinkPlanError::Trace { file, cause, .. } => {
+            anyhow::Error::new(cause).context(format!("{file} is not a recording"))
+        }
+        other => other.into(),
+    })
+}
+
 fn print(certificate: &RecordingCertificate, json: bool) -> Result<u8, Coded> {
     let code = if certificate.passed { exit::OK } else { exit::UNPROVEN };
     let printed =
@@ -95,10 +105,10 @@ fn print(certificate: &RecordingCertificate, json: bool) -> Result<u8, Coded> {
 
 fn read(file: &Path) -> anyhow::Result<PathRecording> {
     let name = file.display();
-    let text = file.to_str().map(read_trace).transpose();
-    let text = text.with_context(|| format!("cannot read the recording {name}"))?;
-    let text = text.with_context(|| format!("the name of {name} must be UTF-8"))?;
-    PathRecording::parse(&text).map_err(|error| anyhow!("{name} is not a recording: {error}"))
+    let mut source = File::open(file)
+        .map(BufReader::new)
+        .with_context(|| format!("cannot read the recording {name}"))?;
+    PathRecording::read(&mut source).map_err(|error| anyhow!("{name} is not a recording: {error}"))
 }
 
 /// Returns this program with a separate configuration, so that the keys of the user do not matter.
@@ -130,6 +140,7 @@ fn measure(
     near.args(["path", "far", "--quiet", "--record"]).arg(output);
     near.arg("--time").arg(format!("{}s", recorded.time().as_secs_f64()));
     near.arg("--interval").arg(format!("{}s", recorded.head().interval_seconds));
+    near.arg("--rate-every").arg(format!("{}s", recorded.head().rate_every_seconds));
     // A probe of the recording is then nearest to one probe of this measurement.
     if let Some(origin) = wan.link_started() {
         near.arg("--slots-from").arg(monotonic::nanos_of(origin).to_string());

@@ -12,7 +12,7 @@ use longhaul_core::wire::{FrameError, read_frame, write_frame};
 use longhaul_emu::{EmuError, GuestShell, Topology};
 
 use super::control::{self, Reply, Request};
-use crate::cli::link::read_trace;
+use crate::cli::link::open_trace;
 use crate::output::{failure_text, print_message};
 
 /// Reads the request of a command that has connected. An invalid or aborted request affects only
@@ -137,7 +137,7 @@ fn set(
         let names: Vec<&str> = plan.links.iter().map(|link| &*link.name).collect();
         format!("no link '{link}'; the links are {}", names.join(", "))
     })?;
-    let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
+    let read = |file: &str| open_trace(&directory.join(file).to_string_lossy());
     let changed = options.change(&plan.links[index].plan, &read)?;
     topology.set(index, changed.clone())?;
     if let Some(down) = down {

@@ -20,7 +20,7 @@ use super::file_values::{
     unknown, unknown_link_key, whole_number, wrong_type,
 };
 use super::shipped;
-use crate::cli::link::{read_text, read_trace};
+use crate::cli::link::{open_trace, read_text};
 
 /// A valid topology file.
 #[derive(Debug)]
@@ -227,7 +227,7 @@ fn read_link(
         }
     }
     let ([near, far], ends) = between.ok_or((link.span(), Reason::Missing { key: "between" }))?;
-    let read = |file: &str| read_trace(&directory.join(file).to_string_lossy());
+    let read = |file: &str| open_trace(&directory.join(file).to_string_lossy());
     let link_plan = options.plan(&read).map_err(|error| {
         let at_option = error.option().and_then(|option| table.get(option)).map(Spanned::span);
         (at_option.unwrap_or_else(|| link.span()), Reason::Link(error))
