@@ -221,5 +221,5 @@ fn a_full_disk_ends_a_recording_with_one_sentence() {
     assert_eq!(name, "r.jsonl.part", "{said}");
     assert!(recording.ends_with("}\n"), "only whole windows: {recording}");
     let recording = PathRecording::parse(recording).unwrap();
-    assert!(recording.entries() >= 100 && recording.entries().is_multiple_of(100), "{said}");
+    assert!(recording.entries() >= 100, "{said}");
 }
