@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use longhaul_core::result::LinkReport;
 
+use rustix::process::Signal;
+
 use crate::host::PROGRAM;
-use crate::wan::{assert_code, stderr};
+use crate::wan::{assert_code, stderr, stdout};
+use crate::wan_bridge::Boxes;
 
 /// Returns the threads of a process that move packets.
 fn workers(process: u32) -> Vec<String> {
@@ -130,6 +133,67 @@ fn flows_are_spread_over_queues_and_keep_their_order() {
         assert!(way.is_conserved() && !way.delivered.is_none(), "{way:?}");
     }
     assert!(report.up.delivered.packets >= 4000, "{:?}", report.up.delivered);
+}
+
+/// The same between two Ethernet interfaces: each thread reads one socket, to which the kernel assigns
+/// flows.
+#[test]
+fn a_flow_over_a_bridge_uses_one_queue_in_both_directions() {
+    const PINGS: u64 = 300;
+    let boxes = Boxes::new();
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report.json");
+    let options = ["--queues", "2", "--rtt", "4ms", "--json-report", report.to_str().unwrap()];
+    let mut bridge = boxes.bridge(&options);
+    let process = bridge.child.id();
+    let found = bound_workers(process);
+    // The hosts learn their addresses first: the kernel hashes ARP apart from the flow.
+    assert_code(&boxes.command("a", "ping", &["-c1", "-W9", "10.77.0.2"]).output().unwrap(), 0);
+    let sleeps = || found.iter().map(|task| sleeps(process, task)).collect::<Vec<u64>>();
+    let before = sleeps();
+    let count = PINGS.to_string();
+    let words = ["-q", "-i", "0.005", "-c", &count, "10.77.0.2"];
+    let pinged = boxes.command("a", "ping", &words).output().unwrap();
+    assert!(stdout(&pinged).contains(&format!("{PINGS} received")), "{}", stdout(&pinged));
+    let passed = sleeps().into_iter().zip(before).map(|(after, before)| after - before);
+    let passed: Vec<u64> = passed.collect();
+    let busy = passed.iter().filter(|count| **count >= PINGS).count();
+    let idle = passed.iter().filter(|count| **count < 20).count();
+    assert_eq!((busy, idle), (2, 2), "{passed:?}");
+    assert_eq!(bridge.signal(Signal::TERM), Some(0));
+    let report: LinkReport = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(report.plan.queues, 2);
+    for way in [&report.up, &report.down] {
+        assert!(way.is_conserved() && way.delivered.packets > PINGS, "{way:?}");
+    }
+}
+
+#[test]
+fn flows_over_a_bridge_are_spread_over_queues_and_keep_their_order() {
+    let boxes = Boxes::new();
+    let mut bridge = boxes.bridge(&["--queues", "2", "--rtt", "4ms"]);
+    let found = bound_workers(bridge.child.id());
+    let mut server = boxes
+        .command("b", "iperf3", &["-s", "-1", "--forceflush"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("Server listening")));
+    let load = ["-c", "10.77.0.2", "-u", "-P", "16", "-t", "2", "-b", "2M", "-l", "1000", "-J"];
+    let client = boxes.command("a", "iperf3", &load).output().unwrap();
+    assert_code(&client, 0);
+    lines.for_each(drop);
+    server.wait().unwrap();
+    let busy = found.iter().filter(|task| sleeps(bridge.child.id(), task) > 200).count();
+    assert!(busy >= 2, "{busy} threads had packets");
+    let printed: serde_json::Value = serde_json::from_slice(&client.stdout).unwrap();
+    let streams = printed["end"]["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 16);
+    for stream in streams {
+        assert_eq!(stream["udp"]["out_of_order"], 0, "{stream}");
+    }
+    assert_eq!(bridge.signal(Signal::TERM), Some(0));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `longhaul wan selftest`. Checks of times depend on the load of the machine, so these tests
 //! require only the checks of counts.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use longhaul_core::result::{Certificate, CheckUnit, CheckVerdict};
 
@@ -50,6 +52,37 @@ fn the_certificate_is_printed() {
         let check = certificate.checks.iter().find(|c| c.name == name && c.family == family);
         assert_eq!(check.expect(name).verdict, CheckVerdict::Pass, "{name}, {family}");
     }
+}
+
+/// Returns whether a process has a TUN device open.
+fn has_tun(process: u32) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let mut targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.any(|target| target == Path::new("/dev/net/tun"))
+}
+
+/// Reads the first rows of a certificate of the emulator of bridges, whose links have no TUN device.
+#[test]
+fn the_links_of_a_bridge_pass_the_checks_of_identity() {
+    let program = env!("CARGO_BIN_EXE_longhaul");
+    let mut command = Command::new(program);
+    command.args(["wan", "selftest", "--bridge", "--quick", "--seed", "7"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut seen = Vec::new();
+    let mut passed = 0;
+    while passed < 4 {
+        let Some(row) = rows.next() else { break };
+        if row.contains("identity") {
+            assert!(row.contains("pass"), "{row}");
+            passed += 1;
+            assert!(!has_tun(child.id()), "{row}");
+        }
+        seen.push(row);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(passed, 4, "single and super-packets, IPv4 and IPv6: {seen:?}");
 }
 
 #[test]
