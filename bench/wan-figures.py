@@ -5,7 +5,8 @@
 
 As root, on a host that does nothing else; needs iperf3, ip, ping. Five rounds take about eleven minutes. Every round
 measures everything once, so that what else the host does affects all paths alike. A failed measurement is named at the
-end and leaves a gap. With --base, the streams at 0 and 90 ms and the cost of a byte are also measured with that program.
+end and leaves a gap. With --base, the streams at 0 and 90 ms, the cost of a byte and the bridges are also measured with
+that program.
 """
 
 import argparse
@@ -152,7 +153,7 @@ def pinged(a):
     return statistics.median(float(ms) for ms in re.findall(r"time=([0-9.]+) ms", text))
 
 
-def bridge(program, results):
+def bridge(programs, results):
     with Spaces() as (a, b, box):
         for space, peer, address in ((a, "eth1", "10.77.0.1"), (b, "eth2", "10.77.0.2")):
             host(space, address, "9000", peer, box)
@@ -163,7 +164,8 @@ def bridge(program, results):
             set_offloads(a, gso)
             set_offloads(b, gso)
             results.add(("kernel bridge", gso), lambda: kernel_bridge(a, b, box))
-            results.add(("wan bridge", gso), lambda: wan_bridge(program, a, b, box))
+            for name, program in programs.items():
+                results.add((f"{name} bridge", gso), lambda: wan_bridge(program, a, b, box))
 
 
 def over_bridge(a, b):
@@ -182,7 +184,8 @@ def kernel_bridge(a, b, box):
 
 
 def wan_bridge(program, a, b, box):
-    words = inside(box, program, "wan", "bridge", "eth1", "eth2", "--fix", "--name", NAME)
+    report = WORK / "bridge.json"
+    words = inside(box, program, "wan", "bridge", "eth1", "eth2", "--fix", "--name", NAME, "--json-report", report)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         # An error is a single line, too, and the process has then ended.
@@ -190,11 +193,12 @@ def wan_bridge(program, a, b, box):
         time.sleep(0.1)
         if process.poll() is not None:
             raise RuntimeError(line.strip())
-        return over_bridge(a, b)
+        found = over_bridge(a, b)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+    return found | {"cpu": cpu_per_gb(json.loads(report.read_text()))}
 
 
 class Topology:
@@ -337,13 +341,14 @@ def other_tables(results):
     for key in [key for key in results.found if key[0].endswith("cost")]:
         print(f"| {key[0]} | {rounds_of(results.all(key, 'cpu'), 3)} | {results.median(key, 'cpu'):.3f} "
               f"| {results.median(key, 'stolen'):.1f} |")
-    print("\n## Bridges between two hosts, MTU 9000\n\n| segmentation offload | kernel, Gb/s | longhaul, Gb/s | ratio | added RTT, "
-          "ms | stolen, % |\n|---|---|---|---|---|---|")
-    for gso in (1, 0):
-        kernel, wan = ("kernel bridge", gso), ("wan bridge", gso)
+    print("\n## Bridges between two hosts, MTU 9000\n\n| program | segmentation offload | kernel, Gb/s | longhaul, Gb/s | ratio "
+          "| CPU s/GB | added RTT, ms | stolen, % |\n|---|---|---|---|---|---|---|---|")
+    for wan in [key for key in results.found if key[0] in ("wan bridge", "base bridge")]:
+        kernel = ("kernel bridge", wan[1])
         added = results.median(wan, "rtt") - results.median(kernel, "rtt")
-        print(f"| {'on' if gso else 'off'} | {rounds_of(results.all(kernel, 'gbps'))} | {rounds_of(results.all(wan, 'gbps'))} | "
-              f"{results.median(wan, 'gbps') / results.median(kernel, 'gbps'):.2f} | {added:.3f} | {results.median(wan, 'stolen'):.1f} |")
+        print(f"| {wan[0].split()[0]} | {'on' if wan[1] else 'off'} | {rounds_of(results.all(kernel, 'gbps'))} | "
+              f"{rounds_of(results.all(wan, 'gbps'))} | {results.median(wan, 'gbps') / results.median(kernel, 'gbps'):.2f} | "
+              f"{results.median(wan, 'cpu'):.3f} | {added:.3f} | {results.median(wan, 'stolen'):.1f} |")
     print("\n## Topologies\n\n| figure | each round | median |\n|---|---|---|")
     for key, field, text in ((("sites",), "percent", "24 sites, 40 links of 1 Mb/s: % of a core"),
                              (("sites",), "mib", "the same: MiB"), (("sites",), "slowest", "the same: slowest link, Mb/s"),
@@ -374,7 +379,7 @@ def main():
             for name, other in programs.items():
                 results.add((f"{name} cost",), lambda: cost(other))
         if "bridge" in parts:
-            bridge(program, results)
+            bridge(programs, results)
         for part, measure in (("sites", loaded_sites), ("start", start), ("parallel", parallel)):
             if part in parts:
                 results.add((part,), lambda: measure(program))

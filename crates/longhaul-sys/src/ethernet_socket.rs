@@ -59,6 +59,9 @@ struct AuxData {
 }
 
 impl EthernetSocket {
+    /// The number of frames that one call of the kernel receives or sends.
+    pub const BATCH: usize = 16;
+
     /// Opens a socket on the interface with this index in the calling thread's network namespace.
     ///
     /// # Errors
@@ -125,25 +128,42 @@ impl EthernetSocket {
     /// counts as dropped, or if the interface is down; any other error if the interface no longer
     /// exists.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let limit = buffer.len().saturating_sub(TAG);
-        let (length, aux) = match receive(&self.socket, &mut buffer[..limit]) {
-            Ok(received) => received,
-            Err(error) => return Err(self.explain(error)),
-        };
-        let Some(aux) = aux.filter(|aux| aux.status & libc::TP_STATUS_VLAN_VALID != 0) else {
-            return Ok(length);
-        };
-        if length < TAG_AT {
-            return Ok(length);
+        let mut length = [0];
+        self.read_many(&mut [buffer], &mut length)?;
+        Ok(length[0])
+    }
+
+    /// Reads at least one frame, and those that wait behind it, each into one of `buffers`, of which it
+    /// uses at most [`EthernetSocket::BATCH`]. Stores the lengths and returns the number of frames.
+    ///
+    /// # Errors
+    /// As for [`EthernetSocket::read`].
+    pub fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {
+        // A message costs time to set up even if it receives no frame.
+        if buffers.len() == 1 {
+            self.read_up_to::<1>(buffers, lengths)
+        } else {
+            self.read_up_to::<{ Self::BATCH }>(buffers, lengths)
         }
-        const VLAN: u16 = 0x8100;
-        let has_protocol = aux.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-        let protocol = if has_protocol { aux.vlan_protocol } else { VLAN };
-        buffer.copy_within(TAG_AT..length, TAG_AT + TAG);
-        buffer[TAG_AT..TAG_AT + 2].copy_from_slice(&protocol.to_be_bytes());
-        buffer[TAG_AT + 2..TAG_AT + TAG].copy_from_slice(&aux.vlan_tci.to_be_bytes());
-        shift_offsets(buffer, TAG as i16);
-        Ok(length + TAG)
+    }
+
+    fn read_up_to<const N: usize>(
+        &self,
+        buffers: &mut [&mut [u8]],
+        lengths: &mut [usize],
+    ) -> io::Result<usize> {
+        let most = buffers.len().min(lengths.len()).min(N);
+        let mut tags = [None; N];
+        let received = receive(&self.socket, &mut buffers[..most], lengths, &mut tags);
+        let received = received.map_err(|error| self.explain(error))?;
+        let frames = buffers.iter_mut().zip(lengths.iter_mut()).zip(tags).take(received);
+        for ((frame, length), tag) in frames {
+            if let Some(aux) = tag.filter(|_| *length >= TAG_AT) {
+                insert_tag(frame, *length, &aux);
+                *length += TAG;
+            }
+        }
+        Ok(received)
     }
 
     /// Returns the error of a read as [`EthernetSocket::read`] documents it.
@@ -167,6 +187,27 @@ impl EthernetSocket {
     /// socket's buffer is full.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(rustix::io::writev(&self.socket, slices)?)
+    }
+
+    /// Sends at least the first of some frames, and returns how many were sent.
+    ///
+    /// # Errors
+    /// As for [`EthernetSocket::write`], of the first frame.
+    pub fn write_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        let mut parts = [EMPTY_PART; Self::BATCH];
+        let mut messages = [EMPTY_MESSAGE; Self::BATCH];
+        let count = frames.len().min(Self::BATCH);
+        for (index, frame) in frames.iter().take(count).enumerate() {
+            parts[index] =
+                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            messages[index].msg_hdr.msg_iov = &raw mut parts[index];
+            messages[index].msg_hdr.msg_iovlen = 1;
+        }
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: each of the `count` messages describes a frame, which the kernel only reads and which
+        // lives across the call.
+        let sent = unsafe { libc::sendmmsg(socket, messages.as_mut_ptr(), count as _, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
     /// Removes the Ethernet header without VLAN tags from the frame in `frame`, and returns the
@@ -206,26 +247,69 @@ impl AsFd for EthernetSocket {
     }
 }
 
-/// Receives a frame and the kernel's record about it.
-fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<AuxData>)> {
-    // The space for one record, aligned as the kernel requires.
-    let mut control = [0u64; 8];
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all zeroes is a valid msghdr.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message describes `buffer` and `control`, which live across the call.
-    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
-    if length < 0 {
+/// Inserts the VLAN tag of a received frame of this length.
+fn insert_tag(frame: &mut [u8], length: usize, aux: &AuxData) {
+    const VLAN: u16 = 0x8100;
+    let has_protocol = aux.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if has_protocol { aux.vlan_protocol } else { VLAN };
+    frame.copy_within(TAG_AT..length, TAG_AT + TAG);
+    frame[TAG_AT..TAG_AT + 2].copy_from_slice(&protocol.to_be_bytes());
+    frame[TAG_AT + 2..TAG_AT + TAG].copy_from_slice(&aux.vlan_tci.to_be_bytes());
+    shift_offsets(frame, TAG as i16);
+}
+
+const EMPTY_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+// SAFETY: all zeroes is a valid mmsghdr.
+const EMPTY_MESSAGE: libc::mmsghdr = unsafe { std::mem::zeroed() };
+
+/// The space for one control record, aligned as the kernel requires.
+type Control = [u64; 8];
+
+/// Receives a frame into each of `buffers`, whose last bytes it leaves for a VLAN tag, with the
+/// kernel's records about frames with a tag. Returns the number of frames.
+fn receive<const N: usize>(
+    socket: &Socket,
+    buffers: &mut [&mut [u8]],
+    lengths: &mut [usize],
+    tags: &mut [Option<AuxData>; N],
+) -> io::Result<usize> {
+    let mut controls: [Control; N] = [Default::default(); N];
+    let mut parts = [EMPTY_PART; N];
+    let mut messages = [EMPTY_MESSAGE; N];
+    let count = buffers.len().min(N);
+    for (index, buffer) in buffers.iter_mut().take(count).enumerate() {
+        parts[index] = libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast(),
+            iov_len: buffer.len().saturating_sub(TAG),
+        };
+        let message = &mut messages[index].msg_hdr;
+        message.msg_iov = &raw mut parts[index];
+        message.msg_iovlen = 1;
+        message.msg_control = controls[index].as_mut_ptr().cast();
+        message.msg_controllen = size_of::<Control>() as _;
+    }
+    let none = std::ptr::null_mut();
+    // SAFETY: each of the `count` messages describes a buffer and a control record, which live across
+    // the call and belong to no other message.
+    let received =
+        unsafe { libc::recvmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as _, 0, none) };
+    if received < 0 {
         return Err(io::Error::last_os_error());
     }
+    let received = received as usize;
+    for (index, message) in messages.iter().take(received).enumerate() {
+        lengths[index] = message.msg_len as usize;
+        tags[index] = tag(&message.msg_hdr);
+    }
+    Ok(received)
+}
+
+/// Returns the kernel's record about a received frame with a VLAN tag.
+fn tag(message: &libc::msghdr) -> Option<AuxData> {
     // SAFETY: the kernel has filled the control buffer of the message.
-    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: a header that is not null lies within the control buffer.
-    let Some(header) = (unsafe { first.as_ref() }) else { return Ok((length as usize, None)) };
+    let header = unsafe { first.as_ref() }?;
     // SAFETY: CMSG_LEN only computes a number.
     let wanted = unsafe { libc::CMSG_LEN(size_of::<AuxData>() as libc::c_uint) } as usize;
     #[allow(clippy::unnecessary_cast, reason = "the type of the length depends on the C library")]
@@ -234,5 +318,5 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<AuxD
         && header.cmsg_len as usize >= wanted;
     // SAFETY: the record has the size of AuxData, which is plain data.
     let aux = is_aux.then(|| unsafe { libc::CMSG_DATA(first).cast::<AuxData>().read_unaligned() });
-    Ok((length as usize, aux))
+    aux.filter(|aux| aux.status & libc::TP_STATUS_VLAN_VALID != 0)
 }

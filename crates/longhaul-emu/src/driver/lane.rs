@@ -6,17 +6,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use longhaul_core::plan::Side;
-use longhaul_core::result::{DirectionReport, DropCounts, Lateness, LatenessCauses, Traffic};
+use longhaul_core::result::{DirectionReport, DropCounts, Traffic};
 use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
+use super::punctuality::Punctuality;
 use super::schedule::{Departure, Schedule};
 use super::store::{Store, WaitingSegments};
 use super::timeline::{Step, Timeline};
 use crate::capture::{Cause, PacketAtPoint, Tap};
-use crate::device::PacketDevice;
+use crate::device::{LONGEST_SHARED, MOST_FRAMES, PacketDevice};
 use crate::link::{Dropped, LinkModel, LinkTime, PacketShape, Piece, QueueOutcome};
 use crate::packet::{self, Framing};
 
@@ -32,6 +32,8 @@ pub(crate) struct Lane {
     schedule: Schedule,
     parking: WaitingSegments,
     served: Vec<QueueOutcome>,
+    /// The pieces that are due, while they are written.
+    leaving: Vec<Departure>,
     tap: Option<Tap>,
     /// The pieces of the packet read last, as the model returned them.
     pieces: Vec<Piece>,
@@ -42,9 +44,7 @@ pub(crate) struct Lane {
     entered_at: LinkTime,
     /// The expected duration of a departure.
     departure_cost: Duration,
-    /// Lateness of departures in nanoseconds.
-    lateness: Histogram<u64>,
-    causes: LatenessCauses,
+    punctuality: Punctuality,
     /// True once the source no longer exists because its interface was deleted.
     closed: bool,
 }
@@ -68,13 +68,15 @@ impl Lane {
         memory: &Arc<PacketMemory>,
     ) -> io::Result<Self> {
         let [source, sink] = devices;
+        let batch = source.batch();
         Ok(Lane {
             from,
             framing: source.framing(),
             source,
             sink,
             model,
-            store: Store::new(budget, memory.clone())?,
+            store: Store::new(budget, batch, memory.clone())?,
+            leaving: Vec::new(),
             schedule: Schedule::default(),
             parking: WaitingSegments::default(),
             served: Vec::new(),
@@ -85,11 +87,7 @@ impl Lane {
             dropped: DropCounts::default(),
             entered_at: LinkTime::default(),
             departure_cost: Duration::ZERO,
-            // Two significant digits suffice for a tail, and lateness above 10 s needs no
-            // resolution.
-            lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2)
-                .map_err(|_| io::ErrorKind::InvalidInput)?,
-            causes: LatenessCauses::default(),
+            punctuality: Punctuality::new()?,
             closed: false,
         })
     }
@@ -121,7 +119,7 @@ impl Lane {
         }
         let begun = *now;
         timeline.begin_step(begun);
-        let length = match self.source.read(self.store.landing()) {
+        let length = match self.store.take(&*self.source) {
             Ok(length) => length,
             Err(error) => {
                 use io::ErrorKind::{Interrupted, WouldBlock};
@@ -132,6 +130,11 @@ impl Lane {
         *now = clock();
         timeline.end_step(Step::Read, begun, *now);
         Some(Arrival { length, at: now.before(waited) })
+    }
+
+    /// Returns whether packets have been read from the device that [`Lane::read`] has not returned.
+    pub(super) fn has_more(&self) -> bool {
+        self.store.has_more()
     }
 
     /// Returns the frame read last.
@@ -257,49 +260,93 @@ impl Lane {
         self.tap = Some(tap.beginning(now, self.framing));
     }
 
-    /// Writes a piece that is due `now`, if there is one. `now` becomes the end of the write.
+    /// Writes the pieces that are due `now`, as many as the receiver's device takes at once. Returns
+    /// whether there was one. `now` becomes the end of the write.
     pub(super) fn release(
         &mut self,
         now: &mut LinkTime,
         clock: impl Fn() -> LinkTime,
         timeline: &mut Timeline,
     ) -> bool {
-        let begun = *now;
-        timeline.begin_step(begun);
-        self.serve(begun);
-        let due = self.schedule.take_due(begun + self.departure_cost / 2);
-        let Some(Departure { parcel, piece }) = due else { return false };
-        let (frame, shape) = self.store.packet(parcel);
-        let whole = piece.segments == (0..shape.segments());
-        let written = if whole && piece.treatment.is_none() {
-            self.sink.write(&[IoSlice::new(frame)])
+        self.serve(*now);
+        let due = *now + self.departure_cost / 2;
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.extend((0..self.sink.batch()).map_while(|_| self.schedule.take_due(due)));
+        let mut rest = &leaving[..];
+        while !rest.is_empty() {
+            let begun = *now;
+            timeline.begin_step(begun);
+            let is_short =
+                |piece: &Departure| self.store.packet(piece.parcel).0.len() <= LONGEST_SHARED;
+            let shared = rest.iter().take_while(|piece| self.is_whole(piece) && is_short(piece));
+            let (count, accepted) = self.write(&rest[..shared.count().max(1)]);
+            *now = clock();
+            timeline.end_step(Step::Write, begun, *now);
+            for departure in &rest[..count] {
+                self.left(departure, accepted, [begun, *now]);
+                let middle = begun + now.since(begun) / 2;
+                self.punctuality.record(departure.piece.at, middle, timeline);
+            }
+            self.learn_cost(now.since(begun) / count as u32);
+            rest = &rest[count..];
+        }
+        let some = !leaving.is_empty();
+        leaving.clear();
+        self.leaving = leaving;
+        some
+    }
+
+    /// Returns whether a piece is a whole packet without changes.
+    fn is_whole(&self, Departure { parcel, piece }: &Departure) -> bool {
+        let (_, shape) = self.store.packet(*parcel);
+        piece.segments == (0..shape.segments()) && piece.treatment.is_none()
+    }
+
+    /// Writes the first of some pieces, and those behind it that the device takes at once; several
+    /// pieces are whole packets. Returns their number, and whether the device accepted them.
+    fn write(&self, pieces: &[Departure]) -> (usize, bool) {
+        let [Departure { parcel, piece }, others @ ..] = pieces else { return (0, true) };
+        let (first, _) = self.store.packet(*parcel);
+        if !others.is_empty() {
+            let mut frames = [first; MOST_FRAMES];
+            for (frame, other) in frames[1..].iter_mut().zip(others) {
+                *frame = self.store.packet(other.parcel).0;
+            }
+            let written = self.sink.write_many(&frames[..pieces.len().min(MOST_FRAMES)]);
+            return (written.as_ref().map_or(1, |count| (*count).max(1)), written.is_ok());
+        }
+        let written = if self.is_whole(&pieces[0]) {
+            self.sink.write(&[IoSlice::new(first)])
         } else {
-            let part = packet::cut(frame, self.framing, &piece.segments, &piece.treatment);
+            let part = packet::cut(first, self.framing, &piece.segments, &piece.treatment);
             self.sink.write(&part.slices())
         };
-        match written {
-            Ok(_) => self.delivered += part(&shape, &piece),
-            Err(_) => self.dropped.refused += part(&shape, &piece),
+        (1, written.is_ok())
+    }
+
+    /// Counts a piece that a write took from `begun` to `ended`, and frees its memory.
+    fn left(
+        &mut self,
+        Departure { parcel, piece }: &Departure,
+        accepted: bool,
+        [begun, ended]: [LinkTime; 2],
+    ) {
+        let (frame, shape) = self.store.packet(*parcel);
+        if accepted {
+            self.delivered += part(&shape, piece);
+        } else {
+            self.dropped.refused += part(&shape, piece);
         }
-        let ended = clock();
-        *now = ended;
+        let at = begun + ended.since(begun) / 2;
         if let Some(tap) = &mut self.tap {
-            let number = self.store.number(parcel);
-            let at = begun + ended.since(begun) / 2;
-            if written.is_ok() {
-                tap.left(&PacketAtPoint { number, at, frame }, &piece);
+            let number = self.store.number(*parcel);
+            if accepted {
+                tap.left(&PacketAtPoint { number, at, frame }, piece);
             } else {
                 tap.dropped(&PacketAtPoint { number, at, frame }, &piece.segments, Cause::Refused);
             }
         }
-        self.store.leave(parcel);
-        timeline.end_step(Step::Write, begun, ended);
-        let took = ended.since(begun);
-        let left = begun + took / 2;
-        self.lateness.saturating_record(left.since(piece.at).as_nanos() as u64);
-        timeline.explain(piece.at, left, &mut self.causes);
-        self.learn_cost(took);
-        true
+        self.store.leave(*parcel);
     }
 
     /// Updates the expected duration of a departure, a moving mean over some dozens of departures.
@@ -335,23 +382,8 @@ impl Lane {
             queued,
             waiting_bytes: self.model.queue(now).0,
             interface_drops: self.source.dropped(),
-            lateness: self.lateness(),
+            lateness: self.punctuality.report(),
             peak_memory_bytes: self.store.touched(),
-        }
-    }
-
-    fn lateness(&self) -> Lateness {
-        let late_ms = |quantile| self.lateness.value_at_quantile(quantile) as f64 / 1e6;
-        let recorded = self.lateness.iter_recorded();
-        Lateness {
-            p50_ms: late_ms(0.5),
-            p99_ms: late_ms(0.99),
-            p999_ms: late_ms(0.999),
-            max_ms: late_ms(1.0),
-            histogram: Lateness::histogram_of(
-                recorded.map(|step| (step.value_iterated_to(), step.count_at_value())),
-            ),
-            causes: self.causes,
         }
     }
 }

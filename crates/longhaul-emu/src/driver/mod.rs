@@ -24,6 +24,7 @@ mod mailbox;
 mod memory;
 mod page_toucher;
 mod pool;
+mod punctuality;
 mod ready_intakes;
 mod run;
 mod schedule;

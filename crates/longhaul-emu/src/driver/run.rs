@@ -182,7 +182,7 @@ impl PacketMover {
         }
     }
 
-    /// Reads one packet, from the direction that was read less recently: a full device must not delay
+    /// Reads one packet, or those that the device passes at once, from the direction that was read less recently: a full device must not delay
     /// the acknowledgements of the other direction. Returns whether there was a packet. `now` is the
     /// time, which becomes that of the read.
     fn admit(
@@ -198,14 +198,20 @@ impl PacketMover {
             if !entry.ready.expects(turn) {
                 continue;
             }
-            let waited = std::mem::take(&mut entry.waited);
-            let begun = *now;
-            let intake = &mut self.intakes[turn];
-            let cost = intake.admit(&mut self.lanes, (now, waited), clock, timeline);
-            entry.ready.was_read(turn, cost.is_some());
-            if let Some(cost) = cost {
+            let mut had_packet = false;
+            // Packets that were read at once enter at once, so that they can leave at once.
+            while !had_packet || self.intakes[turn].has_more(&self.lanes) {
+                let waited = std::mem::take(&mut entry.waited);
+                let begun = *now;
+                let intake = &mut self.intakes[turn];
+                let cost = intake.admit(&mut self.lanes, (now, waited), clock, timeline);
+                let Some(cost) = cost else { break };
+                had_packet = true;
                 *now = clock();
                 entry.gate.pass(begun, now.since(begun) + cost);
+            }
+            entry.ready.was_read(turn, had_packet);
+            if had_packet {
                 return true;
             }
         }

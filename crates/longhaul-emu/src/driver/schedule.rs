@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn some_parcel() -> ParcelId {
-        let mut store = Store::new(Bytes::mib(4), PacketMemory::of(Bytes::mib(4))).unwrap();
+        let mut store = Store::new(Bytes::mib(4), 1, PacketMemory::of(Bytes::mib(4))).unwrap();
         store.keep(60, PacketShape::single(60), 1).unwrap()
     }
 

@@ -96,6 +96,11 @@ impl Intake {
         lanes.get(self.lanes.start)?.source()
     }
 
+    /// Returns whether packets have been read that [`Intake::admit`] has not admitted.
+    pub(super) fn has_more(&self, lanes: &[Lane]) -> bool {
+        lanes.get(self.lanes.start).is_some_and(Lane::has_more)
+    }
+
     /// Changes the state of a link (by index among the parallel ones).
     pub(super) fn steer(&mut self, link: usize, change: impl FnOnce(&mut Carrier)) {
         if let Some(steering) = &mut self.steering {

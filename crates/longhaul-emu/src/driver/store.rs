@@ -9,6 +9,7 @@ use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
 use super::pool::{Pool, Slot, no_memory};
+use crate::device::{LONGEST_SHARED, MOST_FRAMES, PacketDevice};
 use crate::link::PacketShape;
 
 /// The packets in flight. Each is stored once, and its memory is freed after its last piece has
@@ -16,9 +17,14 @@ use crate::link::PacketShape;
 #[derive(Debug)]
 pub(super) struct Store {
     pool: Pool,
-    /// The slot into which the next packet is read; the packet's length is known only after the
+    /// The slots into which the next packets are read; the length of a packet is known only after the
     /// read.
-    landing: Slot,
+    landings: Vec<Slot>,
+    /// The lengths of the packets in `landings`, of which `read` have been read.
+    lengths: [usize; MOST_FRAMES],
+    read: usize,
+    /// The index of the packet taken last.
+    taken: usize,
     parcels: Vec<Option<Parcel>>,
     vacant: Vec<u32>,
 }
@@ -39,24 +45,44 @@ struct Parcel {
 pub(super) struct ParcelId(u32);
 
 impl Store {
-    /// Creates a store that keeps at most `budget` bytes of packets in `memory`.
-    pub(super) fn new(budget: Bytes, memory: Arc<PacketMemory>) -> io::Result<Self> {
+    /// Creates a store that keeps at most `budget` bytes of packets in `memory`, and reads up to `batch`
+    /// packets at once.
+    pub(super) fn new(budget: Bytes, batch: usize, memory: Arc<PacketMemory>) -> io::Result<Self> {
         let mut pool = Pool::new(budget, memory);
-        let landing = pool.take_largest().ok_or_else(no_memory)?;
-        Ok(Store { pool, landing, parcels: Vec::new(), vacant: Vec::new() })
+        let slots = (0..batch.clamp(1, MOST_FRAMES)).map(|_| pool.take_largest());
+        let landings = slots.collect::<Option<Vec<Slot>>>().ok_or_else(no_memory)?;
+        let (parcels, vacant, lengths) = Default::default();
+        Ok(Store { pool, landings, lengths, read: 0, taken: 0, parcels, vacant })
     }
 
-    /// Returns a buffer that takes one frame of any length.
-    pub(super) fn landing(&mut self) -> &mut [u8] {
-        self.landing.bytes_mut()
+    /// Takes the next frame, and returns its length. If none is left, reads frames from `source`.
+    pub(super) fn take(&mut self, source: &dyn PacketDevice) -> io::Result<usize> {
+        if self.has_more() {
+            self.taken += 1;
+            return Ok(self.lengths[self.taken]);
+        }
+        // Frames of a flow follow each other with similar lengths.
+        let is_short = self.lengths[self.taken] <= LONGEST_SHARED;
+        let batch = if is_short { self.landings.len() } else { 1 };
+        (self.read, self.taken) = (0, 0);
+        let mut slots = self.landings.iter_mut();
+        let mut buffers: [&mut [u8]; MOST_FRAMES] =
+            std::array::from_fn(|_| slots.next().map(Slot::bytes_mut).unwrap_or_default());
+        self.read = source.read_many(&mut buffers[..batch], &mut self.lengths[..batch])?;
+        Ok(self.lengths[0])
     }
 
-    /// Returns the first `length` bytes of the frame read last.
+    /// Returns whether frames have been read that were not taken.
+    pub(super) fn has_more(&self) -> bool {
+        self.taken + 1 < self.read
+    }
+
+    /// Returns the first `length` bytes of the frame taken last.
     pub(super) fn landed(&self, length: usize) -> &[u8] {
-        self.landing.bytes(length)
+        self.landings[self.taken].bytes(length)
     }
 
-    /// Stores the frame read last until [`Store::leave`] has been called for each of its `pieces`.
+    /// Stores the frame taken last until [`Store::leave`] has been called for each of its `pieces`.
     /// Returns `None` if there is no memory for the frame.
     pub(super) fn keep(
         &mut self,
@@ -66,11 +92,14 @@ impl Store {
     ) -> Option<ParcelId> {
         let slot = match self.pool.take_smaller(length) {
             Some(mut slot) => {
-                slot.bytes_mut()[..length].copy_from_slice(self.landing.bytes(length));
+                slot.bytes_mut()[..length].copy_from_slice(self.landed(length));
                 slot
             }
             // The frame stays in place, and the next frame is read into another slot.
-            None => std::mem::replace(&mut self.landing, self.pool.take_largest()?),
+            None => {
+                let free = self.pool.take_largest()?;
+                std::mem::replace(&mut self.landings[self.taken], free)
+            }
         };
         let parcel = Some(Parcel { slot, length: length as u32, shape, left: pieces, number: 0 });
         Some(match self.vacant.pop() {
@@ -131,9 +160,9 @@ impl Store {
         self.pool.set_budget(budget);
     }
 
-    /// Exchanges the frames read last of two stores in the same memory.
+    /// Exchanges the frames taken last of two stores in the same memory.
     pub(super) fn swap_landing(&mut self, other: &mut Store) {
-        std::mem::swap(&mut self.landing, &mut other.landing);
+        std::mem::swap(&mut self.landings[self.taken], &mut other.landings[other.taken]);
     }
 
     /// Returns the largest amount of memory that packets have used so far.
@@ -177,12 +206,13 @@ mod tests {
     use super::*;
 
     fn read(store: &mut Store, length: usize, mark: u8) {
-        store.landing()[..length].fill(mark);
+        let taken = store.taken;
+        store.landings[taken].bytes_mut()[..length].fill(mark);
     }
 
     #[test]
     fn a_packet_is_kept_until_its_last_piece_has_left() {
-        let mut store = Store::new(Bytes::mib(8), PacketMemory::of(Bytes::mib(8))).unwrap();
+        let mut store = Store::new(Bytes::mib(8), 1, PacketMemory::of(Bytes::mib(8))).unwrap();
         let shape = PacketShape::single(60_000);
         read(&mut store, 60_000, 1);
         let first = store.keep(60_000, shape, 3).unwrap();
@@ -203,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_does_not_fit_is_refused_and_later_ones_are_stored() {
-        let mut store = Store::new(Bytes::mib(4), PacketMemory::of(Bytes::mib(8))).unwrap();
+        let mut store = Store::new(Bytes::mib(4), 1, PacketMemory::of(Bytes::mib(8))).unwrap();
         let shape = PacketShape::single(60_000);
         let kept: Vec<ParcelId> = std::iter::from_fn(|| store.keep(60_000, shape, 1)).collect();
         assert!(kept.len() >= 50);

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::{LinkPlan, Side};
@@ -144,4 +145,112 @@ fn a_lane_whose_device_is_gone_lets_the_others_run() {
     assert!(lanes[1].delivered.packets > 0 && lanes[2].dropped.refused.packets > 0);
     assert_eq!(receive(&far), frame);
     assert!(lanes.iter().all(|lane| lane.is_conserved()));
+}
+
+/// A device that passes several frames at once, and refuses to write frames of this length. It counts
+/// the reads and writes of several frames.
+#[derive(Debug)]
+struct Batched {
+    device: OwnedFd,
+    refused: usize,
+    reads: AtomicUsize,
+    writes: AtomicUsize,
+}
+
+impl Batched {
+    fn new(device: &OwnedFd, refused: usize) -> Arc<Batched> {
+        let device = device.try_clone().unwrap();
+        Arc::new(Batched { device, refused, reads: 0.into(), writes: 0.into() })
+    }
+}
+
+impl PacketDevice for Batched {
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.device.read(buffer)
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        if length == self.refused {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.device.write(slices)
+    }
+
+    fn batch(&self) -> usize {
+        4
+    }
+
+    fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {
+        let mut count = 0;
+        for (buffer, length) in buffers.iter_mut().zip(lengths) {
+            match self.read(buffer) {
+                Ok(read) => *length = read,
+                Err(error) if count == 0 => return Err(error),
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        self.reads.fetch_add(usize::from(count > 1), Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn write_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        for (count, frame) in frames.iter().enumerate() {
+            match self.write(&[IoSlice::new(frame)]) {
+                Err(error) if count == 0 => return Err(error),
+                Err(_) => return Ok(count),
+                Ok(_) => {}
+            }
+        }
+        Ok(frames.len())
+    }
+}
+
+#[test]
+fn frames_that_a_device_passes_at_once_keep_their_order_and_are_counted() {
+    // A socket pair holds ten datagrams.
+    const FRAMES: usize = 9;
+    let ((near, near_device), (far, far_device)) = (device(), device());
+    let frame = |number: usize| {
+        // Two of the frames are refused, and one is a super-packet.
+        let payload = if number == 3 || number == 6 { 999 } else { 100 + number };
+        let mut frame = TestFrame { payload, ..TestFrame::TCP };
+        if number == 5 {
+            (frame.payload, frame.segment) = (3000, 1448);
+        }
+        frame.frame()
+    };
+    let source = Batched::new(&near_device, usize::MAX);
+    let sink = Batched::new(&far_device, frame(3).len());
+    let devices: [Arc<dyn PacketDevice>; 2] = [source.clone(), sink.clone()];
+    let memory = PacketMemory::of(Bytes::mib(64));
+    let model = model(Side::Near, Duration::ZERO);
+    // Frames that wait before the lane starts are read at once, and are due at once.
+    for number in 0..FRAMES {
+        near.send(&frame(number)).unwrap();
+    }
+    let lane = Lane::new(Side::Near, devices, model, Bytes::mib(64), &memory).unwrap();
+    let driver = start(vec![lane]);
+    for number in (0..FRAMES).filter(|number| *number != 3 && *number != 6) {
+        assert_eq!(receive(&far), frame(number), "{number}");
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let lane = loop {
+        let lane = driver.snapshot().unwrap().lanes.remove(0);
+        if lane.queued.is_none() {
+            break lane;
+        }
+        assert!(Instant::now() < deadline, "{lane:?}");
+    };
+    assert_eq!((lane.entered.packets, lane.delivered.packets), (FRAMES as u64, FRAMES as u64 - 2));
+    assert_eq!(lane.dropped.refused.packets, 2);
+    assert!(lane.is_conserved(), "{lane:?}");
+    let [reads, writes] = [&source.reads, &sink.writes].map(|count| count.load(Ordering::Relaxed));
+    assert!(reads > 0 && writes > 0, "{reads} reads and {writes} writes of several frames");
 }

@@ -254,6 +254,18 @@ impl PacketDevice for EthernetSocket {
         EthernetSocket::write(self, slices)
     }
 
+    fn batch(&self) -> usize {
+        EthernetSocket::BATCH
+    }
+
+    fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {
+        EthernetSocket::read_many(self, buffers, lengths)
+    }
+
+    fn write_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        EthernetSocket::write_many(self, frames)
+    }
+
     fn framing(&self) -> Framing {
         Framing::Ethernet
     }

@@ -258,16 +258,16 @@ mod tests {
 
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            if self.text.is_empty() {
-                if let Some(second) = self.windows.next() {
-                    let delays = vec!["45123"; 99].join(",");
-                    let line = format!(
-                        "{{\"seconds\":{second}.0,\"up\":{{\"delays_us\":[-1,{delays}],\"capacity_bps\":{}}},\
+            if self.text.is_empty()
+                && let Some(second) = self.windows.next()
+            {
+                let delays = vec!["45123"; 99].join(",");
+                let line = format!(
+                    "{{\"seconds\":{second}.0,\"up\":{{\"delays_us\":[-1,{delays}],\"capacity_bps\":{}}},\
                          \"down\":{{\"delays_us\":[null,{delays}]}}}}\n",
-                        1_000_000 + second
-                    );
-                    self.text.extend(line.into_bytes());
-                }
+                    1_000_000 + second
+                );
+                self.text.extend(line.into_bytes());
             }
             let read = self.text.read(buffer)?;
             self.bytes += read as u64;
