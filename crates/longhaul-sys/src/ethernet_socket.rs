@@ -139,21 +139,8 @@ impl EthernetSocket {
     /// # Errors
     /// As for [`EthernetSocket::read`].
     pub fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {
-        // A message costs time to set up even if it receives no frame.
-        if buffers.len() == 1 {
-            self.read_up_to::<1>(buffers, lengths)
-        } else {
-            self.read_up_to::<{ Self::BATCH }>(buffers, lengths)
-        }
-    }
-
-    fn read_up_to<const N: usize>(
-        &self,
-        buffers: &mut [&mut [u8]],
-        lengths: &mut [usize],
-    ) -> io::Result<usize> {
-        let most = buffers.len().min(lengths.len()).min(N);
-        let mut tags = [None; N];
+        let most = buffers.len().min(lengths.len()).min(Self::BATCH);
+        let mut tags = [None; Self::BATCH];
         let received = receive(&self.socket, &mut buffers[..most], lengths, &mut tags);
         let received = received.map_err(|error| self.explain(error))?;
         let frames = buffers.iter_mut().zip(lengths.iter_mut()).zip(tags).take(received);
@@ -267,16 +254,16 @@ type Control = [u64; 8];
 
 /// Receives a frame into each of `buffers`, whose last bytes it leaves for a VLAN tag, with the
 /// kernel's records about frames with a tag. Returns the number of frames.
-fn receive<const N: usize>(
+fn receive(
     socket: &Socket,
     buffers: &mut [&mut [u8]],
     lengths: &mut [usize],
-    tags: &mut [Option<AuxData>; N],
+    tags: &mut [Option<AuxData>; EthernetSocket::BATCH],
 ) -> io::Result<usize> {
-    let mut controls: [Control; N] = [Default::default(); N];
-    let mut parts = [EMPTY_PART; N];
-    let mut messages = [EMPTY_MESSAGE; N];
-    let count = buffers.len().min(N);
+    let mut controls: [Control; EthernetSocket::BATCH] = Default::default();
+    let mut parts = [EMPTY_PART; EthernetSocket::BATCH];
+    let mut messages = [EMPTY_MESSAGE; EthernetSocket::BATCH];
+    let count = buffers.len().min(EthernetSocket::BATCH);
     for (index, buffer) in buffers.iter_mut().take(count).enumerate() {
         parts[index] = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
