@@ -73,7 +73,7 @@ pub(super) fn interrupt_at(
             Err(EngineError::Interrupted) if has_journal(&target) => return,
             // The interruption came after the last file.
             Ok(_) | Err(EngineError::Interrupted) if target.is_dir() => {
-                fs::remove_dir_all(&target).unwrap()
+                fs::remove_dir_all(&target).unwrap();
             }
             Ok(_) | Err(EngineError::Interrupted) => fs::remove_file(&target).unwrap(),
             Err(other) => panic!("{other:?}"),
