@@ -36,16 +36,17 @@ struct Connection {
     socket: TcpStream,
     /// The server's address that this connection uses.
     address: Option<IpAddr>,
+    /// The congestion control that another one replaces until the losses of this connection are
+    /// repaired.
+    replaced: Option<String>,
 }
 
 impl SteeredStreams {
     /// Adds a connection. `opens_connections` is true if this host is the client.
     pub(in crate::copy::source) fn add(&self, socket: &TcpStream, opens_connections: bool) {
-        let congestion = lock(&self.chosen).clone();
-        if congestion.is_some() {
-            let options = tcp::SocketOptions { congestion, ..tcp::SocketOptions::default() };
+        if let Some(congestion) = lock(&self.chosen).as_deref() {
             // On failure this connection keeps the default of the kernel.
-            let _ = options.apply(socket);
+            let _ = set_congestion(socket, congestion);
         }
         if let Ok(info) = tcp_info(socket) {
             // Only the first connection counts: later ones share the path with data.
@@ -61,7 +62,8 @@ impl SteeredStreams {
         let address = if opens_connections { socket.peer_addr() } else { socket.local_addr() };
         // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
-        let connection = socket.try_clone().map(|socket| Connection { socket, address });
+        let connection =
+            socket.try_clone().map(|socket| Connection { socket, address, replaced: None });
         lock(&self.connections).extend(connection);
     }
 
@@ -74,9 +76,10 @@ impl SteeredStreams {
         self.wanted.store(streams, Ordering::Relaxed);
     }
 
-    /// Returns the present TCP state of the connections.
+    /// Returns the present TCP state of the connections, in the order in which they were added.
     pub(super) fn tcp_infos(&self) -> Vec<TcpInfo> {
-        lock(&self.connections).iter().filter_map(|c| tcp_info(&c.socket).ok()).collect()
+        // A socket always has this state.
+        lock(&self.connections).iter().map(|c| tcp_info(&c.socket).unwrap_or_default()).collect()
     }
 
     /// Returns the report on the path. `tcp` is the TCP state of the connections at their end.
@@ -106,7 +109,7 @@ impl SteeredStreams {
     /// Returns the number of connections and the acknowledged bytes per address of the server.
     fn addresses(&self) -> Vec<AddressReport> {
         let mut by_address: BTreeMap<IpAddr, (u32, u64)> = BTreeMap::new();
-        for Connection { socket, address } in lock(&self.connections).iter() {
+        for Connection { socket, address, .. } in lock(&self.connections).iter() {
             let (Some(address), Ok(info)) = (address, tcp_info(socket)) else { continue };
             let (streams, bytes) = by_address.entry(*address).or_default();
             *streams += 1;
@@ -122,25 +125,32 @@ impl SteeredStreams {
             .collect()
     }
 
-    /// Returns the congestion control of the first connection.
+    /// Returns the congestion control of the first connection, except for a repair.
     pub(super) fn congestion(&self) -> Option<String> {
-        self.congestion_of(0)
+        lock(&self.connections).first()?.congestion()
     }
 
-    /// Returns the congestion control of the connection `number`, in the order of
-    /// [`tcp_infos`](Self::tcp_infos).
-    pub(super) fn congestion_of(&self, number: usize) -> Option<String> {
-        let connections = lock(&self.connections);
-        Some(tcp::granted(&connections.get(number)?.socket).ok()?.congestion)
+    /// Replaces BBR on the connection `number` by `congestion`, until
+    /// [`end_repair`](Self::end_repair). Returns whether it did.
+    pub(super) fn begin_repair(&self, number: usize, congestion: &str) -> bool {
+        let mut connections = lock(&self.connections);
+        let Some(connection) = connections.get_mut(number) else { return false };
+        let before = connection.congestion().filter(|name| name.starts_with("bbr"));
+        let replaces = before.is_some() && set_congestion(&connection.socket, congestion);
+        if replaces {
+            connection.replaced = before;
+        }
+        replaces
     }
 
-    /// Sets the congestion control of the connection `number`. Returns whether it accepts it.
-    pub(super) fn set_congestion_of(&self, number: usize, congestion: &str) -> bool {
-        let options = tcp::SocketOptions {
-            congestion: Some(congestion.to_owned()),
-            ..tcp::SocketOptions::default()
-        };
-        lock(&self.connections).get(number).is_some_and(|c| options.apply(&c.socket).is_ok())
+    /// Restores the congestion control of the connection `number`.
+    pub(super) fn end_repair(&self, number: usize) {
+        let mut connections = lock(&self.connections);
+        let Some(connection) = connections.get_mut(number) else { return };
+        if let Some(before) = connection.replaced.take() {
+            // On failure the connection keeps the present one.
+            let _ = set_congestion(&connection.socket, &before);
+        }
     }
 
     /// Records a rate of acknowledged bytes over several round trips.
@@ -175,21 +185,43 @@ impl SteeredStreams {
         }
     }
 
-    /// Sets the congestion control of the present and later connections. Returns whether every
-    /// present connection accepts it.
+    /// Sets the congestion control of the present and later connections, and of those under repair
+    /// after it. Returns whether every present connection accepts it.
     pub(super) fn use_congestion(&self, congestion: &str) -> bool {
-        let options = tcp::SocketOptions {
-            congestion: Some(congestion.to_owned()),
-            ..tcp::SocketOptions::default()
-        };
-        let connections = lock(&self.connections);
-        let used =
-            !connections.is_empty() && connections.iter().all(|c| options.apply(&c.socket).is_ok());
+        let mut connections = lock(&self.connections);
+        let used = !connections.is_empty() && connections.iter_mut().all(|c| c.choose(congestion));
         if used {
-            *lock(&self.chosen) = options.congestion;
+            *lock(&self.chosen) = Some(congestion.to_owned());
         }
         used
     }
+}
+
+impl Connection {
+    /// Returns the congestion control, except for a repair.
+    fn congestion(&self) -> Option<String> {
+        let present = || Some(tcp::granted(&self.socket).ok()?.congestion);
+        self.replaced.clone().or_else(present)
+    }
+
+    fn choose(&mut self, congestion: &str) -> bool {
+        match &mut self.replaced {
+            Some(replaced) => {
+                congestion.clone_into(replaced);
+                true
+            }
+            None => set_congestion(&self.socket, congestion),
+        }
+    }
+}
+
+/// Sets the congestion control of a connection. Returns whether the kernel accepts it.
+fn set_congestion(socket: &TcpStream, congestion: &str) -> bool {
+    let options = tcp::SocketOptions {
+        congestion: Some(congestion.to_owned()),
+        ..tcp::SocketOptions::default()
+    };
+    options.apply(socket).is_ok()
 }
 
 /// Returns a rate that was recorded; `None` for zero.
@@ -259,5 +291,31 @@ mod tests {
         steered.add(&second, true);
         assert_eq!(tcp::granted(&second).unwrap().congestion, "reno");
         assert_eq!(steered.congestion().as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn a_repair_replaces_only_bbr() {
+        let steered = SteeredStreams::default();
+        let (socket, _far) = connect("127.0.0.1:0");
+        steered.add(&socket, true);
+        assert!(steered.use_congestion("reno"));
+        assert!(!steered.begin_repair(0, "cubic"));
+        assert!(!steered.begin_repair(1, "cubic"), "there is no second connection");
+        assert_eq!(tcp::granted(&socket).unwrap().congestion, "reno");
+    }
+
+    #[test]
+    fn a_choice_during_a_repair_applies_after_it() {
+        let steered = SteeredStreams::default();
+        let (socket, _far) = connect("127.0.0.1:0");
+        steered.add(&socket, true);
+        // In place of BBR, which not every kernel has.
+        assert!(steered.use_congestion("cubic"));
+        lock(&steered.connections)[0].replaced = Some("bbr".to_owned());
+        assert_eq!(steered.congestion().as_deref(), Some("bbr"), "the repair does not count");
+        assert!(steered.use_congestion("reno"));
+        assert_eq!(tcp::granted(&socket).unwrap().congestion, "cubic");
+        steered.end_repair(0);
+        assert_eq!(tcp::granted(&socket).unwrap().congestion, "reno");
     }
 }

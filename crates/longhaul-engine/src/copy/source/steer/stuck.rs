@@ -22,8 +22,8 @@ const STUCK_FLOOR: Duration = Duration::from_millis(500);
 /// The congestion control that every Linux kernel has by default.
 const REPAIRING: &str = "cubic";
 /// The sentence of the report on the first stuck connection.
-const NOTE: &str = "CUBIC repairs mass losses that BBR does not: the receiver may lack memory for TCP \
-                    (net.ipv4.tcp_mem)";
+const NOTE: &str = "cubic instead of bbr on a connection that repairs its losses too slowly: the \
+                    receiver may have no memory left for TCP (net.ipv4.tcp_mem)";
 
 /// The state of the repair of one connection.
 #[derive(Debug, Default)]
@@ -33,15 +33,15 @@ enum Repair {
     Short,
     /// Many segments have waited for their retransmission since this time.
     Long(Instant),
-    /// [`REPAIRING`] replaces this congestion control.
-    Replaced(String),
+    /// [`REPAIRING`] replaces BBR.
+    Replaced,
 }
 
 /// A change of the congestion control of a connection.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     Replace,
-    Restore(String),
+    Restore,
 }
 
 /// The repairs of all connections of a copy.
@@ -59,17 +59,16 @@ impl StuckConnections {
         self.repairs.resize_with(infos.len(), Repair::default);
         for (number, (info, repair)) in infos.iter().zip(&mut self.repairs).enumerate() {
             match repair.next(info, now) {
-                Some(Change::Replace) => {
-                    *repair = replace(steered, number, now);
-                    if matches!(repair, Repair::Replaced(_)) && !self.noted {
+                Some(Change::Replace) if steered.begin_repair(number, REPAIRING) => {
+                    *repair = Repair::Replaced;
+                    if !self.noted {
                         self.noted = true;
                         steered.note(NOTE.to_owned());
                     }
                 }
-                Some(Change::Restore(before)) => {
-                    // On failure the connection keeps the present one.
-                    let _ = steered.set_congestion_of(number, &before);
-                }
+                // Another congestion control than BBR.
+                Some(Change::Replace) => *repair = Repair::Long(now),
+                Some(Change::Restore) => steered.end_repair(number),
                 None => {}
             }
         }
@@ -80,13 +79,12 @@ impl Repair {
     /// Advances to the state `info` at `now`. Returns the change that it requires.
     fn next(&mut self, info: &TcpInfo, now: Instant) -> Option<Change> {
         let waiting = info.lost_segments.saturating_sub(info.retransmitting_segments);
-        let is_long = waiting > LONG_REPAIR * info.congestion_window_segments.max(1);
+        let is_long = waiting > LONG_REPAIR.saturating_mul(info.congestion_window_segments.max(1));
         match self {
-            Repair::Replaced(_) if info.lost_segments > 0 => None,
-            Repair::Replaced(before) => {
-                let before = std::mem::take(before);
+            Repair::Replaced if info.lost_segments > 0 => None,
+            Repair::Replaced => {
                 *self = Repair::Short;
-                Some(Change::Restore(before))
+                Some(Change::Restore)
             }
             Repair::Long(since) if is_long => {
                 let limit = STUCK_FLOOR.max(info.rtt * STUCK_TRIPS);
@@ -101,15 +99,6 @@ impl Repair {
                 None
             }
         }
-    }
-}
-
-/// Replaces the congestion control of a connection if it is BBR.
-fn replace(steered: &SteeredStreams, number: usize, now: Instant) -> Repair {
-    let before = steered.congestion_of(number).filter(|name| name.starts_with("bbr"));
-    match before {
-        Some(before) if steered.set_congestion_of(number, REPAIRING) => Repair::Replaced(before),
-        _ => Repair::Long(now),
     }
 }
 
@@ -134,9 +123,9 @@ mod tests {
         assert_eq!(repair.next(&info(500, 4), at(0)), None);
         assert_eq!(repair.next(&info(490, 4), at(900)), None);
         assert_eq!(repair.next(&info(480, 4), at(901)), Some(Change::Replace));
-        repair = Repair::Replaced("bbr".to_owned());
+        repair = Repair::Replaced;
         assert_eq!(repair.next(&info(2, 300), at(1500)), None);
-        assert_eq!(repair.next(&info(0, 300), at(1600)), Some(Change::Restore("bbr".to_owned())));
+        assert_eq!(repair.next(&info(0, 300), at(1600)), Some(Change::Restore));
         assert_eq!(repair.next(&info(0, 300), at(1700)), None);
     }
 
@@ -149,16 +138,5 @@ mod tests {
             let now = start + Duration::from_millis(90) * trip;
             assert_eq!(repair.next(&info(waiting, 1 << trip), now), None, "{trip}");
         }
-    }
-
-    #[test]
-    fn other_congestion_controls_are_kept() {
-        let steered = SteeredStreams::default();
-        let start = Instant::now();
-        let mut stuck = StuckConnections::default();
-        for ms in [0, 1000, 2000] {
-            stuck.check(&steered, &[info(500, 4)], start + Duration::from_millis(ms));
-        }
-        assert!(matches!(stuck.repairs[0], Repair::Long(_)));
     }
 }
