@@ -56,12 +56,12 @@ def cases(short):
     ):
         yield udp, direction, streams, ["-t", "1"], "time"
     for udp, direction in itertools.product([False, True], ["", "-R"]):
-        amount = "1M" if udp else "64M"
+        amount = "1M" if udp else "512M"
         yield udp, direction, 1, ["-n", amount], "bytes"
         if not short:
             yield udp, direction, 1, ["-t", "1", "-O", "1"], "omit"
     if not short:
-        yield False, "", 2, ["-k", "100", "-l", "64K"], "blocks"
+        yield False, "", 2, ["-k", "4000", "-l", "64K"], "blocks"
         yield False, "", 1, ["-t", "1", "-6"], "IPv6"
         yield True, "-R", 1, ["-t", "1", "-6"], "IPv6"
         yield False, "", 1, ["-t", "1", "-Z", "-N", "-w", "1M", "-M", "1400", "-S", "0xb8"], "options"
