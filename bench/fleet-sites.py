@@ -13,11 +13,11 @@ script waits until every pair has a result, and at least for M minutes. It check
 
 At least 98 % of the rates of a class of paths must reach their lower bound. Without loss the bound is 0.8 of the
 configured rate, or 0.5 from an RTT of 50 ms on: a test of 2 s contains the ramp-up, which takes about 0.5 s at an RTT of
-100 ms. With random loss it is half of that share of the rate that the congestion control reaches in the long term. BBR
-does not reduce its rate at these losses (at most 1.5 %), so this is the configured rate. For others it is at most the
-rate of Mathis et al. (1997), 1.22 segments / (RTT x sqrt(loss)), which Cubic reaches or exceeds (RFC 9438, section
-4.3). The half is for the few losses in 2 s: at 108 ms and 1.5 %, there are three at the rate of Mathis, and an early
-one ends the ramp-up.
+100 ms. With random loss the bound is half of 0.8 (or 0.5) of the rate that the congestion control reaches in the long
+term. BBR does not reduce its rate at these losses (at most 1.5 %), so this is the configured rate. For others it is at
+most the rate of Mathis et al. (1997), 1.22 segments / (RTT x sqrt(loss)), which Cubic reaches or exceeds (RFC 9438,
+section 4.3). The half is for the few losses in 2 s: at 108 ms and 1.5 %, there are three at the rate of Mathis, and an
+early one ends the ramp-up. Only the bound of BBR was tried, not that of Cubic.
 
 The exit code is 1 if a check failed. The script prints CPU time and memory of the agents and the hub.
 """

@@ -7,9 +7,8 @@ Usage: bench/hub-load.py LONGHAUL LOAD [--seconds 300] [--agents 1000] [--interf
 LOAD is the example `load` of longhaul-agent. Runs as root, because PostgreSQL needs another user. Every agent
 enrolls, signs its requests and uploads samples at 1 s: two series per interface (traffic and queue), one of the
 host, and the latest connections. With --earlier, agents upload only the traffic of interfaces, as earlier versions
-do. With --every, a mesh of pairs of hosts runs a test of each
-directed pair every MINUTES. The hub, the database and the agents share the machine. The figures begin 60 s after
-the first agent, when all agents upload. Databases have their default durability: a sync per commit.
+do. With --every, a mesh of pairs of hosts runs a test of each directed pair every MINUTES. The hub, the database and
+the agents share the machine. The figures begin 60 s after the first agent, when all agents upload. Databases have their default durability: a sync per commit.
 """
 
 import argparse

@@ -86,8 +86,8 @@ pub(super) struct Args {
     /// --replay FILE'
     #[arg(long, value_name = "FILE", conflicts_with = "stamp")]
     record: Option<PathBuf>,
-    /// Estimate the capacity of the recorded path once in this time, from 30s to 4m; the recording pauses
-    /// for about ten seconds each time [default: 4m]
+    /// Time between estimates of the capacity, 30s to 4m; each pauses the recording for about ten
+    /// seconds [default: 4m]
     #[arg(long, value_name = "TIME", value_parser = parse_span, requires = "record")]
     rate_every: Option<Duration>,
     /// Send the probes of the recording a whole number of intervals after this time of
