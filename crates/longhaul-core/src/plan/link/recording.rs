@@ -38,10 +38,15 @@ pub struct RecordingHead {
 impl RecordingHead {
     /// The schema of this version of the format.
     pub const SCHEMA: &str = "longhaul.recording/1";
+    /// The shortest time between estimates: the recording pauses for a third of it.
+    pub const LEAST_RATE_EVERY: Duration = Duration::from_secs(30);
+    /// The longest time between estimates, each of which begins a session: a server ends a session after
+    /// at least five minutes.
+    pub const MOST_RATE_EVERY: Duration = Duration::from_secs(240);
 
     /// The time between estimates in recordings that do not state it.
     fn usual_rate_every() -> f64 {
-        240.0
+        Self::MOST_RATE_EVERY.as_secs_f64()
     }
 }
 

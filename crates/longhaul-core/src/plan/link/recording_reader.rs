@@ -23,15 +23,19 @@ const LOSS_TIME: Duration = Duration::from_secs(10);
 const LEAST_PROBES: usize = 10;
 /// The maximum number of slots. The rest is the time in which a recorder connects.
 const MOST_SLOTS: usize = PathRecording::MOST_PROBES as usize + 360_000;
+/// The maximum number of estimates of the capacity in each direction. The longest recording has an
+/// interval of 1 s, and an estimate every 30 s makes 2,028,000 in its slots. They take 100 MB.
+const MOST_ESTIMATES: usize = 2_100_000;
 /// The longest line in bytes; a window of a second has at most 20 KiB.
 const LONGEST_LINE: u64 = 16 << 20;
 /// The longest file, to stop at a device without an end. A window of one probe has about 100 bytes.
 const LONGEST_FILE: u64 = MOST_SLOTS as u64 * 128;
 
-const HEAD: &str =
-    "the properties of a recording (schema longhaul.recording/1) with an interval from 1 ms to 1 s";
+const HEAD: &str = "the properties of a recording (schema longhaul.recording/1) with an interval from 1 ms to 1 s \
+     and 30 s to 240 s between estimates of the capacity";
 const WINDOW: &str = "a window of a recording: seconds, up and down with delays of at most 30 s and capacities of \
                       at least 1 kb/s, in order of time, and at most 60840000 probes before its end";
+const ESTIMATES: &str = "at most 2100000 estimates of the capacity in each direction";
 const LINE: &str = "a line of at most 16 MiB";
 
 impl Trace for PathRecording {
@@ -44,10 +48,7 @@ impl Trace for PathRecording {
         let first = lines.next()?.ok_or(TraceError::Empty)?;
         let head: RecordingHead = serde_json::from_slice(first.text)
             .ok()
-            .filter(|head: &RecordingHead| {
-                head.schema == RecordingHead::SCHEMA
-                    && (0.001..=1.0).contains(&head.interval_seconds)
-            })
+            .filter(is_valid)
             .ok_or(TraceError::Line { line: first.number, expected: HEAD })?;
         let mut directions = [Draft::default(), Draft::default()];
         while let Some(line) = lines.next()? {
@@ -56,8 +57,8 @@ impl Trace for PathRecording {
                 Err(error) if error.is_eof() && !line.is_complete => break,
                 window => window.ok(),
             };
-            let added = window.and_then(|window| add(&mut directions, &head, &window));
-            added.ok_or(TraceError::Line { line: line.number, expected: WINDOW })?;
+            let added = window.ok_or(WINDOW).and_then(|own| add(&mut directions, &head, &own));
+            added.map_err(|expected| TraceError::Line { line: line.number, expected })?;
         }
         let interval = Duration::from_secs_f64(head.interval_seconds);
         let [up, down] = directions.map(|draft| draft.finish(interval));
@@ -74,10 +75,22 @@ impl Trace for PathRecording {
     }
 }
 
-/// Adds a window to both directions, if it is valid.
-fn add(drafts: &mut [Draft; 2], head: &RecordingHead, window: &RecordedWindow) -> Option<()> {
+/// Returns whether the properties are within the bounds of a recorder.
+fn is_valid(head: &RecordingHead) -> bool {
+    let [least, most] = [RecordingHead::LEAST_RATE_EVERY, RecordingHead::MOST_RATE_EVERY];
+    head.schema == RecordingHead::SCHEMA
+        && (0.001..=1.0).contains(&head.interval_seconds)
+        && (least.as_secs_f64()..=most.as_secs_f64()).contains(&head.rate_every_seconds)
+}
+
+/// Adds a window to both directions, or returns what is expected instead of it.
+fn add(
+    drafts: &mut [Draft; 2],
+    head: &RecordingHead,
+    window: &RecordedWindow,
+) -> Result<(), &'static str> {
     let slot = (window.seconds / head.interval_seconds).round();
-    let slot = (0.0..MOST_SLOTS as f64).contains(&slot).then_some(slot as usize)?;
+    let slot = (0.0..MOST_SLOTS as f64).contains(&slot).then_some(slot as usize).ok_or(WINDOW)?;
     drafts[0].add(slot, &window.up)?;
     drafts[1].add(slot, &window.down)
 }
@@ -141,15 +154,18 @@ struct Draft {
 }
 
 impl Draft {
-    fn add(&mut self, slot: usize, probes: &RecordedProbes) -> Option<()> {
+    fn add(&mut self, slot: usize, probes: &RecordedProbes) -> Result<(), &'static str> {
         let longest = MAX_DELAY.as_micros() as i64;
         let good = probes.delays_us.iter().flatten().all(|delay| (-1..=longest).contains(delay))
             && probes.capacity_bps.is_none_or(|rate| rate >= MIN_RATE);
         if !good || slot < self.fates.len() || slot + probes.delays_us.len() > MOST_SLOTS {
-            return None;
+            return Err(WINDOW);
         }
         if let Some(rate) = probes.capacity_bps {
             self.estimate(rate);
+            if self.estimates.len() > MOST_ESTIMATES {
+                return Err(ESTIMATES);
+            }
         }
         self.fates.resize(slot, Fate::Unknown);
         self.delays_us.resize(slot, self.last_us);
@@ -165,7 +181,7 @@ impl Draft {
             self.fates.push(fate);
             self.delays_us.push(self.last_us);
         }
-        Some(())
+        Ok(())
     }
 
     fn arrive(&mut self, delay_us: u32) {
@@ -316,6 +332,32 @@ mod tests {
         // A line that another one follows is complete.
         let broken = format!("{}\n{}", &FIXTURE[..last + 20], &FIXTURE[last..]);
         assert!(PathRecording::parse(&broken).unwrap_err().to_string().contains("line 3"));
+    }
+
+    #[test]
+    fn too_many_estimates_are_refused() {
+        let probes = RecordedProbes { delays_us: vec![Some(1000)], capacity_bps: Some(MIN_RATE) };
+        let mut draft = Draft::default();
+        for slot in 0..MOST_ESTIMATES {
+            draft.add(slot, &probes).unwrap();
+        }
+        assert_eq!(draft.add(MOST_ESTIMATES, &probes), Err(ESTIMATES));
+        assert!(ESTIMATES.contains(&MOST_ESTIMATES.to_string()));
+    }
+
+    #[test]
+    fn a_time_between_estimates_that_no_recorder_has_is_refused() {
+        let every = |seconds: &str| {
+            let own = format!("{{\"rate_every_seconds\":{seconds},");
+            PathRecording::parse(&FIXTURE.replacen('{', &own, 1))
+        };
+        for good in ["30", "240.0"] {
+            assert!(every(good).is_ok(), "{good}");
+        }
+        for bad in ["-1", "0", "29.9", "240.1", "1e300"] {
+            let error = every(bad).unwrap_err().to_string();
+            assert!(error.contains("line 1") && error.contains("30 s to 240 s"), "{bad}: {error}");
+        }
     }
 
     #[test]
