@@ -24,11 +24,8 @@ use crate::signals::Interrupt;
 const INTERVAL: Duration = Duration::from_millis(10);
 /// The default duration.
 const TIME: Duration = Duration::from_secs(60);
-/// The default and the longest time between estimates of the capacity, each of which begins a session:
-/// a server ends a session after at least five minutes.
-const RATE_EVERY: Duration = Duration::from_secs(240);
-/// The shortest time between estimates: the recording pauses for a third of it.
-const LEAST_RATE_EVERY: Duration = Duration::from_secs(30);
+/// The default time between estimates of the capacity.
+const RATE_EVERY: Duration = RecordingHead::MOST_RATE_EVERY;
 /// The time after which a recorder tries again to reach its server.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -65,8 +62,11 @@ pub(super) fn run(args: &Args, file: &Path) -> Result<u8, Coded> {
             path.display()
         ));
     }
-    recorded?;
-    Ok(interrupt.exit_code().unwrap_or(exit::OK))
+    // The user ended the recording, whether or not the server was away at that time.
+    if let Some(code) = interrupt.exit_code() {
+        return Ok(code);
+    }
+    recorded.map(|()| exit::OK)
 }
 
 /// Returns the parameters of the recording.
@@ -89,7 +89,8 @@ fn spec(args: &Args) -> Result<RecordSpec, Coded> {
     };
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(1));
     within("interval", spec.interval, least, most)?;
-    within("time between estimates", spec.until_multiple_of, LEAST_RATE_EVERY, RATE_EVERY)?;
+    let (least, most) = (RecordingHead::LEAST_RATE_EVERY, RecordingHead::MOST_RATE_EVERY);
+    within("time between estimates", spec.until_multiple_of, least, most)?;
     // A certificate measures slightly longer than the recording.
     let longest = spec.interval * PathRecording::MOST_PROBES as u32;
     if spec.time > longest && args.slots_from.is_none() {
