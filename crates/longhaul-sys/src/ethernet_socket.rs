@@ -191,8 +191,8 @@ impl EthernetSocket {
             messages[index].msg_hdr.msg_iovlen = 1;
         }
         let socket = self.socket.as_raw_fd();
-        // SAFETY: each of the `count` messages describes a frame, which the kernel only reads and which
-        // lives across the call.
+        // SAFETY: each of the `count` messages points to its element of `parts`, and that to a frame.
+        // The kernel only reads the frame; it, `parts` and `messages` live across the call.
         let sent = unsafe { libc::sendmmsg(socket, messages.as_mut_ptr(), count as _, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
@@ -286,14 +286,19 @@ fn receive(
     let received = received as usize;
     for (index, message) in messages.iter().take(received).enumerate() {
         lengths[index] = message.msg_len as usize;
-        tags[index] = tag(&message.msg_hdr);
+        // SAFETY: the kernel has received this message into its element of `controls`, which lives.
+        tags[index] = unsafe { tag(&message.msg_hdr) };
     }
     Ok(received)
 }
 
 /// Returns the kernel's record about a received frame with a VLAN tag.
-fn tag(message: &libc::msghdr) -> Option<AuxData> {
-    // SAFETY: the kernel has filled the control buffer of the message.
+///
+/// # Safety
+/// The control buffer of the message is alive and aligned, and the kernel has filled it and set its
+/// length.
+unsafe fn tag(message: &libc::msghdr) -> Option<AuxData> {
+    // SAFETY: the caller guarantees that the control buffer is alive and filled.
     let first = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: a header that is not null lies within the control buffer.
     let header = unsafe { first.as_ref() }?;
