@@ -39,9 +39,9 @@ pub(super) enum Quantity {
     Events(&'static str),
 }
 
-/// The time by which the samples of an agent can be late, in ms: its uploads are at most a minute apart, and
-/// the hub adds samples to intervals once a minute.
-const LATE_MS: i64 = 2 * MINUTE;
+/// The time by which the samples of an agent can be late, in ms: in a large fleet its uploads are up to
+/// five minutes apart, and the hub adds samples to intervals once a minute.
+const LATE_MS: i64 = 6 * MINUTE;
 
 impl Quantity {
     fn text(self, value: f64) -> String {
