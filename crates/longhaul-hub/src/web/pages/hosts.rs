@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use super::PageViewer;
 use super::findings::findings;
 use super::host_load::{HostLoad, snapshot as snapshot_section};
-use super::layout::{badge, failure_page, page, range_form, segment, time};
+use super::layout::{badge, failure_page, page, query, range_form, segment, time};
 use super::runs::table;
 use crate::clock::{DAY, now_ms};
 use crate::fleet::{Applied, declared_capacity};
@@ -114,27 +114,62 @@ impl HostQuery {
     fn is_packets(&self) -> bool {
         self.unit.as_deref() == Some("packets")
     }
+
+    /// Returns the fields of this choice in a URL.
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let unit = self.is_packets().then(|| ("unit", "packets".to_owned()));
+        let first = (self.first > 0).then(|| ("first", self.first.to_string()));
+        unit.into_iter().chain(first).collect()
+    }
 }
 
-/// The maximum number of interfaces of a page. Each has four graphs, and a host can have hundreds.
-const INTERFACES: usize = 16;
+/// The page of a host as the reader chose it.
+struct Chosen<'p> {
+    path: &'p str,
+    query: &'p HostQuery,
+    range: &'p Range,
+}
 
-/// Returns the links to the parts of the interfaces of a host, if they do not fit a page.
-fn parts(path: &str, packets: bool, first: usize, interfaces: usize) -> Markup {
-    let unit = if packets { "&unit=packets" } else { "" };
-    html! {
-        @if interfaces > INTERFACES {
-            nav.tabs aria-label="Interfaces" {
-                span.soft { "Interfaces" }
-                @for start in (0..interfaces).step_by(INTERFACES) {
-                    a href=(format!("{path}?first={start}{unit}")) aria-current=[(start == first).then_some("true")] {
-                        (start + 1) " to " ((start + INTERFACES).min(interfaces))
+impl Chosen<'_> {
+    /// Returns the address of the same page and range with another choice.
+    fn link(&self, unit: Option<&str>, first: usize) -> String {
+        let mut fields = HostQuery { unit: unit.map(str::to_owned), first }.fields();
+        let times = [("from", &self.range.from), ("to", &self.range.to)];
+        fields.extend(times.into_iter().filter_map(|(name, time)| Some((name, time.clone()?))));
+        format!("{}?{}", self.path, query(&fields))
+    }
+
+    /// Returns the links to the units of the graphs of traffic.
+    fn units(&self) -> Markup {
+        let (packets, first) = (self.query.is_packets(), self.query.first);
+        html! {
+            nav.tabs aria-label="Unit" {
+                a href=(self.link(None, first)) aria-current=[(!packets).then_some("true")] { "bit/s" }
+                a href=(self.link(Some("packets"), first)) aria-current=[packets.then_some("true")] { "packets/s" }
+            }
+        }
+    }
+
+    /// Returns the links to the parts of the interfaces, if they do not fit a page.
+    fn parts(&self, interfaces: usize) -> Markup {
+        let (unit, first) = (self.query.unit.as_deref(), self.query.first);
+        html! {
+            @if interfaces > INTERFACES {
+                nav.tabs aria-label="Interfaces" {
+                    span.soft { "Interfaces" }
+                    @for start in (0..interfaces).step_by(INTERFACES) {
+                        a href=(self.link(unit, start)) aria-current=[(start == first).then_some("true")] {
+                            (start + 1) " to " ((start + INTERFACES).min(interfaces))
+                        }
                     }
                 }
             }
         }
     }
 }
+
+/// The maximum number of interfaces of a page. Each has four graphs, and a host can have hundreds.
+const INTERFACES: usize = 16;
 
 /// The data of the page of a host.
 struct HostPage {
@@ -179,9 +214,8 @@ impl HostPage {
         Ok(Some(HostPage { host, facts, snapshot, load, interfaces, count: all.len(), latest }))
     }
 
-    fn main(&self, query: &HostQuery, connections: &Markup, range: &Markup) -> Markup {
-        let (name, packets) = (self.host.name.as_str(), query.is_packets());
-        let path = format!("/hosts/{}", segment(name));
+    fn main(&self, chosen: &Chosen<'_>, connections: &Markup, range: &Markup) -> Markup {
+        let (name, packets) = (self.host.name.as_str(), chosen.query.is_packets());
         html! {
             p.kind { "Host" }
             h1 { (name) }
@@ -195,12 +229,9 @@ impl HostPage {
             (range)
             (self.load.graphs())
             h2 { "Traffic" }
-            nav.tabs aria-label="Unit" {
-                a href=(path) aria-current=[(!packets).then_some("true")] { "bit/s" }
-                a href=(format!("{path}?unit=packets")) aria-current=[packets.then_some("true")] { "packets/s" }
-            }
+            (chosen.units())
             @if self.count == 0 { p { "The agent has not reported samples." } }
-            (parts(&path, packets, query.first, self.count))
+            (chosen.parts(self.count))
             @for (interface, capacity, graphs) in &self.interfaces {
                 h3 { (interface) }
                 @if !packets { p.soft { (capacity.words()) } }
@@ -237,8 +268,10 @@ pub(super) async fn get_host(
         None => html! { p { "The agent has not reported connections." } },
         Some(snapshot) => snapshot_section(snapshot),
     };
-    let range = range_form(&format!("/hosts/{}", segment(&name)), &range, window);
-    let main = found.main(&query, &connections, &range);
+    let path = format!("/hosts/{}", segment(&name));
+    let chosen = Chosen { path: &path, query: &query, range: &range };
+    let form = range_form(&path, &range, window, &query.fields());
+    let main = found.main(&chosen, &connections, &form);
     Ok(page(&name, Some(&caller), false, &main))
 }
 
@@ -357,4 +390,34 @@ fn bin(bucket: &Bucket, at: usize) -> Option<Bin> {
         minimum: span.min,
         maximum: span.max,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_keep_the_other_choices() {
+        let query = HostQuery { unit: Some("packets".to_owned()), first: 16 };
+        let range = Range {
+            from: Some("now-7d".to_owned()),
+            to: Some("2026-11-23T07:00:00+01:00".to_owned()),
+        };
+        let chosen = Chosen { path: "/hosts/a", query: &query, range: &range };
+        let times = "from=now-7d&amp;to=2026-11-23T07%3A00%3A00%2B01%3A00\"";
+        let units = chosen.units().into_string();
+        assert!(units.contains(&format!("\"/hosts/a?first=16&amp;{times}")), "{units}");
+        let parts = chosen.parts(33).into_string();
+        for start in ["", "first=16&amp;", "first=32&amp;"] {
+            assert!(parts.contains(&format!("?unit=packets&amp;{start}{times}")), "{parts}");
+        }
+        let form = range_form("/hosts/a", &range, (0, DAY), &query.fields()).into_string();
+        let kept = "\"/hosts/a?from=now-1h&amp;to=now&amp;unit=packets&amp;first=16\"";
+        assert!(form.contains(kept), "{form}");
+        assert_eq!(
+            form.matches("&amp;unit=packets&amp;first=16\"").count(),
+            form.matches("href").count()
+        );
+        assert!(form.contains("type=\"hidden\" name=\"first\" value=\"16\""), "{form}");
+    }
 }

@@ -109,8 +109,18 @@ pub(super) fn time(ms: i64) -> Markup {
 }
 
 /// Returns the links and the form that choose the range of a page at `path`. The links work without a
-/// pointer and without script.
-pub(super) fn range_form(path: &str, range: &Range, window_ms: (i64, i64)) -> Markup {
+/// pointer and without script, and keep the other fields of the page's query.
+pub(super) fn range_form(
+    path: &str,
+    range: &Range,
+    window_ms: (i64, i64),
+    others: &[(&str, String)],
+) -> Markup {
+    let link = |times: &str| {
+        let others = query(others);
+        let separator = if others.is_empty() { "" } else { "&" };
+        format!("{path}?{times}{separator}{others}")
+    };
     let present = range.from.as_deref().unwrap_or("now-24h");
     let choices = [
         ("now-1h", "1 h"),
@@ -123,14 +133,21 @@ pub(super) fn range_form(path: &str, range: &Range, window_ms: (i64, i64)) -> Ma
         form.range action=(path) aria-label="Range of times" {
             @for (from, text) in choices {
                 @let here = present == from && range.to.as_deref().unwrap_or("now") == "now";
-                a href=(format!("{path}?from={from}&to=now")) aria-current=[here.then_some("true")] { (text) }
+                a href=(link(&format!("from={from}&to=now"))) aria-current=[here.then_some("true")] { (text) }
             }
-            @for (word, query) in range.steps(window_ms) { a href=(format!("{path}?{query}")) { (word) } }
+            @for (word, query) in range.steps(window_ms) { a href=(link(&query)) { (word) } }
             label { "From " input name="from" value=(present) size="22"; }
             label { "to " input name="to" value=(range.to.as_deref().unwrap_or("now")) size="22"; }
+            @for (name, value) in others { input type="hidden" name=(name) value=(value); }
             button { "Show" }
         }
     }
+}
+
+/// Returns the query of a URL with these fields.
+pub(super) fn query(fields: &[(&str, String)]) -> String {
+    let each = fields.iter().map(|(name, value)| format!("{name}={}", segment(value)));
+    each.collect::<Vec<_>>().join("&")
 }
 
 /// Returns a state as its glyph and word.

@@ -67,7 +67,7 @@ pub(super) async fn get_pair(
     let directions = [there, back];
     let main = html! {
         h1 { (title) }
-        (range_form(&path, &range, window))
+        (range_form(&path, &range, window, &[]))
         @for direction in &directions { (section(direction, window)) }
     };
     Ok(page(&title, Some(&caller), true, &main))
