@@ -49,6 +49,23 @@ impl Boxes {
         format!("{}-{name}", self.prefix)
     }
 
+    /// Runs an iperf3 server on b and a client with `arguments` on a. Returns the output of the client.
+    pub(crate) fn iperf3(&self, arguments: &[&str]) -> Output {
+        let mut server = self
+            .command("b", "iperf3", &["-s", "-1", "--forceflush"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("Server listening")));
+        let arguments = [&["-c", "10.77.0.2"], arguments].concat();
+        let client = self.command("a", "iperf3", &arguments).output().unwrap();
+        assert_code(&client, 0);
+        lines.for_each(drop);
+        server.wait().unwrap();
+        client
+    }
+
     pub(crate) fn ip(&self, name: &str, arguments: &[&str]) -> Output {
         ip(&[&["-n", &self.name(name)], arguments].concat())
     }
@@ -225,17 +242,7 @@ fn a_bridge_between_two_hosts_delays_every_kind_of_frame_and_counts_segments() {
     assert_code(&boxes.ping(&["-M", "do", "-s", "8972", "10.77.0.2"]), 0);
     assert_frames_pass(&boxes);
 
-    let mut server = boxes
-        .command("b", "iperf3", &["-s", "-1", "--forceflush"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("Server listening")));
-    let client = boxes.command("a", "iperf3", &["-c", "10.77.0.2", "-n", "40M"]).output().unwrap();
-    assert_code(&client, 0);
-    lines.for_each(drop);
-    server.wait().unwrap();
+    boxes.iperf3(&["-n", "40M"]);
 
     let changed = bridge.wan("set", &["link", "--rtt", "40ms"]);
     assert_code(&changed, 0);
