@@ -93,6 +93,11 @@ impl TcpInfo {
         let left = self.sacked_segments.saturating_add(self.lost_segments);
         self.unacked_segments.saturating_sub(left).saturating_add(self.retransmitting_segments)
     }
+
+    /// Returns the lost segments that the sender has not retransmitted yet.
+    pub fn lost_segments_to_resend(&self) -> u32 {
+        self.lost_segments.saturating_sub(self.retransmitting_segments)
+    }
 }
 
 /// Reads the state of the TCP connection `fd`.

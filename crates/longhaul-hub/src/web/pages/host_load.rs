@@ -116,9 +116,9 @@ impl HostLoad {
 /// Returns the connections and cores of a snapshot.
 pub(super) fn snapshot(snapshot: &HostSnapshot) -> Markup {
     html! {
-        p.soft { "At " (time(snapshot.at_ms)) ". Rates and retransmits are those since the listing before." }
+        p.soft { "At " (time(snapshot.at_ms)) ". Rates and retransmits are those since the previous listing." }
         @match snapshot.flows.as_deref() {
-            None => { p { "The agent does not report connections." } }
+            None => { p { "The agent reports no list of connections." } }
             Some([]) => { p { "No TCP connection moved data." } }
             Some(flows) => { (flow_table(flows)) }
         }

@@ -48,8 +48,7 @@ fn delivered(info: &TcpInfo) -> u64 {
 /// Returns the bytes that were lost. They count when the kernel marks them as lost, because their
 /// retransmission may take many round trips, in which they would appear as new losses.
 fn lost(info: &TcpInfo) -> u64 {
-    let waiting = info.lost_segments.saturating_sub(info.retransmitting_segments);
-    info.retransmitted_bytes + u64::from(waiting) * u64::from(info.send_mss)
+    info.retransmitted_bytes + u64::from(info.lost_segments_to_resend()) * u64::from(info.send_mss)
 }
 
 /// Returns the bytes per second delivered between two samples.

@@ -5,7 +5,8 @@
 //! The kernel of the sender then takes no rate samples until all losses are repaired
 //! (`is_sack_reneg` in `tcp_rate_gen`, net/ipv4/tcp_rate.c). Without samples BBR counts no round
 //! trips and never leaves packet conservation (`bbr_set_cwnd`, net/ipv4/tcp_bbr.c): each further
-//! loss shrinks its window, and nothing enlarges it. CUBIC repairs the losses in slow start.
+//! loss shrinks its window, and nothing enlarges it. CUBIC repairs the losses in slow start if the
+//! slow-start threshold is high.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,13 @@ use longhaul_sys::tcp::TcpInfo;
 
 use super::steered::SteeredStreams;
 
-/// The number of congestion windows of lost segments that are a long repair.
+/// A repair is long if more lost segments than this number of congestion windows wait.
 const LONG_REPAIR: u32 = 8;
 /// The time after which a long repair is stuck, in round trips, and its minimum. After a timeout,
 /// slow start reaches a window of 2^10 segments in 10 round trips.
 const STUCK_TRIPS: u32 = 10;
 const STUCK_FLOOR: Duration = Duration::from_millis(500);
-/// The congestion control that every Linux kernel has by default.
+/// The default congestion control of Linux.
 const REPAIRING: &str = "cubic";
 /// The sentence of the report on the first stuck connection.
 const NOTE: &str = "cubic instead of bbr on a connection that repairs its losses too slowly: the \
@@ -66,7 +67,7 @@ impl StuckConnections {
                         steered.note(NOTE.to_owned());
                     }
                 }
-                // Another congestion control than BBR.
+                // Not BBR, or the kernel refused.
                 Some(Change::Replace) => *repair = Repair::Long(now),
                 Some(Change::Restore) => steered.end_repair(number),
                 None => {}
@@ -78,7 +79,7 @@ impl StuckConnections {
 impl Repair {
     /// Advances to the state `info` at `now`. Returns the change that it requires.
     fn next(&mut self, info: &TcpInfo, now: Instant) -> Option<Change> {
-        let waiting = info.lost_segments.saturating_sub(info.retransmitting_segments);
+        let waiting = info.lost_segments_to_resend();
         let is_long = waiting > LONG_REPAIR.saturating_mul(info.congestion_window_segments.max(1));
         match self {
             Repair::Replaced if info.lost_segments > 0 => None,
