@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::after_loss::BoundAfterLoss;
 use super::onset::Onset;
 use super::ramp_up::RampUp;
 use super::sample::{ConnectionsSample, rate};
@@ -51,15 +52,6 @@ const EARLIER_TRIPS: f64 = 2.0;
 /// smaller loss share.
 const AFTER_LOSS: f64 = 0.7;
 const AFTER_OVERFLOW: f64 = 0.8;
-/// The factors by which the bound grows per second after a loss: below the delivered rate before
-/// the loss, at that rate, and with a queue.
-const RECOVERY: f64 = 3.0;
-const PROBING: f64 = 1.3;
-const PROBING_QUEUED: f64 = 1.2;
-/// The share of the delivered rate before the loss at which the bound begins to grow by [`PROBING`]
-/// instead of [`RECOVERY`].
-const RECOVERED: f64 = 0.95;
-
 /// The delay above the lowest RTT that counts as a queue: this share of the lowest RTT, but at
 /// least the delay that a busy host adds.
 const QUEUE_SHARE: f64 = 0.15;
@@ -71,6 +63,8 @@ const WINDOW_FLOOR: Duration = Duration::from_millis(60);
 /// The number of round trips that, added to a window, is the time after a lowered bound in which
 /// further losses have the same cause.
 const SETTLING_TRIPS: u32 = 3;
+/// The number of round trips after a lowered bound in which the queue of the path drains.
+const DRAINING_TRIPS: u32 = 2;
 /// The time in which the maximum of earlier delivered rates halves, in seconds.
 const HALF_LIFE: f64 = 2.0;
 /// The maximum of the delivered rate over a round trip, divided by that over a window. A burst of
@@ -111,29 +105,17 @@ struct BoundFromCache {
     carried: f64,
 }
 
-/// The bound after a loss.
-#[derive(Debug, Clone, Copy)]
-struct BoundAfterLoss {
-    /// Bytes per second.
-    rate: f64,
-    /// The delivered rate before the loss, in bytes per second.
-    before: f64,
-    /// The time up to which the growth of `rate` has been computed. Initially the end of the time
-    /// in which losses have the same cause.
-    grown_until: Duration,
-}
-
 /// The rate and the loss share of the last window.
 #[derive(Debug, Clone, Copy)]
-struct Observation {
+pub(super) struct Observation {
     /// The seconds since the previous sample.
     step: f64,
     /// The length of the window.
     window: Duration,
     /// The delivered rate in bytes per second.
-    window_rate: f64,
+    pub(super) window_rate: f64,
     /// True if packets wait in a queue of the path.
-    queued: bool,
+    pub(super) queued: bool,
     /// The bytes delivered or lost in the window.
     sent: f64,
     /// The loss share.
@@ -167,8 +149,8 @@ impl Bound {
         let observed = self.observe(now);
         let limit = if observed.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
         let congested = observed.significant && observed.congestion_loss > limit;
-        match self.lowered {
-            Some(lowered) if now.at < lowered.grown_until => {}
+        match &mut self.lowered {
+            Some(lowered) if !lowered.is_settled(now.at) => lowered.grow(now.at, observed),
             None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {
                 self.random_loss = observed.loss;
             }
@@ -177,7 +159,7 @@ impl Bound {
                 if let Some(onset) = self.onset.as_mut().filter(|_| !observed.queued) {
                     onset.compare(observed.window_rate, observed.sent, observed.loss);
                 }
-                self.lowered = Some(lowered.grow(now.at, observed));
+                lowered.grow(now.at, observed);
             }
             None => {}
         }
@@ -185,7 +167,7 @@ impl Bound {
         let least = SLOW_START * now.initial_windows as f64 / now.rtt.as_secs_f64();
         let most = self.earlier.map_or(f64::INFINITY, |earlier| earlier.rate);
         let unlimited = match self.lowered {
-            Some(lowered) => return Some(lowered.rate.max(least / 8.0)),
+            Some(lowered) => return Some(lowered.rate().max(least / 8.0)),
             None => {
                 let is_known = self.earlier.is_some();
                 self.ramp_up.next(&self.samples, self.trip_rate, self.window_rate, is_known)
@@ -286,34 +268,35 @@ impl Bound {
         };
         let factor =
             if observed.congestion_loss > LOSS_LIMIT { AFTER_LOSS } else { AFTER_OVERFLOW };
-        let most = self.lowered.map_or(f64::INFINITY, |lowered| lowered.rate);
         self.onset = match self.onset {
             // A queue that builds up later is that of the path.
             _ if observed.queued => None,
             Some(onset) if onset.is_confirmed() => Some(onset),
             _ => Some(Onset::new(delivered, observed.loss)),
         };
-        self.lowered = Some(BoundAfterLoss {
-            rate: factor * delivered.min(most),
-            before: delivered,
-            grown_until: now.at + observed.window + now.rtt * SETTLING_TRIPS,
-        });
+        let settled_at = now.at + observed.window + now.rtt * SETTLING_TRIPS;
+        // The loss of an onset is compared with that at the lowered rate.
+        let compares = self.onset.is_some_and(|onset| !onset.is_confirmed());
+        let drained_at = if compares { settled_at } else { now.at + now.rtt * DRAINING_TRIPS };
+        self.lowered =
+            Some(BoundAfterLoss::new(self.lowered, factor, delivered, drained_at, settled_at));
     }
 }
 
-impl BoundAfterLoss {
-    fn grow(self, now: Duration, observed: Observation) -> Self {
-        let growth = if observed.queued {
-            PROBING_QUEUED
-        } else if self.rate < RECOVERED * self.before {
-            RECOVERY
-        } else {
-            PROBING
-        };
-        // The bound does not grow while the copy uses less than half of it.
-        let used = observed.window_rate > self.rate / 2.0;
-        let growth = if used { growth.powf((now - self.grown_until).as_secs_f64()) } else { 1.0 };
-        BoundAfterLoss { rate: self.rate * growth, grown_until: now, ..self }
+#[cfg(test)]
+impl Observation {
+    /// Returns an observation of the delivered rate `window_rate`, without losses or a queue.
+    pub(super) fn at_rate(window_rate: f64) -> Self {
+        Observation {
+            step: 0.0,
+            window: WINDOW_FLOOR,
+            window_rate,
+            queued: false,
+            sent: 0.0,
+            loss: 0.0,
+            congestion_loss: 0.0,
+            significant: false,
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! which limits the rate of the copy in favor of other traffic.
 //! [`StuckConnections`](stuck::StuckConnections) finds connections that do not repair their losses.
 
+mod after_loss;
 mod bound;
 mod controller;
 mod nice;

@@ -32,6 +32,9 @@ pub(in crate::copy::source) struct SteeredStreams {
     before: OnceLock<PathBefore>,
 }
 
+/// The congestion control that repairs losses in place of BBR: the default of Linux.
+const REPAIRING: &str = "cubic";
+
 struct Connection {
     socket: TcpStream,
     /// The server's address that this connection uses.
@@ -130,20 +133,13 @@ impl SteeredStreams {
         lock(&self.connections).first()?.congestion()
     }
 
-    /// Replaces BBR on the connection `number` by `congestion`, until
-    /// [`end_repair`](Self::end_repair). Returns whether it did.
-    pub(super) fn begin_repair(&self, number: usize, congestion: &str) -> bool {
-        let mut connections = lock(&self.connections);
-        let Some(connection) = connections.get_mut(number) else { return false };
-        let before = connection.congestion().filter(|name| name.starts_with("bbr"));
-        let replaces = before.is_some() && set_congestion(&connection.socket, congestion);
-        if replaces {
-            connection.replaced = before;
-        }
-        replaces
+    /// Lets the connection `number` repair its losses in slow start, until
+    /// [`end_repair`](Self::end_repair). Returns whether it does.
+    pub(super) fn repair_in_slow_start(&self, number: usize) -> bool {
+        lock(&self.connections).get_mut(number).is_some_and(Connection::repair_in_slow_start)
     }
 
-    /// Restores the congestion control of the connection `number`.
+    /// Restores the congestion control of the connection `number`, if a repair has replaced it.
     pub(super) fn end_repair(&self, number: usize) {
         let mut connections = lock(&self.connections);
         let Some(connection) = connections.get_mut(number) else { return };
@@ -202,6 +198,22 @@ impl Connection {
     fn congestion(&self) -> Option<String> {
         let present = || Some(tcp::granted(&self.socket).ok()?.congestion);
         self.replaced.clone().or_else(present)
+    }
+
+    /// Starts BBR, which raises the slow-start threshold to its maximum, and then the loss-based
+    /// congestion control that repairs. Returns whether the kernel has both.
+    fn repair_in_slow_start(&mut self) -> bool {
+        let Ok(present) = tcp::granted(&self.socket).map(|granted| granted.congestion) else {
+            return false;
+        };
+        if present.starts_with("bbr") {
+            let replaces = set_congestion(&self.socket, REPAIRING);
+            if replaces {
+                self.replaced = Some(present);
+            }
+            return replaces;
+        }
+        set_congestion(&self.socket, "bbr") && set_congestion(&self.socket, &present)
     }
 
     fn choose(&mut self, congestion: &str) -> bool {
@@ -294,13 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_replaces_only_bbr() {
+    fn a_repair_keeps_a_loss_based_congestion_control() {
         let steered = SteeredStreams::default();
         let (socket, _far) = connect("127.0.0.1:0");
         steered.add(&socket, true);
         assert!(steered.use_congestion("reno"));
-        assert!(!steered.begin_repair(0, "cubic"));
-        assert!(!steered.begin_repair(1, "cubic"), "there is no second connection");
+        let has_bbr = steered.use_congestion("bbr") && steered.use_congestion("reno");
+        assert_eq!(steered.repair_in_slow_start(0), has_bbr);
+        assert!(!steered.repair_in_slow_start(1), "there is no second connection");
+        assert_eq!(tcp::granted(&socket).unwrap().congestion, "reno");
+        steered.end_repair(0);
         assert_eq!(tcp::granted(&socket).unwrap().congestion, "reno");
     }
 

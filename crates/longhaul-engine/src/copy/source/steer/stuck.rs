@@ -1,12 +1,17 @@
-//! Finds connections that BBR holds at a few segments per round trip, and gives them CUBIC until their
-//! losses are repaired.
+//! Finds connections that repair a few segments per round trip although many are lost, and lets them
+//! repair in slow start.
 //!
 //! A receiver that runs out of memory drops segments that it has already acknowledged selectively.
-//! The kernel of the sender then takes no rate samples until all losses are repaired
-//! (`is_sack_reneg` in `tcp_rate_gen`, net/ipv4/tcp_rate.c). Without samples BBR counts no round
-//! trips and never leaves packet conservation (`bbr_set_cwnd`, net/ipv4/tcp_bbr.c): each further
-//! loss shrinks its window, and nothing enlarges it. CUBIC repairs the losses in slow start if the
-//! slow-start threshold is high.
+//! Two congestion controls then repair slowly:
+//!
+//! - BBR: the kernel of the sender takes no rate samples until all losses are repaired
+//!   (`is_sack_reneg` in `tcp_rate_gen`, net/ipv4/tcp_rate.c). Without samples BBR counts no round
+//!   trips and never leaves packet conservation (`bbr_set_cwnd`, net/ipv4/tcp_bbr.c): each further
+//!   loss shrinks its window, and nothing enlarges it. CUBIC replaces it until the losses are
+//!   repaired.
+//! - CUBIC, if several losses have lowered its slow-start threshold to a few segments. It then
+//!   adds about one segment per round trip. Only the start of BBR raises the threshold again
+//!   (`bbr_init`), so BBR replaces CUBIC for an instant.
 
 use std::time::{Duration, Instant};
 
@@ -20,29 +25,27 @@ const LONG_REPAIR: u32 = 8;
 /// slow start reaches a window of 2^10 segments in 10 round trips.
 const STUCK_TRIPS: u32 = 10;
 const STUCK_FLOOR: Duration = Duration::from_millis(500);
-/// The default congestion control of Linux.
-const REPAIRING: &str = "cubic";
 /// The sentence of the report on the first stuck connection.
-const NOTE: &str = "cubic instead of bbr on a connection that repairs its losses too slowly: the \
-                    receiver may have no memory left for TCP (net.ipv4.tcp_mem)";
+const NOTE: &str = "slow start on a connection that repairs its losses too slowly: the receiver \
+                    may have no memory left for TCP (net.ipv4.tcp_mem)";
 
-/// The state of the repair of one connection.
+/// The repair of the losses of one connection.
 #[derive(Debug, Default)]
-enum Repair {
-    /// No losses, or few.
-    #[default]
-    Short,
-    /// Many segments have waited for their retransmission since this time.
-    Long(Instant),
-    /// [`REPAIRING`] replaces BBR.
-    Replaced,
+struct Repair {
+    /// The time from which on many segments have waited for their retransmission, or that of the
+    /// last [`Change::Restart`].
+    long_since: Option<Instant>,
+    /// True if the losses have been repaired in slow start since a [`Change::Restart`].
+    restarted: bool,
 }
 
 /// A change of the congestion control of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
-    Replace,
-    Restore,
+    /// Repairs in slow start from now on.
+    Restart,
+    /// Ends the repair.
+    End,
 }
 
 /// The repairs of all connections of a copy.
@@ -60,17 +63,12 @@ impl StuckConnections {
         self.repairs.resize_with(infos.len(), Repair::default);
         for (number, (info, repair)) in infos.iter().zip(&mut self.repairs).enumerate() {
             match repair.next(info, now) {
-                Some(Change::Replace) if steered.begin_repair(number, REPAIRING) => {
-                    *repair = Repair::Replaced;
-                    if !self.noted {
-                        self.noted = true;
-                        steered.note(NOTE.to_owned());
-                    }
+                Some(Change::Restart) if steered.repair_in_slow_start(number) && !self.noted => {
+                    self.noted = true;
+                    steered.note(NOTE.to_owned());
                 }
-                // Not BBR, or the kernel refused.
-                Some(Change::Replace) => *repair = Repair::Long(now),
-                Some(Change::Restore) => steered.end_repair(number),
-                None => {}
+                Some(Change::End) => steered.end_repair(number),
+                Some(Change::Restart) | None => {}
             }
         }
     }
@@ -79,27 +77,21 @@ impl StuckConnections {
 impl Repair {
     /// Advances to the state `info` at `now`. Returns the change that it requires.
     fn next(&mut self, info: &TcpInfo, now: Instant) -> Option<Change> {
-        let waiting = info.lost_segments_to_resend();
-        let is_long = waiting > LONG_REPAIR.saturating_mul(info.congestion_window_segments.max(1));
-        match self {
-            Repair::Replaced if info.lost_segments > 0 => None,
-            Repair::Replaced => {
-                *self = Repair::Short;
-                Some(Change::Restore)
-            }
-            Repair::Long(since) if is_long => {
-                let limit = STUCK_FLOOR.max(info.rtt * STUCK_TRIPS);
-                (now - *since > limit).then_some(Change::Replace)
-            }
-            Repair::Short if is_long => {
-                *self = Repair::Long(now);
-                None
-            }
-            Repair::Long(_) | Repair::Short => {
-                *self = Repair::Short;
-                None
-            }
+        if self.restarted && info.lost_segments == 0 {
+            *self = Repair::default();
+            return Some(Change::End);
         }
+        let waiting = info.lost_segments_to_resend();
+        if waiting <= LONG_REPAIR.saturating_mul(info.congestion_window_segments.max(1)) {
+            self.long_since = None;
+            return None;
+        }
+        let since = *self.long_since.get_or_insert(now);
+        if now - since <= STUCK_FLOOR.max(info.rtt * STUCK_TRIPS) {
+            return None;
+        }
+        *self = Repair { long_since: Some(now), restarted: true };
+        Some(Change::Restart)
     }
 }
 
@@ -123,11 +115,21 @@ mod tests {
         let mut repair = Repair::default();
         assert_eq!(repair.next(&info(500, 4), at(0)), None);
         assert_eq!(repair.next(&info(490, 4), at(900)), None);
-        assert_eq!(repair.next(&info(480, 4), at(901)), Some(Change::Replace));
-        repair = Repair::Replaced;
+        assert_eq!(repair.next(&info(480, 4), at(901)), Some(Change::Restart));
         assert_eq!(repair.next(&info(2, 300), at(1500)), None);
-        assert_eq!(repair.next(&info(0, 300), at(1600)), Some(Change::Restore));
+        assert_eq!(repair.next(&info(0, 300), at(1600)), Some(Change::End));
         assert_eq!(repair.next(&info(0, 300), at(1700)), None);
+    }
+
+    #[test]
+    fn a_repair_that_is_stuck_again_restarts_again() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut repair = Repair::default();
+        let restarts: Vec<u64> = (0..4000)
+            .filter(|ms| repair.next(&info(1400, 5), at(*ms)) == Some(Change::Restart))
+            .collect();
+        assert_eq!(restarts, [901, 1802, 2703, 3604]);
     }
 
     #[test]
