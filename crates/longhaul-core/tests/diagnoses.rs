@@ -4,7 +4,9 @@
 //! of 20 ms and an MTU of 1500 bytes.
 
 use longhaul_core::diagnosis::judge;
-use longhaul_core::result::{Diagnosis, DiagnosisStep, End, Evidence, Resource, TestLimit};
+use longhaul_core::result::{
+    CopyLimit, Diagnosis, DiagnosisStep, End, Evidence, Remedy, Resource, TestLimit,
+};
 use longhaul_core::units::Rate;
 
 macro_rules! recorded {
@@ -144,6 +146,36 @@ fn a_whole_that_is_slower_than_every_part_is_contention() {
     let judged = judge(diagnosis);
     assert_eq!(judged.limits[0].resource, Resource::Contention, "{:?}", judged.limits);
     assert_eq!(judged.limits[1].resource, Resource::LinkRate);
+}
+
+#[test]
+fn a_disk_of_both_ends_is_judged_by_reading_and_writing_in_turn() {
+    let shared = |whole: u64, change: fn(&mut Diagnosis)| {
+        let mut diagnosis = read("sink-disk");
+        set(&mut diagnosis, DiagnosisStep::Read, 1_200_000_000);
+        set(&mut diagnosis, DiagnosisStep::Write, 1_200_000_000);
+        set(&mut diagnosis, DiagnosisStep::Whole, whole);
+        for report in diagnosis.steps.iter_mut().filter(|one| one.step == DiagnosisStep::Whole) {
+            for copy in report.rounds.iter_mut().filter_map(|round| round.copy.as_mut()) {
+                copy.limit = Some(CopyLimit::SinkDisk);
+            }
+        }
+        change(&mut diagnosis);
+        let limit = judge(diagnosis).limits.remove(0);
+        assert_eq!(limit.resource, Resource::SinkDisk);
+        let remedies: Vec<_> = limit.cures.iter().filter_map(|cure| cure.remedy.clone()).collect();
+        let is_shared = matches!(limit.evidence, Some(Evidence::SharedDisk { in_turn_bps, .. })
+            if in_turn_bps == Rate::from_bps(600_000_000));
+        assert_eq!(remedies.contains(&Remedy::SeparateDisks), is_shared, "{remedies:?}");
+        is_shared
+    };
+    assert!(shared(650_000_000, |_| {}));
+    let other_disk = |diagnosis: &mut Diagnosis| {
+        diagnosis.ends.sink.as_mut().unwrap().device = Some("vdb".to_owned());
+    };
+    assert!(!shared(650_000_000, other_disk));
+    let other_host = |diagnosis: &mut Diagnosis| diagnosis.ends.sink.as_mut().unwrap().about = None;
+    assert!(!shared(650_000_000, other_host));
 }
 
 fn names(judged: &Diagnosis) -> Vec<Resource> {

@@ -3,7 +3,7 @@
 
 use super::cause::Cause;
 use crate::result::{
-    Cure, CureKind, Diagnosis, DiagnosisStep, End, FindingVerdict, Remedy, Resource,
+    Cure, CureKind, Diagnosis, DiagnosisStep, End, Evidence, FindingVerdict, Remedy, Resource,
 };
 
 /// Returns the remedies for `cause` in a copy of `diagnosis`, best first.
@@ -90,6 +90,11 @@ fn general_remedies(diagnosis: &Diagnosis, cause: &Cause, end: End) -> Vec<Cure>
             vec![safe(End::Sender, Remedy::ClearText), streams(), hardware(end, Remedy::AesCores)]
         }
         Resource::MemoryBandwidth => vec![streams(), hardware(end, Remedy::MemoryChannels)],
+        Resource::SourceDisk | Resource::SinkDisk
+            if matches!(cause.evidence, Evidence::SharedDisk { .. }) =>
+        {
+            vec![safe(end, Remedy::OtherDiskUsers), hardware(end, Remedy::SeparateDisks)]
+        }
         Resource::SourceDisk | Resource::SinkDisk => {
             vec![safe(end, Remedy::OtherDiskUsers), hardware(end, Remedy::FasterDisk)]
         }

@@ -8,6 +8,30 @@ use crate::units::{Bytes, Rate};
 /// allocation of space.
 const ALLOCATION: f64 = 1.6;
 
+/// The factor up to which a copy over one disk can exceed the rate of reading and writing in turn.
+const OVERLAP: f64 = 1.3;
+
+/// Returns the evidence that the disk of both ends limits a copy at the rate `whole`; `None` if the
+/// ends differ, or if the disk is faster.
+pub(super) fn shared(diagnosis: &Diagnosis, whole: Rate) -> Option<Evidence> {
+    let (source, sink) = (diagnosis.ends.of(End::Sender)?, diagnosis.ends.of(End::Receiver)?);
+    let is_same = source.about.is_some()
+        && source.about == sink.about
+        && source.device == sink.device
+        && source.file_system == sink.file_system;
+    let device = source.device.clone().filter(|_| is_same)?;
+    let read_bps = diagnosis.rate(DiagnosisStep::Read).filter(|rate| rate.bps() > 0)?;
+    let write_bps = diagnosis.rate(DiagnosisStep::Write).filter(|rate| rate.bps() > 0)?;
+    let in_turn = 1.0 / (1.0 / read_bps.bps() as f64 + 1.0 / write_bps.bps() as f64);
+    let in_turn_bps = Rate::from_bps(in_turn as u64);
+    (whole.bps() as f64 <= OVERLAP * in_turn).then_some(Evidence::SharedDisk {
+        device,
+        read_bps,
+        write_bps,
+        in_turn_bps,
+    })
+}
+
 /// Returns the limit of reading at the source or writing at the sink; `None` if it was not
 /// measured.
 pub(super) fn cause(diagnosis: &Diagnosis, end: End) -> Option<Cause> {

@@ -1,6 +1,7 @@
 //! Limits of the whole copy if it is much slower than its slowest part.
 
 use super::cause::{Cause, HOST_FULL, are_small, cpu_of, is_bound, round_with_account};
+use super::disks;
 use crate::result::{
     CopyEvidence, CopyLimit, Diagnosis, DiagnosisStep, End, EndReport, Evidence, Resource,
 };
@@ -47,7 +48,10 @@ pub(super) fn cause(diagnosis: &Diagnosis, parts: &[Cause]) -> Option<Cause> {
         |resources: &[Resource]| parts.iter().find(|part| resources.contains(&part.resource));
     // The copy names the same part, which was faster when measured separately.
     if let Some(part) = known(resources_of(copy.limit)) {
-        return Some(Cause { allows, step, ..part.clone() });
+        let is_disk = matches!(part.resource, Resource::SourceDisk | Resource::SinkDisk);
+        let shared = if is_disk { disks::shared(diagnosis, allows) } else { None };
+        let evidence = shared.unwrap_or_else(|| part.evidence.clone());
+        return Some(Cause { allows, step, evidence, ..part.clone() });
     }
     // A limit per connection affects a copy more than a test: the copy starts with fewer
     // connections.

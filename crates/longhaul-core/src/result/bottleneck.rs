@@ -249,6 +249,17 @@ pub enum Evidence {
     },
     /// The processors of a host are fully loaded by the whole copy.
     FullTogether,
+    /// Source and sink appear to share a disk, which reads and writes in turn during a copy.
+    SharedDisk {
+        /// The name of the device.
+        device: String,
+        /// The rate of reading alone.
+        read_bps: Rate,
+        /// The rate of writing alone.
+        write_bps: Rate,
+        /// The rate of reading and writing each byte in turn.
+        in_turn_bps: Rate,
+    },
     /// The whole copy is slower than each part.
     Contention {
         /// The rate of the whole copy.

@@ -69,7 +69,8 @@ fn words(diagnosis: &Diagnosis, limit: &Bottleneck, evidence: &Evidence) -> Opti
         | Evidence::SmallFilesAlone { .. }
         | Evidence::BusyFilesThread { .. }
         | Evidence::Allocation { .. }
-        | Evidence::Disk { .. } => of_files(end, evidence)?,
+        | Evidence::Disk { .. }
+        | Evidence::SharedDisk { .. } => of_files(end, evidence)?,
         Evidence::Test { .. } | Evidence::TestLoss { .. } => of_test(diagnosis, evidence)?,
         Evidence::ShallowQueue { .. } => shallow_queue(diagnosis, evidence)?,
         Evidence::Throttled { throttled_percent } => format!(
@@ -140,6 +141,10 @@ fn of_files(end: End, evidence: &Evidence) -> Option<String> {
                 "the {name}'s disk{device}: without the network, files are {verb} at {rate_bps}"
             )
         }
+        Evidence::SharedDisk { device, read_bps, write_bps, in_turn_bps } => format!(
+            "the disk ({device}), which source and sink appear to share: alone, files are read at \
+             {read_bps} and written at {write_bps}, so in turn at {in_turn_bps}"
+        ),
         _ => return None,
     })
 }
