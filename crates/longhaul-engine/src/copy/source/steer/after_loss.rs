@@ -5,19 +5,33 @@ use std::time::Duration;
 
 use super::bound::Observation;
 
-/// The factor by which the bound grows per second up to the known rate of the path.
-const RECOVERY: f64 = 6.0;
-/// The share of the delivered rate before the loss that counts as the known rate of the path.
-const RECOVERED: f64 = 0.98;
-/// The time for which the bound then hardly grows while there is no queue, so that the queue rarely
-/// overflows, and the factor by which it grows per second.
-const HOLD: Duration = Duration::from_secs(2);
+/// How the bound returns to the rate before the loss.
+#[derive(Debug, Clone, Copy)]
+struct Return {
+    /// The factor by which the bound grows per second.
+    recovery: f64,
+    /// The share of the rate before the loss up to which it does.
+    recovered: f64,
+    /// The time for which it then hardly grows.
+    hold: Duration,
+}
+
+/// After the first loss, which ends slow start. The rate before it is lower than that of the path.
+const FIRST: Return = Return { recovery: 6.0, recovered: 0.98, hold: Duration::ZERO };
+/// Without other traffic. The queue overflows only when the copy looks for more, so it does so rarely.
+const ALONE: Return = Return { recovery: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
+/// Beside other traffic, which gets the rate that the copy leaves.
+const SHARED: Return = Return { recovery: 3.0, recovered: 0.95, hold: Duration::ZERO };
+
+/// The factor by which the bound grows per second while it is held.
 const HELD: f64 = 1.005;
-/// The factors by which the bound grows per second above the known rate, without and with a queue.
+/// The factors by which the bound then grows per second, without and with a queue.
 const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
 /// The relative difference up to which the delivered rates before two losses show the same limit.
 const SAME: f64 = 0.05;
+/// The time for which a loss below the rate of the previous loss shows other traffic.
+const SHARED_TIME: Duration = Duration::from_secs(10);
 
 /// The bound after a loss.
 #[derive(Debug, Clone, Copy)]
@@ -26,38 +40,59 @@ pub(super) struct BoundAfterLoss {
     rate: f64,
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
-    /// True if the delivered rate before the previous loss was the same. The first loss ends slow
-    /// start, in which the delivered rate is lower than that of the path.
-    confirmed: bool,
+    way: Return,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
-    /// The time up to which the growth of `rate` has been computed. Initially the end of the time
-    /// in which the queue drains.
+    /// The time up to which the growth of `rate` has been computed. Initially the time at which it
+    /// begins.
     grown_until: Duration,
-    /// The time at which the bound reached the known rate.
-    recovered_at: Option<Duration>,
+    /// The time from which on the bound exceeds the rate of the path if there is no other traffic.
+    probes_at: Option<Duration>,
+    /// The time up to which there is other traffic.
+    shared_until: Duration,
+}
+
+/// A loss that lowers the bound.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lowering {
+    /// The delivered rate before the loss, in bytes per second.
+    pub(super) delivered: f64,
+    /// The bound divided by this rate.
+    pub(super) factor: f64,
+    pub(super) at: Duration,
+    /// The end of the time in which the queue of the path drains.
+    pub(super) drained_at: Duration,
+    /// The end of the time in which losses have the same cause.
+    pub(super) settled_at: Duration,
 }
 
 impl BoundAfterLoss {
-    /// Lowers the bound to `factor` times the `delivered` rate in bytes per second. `previous` is the
-    /// bound after the previous loss.
-    pub(super) fn new(
-        previous: Option<BoundAfterLoss>,
-        factor: f64,
-        delivered: f64,
-        drained_at: Duration,
-        settled_at: Duration,
-    ) -> Self {
-        let most = previous.map_or(f64::INFINITY, |previous| previous.rate);
-        let is_same =
-            |previous: BoundAfterLoss| (delivered - previous.before).abs() < SAME * previous.before;
+    /// Lowers the bound at the first loss.
+    pub(super) fn first(loss: Lowering) -> Self {
         BoundAfterLoss {
-            rate: factor * delivered.min(most),
-            before: delivered,
-            confirmed: previous.is_some_and(is_same),
-            settled_at,
-            grown_until: drained_at,
-            recovered_at: None,
+            rate: loss.factor * loss.delivered,
+            before: loss.delivered,
+            way: FIRST,
+            settled_at: loss.settled_at,
+            grown_until: loss.drained_at,
+            probes_at: None,
+            shared_until: Duration::ZERO,
+        }
+    }
+
+    /// Lowers the bound at a further loss.
+    pub(super) fn again(self, loss: Lowering) -> Self {
+        let probed = self.probes_at.is_some_and(|at| loss.at >= at);
+        let shared_until =
+            if self.holds() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
+        let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
+        let alone = is_same && loss.at >= shared_until;
+        BoundAfterLoss {
+            rate: loss.factor * loss.delivered.min(self.rate),
+            way: if alone { ALONE } else { SHARED },
+            grown_until: if alone { loss.drained_at } else { loss.settled_at },
+            shared_until,
+            ..BoundAfterLoss::first(loss)
         }
     }
 
@@ -79,21 +114,25 @@ impl BoundAfterLoss {
         if observed.window_rate <= self.rate / 2.0 {
             return;
         }
-        let known = RECOVERED * self.before;
+        let known = self.way.recovered * self.before;
         let recovers = self.rate < known && !observed.queued;
-        let growth = match self.recovered_at {
-            _ if recovers => RECOVERY,
+        let growth = match self.probes_at {
+            _ if recovers => self.way.recovery,
             _ if observed.queued => PROBING_QUEUED,
-            Some(at) if self.confirmed && now - at < HOLD => HELD,
+            Some(at) if now < at => HELD,
             _ => PROBING,
         };
         let grown = self.rate * growth.powf(time.as_secs_f64());
-        // Losses above the known rate would have another cause.
+        // A loss above the known rate would have another cause.
         let is_limited = recovers || !self.is_settled(now);
         self.rate = if is_limited { grown.min(known.max(self.rate)) } else { grown };
         if self.rate >= known {
-            self.recovered_at.get_or_insert(now);
+            self.probes_at.get_or_insert(now + self.way.hold);
         }
+    }
+
+    fn holds(&self) -> bool {
+        !self.way.hold.is_zero()
     }
 }
 
@@ -104,8 +143,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn lowered(previous: Option<BoundAfterLoss>, delivered: f64, at: Duration) -> BoundAfterLoss {
-        BoundAfterLoss::new(previous, 0.8, delivered, at, at)
+    /// A loss at `at` and the delivered rate `delivered`, whose queue drains for 0.1 s.
+    fn loss(delivered: f64, at: Duration) -> Lowering {
+        let drained_at = at + SECOND / 10;
+        Lowering { delivered, factor: 0.8, at, drained_at, settled_at: at + SECOND / 2 }
     }
 
     /// Lets `bound` grow for `seconds` in steps of 10 ms, without a queue.
@@ -116,35 +157,53 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_stays_at_a_rate_that_two_losses_confirm() {
-        let mut first = lowered(None, 100.0, Duration::ZERO);
+    fn the_bound_stays_at_a_rate_that_two_losses_show() {
+        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
         grow(&mut first, Duration::ZERO, 2);
         assert!(first.rate() > 130.0, "one loss: {}", first.rate());
-        let mut second = lowered(Some(first), 102.0, SECOND);
-        grow(&mut second, SECOND, 2);
+        let mut second = first.again(loss(102.0, SECOND * 2));
+        grow(&mut second, SECOND * 2, 2);
         assert!((99.0..102.0).contains(&second.rate()), "{}", second.rate());
-        grow(&mut second, SECOND * 3, 2);
+        grow(&mut second, SECOND * 4, 2);
         assert!(second.rate() > 130.0, "{}", second.rate());
-        let mut other = lowered(Some(first), 60.0, SECOND);
-        grow(&mut other, SECOND, 2);
-        assert!(other.rate() > 78.0, "another rate: {}", other.rate());
+        let mut other = first.again(loss(60.0, SECOND * 2));
+        grow(&mut other, SECOND * 2, 2);
+        assert!(other.rate() > 75.0, "another rate: {}", other.rate());
+    }
+
+    #[test]
+    fn a_loss_while_the_bound_is_held_shows_other_traffic() {
+        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
+        grow(&mut first, Duration::ZERO, 2);
+        let mut held = first.again(loss(100.0, SECOND * 2));
+        grow(&mut held, SECOND * 2, 1);
+        let mut shared = held.again(loss(98.0, SECOND * 3));
+        shared.grow(SECOND * 3 + SECOND / 2, Observation::at_rate(80.0));
+        assert!(shared.rate() < 80.0, "the bound grows only after the losses have settled");
+        grow(&mut shared, SECOND * 3, 2);
+        assert!(shared.rate() > 110.0, "the bound is not held: {}", shared.rate());
+        let later = shared.again(loss(98.0, SECOND * 14));
+        assert!(!shared.again(loss(98.0, SECOND * 5)).holds());
+        assert!(later.holds(), "the other traffic may have ended");
     }
 
     #[test]
     fn the_bound_does_not_exceed_the_known_rate_before_losses_have_settled() {
-        let mut bound = BoundAfterLoss::new(None, 0.8, 100.0, SECOND, SECOND * 3);
-        grow(&mut bound, Duration::ZERO, 1);
+        let mut bound = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
+        bound.grow(SECOND / 10, Observation::at_rate(80.0));
         assert_eq!(bound.rate(), 80.0, "the queue drains");
-        grow(&mut bound, SECOND, 1);
+        for step in 11..50 {
+            bound.grow(SECOND / 100 * step, Observation::at_rate(80.0));
+        }
         assert_eq!(bound.rate(), 98.0);
-        assert!(!bound.is_settled(SECOND * 2));
-        grow(&mut bound, SECOND * 3, 1);
+        assert!(!bound.is_settled(SECOND / 100 * 49));
+        grow(&mut bound, SECOND / 2, 1);
         assert!(bound.rate() > 120.0, "{}", bound.rate());
     }
 
     #[test]
     fn an_unused_bound_does_not_grow() {
-        let mut bound = lowered(None, 200.0, Duration::ZERO);
+        let mut bound = BoundAfterLoss::first(loss(200.0, Duration::ZERO));
         bound.grow(SECOND, Observation::at_rate(10.0));
         assert_eq!(bound.rate(), 160.0);
         bound.grow(SECOND * 2, Observation::at_rate(90.0));

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::after_loss::BoundAfterLoss;
+use super::after_loss::{BoundAfterLoss, Lowering};
 use super::onset::Onset;
 use super::ramp_up::RampUp;
 use super::sample::{ConnectionsSample, rate};
@@ -278,8 +278,11 @@ impl Bound {
         // The loss of an onset is compared with that at the lowered rate.
         let compares = self.onset.is_some_and(|onset| !onset.is_confirmed());
         let drained_at = if compares { settled_at } else { now.at + now.rtt * DRAINING_TRIPS };
-        self.lowered =
-            Some(BoundAfterLoss::new(self.lowered, factor, delivered, drained_at, settled_at));
+        let loss = Lowering { delivered, factor, at: now.at, drained_at, settled_at };
+        self.lowered = Some(match self.lowered {
+            Some(lowered) => lowered.again(loss),
+            None => BoundAfterLoss::first(loss),
+        });
     }
 }
 
