@@ -30,7 +30,7 @@ const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
 /// The relative difference up to which the delivered rates before two losses show the same limit.
 const SAME: f64 = 0.05;
-/// The time for which a loss below the rate of the previous loss shows other traffic.
+/// The time for which a loss or a queue below the rate of the previous loss shows other traffic.
 const SHARED_TIME: Duration = Duration::from_secs(10);
 
 /// The bound after a loss.
@@ -114,13 +114,21 @@ impl BoundAfterLoss {
         if observed.window_rate <= self.rate / 2.0 {
             return;
         }
+        // A copy alone has no queue at this rate.
+        let holds = self.probes_at.is_some_and(|at| now < at);
+        if holds && observed.queued {
+            self.shared_until = now + SHARED_TIME;
+        }
         let known = self.way.recovered * self.before;
         let recovers = self.rate < known && !observed.queued;
-        let growth = match self.probes_at {
-            _ if recovers => self.way.recovery,
-            _ if observed.queued => PROBING_QUEUED,
-            Some(at) if now < at => HELD,
-            _ => PROBING,
+        let growth = if recovers {
+            self.way.recovery
+        } else if observed.queued {
+            PROBING_QUEUED
+        } else if holds {
+            HELD
+        } else {
+            PROBING
         };
         let grown = self.rate * growth.powf(time.as_secs_f64());
         // A loss above the known rate would have another cause.
@@ -185,6 +193,19 @@ mod tests {
         let later = shared.again(loss(98.0, SECOND * 14));
         assert!(!shared.again(loss(98.0, SECOND * 5)).holds());
         assert!(later.holds(), "the other traffic may have ended");
+    }
+
+    #[test]
+    fn a_queue_while_the_bound_is_held_shows_other_traffic() {
+        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
+        grow(&mut first, Duration::ZERO, 2);
+        let mut held = first.again(loss(100.0, SECOND * 2));
+        grow(&mut held, SECOND * 2, 1);
+        assert!(held.again(loss(100.0, SECOND * 6)).holds());
+        let mut queued = Observation::at_rate(98.0);
+        queued.queued = true;
+        held.grow(SECOND * 3 + SECOND / 10, queued);
+        assert!(!held.again(loss(100.0, SECOND * 6)).holds());
     }
 
     #[test]
