@@ -27,6 +27,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use twox_hash::XxHash3_128;
 
 use super::clock::Lanes;
+use super::rate_gate::RateGate;
 use crate::session::{KeyRate, RateDirection, StreamKey};
 
 /// The length of an AES-GCM tag.
@@ -94,6 +95,7 @@ pub struct BlockSender {
     /// The time for sealing and hashing.
     sealing: Duration,
     rate: Option<Arc<KeyRate>>,
+    gate: Option<Arc<RateGate>>,
     /// The buffer for a segment of a block that is sent in pieces; empty before the first.
     piece: Vec<u8>,
 }
@@ -102,12 +104,18 @@ impl BlockSender {
     /// Sends blocks on `socket`, which is authenticated.
     pub fn new(socket: TcpStream, key: &StreamKey, protection: Protection) -> Self {
         let (sealer, sealing) = (Sealer::new(key), Duration::ZERO);
-        BlockSender { socket, sealer, protection, sealing, rate: None, piece: Vec::new() }
+        let (rate, gate, piece) = (None, None, Vec::new());
+        BlockSender { socket, sealer, protection, sealing, rate, gate, piece }
     }
 
     /// Sets the rate that this connection shares with others.
     pub(super) fn with_shared_rate(self, rate: Option<Arc<KeyRate>>) -> Self {
         BlockSender { rate, ..self }
+    }
+
+    /// Sets the gate that the connections of the copy pass.
+    pub(super) fn with_gate(self, gate: Arc<RateGate>) -> Self {
+        BlockSender { gate: Some(gate), ..self }
     }
 
     /// Sends a block; sealing changes `payload`.
@@ -180,6 +188,9 @@ impl BlockSender {
     ) -> io::Result<()> {
         if let Some(rate) = &self.rate {
             rate.take(RateDirection::Out, segment.len());
+        }
+        if let Some(gate) = &self.gate {
+            gate.take(segment.len());
         }
         let start = Instant::now();
         let tag = match self.protection {

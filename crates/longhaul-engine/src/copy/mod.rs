@@ -35,6 +35,7 @@ mod past_rates;
 mod pool;
 mod progress;
 mod quota;
+mod rate_gate;
 mod reports;
 mod requested;
 mod server;

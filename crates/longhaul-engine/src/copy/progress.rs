@@ -1,7 +1,7 @@
 //! The progress of a copy, for its display.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul_core::plan::CopyOptions;
@@ -36,12 +36,28 @@ pub struct CopyProgress {
     pub(super) files: AtomicU64,
     pub(super) listed: AtomicBool,
     pub(super) large_files: LargeFiles,
-    /// The rate limit in bit/s; 0 is none.
-    limit_bps: AtomicU64,
+    limit: RateLimit,
     /// The utilization of the stages: the source's, then the sink's.
     stages: Mutex<(StageTimes, StageTimes)>,
     began: Mutex<Option<Instant>>,
     outages: Mutex<Outages>,
+}
+
+/// The rate limit of a running copy, which its clones share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RateLimit {
+    /// In bit/s; 0 is none.
+    bps: Arc<AtomicU64>,
+}
+
+impl RateLimit {
+    pub(super) fn get(&self) -> Option<Rate> {
+        Some(Rate::from_bps(self.bps.load(Ordering::Relaxed))).filter(|rate| rate.bps() > 0)
+    }
+
+    pub(super) fn set(&self, limit: Option<Rate>) {
+        self.bps.store(limit.map_or(0, Rate::bps), Ordering::Relaxed);
+    }
 }
 
 /// The shortest time without any sign of work that counts as an outage. A retransmission timeout
@@ -136,12 +152,17 @@ impl CopyProgress {
 
     /// Returns the rate limit in force.
     pub fn limit(&self) -> Option<Rate> {
-        Some(Rate::from_bps(self.limit_bps.load(Ordering::Relaxed))).filter(|rate| rate.bps() > 0)
+        self.limit.get()
     }
 
     /// Changes the rate limit while the copy runs.
     pub fn set_limit(&self, limit: Option<Rate>) {
-        self.limit_bps.store(limit.map_or(0, Rate::bps), Ordering::Relaxed);
+        self.limit.set(limit);
+    }
+
+    /// Returns the rate limit, which follows its changes.
+    pub(super) fn shared_limit(&self) -> RateLimit {
+        self.limit.clone()
     }
 
     /// Returns the bytes known to be copied, which increase while the source's tree is walked.

@@ -130,11 +130,20 @@ impl Metadata {
 #[error("the path is outside the offered directory")]
 struct LeadsOut;
 
+/// A filter of system calls hides openat2(2), as systemd's does.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "openat2(2), which keeps paths beneath a directory, is not available; a systemd unit must have \
+     neither RestrictSUIDSGID= nor DynamicUser="
+)]
+struct NoOpenat2;
+
 /// Returns the error of a path in a directory. The kernel's text for a path that leads out of it is
 /// about links between devices.
 fn within(error: Errno) -> io::Error {
     match error {
         Errno::XDEV => io::Error::new(io::ErrorKind::PermissionDenied, LeadsOut),
+        Errno::NOSYS => io::Error::new(io::ErrorKind::Unsupported, NoOpenat2),
         other => other.into(),
     }
 }
@@ -156,11 +165,12 @@ impl Tree {
     /// Returns the files beneath `root`.
     ///
     /// # Errors
-    /// `root` is not a directory that can be opened.
+    /// `root` is not a directory that can be opened, or paths cannot be kept beneath it.
     pub fn beneath(root: &Path) -> io::Result<Self> {
-        let dir =
-            openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Tree::from_dir(dir))
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tree = Tree::from_dir(openat(CWD, root, flags, Mode::empty())?);
+        tree.open_dir(Path::new("."))?;
+        Ok(tree)
     }
 
     /// Returns the files beneath an open directory.

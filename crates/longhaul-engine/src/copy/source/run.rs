@@ -26,6 +26,7 @@ use crate::copy::disk::Disk;
 use crate::copy::journal::HostFiles;
 use crate::copy::pool::pools;
 use crate::copy::progress::CopyRun;
+use crate::copy::rate_gate::RateGate;
 use crate::copy::reports::FileReports;
 use crate::copy::streams::{Channels, Growth, Streams, socket_options};
 use crate::copy::watchdog::{Watchdog, longest_claim, patience};
@@ -74,12 +75,15 @@ pub(in crate::copy) fn run(
     let pools = pools(options);
     let outstanding = Arc::new(Outstanding::default());
     let wanted = Arc::new(SinkDecisions::default());
+    let gate = Arc::new(RateGate::new(progress.shared_limit()));
     cancel.on_cancel({
         let (pools, outstanding, wanted) = (pools.clone(), outstanding.clone(), wanted.clone());
+        let gate = gate.clone();
         move || {
             pools.close();
             outstanding.close();
             wanted.close();
+            gate.open();
         }
     });
     progress.begin();
@@ -94,6 +98,7 @@ pub(in crate::copy) fn run(
         pools,
         disk: Disk::new(options.direct),
         progress,
+        gate,
         block_bytes: options.block_bytes.get(),
         in_pieces: options.protection != Protection::Bare && !options.tree.ordered,
         wanted_first: terms.wanted_first,
@@ -201,7 +206,9 @@ impl SourceShared<'_> {
             // Options that the kernel refuses cost only speed.
             let _ = socket_options(options).apply(&socket);
             self.steered.add(&socket, self.context.opens_connections);
-            let sender = streams.sender(stream, socket, options.protection);
+            let sender = streams
+                .sender(stream, socket, options.protection)
+                .with_gate(self.context.gate.clone());
             let (blocks, stage) = (filled.clone(), self.stage(ThreadRole::Send));
             scope.spawn(move || {
                 let info = stage.run(|| send_blocks(self, stream, sender, &blocks));

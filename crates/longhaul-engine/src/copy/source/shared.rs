@@ -18,6 +18,7 @@ use crate::copy::disk::Disk;
 use crate::copy::journal::HostFiles;
 use crate::copy::pool::{PoolBuffer, Pools};
 use crate::copy::progress::CopyProgress;
+use crate::copy::rate_gate::RateGate;
 use crate::copy::reports::FileReports;
 use crate::copy::tree::wire_path;
 use crate::copy::watchdog::Watchdog;
@@ -64,6 +65,8 @@ pub(super) struct SourceContext<'a> {
     pub(super) pools: Pools,
     pub(super) disk: Disk,
     pub(super) progress: &'a CopyProgress,
+    /// Keeps the connections within the rate limit.
+    pub(super) gate: Arc<RateGate>,
     pub(super) block_bytes: u64,
     /// True if connections read blocks in pieces that are not read with direct I/O. They need a
     /// protection that marks a block as invalid: its file can fail after its first piece was sent.
