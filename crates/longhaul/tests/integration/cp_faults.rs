@@ -243,6 +243,26 @@ fn a_source_that_changes_during_the_copy_fails_and_is_copied_next_time() {
 }
 
 #[test]
+fn a_short_copy_keeps_to_its_limit_from_the_first_byte_on() {
+    let host = TestHost::new();
+    let server = host.serve();
+    let data = host.file("data", 3_000_000);
+    fs::copy(&data, host.far("there")).unwrap();
+    let (pushed, there) = (server.url("pushed"), server.url("there"));
+    let copies: [[&str; 2]; 3] = [["data", &pushed], [&there, "pulled"], ["data", "copied"]];
+    let copies =
+        copies.map(|[from, to]| start(&host, &["cp", "--json", "--bwlimit", "8M", from, to]));
+    for copy in copies {
+        let output = copy.wait_with_output().unwrap();
+        assert_code(&output, 0);
+        let seconds = result(&output)["summary"]["seconds"].as_f64().unwrap();
+        // The last 128 KiB may pass at once.
+        let least = f64::from(3_000_000 - (128 << 10)) / 1e6;
+        assert!(seconds > least, "{seconds} s instead of {least} s");
+    }
+}
+
+#[test]
 fn the_limit_follows_signals() {
     let host = TestHost::new();
     let server = host.serve();

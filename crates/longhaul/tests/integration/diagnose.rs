@@ -29,10 +29,15 @@ fn measured(diagnosis: &Diagnosis) -> Vec<DiagnosisStep> {
 /// Diagnoses a copy over an emulated link. The command `far` runs at the far end before the server
 /// starts.
 fn over_a_link(host: &TestHost, link: &[&str], far: &str) -> Diagnosis {
+    over_a_link_for(host, "2.4s", link, far)
+}
+
+/// As [`over_a_link`], with another time per step.
+fn over_a_link_for(host: &TestHost, time: &str, link: &[&str], far: &str) -> Diagnosis {
     let root = host.far("");
     let far = format!("{far} exec {PROGRAM} serve --root {}", root.display());
-    let near =
-        format!("{PROGRAM} diagnose --time 2.4s --json {} lh://far/", host.near("data").display());
+    let data = host.near("data");
+    let near = format!("{PROGRAM} diagnose --time {time} --json {} lh://far/", data.display());
     let mut command = host.longhaul(&["wan", "run"]);
     command.args(link).args(["--far", &far, "--", "sh", "-c", &near]);
     let output = command.output().unwrap();
@@ -63,6 +68,33 @@ fn a_slow_link_is_the_limit_and_the_next_limit_is_named() {
     }
     assert!(diagnosis.rtt_ms.unwrap() >= 10.0);
     assert_eq!((diagnosis.subset.files, diagnosis.subset.bytes.get()), (1, 64 << 20));
+}
+
+#[test]
+fn no_stated_rate_exceeds_that_of_the_link() {
+    let host = TestHost::new();
+    let data = host.file("data", 4 << 20);
+    fs::write(&data, fs::read(&data).unwrap().repeat(100)).unwrap();
+    // Long enough for 256 MiB per round, which a steady rate needs. Losses are repaired in bursts.
+    let link = ["--rtt", "30ms", "--rate", "1G", "--loss", "1e-4"];
+    let diagnosis = over_a_link_for(&host, "6s", &link, "");
+    let over_path = diagnosis
+        .steps
+        .iter()
+        .filter(|step| !matches!(step.step, DiagnosisStep::Read | DiagnosisStep::Write));
+    let mut rounds = 0;
+    for step in over_path {
+        for round in &step.rounds {
+            rounds += 1;
+            for rate in [Some(round.throughput_bps), round.mean_bps].into_iter().flatten() {
+                // An emulator that the host delays sends some packets of an interval in the next one.
+                assert!(rate.bps() <= 1_025_000_000, "{:?}: {rate}", step.step);
+            }
+            let whole = round.bytes.get() as f64 * 8.0 / round.seconds;
+            assert!(whole <= 1e9, "{:?}: {whole}", step.step);
+        }
+    }
+    assert_eq!(rounds, 2 * (DiagnosisStep::ALL.len() - 2));
 }
 
 #[test]

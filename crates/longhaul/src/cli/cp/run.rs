@@ -223,10 +223,14 @@ fn exit_code(result: &CopyResult) -> u8 {
 /// Returns the error of a copy that a signal ended, with the bytes that a resumed copy keeps.
 fn interrupted(plan: &CopyPlan, progress: &CopyProgress) -> anyhow::Error {
     let kept = progress.kept();
+    let complete = progress.listed() && progress.files() >= progress.total_files().max(1);
     let resumable = !matches!(plan.target, Location::Null | Location::Standard)
         && !plan.sources.contains(&Location::Standard);
     match kept.get() {
         _ if !resumable => anyhow!("interrupted"),
+        _ if complete => {
+            anyhow!("interrupted after all files were copied; run the same command to finish")
+        }
         0 => anyhow!("interrupted; run the same command to resume"),
         _ => anyhow!("interrupted; about {kept} kept, run the same command to resume"),
     }
