@@ -54,7 +54,7 @@ if [ "$step" = --fill ]; then
     done
 fi
 PYTHONPATH=$root/bench PYTHONDONTWRITEBYTECODE=1 python3 - "$dir/readme.csv" "$root/README.md" <<'END'
-import statistics, sys
+import os, statistics, sys
 from readme_cells import LEAST, STOLEN, cells_of
 
 source, readme = sys.argv[1:]
@@ -108,7 +108,8 @@ count = min(len(runs) for runs in cells.values())
 days = sorted({run["started_at"][:10] for runs in cells.values() for run in runs})
 first = [run for runs in cells.values() for run in runs if run["started_at"][:10] == days[0]]
 later = sum(len(runs) for runs in cells.values()) - len(first)
-note = f"Each cell is the median of at least {count} runs in interleaved passes, {days[0]}."
+runs = os.path.relpath(source, os.path.dirname(readme))
+note = f"Each cell is the median of at least {count} runs in interleaved passes, {days[0]} ([all runs]({runs}))."
 if later:
     note += f" {later} of the runs replaced invalid ones on a later day."
 for (label, rtt), runs in sorted(unused.items()):
