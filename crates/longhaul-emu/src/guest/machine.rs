@@ -3,9 +3,10 @@
 use std::env;
 use std::io::Read;
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_core::plan::GuestPlan;
 use longhaul_core::result::GuestProcessor;
@@ -27,7 +28,7 @@ const QEMU: &str = "qemu-system-x86_64";
 ///
 /// # Errors
 /// A program that guests need is missing.
-pub(super) fn processor() -> Result<GuestProcessor, GuestFault> {
+pub(super) fn processor(image: &Image) -> Result<GuestProcessor, GuestFault> {
     if env::consts::ARCH != "x86_64" {
         return Err(GuestFault::Architecture { architecture: env::consts::ARCH });
     }
@@ -36,7 +37,7 @@ pub(super) fn processor() -> Result<GuestProcessor, GuestFault> {
             return Err(GuestFault::Program { program: program.to_owned(), package });
         }
     }
-    let works = Path::new("/dev/kvm").exists() && kvm_works();
+    let works = Path::new("/dev/kvm").exists() && kvm_works(image);
     Ok(if works { GuestProcessor::Hardware } else { GuestProcessor::Emulated })
 }
 
@@ -45,22 +46,38 @@ fn is_installed(program: &str) -> bool {
     env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Returns whether a machine of KVM executes its firmware. On some virtual hosts the device can be
-/// opened, and QEMU ends or executes nothing.
-fn kvm_works() -> bool {
-    /// The firmware prints its first line within a tenth of a second.
-    const LIMIT: Duration = Duration::from_secs(3);
+/// Returns whether a machine of KVM executes the kernel. On some virtual hosts the device can be
+/// opened, and QEMU ends, executes nothing, or executes only the firmware.
+fn kvm_works(image: &Image) -> bool {
+    /// The kernel prints this line within a second.
+    const LINE: &[u8] = b"Linux version";
+    const LIMIT: Duration = Duration::from_secs(10);
     let mut command = quiet(Path::new(QEMU));
-    command.args(["-accel", "kvm", "-cpu", "host", "-nodefaults", "-no-user-config"]);
-    command.args(["-display", "none", "-monitor", "none", "-m", "16"]);
-    command.args(["-chardev", "stdio,id=log", "-device", "isa-debugcon,iobase=0x402,chardev=log"]);
+    command.args(["-accel", "kvm", "-cpu", "host", "-nodefaults", "-no-user-config", "-no-reboot"]);
+    command.args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-m", "256"]);
+    command.arg("-kernel").arg(image.file("kernel"));
+    command.args(["-append", "earlyprintk=ttyS0 panic=-1"]);
     let Ok(mut child) = command.spawn() else { return false };
-    let printed = child.stdout.take().is_some_and(|mut output| {
-        readable(&output, LIMIT) && output.read(&mut [0]).is_ok_and(|length| length > 0)
-    });
+    let printed = child.stdout.take().is_some_and(|output| prints(output, LINE, LIMIT));
     let _ = child.kill();
     let _ = child.wait();
     printed
+}
+
+/// Returns whether `wanted` occurs in the output within the time limit.
+fn prints(mut output: impl Read + AsFd, wanted: &[u8], limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let (mut text, mut block) = (Vec::new(), [0; 4096]);
+    while readable(&output, deadline.saturating_duration_since(Instant::now())) {
+        match output.read(&mut block) {
+            Ok(length) if length > 0 => text.extend_from_slice(&block[..length]),
+            _ => return false,
+        }
+        if text.windows(wanted.len()).any(|part| part == wanted) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Returns the command that boots the guest of a site.
@@ -138,6 +155,22 @@ mod tests {
     use super::*;
     use crate::device::Medium;
     use crate::site::{Host, InterfaceSpec, Windows};
+
+    #[test]
+    fn a_kernel_that_prints_something_else_or_nothing_does_not_run() {
+        let found = |script: &str| {
+            let mut command = quiet(Path::new("sh"));
+            let mut child = command.args(["-c", script]).spawn().unwrap();
+            let output = child.stdout.take().unwrap();
+            let found = prints(output, b"Linux version", Duration::from_millis(500));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            found
+        };
+        assert!(found("printf 'Probing\nLinux ver'; sleep 0.1; echo 'sion 6.1'; exec sleep 60"));
+        assert!(!found("echo Probing; exec sleep 60"));
+        assert!(!found("echo Probing"));
+    }
 
     #[test]
     fn a_guest_reads_the_facts_of_its_site() {

@@ -76,7 +76,7 @@ pub(crate) fn boot(
     let guests: Vec<usize> =
         (0..plan.sites.len()).filter(|site| plan.guests.contains_key(&plan.sites[*site])).collect();
     let image = Image::find().map_err(at(guests[0]))?;
-    let processor = machine::processor().map_err(at(guests[0]))?;
+    let processor = machine::processor(&image).map_err(at(guests[0]))?;
     let mut booting = Vec::new();
     for index in guests {
         let size = plan.guests[&plan.sites[index]];
