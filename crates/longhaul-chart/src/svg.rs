@@ -21,6 +21,10 @@ pub struct Drawing {
     pub(crate) height: f64,
 }
 
+/// The mean width of a letter, and the height of a line, of the text of subtitles and footnotes.
+const LETTER: f64 = 6.3;
+const LINE: f64 = 16.0;
+
 /// A position in the drawing: right and down from its corner.
 pub(crate) type At = (f64, f64);
 
@@ -31,9 +35,9 @@ impl Svg {
         let mut svg = Svg::default();
         svg.text("title", (16.0, 27.0), &shorten(title, (width / 8.6) as usize));
         let mut y = 45.0;
-        for line in wrap(subtitle, (width - 32.0) / 6.3) {
+        for line in wrap(subtitle, (width - 32.0) / LETTER) {
             svg.text("soft", (16.0, y), &line);
-            y += 16.0;
+            y += LINE;
         }
         (svg, y)
     }
@@ -201,6 +205,17 @@ impl Drawing {
     /// Adds a description, which a screen reader reads after the title.
     pub(crate) fn described(mut self, description: &str) -> Self {
         self.description = Some(escape(description));
+        self
+    }
+
+    /// Adds a wrapped footnote below the drawing.
+    pub fn with_footnote(mut self, text: &str) -> Self {
+        let mut foot = Svg::default();
+        for line in wrap(text, (self.width - 32.0) / LETTER) {
+            foot.text("soft", (16.0, self.height + 4.0), &line);
+            self.height += LINE;
+        }
+        self.body.push_str(&foot.body);
         self
     }
 
@@ -379,6 +394,18 @@ mod tests {
         let cut = name_lines(&word, 100.0, 2);
         assert!(cut.len() == 2 && cut[1].ends_with("...") && width_of(&cut[1]) <= 100.0, "{cut:?}");
         assert_eq!(name_lines("", 100.0, 2), [""]);
+    }
+
+    #[test]
+    fn a_footnote_is_inside_the_enlarged_drawing() {
+        let drawing = Svg::default().finish("a", 132.0, 50.0).with_footnote("scp: 256 MiB < 1 GiB");
+        assert_eq!(drawing.height, 82.0);
+        let text = drawing.document();
+        assert!(
+            text.contains("viewBox=\"0 0 132 82\"") && text.contains(">scp: 256 MiB &lt;<"),
+            "{text}"
+        );
+        assert!(text.contains("y=\"54.0\"") && text.contains("y=\"70.0\""), "{text}");
     }
 
     #[test]

@@ -41,8 +41,7 @@ pub fn write(dir: &Path, contents: &Contents, table: &Table) -> Result<PathBuf, 
     let beside = dir.join("figures");
     fs::create_dir_all(&beside).map_err(LabError::file("create", &beside))?;
     for figure in figures(contents, table) {
-        if let Some(chart) = figure.chart {
-            let drawing = chart.draw(Width::Page);
+        if let Some(drawing) = figure.draw(Width::Page) {
             save(&beside.join(format!("{}.svg", figure.id)), &drawing.document())?;
         }
     }

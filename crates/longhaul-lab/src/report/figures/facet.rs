@@ -105,13 +105,13 @@ impl<'a> Facets<'a> {
     /// Returns the footnote about entries that copied less data than the others; `None` if there
     /// are none.
     pub(super) fn size_note(&self) -> Option<String> {
-        let each = self.smaller.iter().map(|(name, bytes)| format!("{name}: {bytes}"));
+        let each = self.smaller.iter().map(|(name, bytes)| format!("{name} {bytes}"));
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| {
             format!(
-                "Copied less data than the other tools, which lowers the rate where TCP's slow start \
-                 is a large part of the copy: {}.",
-                each.join("; ")
+                "Smaller copies: {}. TCP's slow start is a larger part of a smaller copy, which lowers \
+                 its rate.",
+                each.join(", ")
             )
         })
     }

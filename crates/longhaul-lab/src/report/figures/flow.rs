@@ -25,7 +25,7 @@ pub(super) fn flow(contents: &Contents, table: &Table) -> Option<Figure> {
         heads: HEADS.map(str::to_owned).to_vec(),
         lines,
     };
-    let figure = Figure { id: "flow-share".into(), chart, table: None, notes: Vec::new() };
+    let figure = Figure::new("flow-share", chart);
     Some(figure.with_table(columns).with_note(MEANING))
 }
 

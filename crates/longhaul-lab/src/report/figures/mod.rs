@@ -31,8 +31,10 @@ const MOST_PANELS: usize = 8;
 pub(super) struct Figure {
     /// The name of its file.
     pub(super) id: String,
-    pub(super) chart: Option<Chart>,
+    chart: Option<Chart>,
     pub(super) table: Option<Columns>,
+    /// The footnote in the drawing, which a saved figure includes.
+    footnote: Option<String>,
     /// Remarks below the figure.
     pub(super) notes: Vec<String>,
 }
@@ -52,8 +54,22 @@ pub(super) struct Columns {
 }
 
 impl Figure {
-    fn new(id: &str, chart: Chart) -> Self {
-        Figure { id: id.to_owned(), chart: Some(chart), table: None, notes: Vec::new() }
+    fn new(id: &str, chart: impl Into<Option<Chart>>) -> Self {
+        let (id, chart) = (id.to_owned(), chart.into());
+        Figure { id, chart, table: None, footnote: None, notes: Vec::new() }
+    }
+
+    /// Returns the drawing; `None` for a figure that is only a table.
+    pub(super) fn draw(&self, width: Width) -> Option<Drawing> {
+        let drawing = self.chart.as_ref()?.draw(width);
+        Some(match &self.footnote {
+            Some(text) => drawing.with_footnote(text),
+            None => drawing,
+        })
+    }
+
+    fn with_footnote(self, footnote: Option<String>) -> Self {
+        Figure { footnote, ..self }
     }
 
     fn with_table(self, table: Columns) -> Self {
@@ -72,7 +88,7 @@ impl Figure {
 }
 
 impl Chart {
-    pub(super) fn draw(&self, width: Width) -> Drawing {
+    fn draw(&self, width: Width) -> Drawing {
         match self {
             Chart::Lines(chart) => chart.draw(width),
             Chart::Bars(chart) => chart.draw(width),

@@ -60,7 +60,7 @@ pub(super) fn profile(facets: &Facets<'_>, dimension: Dimension) -> Option<Figur
         palette: facets.palette(&[dimension]),
     };
     let figure = Figure::new(dimension.id(), Chart::Lines(chart));
-    Some(figure.with_notes(facets.size_note()))
+    Some(figure.with_footnote(facets.size_note()))
 }
 
 fn subtitle(drawn: &[(Common, Points)]) -> String {

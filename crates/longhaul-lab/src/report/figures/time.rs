@@ -78,7 +78,7 @@ fn one(facets: &Facets<'_>, work: Workload) -> Option<Figure> {
         let title = format!("Throughput over time: {}. ", work.label());
         let id = format!("time-{}", work.name());
         let notes = vec![title + &short?];
-        return Some(Figure { id, chart: None, table: None, notes });
+        return Some(Figure::new(&id, None::<Chart>).with_notes(notes));
     }
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     let table = Columns {

@@ -3,7 +3,7 @@
 use longhaul_core::plan::Condition;
 use maud::{Markup, html as markup};
 
-use super::folded;
+use super::{folded, label};
 use crate::archive::Contents;
 use crate::best::{Best, best};
 use crate::report::text::gbps;
@@ -72,7 +72,7 @@ fn line(best: &Best<'_>) -> Markup {
             th scope="row" { (best.tool) }
             td { (best.first.workload.label()) }
             td.figure { (Condition::label(best.condition)) }
-            td { (best.best.label) " (" (best.settings) " compared)" }
+            td { (label(&best.best.label)) " (" (best.settings) " compared)" }
             td.figure { (gbps(best.rate)) }
             td.figure {
                 (ratio)

@@ -3,7 +3,7 @@
 use longhaul_chart::Width;
 use maud::{Markup, PreEscaped, html as markup};
 
-use super::folded;
+use super::{folded, label};
 use crate::report::figures::{Columns, Figure};
 
 /// The number of characters of a cell above which its text has several lines.
@@ -17,9 +17,8 @@ pub(super) fn all(figures: &[Figure]) -> Markup {
 fn one(figure: &Figure) -> Markup {
     markup! {
         figure id=(format!("figure-{}", figure.id)) {
-            @if let Some(chart) = &figure.chart {
-                (PreEscaped(chart.draw(Width::Page).embedded("wide")))
-                (PreEscaped(chart.draw(Width::Phone).embedded("narrow")))
+            @for (width, class) in [(Width::Page, "wide"), (Width::Phone, "narrow")] {
+                @if let Some(drawing) = figure.draw(width) { (PreEscaped(drawing.embedded(class))) }
             }
             @if let Some(table) = &figure.table {
                 (folded(&table.title, table.lines.len(), &body(table)))
@@ -42,9 +41,9 @@ fn body(table: &Columns) -> Markup {
                     @for line in &table.lines {
                         tr {
                             @for (column, text) in line.iter().enumerate() {
-                                @if column == 0 { th scope="row" { (text) } }
+                                @if column == 0 { th scope="row" { (label(text)) } }
                                 @else {
-                                    td.figure[column > 1].wrap[text.len() > LONG] { (text) }
+                                    td.figure[column > 1].wrap[text.len() > LONG] { (label(text)) }
                                 }
                             }
                         }

@@ -73,20 +73,51 @@ fn folded(title: &str, lines: usize, table: &Markup) -> Markup {
     }
 }
 
-/// Returns a label whose words do not break at their hyphens, as in `--cleartext`.
+/// Returns a text without line breaks at hyphens, as in `--cleartext`, and between a number and its
+/// unit or a short option and its value.
 fn label(text: &str) -> Markup {
-    markup! {
-        @for (place, word) in text.split(' ').enumerate() {
-            @if place > 0 { " " }
-            @if word.contains('-') { span.word { (word) } } @else { (word) }
+    let mut parts: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match parts.last_mut() {
+            Some(last) if belong_together(last.rsplit(' ').next().unwrap_or_default(), word) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => parts.push(word.to_owned()),
         }
     }
+    markup! {
+        @for (place, part) in parts.iter().enumerate() {
+            @if place > 0 { " " }
+            @if part.contains(['-', ' ']) { span.word { (part) } } @else { (part) }
+        }
+    }
+}
+
+fn belong_together(word: &str, next: &str) -> bool {
+    let is_unit = next.starts_with(|c: char| c.is_alphabetic() || c == '%');
+    let is_short_option = word.len() == 2 && word.starts_with('-') && word != "--";
+    (is_unit && word.parse::<f64>().is_ok_and(f64::is_finite))
+        || (is_short_option && !next.starts_with('-'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::fixture;
+
+    #[test]
+    fn a_number_stays_with_its_unit_and_an_option_with_its_value() {
+        let word = |text: &str| format!("<span class=\"word\">{text}</span>");
+        for (text, parts) in [
+            ("longhaul cp --cleartext", vec!["longhaul".into(), "cp".into(), word("--cleartext")]),
+            ("Disk, 90 ms", vec!["Disk,".into(), word("90 ms")]),
+            ("scp -P 8, 2 streams", vec!["scp".into(), word("-P 8,"), word("2 streams")]),
+            ("iperf3 far", vec!["iperf3".into(), "far".into()]),
+        ] {
+            assert_eq!(label(text).into_string(), parts.join(" "));
+        }
+    }
 
     #[test]
     fn the_report_is_one_file_with_all_sections() {
@@ -96,8 +127,8 @@ mod tests {
             assert!(!page.contains(outside), "{outside} in the report");
         }
         for said in [
-            "Disk to disk over 180 ms, longhaul cp --cleartext reached 9.40 Gb/s and rsync",
-            "(medians of 2 runs; a ratio needs six passes)",
+            "reached <span class=\"word\">9.40 Gb/s</span> and rsync",
+            "(medians of <span class=\"word\">2 runs;</span> a ratio needs six passes)",
             "not installed",
             "dropped 7 packets",
             "encrypted",

@@ -7,6 +7,7 @@ use longhaul_core::result::Outcome;
 use longhaul_core::units::Rate;
 use maud::{Markup, html as markup};
 
+use super::label;
 use crate::archive::Contents;
 use crate::best::best;
 use crate::report::text::headline;
@@ -21,7 +22,7 @@ pub(super) fn head(contents: &Contents, table: &Table) -> Markup {
             h1 { (plan.name) }
             @if let Some(about) = &plan.about { p.about { (about) } }
             p.soft { (headline(contents)) " \u{b7} " (contents.header.started_at) }
-            @for sentence in sentences(contents, table) { p.lead { (sentence) } }
+            @for sentence in sentences(contents, table) { p.lead { (label(&sentence)) } }
             (tiles(contents, table))
         }
         nav {
@@ -92,7 +93,7 @@ fn sentence(contents: &Contents, table: &Table, workload: Workload) -> Option<St
     best.sort_by_key(|(_, rate)| rate.bps());
     let (&(slowest, low), &(fastest, high)) = (best.first()?, best.last()?);
     let (what, path) = (workload.label(), condition.label());
-    let sample = sample(fastest.cells[column].runs.min(slowest.cells[column].runs));
+    let sample = sample(fastest.cells[column].runs.min(slowest.cells[column].runs), best.len());
     if best.len() == 1 {
         return Some(format!("{what} over {path}, {} reached {high} ({sample}).", fastest.label));
     }
@@ -127,10 +128,12 @@ fn digits(lowest: f64) -> usize {
 }
 
 /// Returns the number of runs of a figure.
-fn sample(runs: usize) -> String {
-    match runs {
-        1 => "a single run each".to_owned(),
-        runs => format!("medians of {runs} runs"),
+fn sample(runs: usize, tools: usize) -> String {
+    match (runs, tools) {
+        (1, 1) => "a single run".to_owned(),
+        (1, _) => "a single run each".to_owned(),
+        (runs, 1) => format!("median of {runs} runs"),
+        (runs, _) => format!("medians of {runs} runs"),
     }
 }
 

@@ -70,7 +70,7 @@ fn one(table: &Table, columns: &Columns<'_>) -> Markup {
                     tr {
                         th { "Tool" }
                         th.type { "Type" }
-                        @for (_, head) in &columns.all { th.figure { (head) } }
+                        @for (_, head) in &columns.all { th.figure.path { (path(head)) } }
                         @if copies { th { "Guarantees" } th.figure { "Sync after" } }
                     }
                 }
@@ -94,6 +94,17 @@ fn group(workload: Workload) -> String {
         "goodput counted at the receiver"
     };
     format!("{}: {how}", workload.label())
+}
+
+/// Returns the name of a path, which has lines only between its properties.
+fn path(label: &str) -> Markup {
+    let parts: Vec<&str> = label.split_inclusive(", ").map(str::trim_end).collect();
+    markup! {
+        @for (place, part) in parts.iter().enumerate() {
+            @if place > 0 { " " }
+            span.word { (part) }
+        }
+    }
 }
 
 fn line(table: &Table, row: &TableRow, columns: &Columns<'_>, copies: bool) -> Markup {
@@ -213,7 +224,7 @@ fn ratio_table(table: &Table, rows: &[&TableRow]) -> Markup {
                     th { "Tool" }
                     th { "Times" }
                     @for condition in &table.conditions {
-                        th.figure { (Condition::label(condition)) }
+                        th.figure.path { (path(&Condition::label(condition))) }
                     }
                 } }
                 tbody {
@@ -244,6 +255,14 @@ fn ratio(cell: &CellFigure) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_breaks_between_properties() {
+        let head = path("90 ms, queue 5ms").into_string();
+        let parts =
+            ["90 ms,", "queue 5ms"].map(|part| format!("<span class=\"word\">{part}</span>"));
+        assert_eq!(head, parts.join(" "));
+    }
 
     #[test]
     fn paths_of_one_kind_share_a_table() {
