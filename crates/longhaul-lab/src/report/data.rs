@@ -43,7 +43,7 @@ pub fn json(contents: &Contents, table: &Table) -> String {
 }
 
 /// The columns, named as in the archive's table `run` if it has them.
-const COLUMNS: [&str; 41] = [
+const COLUMNS: [&str; 42] = [
     "sequence",
     "attempt",
     "repeat",
@@ -85,6 +85,7 @@ const COLUMNS: [&str; 41] = [
     "flow_least_share",
     "flow_recovery_seconds",
     "flow_after_seconds",
+    "notes",
 ];
 
 /// Renders every run as a row of comma-separated values (RFC 4180) for spreadsheets and data
@@ -151,6 +152,7 @@ fn fields(run: &RunRecord) -> [String; COLUMNS.len()] {
         number(run.flows.as_ref().and_then(|flows| flows.least_share)),
         number(run.flows.as_ref().and_then(|flows| flows.recovery_seconds)),
         number(run.flows.as_ref().map(|flows| flows.after_seconds)),
+        text(&run.notes.join("; ")),
     ]
 }
 
@@ -183,7 +185,8 @@ mod tests {
 
     #[test]
     fn each_run_is_a_row_and_odd_text_is_quoted() {
-        let contents = fixture::contents();
+        let mut contents = fixture::contents();
+        contents.runs[1].notes = vec!["rare packets were late".into(), "a second".into()];
         let text = csv(&contents);
         let rows: Vec<&str> = text.split_terminator("\r\n").collect();
         assert_eq!(rows.len(), contents.runs.len() + 1);
@@ -191,8 +194,9 @@ mod tests {
         assert_eq!(
             rows[1],
             "1,1,1,iperf3,iperf3,memory,,,,0 ms,0,,,,,1,invalid,dropped 7 packets,23750000000,,\
-             1073741824,0.3616814565052632,,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far,,,,,,"
+             1073741824,0.3616814565052632,,,,,0,1,0,,,,2026-11-21T09:00:01Z,1,iperf3 far,,,,,,,"
         );
+        assert!(rows[2].ends_with(",rare packets were late; a second"), "{}", rows[2]);
         assert_eq!(super::text("=cmd|'/c calc'!A0\n"), "'=cmd|'/c calc'!A0%0A");
         assert_eq!(line(["a \"b\", c".to_owned()]), "\"a \"\"b\"\", c\"\r\n");
     }

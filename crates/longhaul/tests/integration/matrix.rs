@@ -321,6 +321,6 @@ workload = "memory"
             .lines()
             .next()
             .unwrap()
-            .ends_with(",flow_recovery_seconds,flow_after_seconds")
+            .ends_with(",flow_recovery_seconds,flow_after_seconds,notes")
     );
 }
