@@ -20,6 +20,9 @@ use crate::network::NetPath;
 const PORT: u16 = 5299;
 /// The time that the flows get to fill the path before the tool starts, unless the plan sets it.
 const SETTLE: Duration = Duration::from_secs(3);
+/// The additional time for flows that do not fill the link yet: after a loss, one cubic flow over a
+/// long path needs about 20 s.
+const FILL: Duration = Duration::from_secs(30);
 /// The time in seconds that the flows run beyond the limit of the run.
 const SPARE: u64 = 60;
 /// The interval of the samples in seconds.
@@ -34,6 +37,30 @@ pub(super) struct SideFlows {
     flows: Process,
     /// The start of the flows, if their share is measured.
     zero: Option<Instant>,
+}
+
+/// The goodput of the flows in the last second.
+#[derive(Default)]
+struct LastSecond {
+    intervals: Vec<Interval>,
+}
+
+impl LastSecond {
+    /// Adds the last interval, once or several times.
+    fn add(&mut self, latest: Interval) {
+        let end = latest.end_seconds;
+        // A nanosecond, because the ends are sums of decimals.
+        self.intervals.retain(|old| old.end_seconds < end && old.end_seconds > end - 1.0 + 1e-9);
+        self.intervals.push(latest);
+    }
+
+    /// Returns whether the flows fill the link; true for a link without a rate.
+    fn fills(&self, link: Option<Rate>) -> bool {
+        let Some(link) = link else { return true };
+        let sum: f64 = self.intervals.iter().map(|each| each.throughput_bps.bps() as f64).sum();
+        let mean = sum / self.intervals.len().max(1) as f64;
+        mean >= FlowFigures::FULL * link.bps() as f64
+    }
 }
 
 /// The time in which the tool ran.
@@ -97,14 +124,22 @@ impl SideFlows {
     fn settle(&mut self, run: &Run<'_>) -> bool {
         let begun = Instant::now();
         let settle = run.recovery.map_or(SETTLE, |times| times.before());
-        while begun.elapsed() < settle && !self.flows.has_ended() {
+        let link = run.recovery.and(run.condition.rate);
+        let mut recent = LastSecond::default();
+        let waits = |recent: &LastSecond| {
+            begun.elapsed() < settle || (begun.elapsed() < settle + FILL && !recent.fills(link))
+        };
+        while waits(&recent) && !self.flows.has_ended() {
             if run.stop.load(Ordering::Relaxed) {
                 return false;
             }
             thread::sleep(TICK);
             // The line of an interval arrives late, but never early, so the earliest start counts.
-            let line = self.flows.last_stdout_line();
-            let end = line.and_then(|line| interval(&line)).map(|data| data.end_seconds);
+            let latest = self.flows.last_stdout_line().and_then(|line| interval(&line));
+            let end = latest.as_ref().map(|latest| latest.end_seconds);
+            if let Some(latest) = latest {
+                recent.add(latest);
+            }
             let end = end.and_then(|end| Duration::try_from_secs_f64(end).ok());
             let start = end.and_then(|end| Instant::now().checked_sub(end));
             self.zero = [self.zero, start].into_iter().flatten().min();
@@ -194,7 +229,7 @@ pub(super) fn fault(figures: &FlowFigures) -> Result<(), RunProblem> {
 
 /// Returns the arguments of the flows, without the server.
 fn arguments(run: &Run<'_>) -> Vec<String> {
-    let around = run.recovery.map_or(Duration::ZERO, |times| times.before() + times.after());
+    let around = run.recovery.map_or(Duration::ZERO, |times| times.before() + FILL + times.after());
     let seconds = run.limit.as_secs() + around.as_secs() + SPARE;
     let mut all = vec!["-P".to_owned(), run.entry.beside.to_string()];
     all.extend(["-t".to_owned(), seconds.to_string()]);
@@ -259,6 +294,23 @@ mod tests {
         let plain: Vec<(f64, u64)> =
             found.iter().map(|sample| (sample.seconds, sample.goodput_bps.bps())).collect();
         assert_eq!(plain, [(-7.8, 5), (0.5, 7)]);
+    }
+
+    #[test]
+    fn a_link_is_full_by_the_mean_of_the_last_second() {
+        let link = Some(Rate::from_bps(1_000_000_000));
+        let mut recent = LastSecond::default();
+        assert!(!recent.fills(link) && recent.fills(None));
+        let mut add = |tick: u32, mbps: u64| {
+            let end_seconds = f64::from(tick) / 5.0;
+            let throughput_bps = Rate::from_bps(mbps * 1_000_000);
+            recent.add(Interval { end_seconds, throughput_bps });
+            recent.fills(link)
+        };
+        assert!((1..=5).all(|tick| !add(tick, 600)));
+        // Three of five intervals at the rate of the link are 84 %; the same interval counts once.
+        assert!(!add(6, 1000) && !add(6, 1000) && !add(6, 1000));
+        assert!(!add(7, 1000) && add(8, 1000));
     }
 
     #[test]
