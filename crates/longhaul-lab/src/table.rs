@@ -143,7 +143,7 @@ impl Table {
                 .iter()
                 .find(|tool| tool.name == entry.tool)
                 .and_then(|tool| tool.missing.as_deref());
-            let cells = conditions
+            let cells: Vec<CellFigure> = conditions
                 .iter()
                 .map(|condition| {
                     let here = runs.iter().copied().filter(|run| run.condition == *condition);
@@ -161,8 +161,9 @@ impl Table {
                 .filter(|_| runs.is_empty())
                 .map(|program| format!("not installed: {program} not found"));
             let about = absent.or_else(|| smaller_size(plan, row));
+            let about = about.into_iter().chain(files_per_second(row, &conditions, &cells));
             rows.push(TableRow {
-                notes: about.map(|text| notes.number(text)).into_iter().collect(),
+                notes: about.map(|text| notes.number(text)).collect(),
                 guarantees: runs.first().map(|run| run.guarantees),
                 sync_seconds: sync_seconds(&runs),
                 workload: row.work.workload(),
@@ -325,6 +326,27 @@ fn smaller_size(plan: &MatrixPlan, row: &PlanRow) -> Option<String> {
     (own < usual).then(|| format!("copied {own} instead of {usual}"))
 }
 
+/// Returns a note with the files per second of a row of several files that are so small that the
+/// operations on each file take most of the time.
+fn files_per_second(
+    row: &PlanRow,
+    conditions: &[Condition],
+    cells: &[CellFigure],
+) -> Option<String> {
+    const SMALL: Bytes = Bytes::kib(16);
+    let Content::Files { files: 2.., size } = row.work.content else { return None };
+    if size > SMALL || size.get() == 0 {
+        return None;
+    }
+    let each = conditions.iter().zip(cells).filter_map(|(condition, cell)| {
+        let rate = cell.median_bps?.bps() as f64 / (8 * size.get()) as f64;
+        let digits = usize::from(rate < 9.95) + usize::from(rate < 0.995);
+        Some(format!("{rate:.digits$} at {}", condition.label()))
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| format!("{} files/s: {}", row.label, each.join(", ")))
+}
+
 /// Returns the size of the data of a row's workload, which the row's entry may reduce.
 pub(crate) fn usual_volume(plan: &MatrixPlan, row: &PlanRow) -> Option<Bytes> {
     volume(&plan.work(&row.work.name)?.scaled(plan.scale).content)
@@ -374,6 +396,32 @@ mod tests {
     use longhaul_core::plan::Precision;
 
     use super::*;
+
+    #[test]
+    fn rows_of_small_files_state_files_per_second() {
+        let entry = "[[entries]]\ntool = \"scp\"\nworkload = [\"small\", \"large\"]\n";
+        let work = |name: &str, size: &str| {
+            format!("[[workloads]]\nname = \"{name}\"\nfiles = 16\nsize = \"{size}\"\n")
+        };
+        let works = work("small", "4KiB") + &work("large", "1MiB");
+        let plan = format!("name = \"p\"\n[conditions]\nrtt = [\"0ms\", \"90ms\"]\n{works}{entry}");
+        let plan: MatrixPlan = toml::from_str(&plan).unwrap();
+        let cell = |mbps: Option<u64>| {
+            let median_bps = mbps.map(|mbps| Rate::from_bps(mbps * 1_000_000));
+            let (min_bps, max_bps) = (None, None);
+            let state = CellOutcome::Measured;
+            let (ratio, interval_bps, runs, notes) = (None, None, 1, Vec::new());
+            CellFigure { state, median_bps, min_bps, max_bps, interval_bps, ratio, runs, notes }
+        };
+        let note = |row: &PlanRow, cells: [Option<u64>; 2]| {
+            files_per_second(row, &plan.conditions(), &cells.map(cell))
+        };
+        let rows = plan.rows();
+        let found = note(&rows[0], [Some(8), Some(1)]);
+        assert_eq!(found.as_deref(), Some("scp, small files/s: 244 at 0 ms, 31 at 90 ms"));
+        assert_eq!(note(&rows[0], [None, None]), None);
+        assert_eq!(note(&rows[1], [Some(8), Some(1)]), None);
+    }
 
     #[test]
     fn repeated_checks_need_a_wider_interval() {

@@ -1,9 +1,10 @@
 //! File systems over distance in user space, and uftp: the far end's files are mounted at the near
-//! end, or accessed by an NFS client in user space, and one file is written or read.
+//! end, or accessed by an NFS client in user space, and written or read.
 //!
 //! A row that writes copies from the near end to the mounted directory; a row that reads copies from
 //! the mounted directory of the far end to the near end. The option `record=SIZE` sets the size of
-//! each read and write call, 1 MiB by default.
+//! each read and write call, 1 MiB by default. The files of a directory are for metadata operations:
+//! a write creates, renames and removes files, as programs do that replace files safely.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,7 @@ use longhaul_core::result::Guarantees;
 use longhaul_core::text::shell_quoted;
 
 use super::super::{DiskTask, Job, ServerCommand, sshd, xrdcp};
-use super::{Programs, Tool, VersionSource, encrypted, parent, plain};
+use super::{Programs, Tool, VersionSource, encrypted, has, parent, plain};
 use crate::LabError;
 
 const BASE: Tool = Tool {
@@ -41,6 +42,8 @@ const WEBDAV: &[&str] = &["rclone", "fusermount3"];
 const XROOTDFS: &[&str] = &[xrdcp::SERVER[0], xrdcp::SERVER[1], "xrootdfs", "fusermount3"];
 const NFS_PORT: u16 = 2049;
 const MOUNT_PORT: u16 = 20048;
+/// The name of the served directory in NFS version 4.
+const PSEUDO: &str = "/files";
 const WEBDAV_PORT: u16 = 8081;
 const UFTP_PORT: u16 = 1044;
 
@@ -55,6 +58,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs",
         programs: SSHFS,
+        trees: true,
         many_clients: true,
         // The first line is the version of fusermount3.
         version: VersionSource::From("--version", "SSHFS version"),
@@ -67,6 +71,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "sshfs read",
         programs: SSHFS,
+        trees: true,
         many_clients: true,
         // The first line is the version of fusermount3.
         version: VersionSource::From("--version", "SSHFS version"),
@@ -94,6 +99,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "webdav",
         programs: WEBDAV,
+        trees: true,
         many_clients: true,
         server: |job, programs| webdav(job, programs, Transfer::Write).map(Some),
         client: |job, programs| rclone_mount(job, programs, Transfer::Write),
@@ -102,6 +108,7 @@ pub(super) const TOOLS: &[Tool] = &[
     Tool {
         name: "webdav read",
         programs: WEBDAV,
+        trees: true,
         many_clients: true,
         server: |job, programs| webdav(job, programs, Transfer::Read).map(Some),
         client: |job, programs| rclone_mount(job, programs, Transfer::Read),
@@ -111,6 +118,7 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "xrootdfs",
         programs: XROOTDFS,
         version: VersionSource::Line("-v"),
+        trees: true,
         many_clients: true,
         server: |job, _| xrootd_for(job, Transfer::Write).map(Some),
         client: |job, programs| xrootdfs(job, programs, Transfer::Write),
@@ -120,6 +128,7 @@ pub(super) const TOOLS: &[Tool] = &[
         name: "xrootdfs read",
         programs: XROOTDFS,
         version: VersionSource::Line("-v"),
+        trees: true,
         many_clients: true,
         server: |job, _| xrootd_for(job, Transfer::Read).map(Some),
         client: |job, programs| xrootdfs(job, programs, Transfer::Read),
@@ -153,6 +162,20 @@ pub(super) const TOOLS: &[Tool] = &[
         ..BASE
     },
 ];
+
+/// Saves each file of the directory `$1` in the new directory `$2` with a lock file, a temporary file
+/// and a rename. The sync after the rename makes the name durable, too.
+const SAVE_TREE: &str = r#"set -e
+cd "$1"
+find . -type d -exec mkdir -p "$2/{}" \;
+find . -type f | while read -r file; do
+    : >"$2/.lock"
+    cp "$file" "$2/.new"
+    mv "$2/.new" "$2/$file"
+    sync "$2/$file"
+    rm "$2/.lock"
+done
+"#;
 
 fn word(path: &Path) -> String {
     shell_quoted(&path.to_string_lossy()).into_owned()
@@ -191,24 +214,33 @@ fn through_mount(
     way: Transfer,
     mount: &str,
 ) -> Result<Command, LabError> {
-    let task = job.single_file("file access")?;
+    let task = job.disk("file access")?;
     let point = mount_point(job, &task);
     let name = far_file(&task, way).file_name().unwrap_or_default();
     let there = point.join(name);
-    let (from, to, sync) = match way {
-        Transfer::Write => (task.source, there.as_path(), " conv=fsync"),
-        Transfer::Read => (there.as_path(), task.destination, ""),
+    let (from, to) = match way {
+        Transfer::Write => (word(task.source), word(&there)),
+        Transfer::Read => (word(&there), word(task.destination)),
+    };
+    let copy = match (way, task.tree) {
+        (Transfer::Write, true) => {
+            let save = job.private.join("save.sh");
+            sshd::write(&save, SAVE_TREE)?;
+            format!("sh {} {from} {to}", word(&save))
+        }
+        (Transfer::Read, true) => format!("cp -r {from} {to}"),
+        (_, false) => {
+            let sync = if way == Transfer::Write { " conv=fsync" } else { "" };
+            format!("dd if={from} of={to} bs={}{sync} status=none", record(job).0)
+        }
     };
     let (point, end) = (word(&point), word(&programs.get("fusermount3")));
     // The trap remains until the mount has ended, because -u fails while a process uses the mount.
     let script = format!(
         "set -e\nmkdir -p {point}\n{mount}\ntrap {last} EXIT\n\
-         dd if={from} of={to} bs={bs}{sync} status=none\n\
+         {copy}\n\
          {end} -u {point}\ntrap - EXIT\n",
         last = shell_quoted(&format!("{end} -uz {point}")),
-        from = word(from),
-        to = word(to),
-        bs = record(job).0,
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script]);
@@ -216,7 +248,7 @@ fn through_mount(
 }
 
 fn sshfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
-    let task = job.single_file("sshfs")?;
+    let task = job.disk("sshfs")?;
     let ssh: Vec<String> = std::iter::once(word(&programs.get("ssh")))
         .chain(sshd::client_options(job).iter().map(|option| shell_quoted(option).into_owned()))
         .collect();
@@ -238,8 +270,8 @@ fn sshfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, L
     through_mount(job, programs, way, &mount)
 }
 
-/// Returns the server of NFS version 3 in user space. It needs a portmapper, which gets a private
-/// /run.
+/// Returns the server of NFS versions 3 and 4 in user space. Version 3 needs a portmapper, which gets
+/// a private /run.
 fn ganesha(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCommand, LabError> {
     let task = job.single_file("nfs-ganesha")?;
     let state = job.private.join("ganesha");
@@ -247,7 +279,7 @@ fn ganesha(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCo
         "NFS_CORE_PARAM {{ Protocols = 3, 4; NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; \
          Enable_NLM = false; Enable_RQUOTA = false; }}\n\
          NFSv4 {{ Graceless = true; RecoveryRoot = \"{state}\"; }}\n\
-         EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = /files; Access_Type = RW; \
+         EXPORT {{ Export_Id = 1; Path = \"{path}\"; Pseudo = {PSEUDO}; Access_Type = RW; \
          Squash = No_Root_Squash; SecType = sys; Protocols = 3, 4; Transports = TCP; \
          FSAL {{ Name = VFS; }} }}\n",
         state = state.display(),
@@ -273,11 +305,18 @@ fn ganesha(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCo
     Ok(ServerCommand { ready: Some(ready), ..ServerCommand::new(command, NFS_PORT) })
 }
 
+/// Copies by NFS version 3, or by version 4 with the option `version=4`. Version 4 has another name
+/// of the served directory. libnfs 4.0 cannot write by version 4: it fails to encode the first write.
 fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let task = job.single_file("nfs-ganesha")?;
-    let there = far_file(&task, way).display();
-    let url =
-        format!("nfs://{}{there}?version=3&nfsport={NFS_PORT}&mountport={MOUNT_PORT}", job.far);
+    let there = far_file(&task, way);
+    let url = if has(job.options, "version=4") {
+        let name = there.file_name().unwrap_or_default().to_string_lossy();
+        format!("nfs://{}{PSEUDO}/{name}?version=4&nfsport={NFS_PORT}", job.far)
+    } else {
+        let there = there.display();
+        format!("nfs://{}{there}?version=3&nfsport={NFS_PORT}&mountport={MOUNT_PORT}", job.far)
+    };
     let mut command = Command::new(programs.get("nfs-cp"));
     match way {
         Transfer::Write => command.arg(task.source).arg(url),
@@ -287,7 +326,7 @@ fn nfs_cp(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, 
 }
 
 fn webdav(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCommand, LabError> {
-    let task = job.single_file("webdav")?;
+    let task = job.disk("webdav")?;
     let mut command = Command::new(programs.get("rclone"));
     command.env("RCLONE_CONFIG", "/dev/null");
     command.args(["serve", "webdav", "--addr", &format!(":{WEBDAV_PORT}")]);
@@ -297,7 +336,7 @@ fn webdav(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<ServerCom
 
 fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
     let options = record(job).1;
-    let task = job.single_file("webdav")?;
+    let task = job.disk("webdav")?;
     let mount = format!(
         "{} mount --daemon {} {} {}",
         word(&programs.get("rclone")),
@@ -312,12 +351,12 @@ fn rclone_mount(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Com
 
 /// Returns a private xrootd with the directory that the far end serves.
 fn xrootd_for(job: &Job<'_>, way: Transfer) -> Result<ServerCommand, LabError> {
-    let task = job.single_file("xrootdfs")?;
+    let task = job.disk("xrootdfs")?;
     xrdcp::xrootd(job, served(&task, way))
 }
 
 fn xrootdfs(job: &Job<'_>, programs: &Programs, way: Transfer) -> Result<Command, LabError> {
-    let task = job.single_file("xrootdfs")?;
+    let task = job.disk("xrootdfs")?;
     let url = format!("root://{}:{}/{}", job.far, xrdcp::PORT, served(&task, way).display());
     let options = record(job).1;
     let mount = format!(
@@ -355,6 +394,33 @@ mod tests {
         assert!(write[0] == "/data/a b" && write[1].starts_with("nfs://far/scratch/copy?"));
         let read = arguments(Transfer::Read);
         assert!(read[0].starts_with("nfs://far/data/a b?") && read[1] == "/scratch/copy");
+    }
+
+    #[test]
+    fn version_4_of_nfs_names_the_file_below_the_served_directory() {
+        let options = ["version=4".to_owned()];
+        let programs = Programs::default();
+        let command = disk_job(&options, |job| nfs_cp(job, &programs, Transfer::Read)).unwrap();
+        let url = command.get_args().next().unwrap().to_string_lossy().into_owned();
+        assert_eq!(url, "nfs://far/files/a b?version=4&nfsport=2049");
+    }
+
+    #[test]
+    fn a_tree_is_saved_file_by_file_without_remains() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        std::fs::create_dir_all(from.join("a b")).unwrap();
+        std::fs::write(from.join("a b/f 1"), "one").unwrap();
+        std::fs::write(from.join("f2"), "two").unwrap();
+        let mut sh = Command::new("sh");
+        assert!(sh.args(["-c", SAVE_TREE, "sh"]).args([&from, &to]).status().unwrap().success());
+        assert_eq!(std::fs::read(to.join("a b/f 1")).unwrap(), b"one");
+        assert_eq!(std::fs::read(to.join("f2")).unwrap(), b"two");
+        assert_eq!(
+            std::fs::read_dir(&to).unwrap().count(),
+            2,
+            "a lock or a temporary file remains"
+        );
     }
 
     #[test]
