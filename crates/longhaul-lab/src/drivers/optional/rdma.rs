@@ -56,6 +56,10 @@ fn read(output: &ToolOutput) -> Result<ToolFigures, String> {
     let [size, iterations, _peak, average, ..] = fields[..] else {
         return Err(format!("'{figures}' is not a result line"));
     };
+    // perftest prints two decimals, and 0.00 if no message completed in the measured time.
+    if average == 0.0 {
+        return Err(format!("it printed a rate of 0.00 Gb/s after {iterations} messages"));
+    }
     Ok(ToolFigures {
         throughput: Some(Rate::from_bps((average * 1e9) as u64)),
         bytes: Some(Bytes::new((size * iterations) as u64)),
@@ -76,5 +80,7 @@ mod tests {
         assert_eq!(reading.throughput, Some(Rate::from_bps(92_500_000_000)));
         assert_eq!(reading.bytes, Some(Bytes::new(65_536_000)));
         assert!(read(&ToolOutput::default()).is_err());
+        let output = ToolOutput { stdout: stdout.replace("92.50", "0.00"), ..output };
+        assert!(read(&output).unwrap_err().ends_with("0.00 Gb/s after 1000 messages"));
     }
 }
