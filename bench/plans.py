@@ -7,7 +7,8 @@ import csv, datetime, os, sys
 STOLEN = 0.10
 KEPT = ["sequence", "attempt", "label", "workload", "work", "path", "streams", "window_bytes",
         "clients", "status", "reason", "throughput_bps", "bytes", "seconds", "durable_seconds",
-        "near_cpu_seconds", "far_cpu_seconds", "emulator_cpu_seconds", "busy_share", "steal_share", "started_at"]
+        "near_cpu_seconds", "far_cpu_seconds", "emulator_cpu_seconds", "busy_share", "steal_share", "started_at",
+        "notes"]
 RESULTS = {0: "all runs are valid", 7: "some runs failed or are invalid",
            124: "ended by the time limit", 137: "killed at the time limit", 130: "interrupted"}
 

@@ -4,7 +4,7 @@
 #
 #   bench/plans.sh LONGHAUL DIR [PLAN...]   # DIR/NAME.md, DIR/NAME.csv, DIR/README.md
 #
-# As root, on an idle machine: 32 minutes on two cores for all plans. A plan that fails or reaches its
+# As root, on an idle machine: about 50 minutes on two cores for all plans. A plan that fails or reaches its
 # time limit does not end the others; its table has the runs until then. Not included: `rdma`, which
 # needs RDMA devices, unless it is named, and `real`, which needs another host: REAL=user@host adds it.
 set -uo pipefail
@@ -31,7 +31,7 @@ stability 1 2 120
 streams-windows 1 1 150
 cross-traffic 0.12 2 90
 cross-flows 0.12 2 90
-fairness 0.12 4 300
+fairness 0.12 4 1200
 corruption 0.12 2 90
 frames 0.1 2 150
 messages 1 1 90
@@ -39,9 +39,9 @@ parallel-links 0.12 2 90
 tune 0.25 2 90
 scaling 0.15 1 180
 peers 1 2 90
-access 0.5 2 240
+access 0.5 2 400
 rdma 1 2 90
-real 0.1 2 120
+real 0.1 2 240
 LIST
 }
 
