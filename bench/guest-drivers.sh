@@ -33,7 +33,6 @@ cat >"$work/guests.toml" <<END
 name = "client"
 vm = true
 vm-memory = "2GiB"
-vm-processors = 2
 [[site]]
 name = "server"
 $([ $vm = false ] || printf 'vm = true\nvm-memory = "1GiB"')
