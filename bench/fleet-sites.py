@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a full mesh of tests and STAMP between 24 emulated sites, and compares the results with the links.
 
-Usage: bench/fleet-sites.py LONGHAUL [--sites N,N,N] [--margin SECONDS] [--minutes M] [--keep DIR]
+Usage: bench/fleet-sites.py LONGHAUL [--sites N,N,N] [--seconds S] [--margin SECONDS] [--minutes M] [--keep DIR]
 
 Runs as root. The links have 20 to 50 Mb/s, so that one emulator carries them beside other programs. The
 script waits until every pair has a result, and at least for M minutes. It checks:
@@ -17,7 +17,7 @@ configured rate, or 0.5 from an RTT of 50 ms on: a test of 2 s contains the ramp
 term. BBR does not reduce its rate at these losses (at most 1.5 %), so this is the configured rate. For others it is at
 most the rate of Mathis et al. (1997), 1.22 segments / (RTT x sqrt(loss)), which Cubic reaches or exceeds (RFC 9438,
 section 4.3). The half is for the few losses in 2 s: at 108 ms and 1.5 %, there are three at the rate of Mathis, and an
-early one ends the ramp-up. Only the bound of BBR was tried, not that of Cubic.
+early one ends the ramp-up. The script prints the runs below their bound with the reasons of their rates.
 
 The exit code is 1 if a check failed. The script prints CPU time and memory of the agents and the hub.
 """
@@ -35,6 +35,8 @@ import fleet as lab
 
 #: The payload of a segment in bytes, at a path MTU of 1500 bytes with timestamps.
 SEGMENT = 1448
+#: The most runs below their bound that are printed.
+MOST_LOW = 60
 
 
 def wait_for_cycle(fleet, pairs, predicted, minutes):
@@ -101,14 +103,16 @@ def check_throughput(checks, fleet, runs):
     by_name = {site.name: site for site in fleet.sites}
     sysctl = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
     congestion = fleet.run_at(fleet.sites[0].name, sysctl, longhaul=False).stdout.strip()
-    classes = collections.defaultdict(list)
+    classes, low_runs = collections.defaultdict(list), []
     for run in runs:
         if run["state"] == "finished":
             rate, rtt, loss = lab.path_between(by_name[run["source"]], by_name[run["destination"]])
             name = "RTT below 50 ms" if rtt < 50 else "RTT of 50 ms or more"
             least = least_rate(rate, rtt, loss, congestion) / rate
-            classes[name + (f" with loss, {congestion}" if loss else "")].append(
-                ((run["throughput_bps"] or 0) / (rate * 1e6), least))
+            share = (run["throughput_bps"] or 0) / (rate * 1e6)
+            classes[name + (f" with loss, {congestion}" if loss else "")].append((share, least))
+            if share < least:
+                low_runs.append((share, run, rate, rtt, loss))
     for name, rates in sorted(classes.items()):
         low, middle, high = lab.quantiles([share for share, _ in rates])
         bounds = [least for _, least in rates]
@@ -116,6 +120,25 @@ def check_throughput(checks, fleet, runs):
         checks.add(f"throughput, share of the configured rate, {name}", within >= 0.98 * len(rates),
                    f"median {middle:.3f}, {low:.3f} to {high:.3f}; {within} of {len(rates)} runs between their "
                    f"bound ({min(bounds):.3f} to {max(bounds):.3f}) and 1.01")
+    print_low(fleet, low_runs)
+
+
+def print_low(fleet, runs):
+    """Prints the runs below their bound with the reasons of their rates, the lowest first."""
+    if not runs:
+        return
+    print("\n| run | rate, Mb/s | RTT, ms | loss | share | steady share | ramp-up, s | retransmits | limit (share, %) |"
+          "\n|---|---|---|---|---|---|---|---|---|")
+    for share, run, rate, rtt, loss in sorted(runs, key=lambda one: one[0])[:MOST_LOW]:
+        document = fleet.fleet("runs", run["run"]).get("document") or {}
+        summary = document.get("summary") or {}
+        reason, steady = summary.get("reason") or {}, summary.get("steady") or {}
+        of_rate = lambda bps: "-" if bps is None else f"{bps / (rate * 1e6):.3f}"
+        ramp = steady.get("ramp_up_seconds")
+        print(f"| {run['source']} > {run['destination']} | {rate} | {rtt} | {loss:.4f} | {share:.3f} "
+              f"| {of_rate(steady.get('throughput_bps'))} | {'-' if ramp is None else f'{ramp:.2f}'} "
+              f"| {summary.get('sender', {}).get('retransmits')} | {reason.get('limit')} ({reason.get('share_percent')}) |")
+    print("\n| check | result | detail |\n|---|---|---|")
 
 
 def check_stamp(checks, fleet):
@@ -186,7 +209,7 @@ def measure(fleet, options):
         print_costs(fleet, before, fleet.usages(), time.monotonic() - begun)
     if options.minutes == 0:
         return 0
-    plan = fleet.apply(fleet.mesh(2, options.margin, options.interval))
+    plan = fleet.apply(fleet.mesh(options.seconds, options.margin, options.interval))
     predicted = plan["cycle_seconds"]
     print(f"\nplan: {plan['hosts']} hosts, {plan['rounds']} rounds, cycle {predicted} s")
     before, begun = fleet.usages(), time.monotonic()
@@ -211,6 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--sites", default="11,11,2", help="sites of the three regions")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of a test")
     parser.add_argument("--margin", type=int, default=5, help="margin of the test in seconds")
     parser.add_argument("--interval", default="1s", help="time between two STAMP packets to a peer")
     parser.add_argument("--minutes", type=float, default=1, help="least time of the mesh; 0 for none")
