@@ -12,6 +12,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use longhaul_core::plan::link::NO_FILES;
 use longhaul_emu::link::{LinkModel, LinkTime, PacketShape};
 use longhaul_emu::{LinkOptions, Side};
 
@@ -45,7 +46,7 @@ fn nanos_per_packet(options: &str, segments: u32) -> Result<f64, Box<dyn std::er
     for pair in options.split_whitespace().collect::<Vec<_>>().chunks(2) {
         parsed.set(pair[0].trim_start_matches("--"), pair[1])?;
     }
-    let plan = parsed.plan(&|_| Ok(Box::new(std::io::empty())))?;
+    let plan = parsed.plan(NO_FILES)?;
     let payload_bytes = segments * 1448;
     let packet =
         PacketShape { header_bytes: 52, payload_bytes, segment_bytes: 1448, ecn_capable: false };

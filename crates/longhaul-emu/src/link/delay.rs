@@ -168,7 +168,7 @@ impl Variation {
 #[cfg(test)]
 mod tests {
     use longhaul_core::plan::Side;
-    use longhaul_core::plan::link::{LinkOptions, Trace};
+    use longhaul_core::plan::link::{LinkOptions, NO_FILES, Trace};
 
     use super::super::random::Purpose;
     use super::*;
@@ -226,7 +226,7 @@ mod tests {
     fn a_delay_does_not_fall_below_zero() {
         let mut options = LinkOptions::default();
         options.set("jitter", "10ms:uniform").unwrap();
-        let plan = options.plan(&|_| Ok(Box::new(std::io::empty()))).unwrap();
+        let plan = options.plan(NO_FILES).unwrap();
         let stream = Stream::new(11, Side::Near, Purpose::Jitter);
         let variation = Variation::new(plan.up.jitter.as_ref().unwrap(), stream).unwrap();
         let zero = (0..1000).filter(|n| variation.apply(Duration::ZERO, *n).is_zero()).count();

@@ -46,5 +46,5 @@ pub use recording::{
 };
 pub use schedule::{DelaySchedule, RateSchedule, Steps};
 pub use set::SegmentSet;
-pub use trace::{ReadFile, Trace, TraceFile};
+pub use trace::{NO_FILES, ReadFile, Trace, TraceFile};
 pub use values::{Probability, Side, derive_seed};

@@ -24,6 +24,7 @@ const CORRELATION: &str = "the link has correlation only for loss: omit it";
 const REORDER: &str =
     "netem sends these packets without delay; use the link's own option to hold packets back";
 const ECN: &str = "netem marks instead of dropping; use the link's own options to mark";
+const OTHER: &str = "the command of tc has no netem";
 const SEED: &str = "the seed belongs to the link, not to a direction";
 const CELLS: &str = "the link has no cells: give only an overhead from 0 to 1000 bytes per packet";
 const SHAPES: &str = "the distributions are uniform, normal and pareto";
@@ -64,6 +65,7 @@ pub(super) fn apply(link: &mut LinkDirection, line: &str) -> Result<(), OptionFa
             "reorder" | "gap" => Err(fault(word, REORDER)),
             "ecn" => Err(fault(word, ECN)),
             "seed" => Err(fault(word, SEED)),
+            "tc" | "qdisc" => Err(fault(word, OTHER)),
             other => Err(fault(other, KNOWN)),
         };
         read.map_err(|fault| naming(word, fault))?;
@@ -301,13 +303,13 @@ fn size(words: &mut Words) -> Result<Bytes, OptionFault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LinkOptions, LinkPlan};
+    use super::super::{LinkOptions, LinkPlan, NO_FILES};
     use super::*;
 
     fn plan(line: &str) -> Result<LinkPlan, String> {
         let mut options = LinkOptions::default();
         options.set("up-netem", line).unwrap();
-        options.plan(&|_| Ok(Box::new(std::io::empty()))).map_err(|error| error.to_string())
+        options.plan(NO_FILES).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -316,11 +318,7 @@ mod tests {
         for (name, value) in options {
             ours.set(&format!("up-{name}"), *value).unwrap();
         }
-        assert_eq!(
-            plan(line).unwrap(),
-            ours.plan(&|_| Ok(Box::new(std::io::empty()))).unwrap(),
-            "{line}"
-        );
+        assert_eq!(plan(line).unwrap(), ours.plan(NO_FILES).unwrap(), "{line}");
     }
 
     #[test]
@@ -371,7 +369,7 @@ mod tests {
         let change = |line: &str| {
             let mut options = LinkOptions::default();
             options.set("up-netem", line).unwrap();
-            options.change(&before, &|_| Ok(Box::new(std::io::empty()))).unwrap()
+            options.change(&before, NO_FILES).unwrap()
         };
         let mut expected = before.clone();
         expected.up.delay = Duration::from_millis(10);
@@ -386,6 +384,7 @@ mod tests {
             ("delay 100ms 10ms 25%", "25%", "correlation only for loss"),
             ("delay 10ms reorder 25% 50%", "reorder", "hold packets back"),
             ("loss 1% ecn", "ecn", "netem marks"),
+            ("tc qdisc add dev eth0 root tbf rate 1mbit", "tc", "has no netem"),
             ("rate 5mbit 20 100 5", "100", "no cells"),
             ("rate 5mbit -20", "-20", "no cells"),
             ("rate fast", "fast", "a rate is"),

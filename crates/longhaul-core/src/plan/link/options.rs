@@ -220,7 +220,7 @@ fn resolve_classes(link: &mut LinkDirection) -> Result<(), LinkPlanError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Aqm, Loss, QueueLimit};
+    use super::super::{Aqm, Loss, NO_FILES, QueueLimit};
     use super::*;
     use crate::units::{Bytes, Rate};
 
@@ -338,17 +338,13 @@ mod tests {
         let before = plan(&[("rtt", "20ms"), ("rate", "1G"), ("queue", "5ms"), ("loss", "0.1")]);
         let changes =
             options(&[("up-rate", "2G"), ("queue", "none"), ("loss", "none"), ("delay", "7ms")]);
-        let after = changes
-            .unwrap()
-            .change(before.as_ref().unwrap(), &|_| Ok(Box::new(std::io::empty())))
-            .unwrap();
+        let after = changes.unwrap().change(before.as_ref().unwrap(), NO_FILES).unwrap();
         assert_eq!(after.up.rate_bps, Some(Rate::from_bps(2_000_000_000)));
         assert_eq!(after.down.rate_bps, Some(Rate::from_bps(1_000_000_000)));
         assert_eq!((after.up.queue, &after.down.loss), (None, &None));
         assert_eq!(after.rtt(), Duration::from_millis(14));
         let fixed = options(&[("mtu", "1500")]).unwrap();
-        let error =
-            fixed.change(&after, &|_| Ok(Box::new(std::io::empty()))).unwrap_err().to_string();
+        let error = fixed.change(&after, NO_FILES).unwrap_err().to_string();
         assert!(error.contains("mtu of a running link cannot be changed"), "{error}");
     }
 }

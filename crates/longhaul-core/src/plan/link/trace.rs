@@ -50,6 +50,9 @@ pub struct TraceFile<T> {
 /// A function that opens a file of a plan by its path.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> io::Result<Box<dyn Read>>;
 
+/// A [`ReadFile`] for plans that refer to no file: it finds none.
+pub const NO_FILES: ReadFile<'static> = &|_| Err(io::ErrorKind::NotFound.into());
+
 /// Reads a text of bounded length.
 fn whole(source: &mut dyn BufRead) -> io::Result<String> {
     /// Published traces have a few MiB. The limit stops a device without an end.

@@ -192,6 +192,7 @@ mod milliseconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::link::NO_FILES;
 
     fn of(pairs: &[(&str, &str)]) -> Condition {
         let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -203,13 +204,13 @@ mod tests {
         let path = of(&[("rtt", "90ms"), ("rate", "10G"), ("loss", "1e-4"), ("up-jitter", "1ms")]);
         assert_eq!(path.label(), "90 ms, 10.0 Gb/s, loss 1e-4, up-jitter 1ms");
         assert_eq!(path.loss(), Some(1e-4));
-        let link = path.link(Some(7), &|_| Ok(Box::new(std::io::empty()))).unwrap();
+        let link = path.link(Some(7), NO_FILES).unwrap();
         assert_eq!((link.rtt(), link.seed), (Duration::from_millis(90), Some(7)));
         assert!(link.up.loss.is_some() && link.up.jitter.is_some() && link.down.jitter.is_none());
 
         let far = of(&[("distance", "8600mi")]);
         assert_eq!((far.label().as_str(), far.rtt.as_millis()), ("8600mi", 135));
-        assert_eq!(far.link(None, &|_| Ok(Box::new(std::io::empty()))).unwrap().rtt(), far.rtt);
+        assert_eq!(far.link(None, NO_FILES).unwrap().rtt(), far.rtt);
         assert_eq!(of(&[("delay", "5ms"), ("down-delay", "7ms")]).rtt.as_millis(), 12);
         assert_eq!(of(&[("preset", "wan")]).label(), "90 ms, preset wan");
     }
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn parallel_links_differ_only_in_names_and_seeds() {
         let one = of(&[("rtt", "30ms"), ("rate", "1G"), ("links", "1")]);
-        let read: ReadFile = &|_| Ok(Box::new(std::io::empty()));
+        let read = NO_FILES;
         assert_eq!(one.topology(7, read).unwrap(), {
             TopologyPlan::pair(one.link(Some(7), read).unwrap())
         });

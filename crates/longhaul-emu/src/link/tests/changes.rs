@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use longhaul_core::plan::link::LinkOptions;
+use longhaul_core::plan::link::{LinkOptions, NO_FILES};
 use longhaul_core::plan::{LinkPlan, Side};
 use proptest::prelude::*;
 
@@ -44,7 +44,7 @@ fn a_change_keeps_the_times_of_earlier_segments_and_the_order() {
     let mut options = LinkOptions::default();
     options.set("rate", "120M").unwrap();
     options.set("delay", "10ms").unwrap();
-    let fast = options.change(&slow, &|_| Ok(Box::new(std::io::empty()))).unwrap();
+    let fast = options.change(&slow, NO_FILES).unwrap();
     run.model.set(us(5_000), &fast);
     run.offer(us(5_000), &bulk(1));
     run.offer(us(200_000), &bulk(1));

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use longhaul_core::plan::link::{Headers, LinkOptions};
+use longhaul_core::plan::link::{Headers, LinkOptions, NO_FILES};
 
 use super::{Run, bulk, plan, us};
 
@@ -22,7 +22,7 @@ fn headers(dscp: u8, port: u16) -> Headers {
 fn classed(options: &[(&str, &str)]) -> longhaul_core::plan::LinkPlan {
     let mut parsed = LinkOptions::default();
     options.iter().for_each(|(name, value)| parsed.set(name, *value).unwrap());
-    parsed.plan(&|_| Ok(Box::new(std::io::empty()))).unwrap()
+    parsed.plan(NO_FILES).unwrap()
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_change_of_the_link_changes_its_classes() {
     let before = classed(&[("delay", "50ms"), ("class", "dscp 46: loss 1")]);
     let mut options = LinkOptions::default();
     options.set("delay", "10ms").unwrap();
-    let after = options.change(&before, &|_| Ok(Box::new(std::io::empty()))).unwrap();
+    let after = options.change(&before, NO_FILES).unwrap();
     assert_eq!(after.up.classes[0].link.delay, Duration::from_millis(10));
     assert!(after.up.classes[0].link.loss.is_some());
     let mut run = Run::new(&before);
@@ -111,7 +111,7 @@ fn a_change_of_the_link_changes_its_classes() {
     }
     assert_eq!((run.arrivals.len(), run.arrivals[0].at), (1, us(10_000)));
     options.set("class", "dscp 3").unwrap();
-    assert!(options.change(&before, &|_| Ok(Box::new(std::io::empty()))).is_err());
+    assert!(options.change(&before, NO_FILES).is_err());
 }
 
 #[test]
