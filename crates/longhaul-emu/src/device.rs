@@ -19,8 +19,8 @@ use crate::EmuError;
 use crate::packet::Framing;
 use crate::privilege::{namespaces_error, tun_error};
 
-/// The largest number of frames that a lane reads or writes at once.
-pub(crate) const MOST_FRAMES: usize = 16;
+/// The largest number of frames that a device reads or writes at once.
+pub(crate) const MOST_FRAMES: usize = EthernetSocket::BATCH;
 
 /// The longest frame that shares a call with others. Super-packets save less, and several of them do not
 /// stay in the processor's cache between the read and the write.

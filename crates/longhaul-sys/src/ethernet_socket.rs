@@ -60,7 +60,7 @@ struct AuxData {
 
 impl EthernetSocket {
     /// The number of frames that one call of the kernel receives or sends.
-    pub const BATCH: usize = 16;
+    pub const BATCH: usize = 8;
 
     /// Opens a socket on the interface with this index in the calling thread's network namespace.
     ///

@@ -260,8 +260,8 @@ impl Lane {
         self.tap = Some(tap.beginning(now, self.framing));
     }
 
-    /// Writes the pieces that are due `now`, as many as the receiver's device takes at once. Returns
-    /// whether there was one. `now` becomes the end of the write.
+    /// Writes the pieces that are due `now`, at most [`MOST_FRAMES`], and several at once if the receiver's
+    /// device takes them. Returns whether there was one. `now` becomes the end of the last write.
     pub(super) fn release(
         &mut self,
         now: &mut LinkTime,
@@ -271,14 +271,16 @@ impl Lane {
         self.serve(*now);
         let due = *now + self.departure_cost / 2;
         let mut leaving = std::mem::take(&mut self.leaving);
-        leaving.extend((0..self.sink.batch()).map_while(|_| self.schedule.take_due(due)));
+        leaving.extend((0..MOST_FRAMES).map_while(|_| self.schedule.take_due(due)));
+        let most = self.sink.batch();
         let mut rest = &leaving[..];
         while !rest.is_empty() {
             let begun = *now;
             timeline.begin_step(begun);
             let is_short =
                 |piece: &Departure| self.store.packet(piece.parcel).0.len() <= LONGEST_SHARED;
-            let shared = rest.iter().take_while(|piece| self.is_whole(piece) && is_short(piece));
+            let shared =
+                rest.iter().take(most).take_while(|piece| self.is_whole(piece) && is_short(piece));
             let (count, accepted) = self.write(&rest[..shared.count().max(1)]);
             *now = clock();
             timeline.end_step(Step::Write, begun, *now);

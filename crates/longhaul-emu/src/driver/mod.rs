@@ -16,7 +16,9 @@
 //! - Pieces that are due at the same time leave in order of arrival.
 //! - Every segment read, and every duplicate of one, is counted exactly once as delivered, dropped
 //!   or queued.
-//! - Memory stays within the pool's budget.
+//! - Memory stays within the pool's budget and the slots into which packets are read.
+//! - The thread writes at most [`MOST_FRAMES`](crate::device::MOST_FRAMES) pieces of a lane before it
+//!   turns to other lanes, and reads packets when none is due.
 
 mod carrier;
 mod lane;
@@ -42,3 +44,4 @@ pub(crate) use memory::{PacketMemory, UNLIMITED, full_link, memory_budget, most_
 pub(crate) use run::Driver;
 pub(crate) use sleeper::SpinBudget;
 pub(crate) use steering::{Intake, Steering};
+pub(crate) use store::landing_memory;

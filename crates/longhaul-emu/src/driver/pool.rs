@@ -18,6 +18,9 @@ const SLOTS: [usize; 7] =
 /// The slot class that fits any frame.
 const LARGEST: usize = SLOTS.len() - 1;
 
+/// The bytes of a slot that fits any frame.
+pub(super) const LARGEST_SLOT: usize = SLOTS[LARGEST];
+
 /// The unit of slot sizes: one cache line.
 const UNIT: usize = 64;
 
@@ -35,6 +38,8 @@ const SMALLEST: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Arc<PacketMemory>,
+    /// The bytes of slots of the largest size that the budget does not count.
+    extra: usize,
     budget: usize,
     carved: usize,
     free: [Vec<Slot>; SLOTS.len()],
@@ -48,16 +53,18 @@ pub(super) struct Slot {
 }
 
 impl Pool {
-    /// Creates a pool that uses at most `budget` bytes of `memory`.
-    pub(super) fn new(budget: Bytes, memory: Arc<PacketMemory>) -> Self {
-        let mut pool = Pool { memory, budget: 0, carved: 0, free: Default::default() };
+    /// Creates a pool that uses at most `budget` bytes of `memory`, and `extra` slots of the largest
+    /// size.
+    pub(super) fn new(budget: Bytes, extra: usize, memory: Arc<PacketMemory>) -> Self {
+        let extra = extra * LARGEST_SLOT;
+        let mut pool = Pool { memory, extra, budget: 0, carved: 0, free: Default::default() };
         pool.set_budget(budget);
         pool
     }
 
     /// Changes how much memory may be used. Slots that exist stay.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
-        self.budget = (budget.get() as usize).max(SMALLEST);
+        self.budget = (budget.get() as usize).max(SMALLEST) + self.extra;
     }
 
     /// Returns a slot that fits any frame, or `None` if the budget is used up.
@@ -135,7 +142,7 @@ mod tests {
     use super::*;
 
     fn pool(budget: Bytes) -> Pool {
-        Pool::new(budget, PacketMemory::of(Bytes::mib(256)))
+        Pool::new(budget, 0, PacketMemory::of(Bytes::mib(256)))
     }
 
     fn place(slot: &Slot) -> *const u8 {

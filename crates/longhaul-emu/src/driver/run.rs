@@ -22,9 +22,6 @@ use super::timeline::Timeline;
 use crate::capture::Tap;
 use crate::link::{LinkModel, LinkTime};
 
-/// The number of pieces that leave in one direction before the other direction's turn.
-const BATCH: usize = 8;
-
 /// The lowest real-time priority. It only has to exceed the priority of ordinary threads.
 const PRIORITY: i32 = 1;
 
@@ -159,8 +156,7 @@ impl PacketMover {
             // device.
             let mut busy = false;
             for lane in &mut self.lanes {
-                let released = |_: &usize| lane.release(&mut now, clock, &mut timeline);
-                busy |= (0..BATCH).take_while(released).count() > 0;
+                busy |= lane.release(&mut now, clock, &mut timeline);
             }
             if realtime {
                 self.sleeper.rest(&mut now, clock, &mut timeline);
@@ -172,7 +168,7 @@ impl PacketMover {
             if is_open && self.admit(&mut entry, &mut now, clock, &mut timeline) {
                 continue;
             }
-            let due = self.lanes.iter().filter_map(Lane::next_due).min();
+            let due = self.next_due();
             let waker = std::iter::once(inbox.waker());
             let sources = self.intakes.iter().filter_map(|intake| intake.source(&self.lanes));
             let woken = self.sleeper.wait(due, sources.chain(waker), clock, &mut timeline);
@@ -182,9 +178,12 @@ impl PacketMover {
         }
     }
 
-    /// Reads one packet, or those that the device passes at once, from the direction that was read less recently: a full device must not delay
-    /// the acknowledgements of the other direction. Returns whether there was a packet. `now` is the
-    /// time, which becomes that of the read.
+    /// Reads one packet, or those that the device passes at once, from the direction that was read less
+    /// recently: a full device must not delay the acknowledgements of the other direction. Returns
+    /// whether there was a packet. `now` is the time, which becomes that of the read.
+    ///
+    /// Packets that were read at once enter one after another, so that they can leave at once, until an
+    /// earlier packet is due. The others enter later, as if they had waited in the device.
     fn admit(
         &mut self,
         entry: &mut Entry,
@@ -192,15 +191,15 @@ impl PacketMover {
         clock: impl Fn() -> LinkTime + Copy,
         timeline: &mut Timeline,
     ) -> bool {
+        let due = self.next_due();
         for _ in 0..self.intakes.len() {
             entry.turn = (entry.turn + 1) % self.intakes.len();
             let turn = entry.turn;
             if !entry.ready.expects(turn) {
                 continue;
             }
-            let mut had_packet = false;
-            // Packets that were read at once enter at once, so that they can leave at once.
-            while !had_packet || self.intakes[turn].has_more(&self.lanes) {
+            let (mut had_packet, mut has_more) = (false, false);
+            while !had_packet || (has_more && due.is_none_or(|due| *now < due)) {
                 let waited = std::mem::take(&mut entry.waited);
                 let begun = *now;
                 let intake = &mut self.intakes[turn];
@@ -209,13 +208,21 @@ impl PacketMover {
                 had_packet = true;
                 *now = clock();
                 entry.gate.pass(begun, now.since(begun) + cost);
+                has_more = self.intakes[turn].has_more(&self.lanes);
             }
-            entry.ready.was_read(turn, had_packet);
+            if !has_more {
+                entry.ready.was_read(turn, had_packet);
+            }
             if had_packet {
                 return true;
             }
         }
         false
+    }
+
+    /// Returns the time at which the next write must start.
+    fn next_due(&self) -> Option<LinkTime> {
+        self.lanes.iter().filter_map(Lane::next_due).min()
     }
 
     /// Answers a request. Returns `false` if the thread has to stop.
@@ -348,7 +355,177 @@ fn counts(gauge: Option<&ScheduleGauge>) -> ThreadSchedule {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::io::IoSlice;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use longhaul_core::plan::{LinkPlan, Side};
+
+    use super::super::PacketMemory;
+    use super::super::sleeper::WaitEnd;
     use super::*;
+    use crate::device::{MOST_FRAMES, PacketDevice};
+    use crate::packet::test_frames::TestFrame;
+
+    /// A device that passes several frames at once.
+    #[derive(Debug)]
+    struct Batched {
+        file: File,
+        /// The number of frames that wait to be read.
+        waiting: AtomicUsize,
+        written: AtomicUsize,
+    }
+
+    impl Batched {
+        fn new(waiting: usize) -> Arc<Self> {
+            let file = File::open("/dev/null").unwrap();
+            Arc::new(Batched { file, waiting: waiting.into(), written: 0.into() })
+        }
+
+        fn written(&self) -> usize {
+            self.written.load(Ordering::Relaxed)
+        }
+    }
+
+    impl PacketDevice for Batched {
+        fn readiness(&self) -> BorrowedFd<'_> {
+            self.file.as_fd()
+        }
+
+        fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            let take = |waiting: usize| waiting.checked_sub(1);
+            self.waiting
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+                .map_err(|_| io::ErrorKind::WouldBlock)?;
+            let frame = TestFrame { payload: 100, ..TestFrame::TCP }.frame();
+            buffer[..frame.len()].copy_from_slice(&frame);
+            Ok(frame.len())
+        }
+
+        fn write(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+            self.written.fetch_add(1, Ordering::Relaxed);
+            Ok(0)
+        }
+
+        fn batch(&self) -> usize {
+            MOST_FRAMES
+        }
+
+        fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {
+            let frames = buffers.iter_mut().zip(lengths.iter_mut());
+            let read = frames.map_while(|(buffer, length)| {
+                *length = self.read(buffer).ok()?;
+                Some(())
+            });
+            match read.count() {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                count => Ok(count),
+            }
+        }
+
+        fn write_many(&self, frames: &[&[u8]]) -> io::Result<usize> {
+            self.written.fetch_add(frames.len(), Ordering::Relaxed);
+            Ok(frames.len())
+        }
+    }
+
+    /// A thread's packets, without the thread. Each use of its clock takes a microsecond.
+    struct Virtual {
+        mover: PacketMover,
+        entry: Entry,
+        timeline: Timeline,
+        now: Cell<LinkTime>,
+    }
+
+    impl Virtual {
+        /// Creates lanes, each with its delay, between devices.
+        fn of(lanes: &[(Duration, [&Arc<Batched>; 2])]) -> Self {
+            let memory = PacketMemory::of(Bytes::mib(64));
+            let lane = |(delay, [source, sink]): &(Duration, [&Arc<Batched>; 2])| {
+                let devices: [Arc<dyn PacketDevice>; 2] = [(*source).clone(), (*sink).clone()];
+                let model = LinkModel::new(&LinkPlan::symmetric(*delay * 2), Side::Near);
+                Lane::new(Side::Near, devices, model, Bytes::mib(8), &memory).unwrap()
+            };
+            let lanes: Vec<Lane> = lanes.iter().map(lane).collect();
+            let intakes = (0..lanes.len()).map(Intake::of).collect();
+            let sleeper = Sleeper::new(SpinBudget::of(1));
+            Virtual {
+                mover: PacketMover { lanes, intakes, sleeper, origin: Instant::now() },
+                entry: Entry::new(true),
+                timeline: Timeline::begin(LinkTime::default(), true),
+                now: Cell::default(),
+            }
+        }
+
+        /// Admits packets of an intake that is readable.
+        fn admit(&mut self, intake: usize) {
+            let (waited, slept) = (Duration::ZERO, Duration::from_secs(1));
+            let woken = WaitEnd { waited, readable: Some(1), slept };
+            self.entry.ready.woke(&woken, std::iter::once(intake));
+            let now = &self.now;
+            let clock = || {
+                now.set(now.get() + Duration::from_micros(1));
+                now.get()
+            };
+            let mut read = now.get();
+            assert!(self.mover.admit(&mut self.entry, &mut read, clock, &mut self.timeline));
+        }
+
+        fn release(&mut self, lane: usize) {
+            let now = self.now.get();
+            let mut written = now;
+            self.mover.lanes[lane].release(&mut written, || now, &mut self.timeline);
+        }
+
+        fn entered(&self, lane: usize) -> u64 {
+            self.mover.lanes[lane].report(self.now.get()).entered.packets
+        }
+    }
+
+    #[test]
+    fn a_lane_with_many_due_frames_leaves_the_turn_to_others() {
+        let (source, sink) = (Batched::new(3 * MOST_FRAMES), Batched::new(0));
+        let mut thread = Virtual::of(&[(Duration::ZERO, [&source, &sink])]);
+        while thread.entered(0) < 3 * MOST_FRAMES as u64 {
+            thread.admit(0);
+        }
+        for turn in 1..=3 {
+            thread.release(0);
+            assert_eq!(sink.written(), turn * MOST_FRAMES);
+        }
+    }
+
+    #[test]
+    fn frames_that_were_read_at_once_enter_until_an_earlier_frame_is_due() {
+        let delay = Duration::from_millis(1);
+        let (source, sink) = (Batched::new(1), Batched::new(0));
+        // Reads grow from one frame to the largest number.
+        let before = MOST_FRAMES - 1;
+        let (busy, other) = (Batched::new(before), Batched::new(0));
+        let mut thread =
+            Virtual::of(&[(delay, [&source, &sink]), (Duration::ZERO, [&busy, &other])]);
+        while thread.entered(1) < before as u64 {
+            thread.admit(1);
+        }
+        thread.release(1);
+        busy.waiting.store(MOST_FRAMES, Ordering::Relaxed);
+        thread.admit(0);
+        let due = thread.mover.next_due().unwrap();
+        thread.now.set(due.before(Duration::from_micros(5)));
+        thread.admit(1);
+        let entered = thread.entered(1) - before as u64;
+        assert!((2..MOST_FRAMES as u64).contains(&entered), "{entered}");
+        assert!((thread.now.get().since(due)) < Duration::from_micros(3), "the frame is due now");
+        assert!(thread.entry.ready.expects_any(), "the thread does not sleep");
+        thread.release(0);
+        assert_eq!(sink.written(), 1);
+        thread.release(1);
+        thread.admit(1);
+        assert_eq!(thread.entered(1), (before + MOST_FRAMES) as u64);
+        assert!(!thread.entry.ready.expects_any(), "nothing is left");
+    }
 
     const COST: Duration = Duration::from_micros(20);
 

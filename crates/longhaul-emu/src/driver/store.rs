@@ -8,9 +8,14 @@ use std::sync::Arc;
 use longhaul_core::units::Bytes;
 
 use super::memory::PacketMemory;
-use super::pool::{Pool, Slot, no_memory};
+use super::pool::{LARGEST_SLOT, Pool, Slot, no_memory};
 use crate::device::{LONGEST_SHARED, MOST_FRAMES, PacketDevice};
 use crate::link::PacketShape;
+
+/// Returns the most memory into which the queues of a direction read packets, which is beside its budget.
+pub(crate) fn landing_memory(queues: u32) -> Bytes {
+    Bytes::new((MOST_FRAMES * LARGEST_SLOT) as u64 * u64::from(queues))
+}
 
 /// The packets in flight. Each is stored once, and its memory is freed after its last piece has
 /// left.
@@ -23,6 +28,8 @@ pub(super) struct Store {
     /// The lengths of the packets in `landings`, of which `read` have been read.
     lengths: [usize; MOST_FRAMES],
     read: usize,
+    /// The largest number of packets to read next.
+    batch: usize,
     /// The index of the packet taken last.
     taken: usize,
     parcels: Vec<Option<Parcel>>,
@@ -45,14 +52,15 @@ struct Parcel {
 pub(super) struct ParcelId(u32);
 
 impl Store {
-    /// Creates a store that keeps at most `budget` bytes of packets in `memory`, and reads up to `batch`
-    /// packets at once.
+    /// Creates a store that keeps at most `budget` bytes of packets in `memory`, beside the slots for
+    /// up to `batch` packets that it reads at once.
     pub(super) fn new(budget: Bytes, batch: usize, memory: Arc<PacketMemory>) -> io::Result<Self> {
-        let mut pool = Pool::new(budget, memory);
-        let slots = (0..batch.clamp(1, MOST_FRAMES)).map(|_| pool.take_largest());
+        let batch = batch.clamp(1, MOST_FRAMES);
+        let mut pool = Pool::new(budget, batch, memory);
+        let slots = (0..batch).map(|_| pool.take_largest());
         let landings = slots.collect::<Option<Vec<Slot>>>().ok_or_else(no_memory)?;
         let (parcels, vacant, lengths) = Default::default();
-        Ok(Store { pool, landings, lengths, read: 0, taken: 0, parcels, vacant })
+        Ok(Store { pool, landings, lengths, read: 0, batch: 1, taken: 0, parcels, vacant })
     }
 
     /// Takes the next frame, and returns its length. If none is left, reads frames from `source`.
@@ -61,14 +69,16 @@ impl Store {
             self.taken += 1;
             return Ok(self.lengths[self.taken]);
         }
-        // Frames of a flow follow each other with similar lengths.
-        let is_short = self.lengths[self.taken] <= LONGEST_SHARED;
-        let batch = if is_short { self.landings.len() } else { 1 };
+        let batch = self.batch;
         (self.read, self.taken) = (0, 0);
         let mut slots = self.landings.iter_mut();
         let mut buffers: [&mut [u8]; MOST_FRAMES] =
             std::array::from_fn(|_| slots.next().map(Slot::bytes_mut).unwrap_or_default());
         self.read = source.read_many(&mut buffers[..batch], &mut self.lengths[..batch])?;
+        // Frames of a flow follow each other with similar lengths. A single short frame between
+        // super-packets must not cause the read of several of them.
+        let are_short = self.lengths[..self.read].iter().all(|length| *length <= LONGEST_SHARED);
+        self.batch = if are_short { (batch * 2).min(self.landings.len()) } else { 1 };
         Ok(self.lengths[0])
     }
 
@@ -229,6 +239,17 @@ mod tests {
         }
         store.leave(first);
         assert!(store.touched().get() <= touched.get() + 2 * 65_600, "memory is used again");
+    }
+
+    #[test]
+    fn the_slots_for_reading_are_beside_the_budget() {
+        let most = |batch| {
+            let mut store = Store::new(Bytes::mib(4), batch, PacketMemory::of(Bytes::mib(8)));
+            let store = store.as_mut().unwrap();
+            let keep = || store.keep(60_000, PacketShape::single(60_000), 1);
+            std::iter::from_fn(keep).count()
+        };
+        assert_eq!(most(1), most(MOST_FRAMES));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::fit::check_memory;
 use super::running::shared;
 use crate::EmuError;
 use crate::capture::Capture;
-use crate::device::PacketDevice;
+use crate::device::{MOST_FRAMES, PacketDevice};
 use crate::link::random_seed;
 use crate::packet::Framing;
 
@@ -255,7 +255,7 @@ impl PacketDevice for EthernetSocket {
     }
 
     fn batch(&self) -> usize {
-        EthernetSocket::BATCH
+        MOST_FRAMES
     }
 
     fn read_many(&self, buffers: &mut [&mut [u8]], lengths: &mut [usize]) -> io::Result<usize> {

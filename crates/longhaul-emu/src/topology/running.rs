@@ -18,7 +18,9 @@ use super::rerouter::Rerouter;
 use crate::EmuError;
 use crate::capture::Capture;
 use crate::device::Medium;
-use crate::driver::{PacketMemory, SpinBudget, full_link, memory_budget, most_memory};
+use crate::driver::{
+    PacketMemory, SpinBudget, full_link, landing_memory, memory_budget, most_memory,
+};
 use crate::guest::{self, Guest, GuestShell};
 use crate::link::random_seed;
 use crate::site::{Site, SiteSpec};
@@ -304,8 +306,10 @@ fn site_report(spec: &SiteSpec, processor: Option<GuestProcessor>) -> SiteReport
 /// Reserves the resources that all links share.
 pub(super) fn shared(plan: &TopologyPlan) -> Result<Shared, EmuError> {
     let lanes = || plan.links.iter().flat_map(|link| Side::BOTH.map(|side| (&link.plan, side)));
-    let needed =
-        lanes().map(|(link, side)| memory_budget(link, side).get()).fold(0, u64::saturating_add);
+    let needed = lanes().map(|(link, side)| {
+        memory_budget(link, side).get().saturating_add(landing_memory(link.queues).get())
+    });
+    let needed = needed.fold(0, u64::saturating_add);
     // Half of the memory is for sockets and programs.
     let most = most_memory().get() * 2;
     let memory = PacketMemory::start(Bytes::new(most), Bytes::new(needed.min(most)))
