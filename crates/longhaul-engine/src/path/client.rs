@@ -118,7 +118,7 @@ pub(super) fn patience(trips: &[Trips]) -> Duration {
 
 pub(super) struct PathClient<'a, N> {
     pub(super) sender: ControlSender,
-    receiver: ControlReceiver,
+    pub(super) receiver: ControlReceiver,
     dialer: DataDialer,
     pub(super) flow: ProbeFlow,
     plan: &'a PathPlan,

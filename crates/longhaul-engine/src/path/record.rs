@@ -33,15 +33,15 @@ pub struct RecordSpec {
     pub time: Duration,
     /// True to estimate the capacity first, which takes some seconds.
     pub capacity: bool,
-    /// The recording ends at the next multiple of this time after its origin, so that the estimates
-    /// of several sessions are equally far apart.
-    pub until_multiple_of: Duration,
+    /// The time between estimates of the capacity. Each session has one estimate and ends at the next
+    /// multiple of this time after the origin, so that the estimates are equally far apart.
+    pub rate_every: Duration,
 }
 
 /// Records the path to the server of `session` for the time of `spec`, and passes each window to
 /// `take`, and whether both ends have the same clock. The windows count from `origin`, and each probe
 /// is sent a whole number of intervals after it, so that the sessions of a recording continue each
-/// other. When `stop` is set, it ends early.
+/// other. It ends early when `stop` is set or the server closes the session.
 ///
 /// # Errors
 /// The server refuses the measurement, no data can be exchanged with it, or `take` fails.
@@ -65,7 +65,7 @@ pub fn record(
     };
     let capacities = [capacity(&client.result.forward), capacity(&client.result.reverse)];
     let begun = next_slot(origin.elapsed(), spec.interval);
-    let time = spec.time.min(until_multiple(begun, spec.until_multiple_of));
+    let time = spec.time.min(until_multiple(begun, spec.rate_every));
     let mut recorder = Recorder {
         series: Series::new(client.same_clock),
         per_window: (WINDOW.as_nanos() / spec.interval.as_nanos().max(1)).max(1) as usize,
@@ -76,7 +76,9 @@ pub fn record(
         same_clock: client.same_clock,
         spec: RecordSpec { time, ..*spec },
     };
-    let recorded = recorder.run(&mut client.flow, stop, take);
+    let server_left = client.receiver.peer_check();
+    let ends = || stop.load(Ordering::Acquire) || server_left();
+    let recorded = recorder.run(&mut client.flow, ends, take);
     let _ = client.sender.send(&PathOrder::Finished);
     recorded
 }
@@ -116,7 +118,7 @@ impl Recorder {
     fn run(
         &mut self,
         flow: &mut impl ProbeSocket,
-        stop: &AtomicBool,
+        ends: impl Fn() -> bool,
         take: Take<'_>,
     ) -> Result<()> {
         let begun = self.origin + self.begun;
@@ -125,7 +127,7 @@ impl Recorder {
         let late = (PATIENCE.as_nanos() / interval.as_nanos().max(1)) as usize;
         for index in 0..count {
             self.listen(flow, begun + interval * index);
-            if stop.load(Ordering::Acquire) {
+            if ends() {
                 break;
             }
             let number = flow.number();

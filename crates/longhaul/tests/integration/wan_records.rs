@@ -3,12 +3,16 @@
 //! The bounds of delays are lower bounds, which a busy machine cannot break.
 
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Lines, Write};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStderr, Command, Output, Stdio};
 
-use longhaul_core::plan::link::{PathRecording, Trace};
+use longhaul_core::plan::link::{PathRecording, RecordedWindow, Trace};
 use longhaul_core::result::LinkReport;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::{TestHost, wait_for};
+use crate::running::Running;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul");
 
@@ -100,6 +104,69 @@ fn a_recorded_path_is_replayed() {
     let output = longhaul(directory.path(), &replay);
     let times = round_trips(&output);
     assert!(times.len() == 2 && times.iter().all(|ms| *ms >= 39.5), "{times:?}");
+}
+
+/// A recorder whose server has ended after the first second of the recording.
+struct Alone {
+    recorder: Running,
+    /// The port of the server.
+    port: u16,
+    /// What the recorder says next.
+    said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Alone {
+    /// Records for `time` to `path.jsonl`, until the recorder says that its server is away.
+    fn start(host: &TestHost, time: &str) -> Alone {
+        let server = host.serve();
+        let port = server.port;
+        let (number, path) = (port.to_string(), "path.jsonl");
+        let record = ["path", "127.0.0.1", "-p", &number, "--record", path, "-t", time];
+        let mut recorder = host.longhaul(&[&record[..], &["--skip", "capacity"]].concat());
+        let mut recorder = Running(recorder.stderr(Stdio::piped()).spawn().unwrap());
+        let has_window = || {
+            let part = fs::read_to_string(host.near("path.jsonl.part")).unwrap_or_default();
+            part.lines().count() > 1
+        };
+        wait_for("the first second is recorded", has_window);
+        drop(server);
+        let mut said = BufReader::new(recorder.0.stderr.take().unwrap()).lines();
+        let away = said.by_ref().map_while(Result::ok).find(|line| line.contains("trying again"));
+        away.expect("the recorder says that it tries again");
+        Alone { recorder, port, said }
+    }
+}
+
+#[test]
+fn a_recording_continues_after_its_server_was_away() {
+    let host = TestHost::new();
+    let mut alone = Alone::start(&host, "18s");
+    let _server = host.serve_at(alone.port);
+    assert!(alone.recorder.0.wait().unwrap().success());
+    let said: Vec<String> = alone.said.map_while(Result::ok).collect();
+    assert!(said.len() == 1 && said[0].contains("recorded "), "{said:?}");
+    let recorded = fs::read_to_string(host.near("path.jsonl")).unwrap();
+    let windows = recorded.lines().skip(1).map(|line| serde_json::from_str(line).unwrap());
+    let windows: Vec<RecordedWindow> = windows.collect();
+    let gaps = windows.windows(2).filter(|pair| pair[1].seconds - pair[0].seconds > 2.0).count();
+    assert_eq!(gaps, 1, "{recorded}");
+    let delays = windows.iter().flat_map(|window| &window.up.delays_us);
+    let lost = delays.filter(|delay| **delay == Some(-1)).count();
+    assert!(lost < 100, "an outage of the server of seconds is no loss: {lost} probes");
+}
+
+#[test]
+fn ctrl_c_while_the_server_is_away_keeps_the_recording() {
+    let host = TestHost::new();
+    let mut alone = Alone::start(&host, "1h");
+    let pid = Pid::from_child(&alone.recorder.0);
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(alone.recorder.0.wait().unwrap().code(), Some(130));
+    let said: Vec<String> = alone.said.map_while(Result::ok).collect();
+    assert!(said.len() == 1 && said[0].contains("recorded "), "{said:?}");
+    let recorded = fs::read_to_string(host.near("path.jsonl")).unwrap();
+    assert!(PathRecording::parse(&recorded).unwrap().entries() >= 100, "{recorded}");
+    assert!(!host.near("path.jsonl.part").exists());
 }
 
 #[test]

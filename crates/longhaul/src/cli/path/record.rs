@@ -77,7 +77,7 @@ fn spec(args: &Args) -> Result<RecordSpec, Coded> {
         packet_bytes: plan.probe_bytes,
         time: args.time.unwrap_or(TIME),
         capacity: plan.wants(PathPart::Capacity),
-        until_multiple_of: args.rate_every.unwrap_or(RATE_EVERY),
+        rate_every: args.rate_every.unwrap_or(RATE_EVERY),
     };
     let within = |name: &str, given: Duration, least: Duration, most: Duration| {
         if (least..=most).contains(&given) {
@@ -90,7 +90,7 @@ fn spec(args: &Args) -> Result<RecordSpec, Coded> {
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(1));
     within("interval", spec.interval, least, most)?;
     let (least, most) = (RecordingHead::LEAST_RATE_EVERY, RecordingHead::MOST_RATE_EVERY);
-    within("time between estimates", spec.until_multiple_of, least, most)?;
+    within("time between estimates", spec.rate_every, least, most)?;
     // A certificate measures slightly longer than the recording.
     let longest = spec.interval * PathRecording::MOST_PROBES as u32;
     if spec.time > longest && args.slots_from.is_none() {
@@ -207,7 +207,7 @@ impl Output {
             interval_seconds: spec.interval.as_secs_f64(),
             packet_bytes: spec.packet_bytes,
             same_clock: false,
-            rate_every_seconds: spec.until_multiple_of.as_secs_f64(),
+            rate_every_seconds: spec.rate_every.as_secs_f64(),
         };
         Ok(Output { path: path.to_owned(), part, file, head, windows: 0, bytes: 0 })
     }
