@@ -4,6 +4,9 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use longhaul_core::result::{Certificate, CheckUnit, CheckVerdict};
 
@@ -56,33 +59,46 @@ fn the_certificate_is_printed() {
 
 /// Returns whether a process has a TUN device open.
 fn has_tun(process: u32) -> bool {
-    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let mut targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     targets.any(|target| target == Path::new("/dev/net/tun"))
 }
 
-/// Reads the first rows of a certificate of the emulator of bridges, whose links have no TUN device.
-#[test]
-fn the_links_of_a_bridge_pass_the_checks_of_identity() {
+/// Runs a self-test until it has printed this many checks of identity. Returns these rows, and whether
+/// a TUN device was open at any time; the link of a check is open for longer than the time between two
+/// looks.
+fn identity(options: &[&str], checks: usize) -> (Vec<String>, bool) {
     let program = env!("CARGO_BIN_EXE_longhaul");
     let mut command = Command::new(program);
-    command.args(["wan", "selftest", "--bridge", "--quick", "--seed", "7"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut seen = Vec::new();
-    let mut passed = 0;
-    while passed < 4 {
-        let Some(row) = rows.next() else { break };
-        if row.contains("identity") {
-            assert!(row.contains("pass"), "{row}");
-            passed += 1;
-            assert!(!has_tun(child.id()), "{row}");
-        }
-        seen.push(row);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    assert_eq!(passed, 4, "single and super-packets, IPv4 and IPv6: {seen:?}");
+    command.args(["wan", "selftest", "--quick", "--seed", "7"]).args(options);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (process, ended) = (child.id(), AtomicBool::new(false));
+    let rows = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut seen = false;
+            while !ended.load(Ordering::Relaxed) {
+                seen |= has_tun(process);
+                thread::sleep(Duration::from_millis(5));
+            }
+            seen
+        });
+        let rows = rows.filter(|row| row.contains("identity")).take(checks).collect();
+        ended.store(true, Ordering::Relaxed);
+        let _ = child.kill();
+        let _ = child.wait();
+        (rows, looks.join().unwrap())
+    })
+}
+
+#[test]
+fn the_links_of_a_bridge_have_no_tun_device_and_pass_the_checks_of_identity() {
+    let (rows, has_tun) = identity(&["--bridge"], 4);
+    assert_eq!(rows.len(), 4, "single and super-packets, IPv4 and IPv6");
+    assert!(rows.iter().all(|row| row.contains("pass")), "{rows:?}");
+    assert!(!has_tun);
+    let (_, has_tun) = identity(&[], 1);
+    assert!(has_tun, "the links of sites have TUN devices, which this test can see");
 }
 
 #[test]
