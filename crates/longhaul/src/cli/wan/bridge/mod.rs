@@ -189,7 +189,7 @@ impl fmt::Display for Flaw {
             ),
             Flaw::Addresses { name, addresses, routes } => write!(
                 f,
-                "{name} has {addresses} addresses and {routes} routes, so this host sends packets \
+                "{name} has addresses ({addresses}) and routes ({routes}), so this host sends packets \
                  of its own over it and answers some of the forwarded ones; give --fix to remove \
                  them while the bridge runs"
             ),
