@@ -39,6 +39,18 @@ impl HubClient {
     /// # Errors
     /// The file of the certificates cannot be read or has none.
     pub fn new(url: HubUrl, trust: &Trust) -> Result<Self> {
+        Self::over(url, trust, ureq::Proxy::try_from_env())
+    }
+
+    /// Creates a client of the hub at `url` on this host, which no HTTP proxy can reach for this host.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on_this_host(url: HubUrl, trust: &Trust) -> Result<Self> {
+        Self::over(url, trust, None)
+    }
+
+    fn over(url: HubUrl, trust: &Trust, proxy: Option<ureq::Proxy>) -> Result<Self> {
         let tls = TlsConnector(Arc::new(trust.config()?));
         let connector =
             ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
@@ -47,6 +59,7 @@ impl HubClient {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_idle_connections(1)
+            .proxy(proxy)
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build();
         let http = ureq::Agent::with_parts(config, connector, DefaultResolver::default());

@@ -1,7 +1,7 @@
 //! The state that all parts of a running hub share.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
@@ -15,6 +15,7 @@ use crate::log::Log;
 use crate::login_guard::LoginGuard;
 use crate::records::agents::{Agent, agents};
 use crate::records::events::{Event, NewEvent, record};
+use crate::secret;
 use crate::store::{Store, StoreError};
 
 /// The logins whose password is checked at the same time; each needs 19 MiB.
@@ -87,6 +88,8 @@ pub(crate) struct Hub {
     /// The trust in servers that the hub connects to.
     pub(crate) outgoing_tls: Arc<ClientConfig>,
     pub(crate) log: Log,
+    /// The hash of the token of the login on this host.
+    local_token: OnceLock<String>,
     /// The start of the hub.
     started: Instant,
     steady: Mutex<SteadyClock>,
@@ -119,6 +122,7 @@ impl Hub {
             remote_write: config.remote_write.clone(),
             outgoing_tls,
             log: Log::new(config.log),
+            local_token: OnceLock::new(),
             started: Instant::now(),
             steady: Mutex::new(SteadyClock::new(Instant::now(), now_ms())),
             guard: LoginGuard::default(),
@@ -139,6 +143,16 @@ impl Hub {
             polls: Mutex::default(),
             touched: Mutex::default(),
         }
+    }
+
+    /// Accepts `token` as that of the login on this host.
+    pub(crate) fn permit_local(&self, token: &str) {
+        let _ = self.local_token.set(secret::hash(token));
+    }
+
+    /// Returns whether `hash` is that of the token of the login on this host.
+    pub(crate) fn is_local(&self, hash: &str) -> bool {
+        self.local_token.get().is_some_and(|own| secret::same(own, hash))
     }
 
     /// Returns the time since the start in ms. Steps of the clock do not change it.

@@ -20,6 +20,7 @@ mod figures;
 mod fleet;
 mod guard;
 mod hub;
+mod local;
 mod log;
 mod login_guard;
 mod outgoing;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_fleet::api::UserRole;
+use longhaul_fleet::api::{LocalLogin, UserRole};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -16,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::clock::now_ms;
 use crate::config::{FirstPassword, HubConfig, HubError};
 use crate::hub::Hub;
+use crate::local;
 use crate::records::people::{Person, add_person, people, set_password};
 use crate::secret;
 use crate::secret::{LEAST_CHARACTERS, MOST_BYTES, hash_password};
@@ -79,6 +80,7 @@ pub async fn start(config: &HubConfig) -> Result<(RunningHub, JoinSet<()>), HubE
     let started = RunningHub { addresses, pin: tls.pin.clone(), first_password };
     let hub = Arc::new(Hub::new(store, tls.pin, config, outgoing_tls));
     hub.refresh().await?;
+    local_login(&hub, config, &started)?;
     let mut tasks = upkeep::start(&hub);
     let app = web::routes(hub.clone());
     for listener in listeners {
@@ -86,6 +88,19 @@ pub async fn start(config: &HubConfig) -> Result<(RunningHub, JoinSet<()>), HubE
         tasks.spawn(web::accept(listener, acceptor, app.clone(), hub.clone()));
     }
     Ok((started, tasks))
+}
+
+/// Lets the user of the hub use `longhaul fleet` on this host without a password. A full disk does not prevent the
+/// start of the hub.
+fn local_login(hub: &Hub, config: &HubConfig, started: &RunningHub) -> Result<(), HubError> {
+    let Some(address) = started.addresses.first() else { return Ok(()) };
+    let token = secret::secret()?;
+    hub.permit_local(&token);
+    let login = LocalLogin { hub: local::url(*address), pin: started.pin.clone(), token };
+    if let Err(error) = local::write(&config.data, &login) {
+        (config.log)(&format!("'longhaul fleet' needs a login on this host: {error}"));
+    }
+    Ok(())
 }
 
 /// Opens the store of a hub, and creates its directory.

@@ -45,6 +45,20 @@ pub struct LoginResponse {
     pub expires_ms: i64,
 }
 
+/// The name of the file with a [`LocalLogin`] in the directory of a hub.
+pub const LOCAL_LOGIN_FILE: &str = "local.json";
+
+/// A login to a hub on its own host. Only the user of the hub can read its file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalLogin {
+    /// The URL of the hub.
+    pub hub: String,
+    /// The pin of the hub's key.
+    pub pin: String,
+    /// The bearer token, which has the rights of an admin and is valid until the hub ends.
+    pub token: String,
+}
+
 /// The body of `POST /api/v1/tokens`: a request for an enrollment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

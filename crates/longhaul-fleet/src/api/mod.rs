@@ -6,8 +6,8 @@ mod runs;
 mod status;
 
 pub use access::{
-    LoginRequest, LoginResponse, NewToken, REVOKED_SCHEMA, RevokedDocument, TOKEN_SCHEMA,
-    TokenDocument, UserRole,
+    LOCAL_LOGIN_FILE, LocalLogin, LoginRequest, LoginResponse, NewToken, REVOKED_SCHEMA,
+    RevokedDocument, TOKEN_SCHEMA, TokenDocument, UserRole,
 };
 pub use meshes::{
     APPLY_SCHEMA, ApplyDocument, CycleRun, LoadDocument, MAX_PLANNED_RUNS, MeshText, PLAN_SCHEMA,

@@ -11,7 +11,8 @@ use crate::exit::Coded;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "'login' stores the address of the hub and an API token in \
-                  ~/.config/longhaul/fleet.json; the other commands use them. Exit codes: 0 done, 2 \
+                  ~/.config/longhaul/fleet.json; the other commands use them. Without a stored login \
+                  they use the hub that this user runs on this host with the default directory. Exit codes: 0 done, 2 \
                   invalid arguments or an invalid mesh, 3 hub unreachable, 4 refused by the hub, 6 an \
                   error of this host.")]
 pub(super) struct Args {

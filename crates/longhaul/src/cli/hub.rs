@@ -14,6 +14,7 @@ use longhaul_hub::{
 
 use rustix::io::Errno;
 
+use super::hub_directory::hub_directory;
 use crate::exit::{self, Coded};
 use crate::output::{hub_failure, print_document, print_message, print_result};
 use crate::passphrase::{NO_PASSWORD, Password, ask, password};
@@ -236,14 +237,7 @@ impl Args {
 
 impl DataArgs {
     fn directory(&self) -> Result<PathBuf, Coded> {
-        let absolute = |name: &str| {
-            let path = PathBuf::from(std::env::var_os(name)?);
-            path.is_absolute().then_some(path)
-        };
-        let home = || Some(absolute("HOME")?.join(".local/share"));
-        let shared = || absolute("XDG_DATA_HOME").or_else(home);
-        let found = self.data.clone().or_else(|| absolute("STATE_DIRECTORY"));
-        found.or_else(|| Some(shared()?.join("longhaul/hub"))).ok_or_else(|| {
+        self.data.clone().or_else(hub_directory).ok_or_else(|| {
             Coded::new(exit::USAGE, anyhow!("no directory for the data of the hub; use --data DIR"))
         })
     }

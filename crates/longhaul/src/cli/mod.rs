@@ -15,6 +15,7 @@ mod habits;
 mod help;
 #[cfg(feature = "hub")]
 mod hub;
+mod hub_directory;
 mod iperf3;
 mod key;
 mod link;

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -22,14 +23,21 @@ struct Hub {
 fn longhaul(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env("HOME", home).env_remove("XDG_CONFIG_HOME");
+    command.env_remove("XDG_DATA_HOME").env_remove("STATE_DIRECTORY");
     command.env_remove("https_proxy").stdin(Stdio::null());
     command
 }
 
 impl Hub {
+    /// Starts a hub with a directory that is not the default of its user.
     fn start() -> Self {
+        Self::start_in("hub")
+    }
+
+    /// Starts a hub with a directory in the home of its user.
+    fn start_in(name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let data = dir.path().join("hub");
+        let data = dir.path().join(name);
         let arguments = ["hub", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
         let mut child = longhaul(dir.path(), &arguments).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -111,6 +119,34 @@ fn a_wrong_certificate_and_a_used_token_are_one_sentence_each() {
     let again = hub.agent("second", &token).output().unwrap();
     one_sentence(&again, 4, &["the token was used", "longhaul fleet token HOST"]);
     assert!(!hub.dir.path().join("second/enrolment.json").exists());
+}
+
+#[test]
+fn the_user_of_a_hub_needs_no_login_on_its_host() {
+    let hub = Hub::start_in(".local/share/longhaul/hub");
+    let fleet = |arguments: &[&str]| {
+        let all = [&["fleet"], arguments].concat();
+        longhaul(hub.dir.path(), &all).output().unwrap()
+    };
+    let made = fleet(&["token", "west"]);
+    assert_code(&made, 0);
+    assert!(text(&made.stdout).trim().ends_with(&hub.pin));
+    let file = hub.dir.path().join(".local/share/longhaul/hub/local.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // A login that others could read may be theirs; the token of an earlier start is not accepted.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    one_sentence(&fleet(&["hosts"]), 6, &["local.json", "0644"]);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let login = std::fs::read_to_string(&file).unwrap();
+    let mut login: serde_json::Value = serde_json::from_str(&login).unwrap();
+    login["token"] = "A".repeat(43).into();
+    std::fs::write(&file, login.to_string()).unwrap();
+    one_sentence(&fleet(&["hosts"]), 4, &["log"]);
+
+    // A stored login precedes.
+    assert_code(&hub.login(&hub.pin), 0);
+    assert_code(&fleet(&["hosts"]), 0);
 }
 
 /// Returns the state of one check of `longhaul agent --check --json`.

@@ -106,8 +106,10 @@ fn summary(status: &StatusDocument) -> Markup {
 
 fn first_steps() -> Markup {
     html! {
-        p { "Log in with the pin that the hub printed, declare hosts and tests in a file and apply it:" }
-        pre { "longhaul fleet login https://THIS-HUB:5280 --pin PIN\nlonghaul fleet plan mesh.toml\nlonghaul fleet apply mesh.toml" }
+        p { "Declare hosts and tests in a file, and apply it on the host of the hub as its user:" }
+        pre { "longhaul fleet plan mesh.toml\nlonghaul fleet apply mesh.toml" }
+        p { "On other hosts log in first, with the pin that the hub printed:" }
+        pre { "longhaul fleet login https://THIS-HUB:5280 --pin PIN" }
         p { "Then create a token for each host and start its agent:" }
         pre { "longhaul fleet token HOST\nlonghaul agent --hub https://THIS-HUB:5280 --token TOKEN" }
     }

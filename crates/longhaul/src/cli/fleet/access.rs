@@ -7,10 +7,13 @@ use anyhow::{Context, anyhow};
 use longhaul_agent::{HubClient, HubUrl, Trust, write_private};
 use longhaul_core::units::parse_span;
 use longhaul_engine::session::{ConfigDir, secret_text};
-use longhaul_fleet::api::{LoginRequest, LoginResponse, NewToken, RevokedDocument, TokenDocument};
+use longhaul_fleet::api::{
+    LOCAL_LOGIN_FILE, LoginRequest, LoginResponse, NewToken, RevokedDocument, TokenDocument,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::hub_directory::hub_directory;
 use crate::exit::{self, Coded};
 use crate::output::{fleet_revoked_text, print_document, print_message, print_result};
 use crate::passphrase::{NO_PASSWORD, Password, password};
@@ -33,16 +36,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects with the stored login.
+    /// Connects with the stored login, or else with that of the hub of this user on this host.
     pub(super) fn of_user() -> Result<Self, Coded> {
-        let path = ConfigDir::of_user()?.file(FILE);
-        let missing = || {
-            let text = "there is no login to a hub: run 'longhaul fleet login https://HUB' first";
+        let (path, origin) = login_path()?.ok_or_else(|| {
+            let text = "there is no login to a hub: run 'longhaul fleet login https://HUB' first, or \
+                        this command on the host of the hub as the user of the hub";
             Coded::new(exit::USAGE, anyhow!(text))
-        };
-        if !path.try_exists().unwrap_or(true) {
-            return Err(missing());
-        }
+        })?;
         let text = secret_text(&path)?;
         let login: Login = serde_json::from_str(&text)
             .with_context(|| format!("{} is damaged: log in again", path.display()))
@@ -50,12 +50,16 @@ impl Connection {
         let hub = login.hub.parse::<HubUrl>().map_err(|error| Coded::new(exit::HOST, error))?;
         let trust = Trust::of(login.pin.as_deref(), login.ca.as_deref());
         let authorization = format!("Bearer {}", login.token);
-        Ok(Connection { client: HubClient::new(hub, &trust)?, authorization })
+        let client = match origin {
+            Origin::Stored => HubClient::new(hub, &trust)?,
+            Origin::ThisHost => HubClient::on_this_host(hub, &trust)?,
+        };
+        Ok(Connection { client, authorization })
     }
 
-    /// Returns true if there is a stored login.
+    /// Returns true if there is a login.
     pub(super) fn is_stored() -> bool {
-        ConfigDir::of_user().is_ok_and(|config| config.file(FILE).exists())
+        login_path().is_ok_and(|found| found.is_some())
     }
 
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Coded> {
@@ -69,6 +73,26 @@ impl Connection {
     ) -> Result<T, Coded> {
         Ok(self.client.post(path, &[("authorization", self.authorization.as_str())], body)?)
     }
+}
+
+/// Returns the file of the stored login, or else that of the hub with the default directory of this user.
+fn login_path() -> Result<Option<(PathBuf, Origin)>, Coded> {
+    let stored = ConfigDir::of_user()?.file(FILE);
+    if stored.try_exists().unwrap_or(true) {
+        return Ok(Some((stored, Origin::Stored)));
+    }
+    let local = hub_directory().map(|data| data.join(LOCAL_LOGIN_FILE));
+    let local = local.filter(|path| path.try_exists().unwrap_or(false));
+    Ok(local.map(|path| (path, Origin::ThisHost)))
+}
+
+/// The origin of a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// `longhaul fleet login` stored it.
+    Stored,
+    /// The hub on this host wrote it.
+    ThisHost,
 }
 
 #[derive(Debug, clap::Args)]
