@@ -73,9 +73,9 @@ pub struct CoreSample {
     pub totals: CoreTimes,
     /// The share of time in which the core was busy.
     pub busy: Option<f64>,
-    /// The share of time in soft interrupts, which process received packets.
+    /// The share of softirq time: soft interrupts process received packets.
     pub softirq: Option<f64>,
-    /// The share of time that the hypervisor took.
+    /// The share of stolen time.
     pub stolen: Option<f64>,
 }
 
@@ -120,7 +120,12 @@ pub struct FlowSample {
 impl Sample {
     /// Returns the traffic of `interface` since the previous sample; `None` in a gap.
     pub fn interval(&self, interface: &InterfaceSample) -> Option<TrafficInterval> {
-        let span_ms = u32::try_from(self.span?.as_millis()).ok()?.max(1);
-        Some(TrafficInterval { end_ms: self.time_ms, span_ms, counts: interface.change? })
+        let (span_ms, counts) = (self.span_ms()?, interface.change?);
+        Some(TrafficInterval { end_ms: self.time_ms, span_ms, counts })
+    }
+
+    /// Returns the time since the previous sample in ms; `None` in a gap.
+    pub fn span_ms(&self) -> Option<u32> {
+        Some(u32::try_from(self.span?.as_millis()).ok()?.max(1))
     }
 }

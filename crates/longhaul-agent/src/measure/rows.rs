@@ -37,7 +37,7 @@ pub(super) fn queue_row(
     let queue = interface.queue?;
     Some(QueueRow {
         end_ms,
-        span_ms: span_ms(sample)?,
+        span_ms: sample.span_ms()?,
         bytes: queue.bytes.into(),
         packets: queue.packets.into(),
         drops: interface.queue_drops.map(u64::from),
@@ -50,20 +50,20 @@ pub(super) fn host_row(sample: &Sample, end_ms: i64) -> Option<HostRow> {
         (shares(&sample.cores, |core| core.busy), shares(&sample.cores, |core| core.softirq));
     Some(HostRow {
         end_ms,
-        span_ms: span_ms(sample)?,
+        span_ms: sample.span_ms()?,
         segments: sample.tcp.sent,
         retransmits: sample.tcp.retransmits,
         connections: Some(sample.tcp.totals.established),
         busy_ppm: busy.map(|share| ppm(share.mean)),
-        busiest_ppm: busy.map(|share| ppm(share.most)),
+        max_busy_ppm: busy.map(|share| ppm(share.max)),
         softirq_ppm: softirq.map(|share| ppm(share.mean)),
-        most_softirq_ppm: softirq.map(|share| ppm(share.most)),
-        stolen_ppm: shares(&sample.cores, |core| core.stolen).map(|share| ppm(share.mean)),
+        max_softirq_ppm: softirq.map(|share| ppm(share.max)),
+        steal_ppm: shares(&sample.cores, |core| core.stolen).map(|share| ppm(share.mean)),
     })
 }
 
-/// Returns the snapshot of a sample, with the connections unless `hides_flows`.
-pub(super) fn snapshot(sample: &Sample, hides_flows: bool, at_ms: i64) -> HostSnapshot {
+/// Returns the snapshot of a sample. A sampler that does not list connections hides them from the hub.
+pub(super) fn snapshot(sample: &Sample, at_ms: i64) -> HostSnapshot {
     let known = |core: &CoreSample| {
         Some(CoreLoad {
             core: core.core,
@@ -74,8 +74,7 @@ pub(super) fn snapshot(sample: &Sample, hides_flows: bool, at_ms: i64) -> HostSn
     let mut cores: Vec<CoreLoad> = sample.cores.iter().filter_map(known).collect();
     cores.sort_by_key(|core| std::cmp::Reverse((core.softirq_ppm, core.busy_ppm)));
     cores.truncate(MAX_CORES);
-    let flows = sample.flows.as_ref().filter(|_| !hides_flows);
-    let flows = flows.map(|flows| flows.iter().take(MAX_FLOWS).map(flow).collect());
+    let flows = sample.flows.as_ref().map(|flows| flows.iter().take(MAX_FLOWS).map(flow).collect());
     HostSnapshot { at_ms, flows, cores }
 }
 
@@ -104,22 +103,18 @@ fn short(name: &str) -> String {
     name[..name.floor_char_boundary(MAX_SHORT_NAME_BYTES)].to_owned()
 }
 
-fn span_ms(sample: &Sample) -> Option<u32> {
-    Some(u32::try_from(sample.span?.as_millis()).ok()?.max(1))
-}
-
 /// The shares of time of the cores.
 #[derive(Debug, Clone, Copy)]
 struct Shares {
     mean: f64,
-    most: f64,
+    max: f64,
 }
 
 /// Returns the shares of the cores that were online during the whole interval; `None` without such cores.
 fn shares(cores: &[CoreSample], value: fn(&CoreSample) -> Option<f64>) -> Option<Shares> {
     let known: Vec<f64> = cores.iter().filter_map(value).collect();
-    let most = known.iter().copied().reduce(f64::max)?;
-    Some(Shares { mean: known.iter().sum::<f64>() / known.len() as f64, most })
+    let max = known.iter().copied().reduce(f64::max)?;
+    Some(Shares { mean: known.iter().sum::<f64>() / known.len() as f64, max })
 }
 
 /// Returns a share in millionths.
@@ -146,27 +141,28 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_the_host_has_the_mean_and_the_most_of_its_cores() {
+    fn a_row_of_the_host_has_the_mean_and_the_maximum_of_its_cores() {
         let cores =
             vec![core(0, Some(0.5), Some(0.1)), core(1, Some(0.1), Some(0.0)), core(2, None, None)];
         let row = host_row(&sample(cores), 77).unwrap();
         assert_eq!((row.end_ms, row.span_ms), (77, 1003));
-        assert_eq!((row.busy_ppm, row.busiest_ppm), (Some(300_000), Some(500_000)));
-        assert_eq!((row.softirq_ppm, row.most_softirq_ppm), (Some(50_000), Some(100_000)));
+        assert_eq!((row.busy_ppm, row.max_busy_ppm), (Some(300_000), Some(500_000)));
+        assert_eq!((row.softirq_ppm, row.max_softirq_ppm), (Some(50_000), Some(100_000)));
         assert_eq!((row.segments, row.retransmits), (Some(1000), None), "a reset is a gap");
         let row = host_row(&sample(Vec::new()), 77).unwrap();
-        assert_eq!((row.busy_ppm, row.stolen_ppm), (None, None));
+        assert_eq!((row.busy_ppm, row.steal_ppm), (None, None));
         assert_eq!(host_row(&Sample { span: None, ..sample(Vec::new()) }, 77), None);
     }
 
     #[test]
     fn a_snapshot_has_the_cores_with_the_most_softirq_time() {
         let many = |at: u32| core(at, Some(0.9), Some(f64::from(at) / 100.0));
-        let found = snapshot(&sample((0..20).map(many).collect()), false, 9);
+        let found = snapshot(&sample((0..20).map(many).collect()), 9);
         let cores: Vec<u32> = found.cores.iter().map(|core| core.core).collect();
         assert_eq!(cores, [19, 18, 17, 16, 15, 14, 13, 12]);
         assert_eq!(found.flows, Some(Vec::new()));
-        assert_eq!(snapshot(&sample(Vec::new()), true, 9).flows, None);
+        let hidden = Sample { flows: None, ..sample(Vec::new()) };
+        assert_eq!(snapshot(&hidden, 9).flows, None);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Samples {
         let is_due = held.snapshot_due.is_none_or(|due| Instant::now() >= due);
         // The first sample has no rates.
         if is_due && sample.span.is_some() {
-            held.snapshot = Some(rows::snapshot(sample, !self.flows, end_ms));
+            held.snapshot = Some(rows::snapshot(sample, end_ms));
             held.snapshot_due = Some(Instant::now() + SNAPSHOTS);
         }
     }

@@ -159,13 +159,13 @@ pub struct HostRow {
     /// The mean share of time in which the cores were busy.
     pub busy_ppm: Option<u64>,
     /// The share of the busiest core.
-    pub busiest_ppm: Option<u64>,
-    /// The mean share of time of the cores in soft interrupts.
+    pub max_busy_ppm: Option<u64>,
+    /// The mean share of softirq time of the cores.
     pub softirq_ppm: Option<u64>,
-    /// The largest share of one core in soft interrupts.
-    pub most_softirq_ppm: Option<u64>,
-    /// The mean share of time that the hypervisor took.
-    pub stolen_ppm: Option<u64>,
+    /// The largest share of softirq time of one core.
+    pub max_softirq_ppm: Option<u64>,
+    /// The mean share of stolen time of the cores.
+    pub steal_ppm: Option<u64>,
 }
 
 impl From<[Option<i64>; 10]> for HostRow {
@@ -177,10 +177,10 @@ impl From<[Option<i64>; 10]> for HostRow {
             retransmits: count_of(row[3]),
             connections: count_of(row[4]),
             busy_ppm: count_of(row[5]),
-            busiest_ppm: count_of(row[6]),
+            max_busy_ppm: count_of(row[6]),
             softirq_ppm: count_of(row[7]),
-            most_softirq_ppm: count_of(row[8]),
-            stolen_ppm: count_of(row[9]),
+            max_softirq_ppm: count_of(row[8]),
+            steal_ppm: count_of(row[9]),
         }
     }
 }
@@ -194,10 +194,10 @@ impl From<HostRow> for [Option<i64>; 10] {
             number(row.retransmits),
             number(row.connections),
             number(row.busy_ppm),
-            number(row.busiest_ppm),
+            number(row.max_busy_ppm),
             number(row.softirq_ppm),
-            number(row.most_softirq_ppm),
-            number(row.stolen_ppm),
+            number(row.max_softirq_ppm),
+            number(row.steal_ppm),
         ]
     }
 }
@@ -293,7 +293,7 @@ mod tests {
             end_ms: 9,
             span_ms: 1000,
             retransmits: Some(3),
-            stolen_ppm: Some(250_000),
+            steal_ppm: Some(250_000),
             ..HostRow::default()
         };
         let text = serde_json::to_string(&row).unwrap();

@@ -22,8 +22,7 @@ pub struct HostSnapshot {
     /// the kernel cannot list them or the agent does not report them.
     #[serde(default)]
     pub flows: Option<Vec<Flow>>,
-    /// The cores with the largest shares of time in soft interrupts, the largest first, at most
-    /// [`MAX_CORES`].
+    /// The cores with the largest shares of softirq time, the largest first, at most [`MAX_CORES`].
     pub cores: Vec<CoreLoad>,
 }
 
@@ -71,7 +70,7 @@ pub struct CoreLoad {
     pub core: u32,
     /// The share of time in which the core was busy.
     pub busy_ppm: u64,
-    /// The share of time in soft interrupts, which process received packets.
+    /// The share of softirq time.
     pub softirq_ppm: u64,
 }
 

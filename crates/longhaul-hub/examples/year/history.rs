@@ -132,10 +132,10 @@ fn load_of(host: usize, range: (i64, i64)) -> Vec<NewRows> {
             retransmits: Some((40.0 * share * noise(host as i64 + 5, end_ms)) as u64),
             connections: Some(200 + (50.0 * share) as u64),
             busy_ppm: ppm(0.3),
-            busiest_ppm: ppm(1.1),
+            max_busy_ppm: ppm(1.1),
             softirq_ppm: ppm(0.05),
-            most_softirq_ppm: ppm(0.7),
-            stolen_ppm: Some(0),
+            max_softirq_ppm: ppm(0.7),
+            steal_ppm: Some(0),
         })
     };
     vec![NewRows { name: String::new(), speed_bps: None, rows: ends(range).map(row).collect() }]

@@ -230,9 +230,9 @@ fn metrics(kind: Kind) -> &'static [(&'static str, f64)] {
             ("longhaul_tcp_retransmitted_segments_per_second", 1.0),
             ("longhaul_tcp_connections", 1.0),
             ("longhaul_cpu_busy_ratio", 1.0),
-            ("longhaul_cpu_busiest_core_ratio", 1.0),
+            ("longhaul_cpu_max_busy_ratio", 1.0),
             ("longhaul_cpu_softirq_ratio", 1.0),
-            ("longhaul_cpu_most_softirq_core_ratio", 1.0),
+            ("longhaul_cpu_max_softirq_ratio", 1.0),
             ("longhaul_cpu_steal_ratio", 1.0),
         ],
         Kind::Stamp => &[

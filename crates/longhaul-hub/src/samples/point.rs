@@ -33,6 +33,14 @@ pub const INTERFACE_METRICS: &[&str] = &[
 /// The metrics of [`Kind::Queue`]: bytes and packets in the queue, and drops/s.
 pub const QUEUE_METRICS: &[&str] = &["queue_bytes", "queue_packets", "queue_drops_ps"];
 
+/// The positions of metrics in [`QUEUE_METRICS`].
+pub mod queue_metric {
+    /// The bytes in the queue.
+    pub const BYTES: usize = 0;
+    /// The packets that the queue dropped, per second.
+    pub const DROPS: usize = 2;
+}
+
 /// The metrics of [`Kind::Host`]: TCP segments/s, retransmitted segments/s, established connections, and
 /// shares of time of the cores: the mean of all, or the largest share of one core.
 pub const HOST_METRICS: &[&str] = &[
@@ -40,11 +48,29 @@ pub const HOST_METRICS: &[&str] = &[
     "tcp_retransmits_ps",
     "tcp_connections",
     "busy_share",
-    "busiest_core_share",
+    "max_busy_share",
     "softirq_share",
-    "most_softirq_core_share",
-    "stolen_share",
+    "max_softirq_share",
+    "steal_share",
 ];
+
+/// The positions of metrics in [`HOST_METRICS`].
+pub mod host_metric {
+    /// TCP segments sent, per second.
+    pub const SEGMENTS: usize = 0;
+    /// TCP segments retransmitted, per second.
+    pub const RETRANSMITS: usize = 1;
+    /// The mean share of time in which the cores were busy.
+    pub const BUSY: usize = 3;
+    /// The share of time in which the busiest core was busy.
+    pub const MAX_BUSY: usize = 4;
+    /// The mean share of softirq time of the cores.
+    pub const SOFTIRQ: usize = 5;
+    /// The largest share of softirq time of one core.
+    pub const MAX_SOFTIRQ: usize = 6;
+    /// The mean share of stolen time of the cores.
+    pub const STEAL: usize = 7;
+}
 
 /// The metrics of [`Kind::Stamp`]: the share of lost packets, and delays in ms.
 pub const STAMP_METRICS: &[&str] = &[
@@ -219,14 +245,28 @@ mod tests {
     }
 
     #[test]
+    fn the_positions_of_metrics_are_those_of_their_names() {
+        let name = |at: usize| HOST_METRICS[at];
+        assert_eq!(name(host_metric::SEGMENTS), "tcp_segments_ps");
+        assert_eq!(name(host_metric::RETRANSMITS), "tcp_retransmits_ps");
+        assert_eq!(name(host_metric::BUSY), "busy_share");
+        assert_eq!(name(host_metric::MAX_BUSY), "max_busy_share");
+        assert_eq!(name(host_metric::SOFTIRQ), "softirq_share");
+        assert_eq!(name(host_metric::MAX_SOFTIRQ), "max_softirq_share");
+        assert_eq!(name(host_metric::STEAL), "steal_share");
+        assert_eq!(QUEUE_METRICS[queue_metric::BYTES], "queue_bytes");
+        assert_eq!(QUEUE_METRICS[queue_metric::DROPS], "queue_drops_ps");
+    }
+
+    #[test]
     fn a_row_of_a_host_has_rates_and_shares() {
         let row = HostRow {
             end_ms: 10_000,
             span_ms: 2000,
             segments: Some(4000),
             connections: Some(12),
-            busiest_ppm: Some(250_000),
-            stolen_ppm: Some(u64::MAX),
+            max_busy_ppm: Some(250_000),
+            steal_ppm: Some(u64::MAX),
             ..HostRow::default()
         };
         let row = host_row(row);

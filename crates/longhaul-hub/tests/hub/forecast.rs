@@ -160,10 +160,10 @@ fn load(host: i64, at: i64) -> NewRows {
             retransmits: Some((9.0 * share) as u64),
             connections: Some(200),
             busy_ppm: ppm(0.3),
-            busiest_ppm: ppm(0.9),
+            max_busy_ppm: ppm(0.9),
             softirq_ppm: ppm(0.05),
-            most_softirq_ppm: ppm(0.2),
-            stolen_ppm: Some(0),
+            max_softirq_ppm: ppm(0.2),
+            steal_ppm: Some(0),
         })
     };
     let rows = (0..UPLOAD / 1000).map(row).collect();

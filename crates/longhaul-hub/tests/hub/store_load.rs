@@ -25,7 +25,7 @@ pub(crate) async fn queues_and_hosts(store: &Store) {
             end_ms: end(second),
             span_ms: 1000,
             retransmits: Some(if second == 7 { 90 } else { 10 }),
-            busiest_ppm: Some(250_000),
+            max_busy_ppm: Some(250_000),
             ..HostRow::default()
         })
     };

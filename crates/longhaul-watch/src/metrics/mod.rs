@@ -97,10 +97,10 @@ fn cores(text: &mut String, cores: &[CoreSample]) {
         ("longhaul_cpu_busy_seconds_total", "Time in which the core was busy.", |core| {
             core.totals.busy.as_secs_f64()
         }),
-        ("longhaul_cpu_softirq_seconds_total", "Time of the core in soft interrupts.", |core| {
+        ("longhaul_cpu_softirq_seconds_total", "Softirq time of the core.", |core| {
             core.totals.softirq.as_secs_f64()
         }),
-        ("longhaul_cpu_steal_seconds_total", "Time that the hypervisor took.", |core| {
+        ("longhaul_cpu_steal_seconds_total", "Stolen time of the core.", |core| {
             core.totals.stolen.as_secs_f64()
         }),
     ];

@@ -7,7 +7,7 @@ use super::layout::time;
 use super::plot::{Mark, Plot, Quantity};
 use crate::clock::{HOUR, SECOND};
 use crate::records::series::{LEVELS, Series, read_series, series};
-use crate::samples::{Bucket, Kind};
+use crate::samples::{Bucket, Kind, host_metric, queue_metric};
 use crate::store::{Sql, StoreError};
 use crate::words;
 
@@ -17,6 +17,16 @@ const MOST_SAMPLED_MS: i64 = 6 * HOUR;
 const MOST_POINTS: i64 = 360;
 /// The shortest interval of a graph: each has several samples, so a late one makes no gap.
 const LEAST_STEP_MS: i64 = 10 * SECOND;
+
+/// The lines of the graph of the busy time of the cores, with the positions of their metrics.
+const BUSY_LINES: [(&str, usize); 3] = [
+    ("all cores", host_metric::BUSY),
+    ("busiest core", host_metric::MAX_BUSY),
+    ("stolen", host_metric::STEAL),
+];
+/// The lines of the graph of the softirq time.
+const SOFTIRQ_LINES: [(&str, usize); 2] =
+    [("all cores", host_metric::SOFTIRQ), ("largest of a core", host_metric::MAX_SOFTIRQ)];
 
 /// The load of a host in a range of times.
 pub(super) struct HostLoad {
@@ -68,11 +78,10 @@ impl HostLoad {
         };
         html! {
             div.plots {
-                (plot("TCP retransmits", Quantity::Events("segments"), &[("segments", 1)]))
-                (plot("TCP segments sent", Quantity::Events("segments"), &[("segments", 0)]))
-                (plot("Busy cores", Quantity::Share,
-                    &[("all cores", 3), ("busiest core", 4), ("taken by the hypervisor", 7)]))
-                (plot("Soft interrupts", Quantity::Share, &[("all cores", 5), ("largest of a core", 6)]))
+                (plot("TCP retransmits", Quantity::Events("segments"), &[("segments", host_metric::RETRANSMITS)]))
+                (plot("TCP segments sent", Quantity::Events("segments"), &[("segments", host_metric::SEGMENTS)]))
+                (plot("Busy cores", Quantity::Share, &BUSY_LINES))
+                (plot("Softirq time", Quantity::Share, &SOFTIRQ_LINES))
                 @for queue in &self.queues { (self.queue(queue)) }
             }
         }
@@ -82,12 +91,14 @@ impl HostLoad {
         let values = (queue.step_ms, queue.buckets.as_slice());
         let title = format!("Queue of {}", queue.interface);
         let drops = format!("Drops by the queue of {}", queue.interface);
-        let has_drops =
-            queue.buckets.iter().any(|one| one.spans.get(2).is_some_and(|s| s.max > 0.0));
+        let has_drops = queue
+            .buckets
+            .iter()
+            .any(|one| one.spans.get(queue_metric::DROPS).is_some_and(|s| s.max > 0.0));
         html! {
-            (self.plot((&title, Quantity::Size), values, &[("bytes", 0)]))
+            (self.plot((&title, Quantity::Size), values, &[("bytes", queue_metric::BYTES)]))
             @if has_drops {
-                (self.plot((&drops, Quantity::Events("packets")), values, &[("packets", 2)]))
+                (self.plot((&drops, Quantity::Events("packets")), values, &[("packets", queue_metric::DROPS)]))
             }
         }
     }
@@ -123,7 +134,7 @@ pub(super) fn snapshot(snapshot: &HostSnapshot) -> Markup {
             Some(flows) => { (flow_table(flows)) }
         }
         @if !snapshot.cores.is_empty() {
-            p { "Cores by soft interrupts: " (cores(&snapshot.cores)) "." }
+            p { "Cores by softirq time: " (cores(&snapshot.cores)) "." }
         }
     }
 }

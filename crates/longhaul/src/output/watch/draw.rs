@@ -252,7 +252,7 @@ fn draw_cells<T>(
     }
 }
 
-/// Writes the busiest cores by soft interrupts, as many as fit.
+/// Writes the cores with the most softirq time, as many as fit.
 fn draw_cores(buffer: &mut Buffer, area: Rect, cores: &[CoreSample], styles: &Styles) {
     let mut cores: Vec<&CoreSample> = cores.iter().collect();
     cores.sort_by(|one, two| {

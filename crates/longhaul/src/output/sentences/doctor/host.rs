@@ -108,7 +108,7 @@ pub(super) const PHRASES: &[Phrase] = &[
     ),
     phrase(
         "stolen",
-        "time taken by the hypervisor",
+        "stolen time",
         &[case("share", "{stolen_percent} of the time since boot")
             .wanted("under 1 %")
             .why(
