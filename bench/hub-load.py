@@ -96,7 +96,9 @@ def report(database, document, rows):
     print("| figure | value |\n|---|---|")
     for name, value in [
         ("agents, series per agent, seconds", f"{document['agents']}, {document['series']}, {document['seconds']}"),
-        ("samples stored, per second of the whole run", f"{document['load']['samples']}, {document['load']['samples'] / document['seconds']:.0f}"),
+        ("samples stored", f"{document['load']['samples']}"),
+        ("samples stored per second after the first 60 s; made per second",
+         f"{document.get('samples_per_second_when_warm') or float('nan'):.0f}; {document['agents'] * document['series']}"),
         ("uploads, reports of runs", f"{document['load']['syncs']}, {document['load']['reports']}"),
         ("errors, unacknowledged uploads", f"{sum(document['load']['errors'].values())} {document['load']['errors'] or ''}, {document['load']['unacknowledged']}"),
         ("acknowledged samples of 40 series, returned by the hub", f"{document['acknowledged_and_missing']['expected']}, {document['acknowledged_and_missing']['read']}"),

@@ -62,7 +62,10 @@ pub(crate) struct Sync<'a> {
 
 /// The state between exchanges.
 struct Progress {
+    /// The time between two uploads of samples. Exchanges about runs are more frequent.
     upload_seconds: u64,
+    /// The time of the latest upload of samples.
+    uploaded: Option<Instant>,
     /// The time of the last exchange without a wait.
     trip: Duration,
     /// The largest error of the last answer's time.
@@ -78,14 +81,11 @@ struct Progress {
     clocks: (i64, Instant),
 }
 
-impl Sync<'_> {
-    /// Exchanges messages until `stop` is set.
-    ///
-    /// # Errors
-    /// The hub will never accept this agent again.
-    pub(crate) fn run(&self, end: &End) -> Result<()> {
-        let mut progress = Progress {
+impl Progress {
+    fn new() -> Self {
+        Progress {
             upload_seconds: 5,
+            uploaded: None,
             trip: Duration::ZERO,
             clock_error: LATE,
             pause: SHORTEST_PAUSE,
@@ -94,7 +94,25 @@ impl Sync<'_> {
             full: false,
             answered: false,
             clocks: (local_ms(), Instant::now()),
-        };
+        }
+    }
+
+    /// Returns the whole seconds until the next upload of samples.
+    fn until_upload(&self) -> u64 {
+        let interval = Duration::from_secs(self.upload_seconds);
+        let left = self.uploaded.map(|at| interval.saturating_sub(at.elapsed()));
+        // An exchange that ends a moment early is the one for the samples.
+        left.map_or(0, |left| left.as_secs_f64().round() as u64)
+    }
+}
+
+impl Sync<'_> {
+    /// Exchanges messages until `stop` is set.
+    ///
+    /// # Errors
+    /// The hub will never accept this agent again.
+    pub(crate) fn run(&self, end: &End) -> Result<()> {
+        let mut progress = Progress::new();
         while !end.is_reached() {
             let begun = Instant::now();
             self.do_minor_work(&mut progress);
@@ -168,7 +186,11 @@ impl Sync<'_> {
         };
         let batch = self.journal.batch(limits)?;
         let (running, accepted) = self.queue.ids();
-        let most = progress.upload_seconds.min(MAX_WAIT_SECONDS);
+        let is_due = progress.until_upload() == 0;
+        if is_due {
+            progress.uploaded = Some(Instant::now());
+        }
+        let most = progress.until_upload().clamp(1, MAX_WAIT_SECONDS);
         // The first answer sets the clock.
         let wait = match (batch.more || !progress.answered, self.queue.time_to_news()) {
             (true, _) => 0,
@@ -176,7 +198,7 @@ impl Sync<'_> {
             (false, None) => most,
         };
         let state = self.agent_state(running, accepted)?;
-        let samples = self.within_limit(self.samples.take());
+        let samples = if is_due { self.within_limit(self.samples.take()) } else { Vec::new() };
         let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let mut request = SyncRequest {
             boot: self.boot.clone(),
@@ -184,7 +206,7 @@ impl Sync<'_> {
             state,
             facts,
             samples: batch.samples,
-            snapshot: self.samples.take_snapshot(),
+            snapshot: if is_due { self.samples.take_snapshot() } else { None },
             results: batch.results,
             stamp: batch.stamp,
             events: batch.events,
@@ -293,5 +315,21 @@ impl Sync<'_> {
         let wanted = leases.filter(|lease| !answer.cancel.contains(&lease.run));
         self.queue.accept(wanted.collect());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_wait_for_their_interval() {
+        let mut progress = Progress::new();
+        assert_eq!(progress.until_upload(), 0, "the first exchange");
+        progress.upload_seconds = 60;
+        progress.uploaded = Some(Instant::now());
+        assert_eq!(progress.until_upload(), 60);
+        progress.uploaded = Instant::now().checked_sub(Duration::from_millis(59_600));
+        assert_eq!(progress.until_upload(), 0);
     }
 }

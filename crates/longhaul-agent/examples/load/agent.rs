@@ -42,7 +42,9 @@ pub(crate) struct Simulated {
     /// True for an agent that samples only the traffic of interfaces, as earlier versions do.
     is_earlier: bool,
     random: u64,
-    wait: u64,
+    /// The time between two uploads of samples, and the time of the latest one.
+    upload: Duration,
+    uploaded: Option<Instant>,
     leases: HashMap<(String, Role), Lease>,
     /// The end of the last second whose samples are made, in ms since 1970.
     made_ms: i64,
@@ -91,7 +93,8 @@ impl Simulated {
             interfaces: options.interfaces,
             is_earlier: options.is_earlier,
             random: 0x9e37_79b9_7f4a_7c15 ^ at as u64,
-            wait: 1,
+            upload: Duration::from_secs(1),
+            uploaded: None,
             leases: HashMap::new(),
             made_ms: 0,
             acknowledged_ms: None,
@@ -107,10 +110,10 @@ impl Simulated {
         }
         let mut pause = PAUSES.0;
         while !stop.load(Ordering::Relaxed) {
-            let wait = if self.leases.is_empty() { self.wait.min(MAX_WAIT_SECONDS) } else { 1 };
-            match self.sync(wait, figures) {
+            match self.sync(None, figures) {
                 Ok(()) => pause = PAUSES.0,
                 Err(error) => {
+                    self.uploaded = None;
                     figures.failed(&error);
                     thread::sleep(pause);
                     pause = (pause * 2).min(PAUSES.1);
@@ -119,9 +122,15 @@ impl Simulated {
         }
     }
 
-    /// Uploads all samples since the last acknowledged ones.
-    pub(crate) fn sync(&mut self, wait: u64, figures: &Figures) -> Result<(), AgentError> {
-        let (first, end) = self.seconds();
+    /// Uploads all samples since the last acknowledged ones if they are due, or if `wait` is a time in seconds.
+    pub(crate) fn sync(&mut self, wait: Option<u64>, figures: &Figures) -> Result<(), AgentError> {
+        let is_due = wait.is_some() || self.is_earlier || self.until_upload() == 0;
+        if is_due {
+            self.uploaded = Some(Instant::now());
+        }
+        let until = self.until_upload().clamp(1, MAX_WAIT_SECONDS);
+        let wait = wait.unwrap_or(if self.leases.is_empty() { until } else { 1 });
+        let (first, end) = if is_due { self.seconds() } else { (self.made_ms, self.made_ms) };
         let seconds = (end - first) / 1000;
         let begun = now_ms();
         let request = SyncRequest {
@@ -130,7 +139,7 @@ impl Simulated {
             state: self.state(),
             facts: None,
             samples: self.samples(first, seconds),
-            snapshot: (!self.is_earlier).then(|| self.snapshot(begun)),
+            snapshot: (is_due && !self.is_earlier).then(|| self.snapshot(begun)),
             results: self.results(begun),
             stamp: Vec::new(),
             events: Vec::new(),
@@ -160,8 +169,14 @@ impl Simulated {
         for run in &answer.cancel {
             self.leases.retain(|(id, _), _| id != run);
         }
-        self.wait = answer.settings.upload_seconds.into();
+        self.upload = Duration::from_secs(answer.settings.upload_seconds.into());
         Ok(())
+    }
+
+    /// Returns the whole seconds until the next upload of samples, as the agent does.
+    fn until_upload(&self) -> u64 {
+        let left = self.uploaded.map(|at| self.upload.saturating_sub(at.elapsed()));
+        left.map_or(0, |left| left.as_secs_f64().round() as u64)
     }
 
     /// Returns the end of the last acknowledged second, and the end of the last whole second.
@@ -191,6 +206,9 @@ impl Simulated {
     }
 
     fn samples(&mut self, first: i64, seconds: i64) -> Vec<SampleBatch> {
+        if seconds == 0 {
+            return Vec::new();
+        }
         let ends: Vec<i64> = (1..=seconds).map(|second| first + second * 1000).collect();
         let mut batches = Vec::new();
         if !self.is_earlier {
@@ -253,10 +271,10 @@ impl Simulated {
             retransmits: Some(segments / 5000),
             connections: Some(200 + segments % 50),
             busy_ppm: Some(busy),
-            busiest_ppm: Some(2 * busy),
+            max_busy_ppm: Some(2 * busy),
             softirq_ppm: Some(busy / 10),
-            most_softirq_ppm: Some(busy / 5),
-            stolen_ppm: Some(0),
+            max_softirq_ppm: Some(busy / 5),
+            steal_ppm: Some(0),
         }
     }
 

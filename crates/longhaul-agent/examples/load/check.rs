@@ -25,7 +25,7 @@ pub(crate) fn probe(
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_secs(1));
         at += 1;
-        if let Err(error) = agent.sync(0, figures) {
+        if let Err(error) = agent.sync(Some(0), figures) {
             figures.failed(&error);
         }
         let sent = Instant::now();

@@ -39,6 +39,11 @@ impl Figures {
         self.samples.fetch_add(samples, Ordering::Relaxed);
     }
 
+    /// Returns the number of stored samples.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn reported(&self) {
         self.reports.fetch_add(1, Ordering::Relaxed);
     }
@@ -58,7 +63,7 @@ impl Figures {
 
     /// Returns a line about the time since the last call.
     pub(crate) fn line(&self) -> String {
-        let samples = self.samples.load(Ordering::Relaxed);
+        let samples = self.samples();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let rate = last.map_or(0.0, |(at, before)| {
@@ -85,7 +90,7 @@ impl Figures {
             times.iter().map(|(name, all)| (*name, quantiles(all))).collect();
         json!({
             "syncs": self.syncs.load(Ordering::Relaxed),
-            "samples": self.samples.load(Ordering::Relaxed),
+            "samples": self.samples(),
             "reports": self.reports.load(Ordering::Relaxed),
             "unacknowledged": self.unacknowledged.load(Ordering::Relaxed),
             "errors": self.errors(),

@@ -32,6 +32,8 @@ use crate::figures::Figures;
 
 /// The stack of the thread of an agent.
 const STACK: usize = 256 << 10;
+/// The time until all agents upload regularly.
+const WARM: Duration = Duration::from_secs(60);
 /// The threads that enroll agents. A hub refuses more than ten pending enrollments of one address.
 const ENROLLING: usize = 6;
 
@@ -109,10 +111,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (stop, figures) = (stop.clone(), figures.clone());
         move || check::probe(&options, &bearer, &mut probe, &stop, &figures)
     });
+    let mut warm = None;
     while started.elapsed() < Duration::from_secs(options.seconds) {
         thread::sleep(Duration::from_secs(10));
+        if started.elapsed() >= WARM {
+            warm.get_or_insert((started.elapsed(), figures.samples()));
+        }
         eprintln!("{:4.0} s: {}", started.elapsed().as_secs_f64(), figures.line());
     }
+    let rate = warm.map(|(at, samples)| {
+        (figures.samples() - samples) as f64 / (started.elapsed() - at).as_secs_f64()
+    });
     stop.store(true, Ordering::Relaxed);
     let agents: Vec<Simulated> = threads.into_iter().filter_map(|one| one.join().ok()).collect();
     let lived = agents.len();
@@ -121,7 +130,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lost = check::missing(&options, &bearer, &agents)?;
     let document = json!({
         "agents": lived, "series": series, "seconds": options.seconds,
-        "load": figures.document(), "acknowledged_and_missing": lost,
+        "samples_per_second_when_warm": rate, "load": figures.document(), "acknowledged_and_missing": lost,
     });
     println!("{document:#}");
     Ok(())
