@@ -32,6 +32,9 @@ use crate::words;
 const AWAY_MS: i64 = MINUTE;
 const AWAY: Duration = Duration::from_millis(AWAY_MS.unsigned_abs());
 
+/// The shortest time between two consolidations.
+const CONSOLIDATION: Duration = Duration::from_secs(60);
+
 /// Starts the periodic work, which ends when the set is dropped.
 pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -39,7 +42,7 @@ pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
     tasks.spawn(repeat(hub.clone(), 2, grid_of_touched));
     tasks.spawn(repeat(hub.clone(), 30, whole_grid));
     tasks.spawn(repeat(hub.clone(), 5, absences));
-    tasks.spawn(repeat(hub.clone(), 60, consolidation));
+    tasks.spawn(consolidations(hub.clone()));
     tasks.spawn(repeat(hub.clone(), 600, removal));
     for at in 0..hub.channels.len() {
         let send = async move |hub: Arc<Hub>| outgoing::send_waiting(&hub, &hub.channels[at]).await;
@@ -154,9 +157,25 @@ async fn absences(hub: Arc<Hub>) -> Result<(), StoreError> {
     hub.record(away.into_iter().map(event).collect()).await
 }
 
-async fn consolidation(hub: Arc<Hub>) -> Result<(), StoreError> {
+/// The blocks of a series that are consolidated together in a large fleet. They are on few pages of the database,
+/// and each changes the same buckets.
+const BLOCKS_TOGETHER: u32 = 5;
+
+async fn consolidations(hub: Arc<Hub>) {
+    loop {
+        let pause = consolidation(&hub).await.unwrap_or_else(|error| {
+            hub.log.store_failure(&error);
+            CONSOLIDATION
+        });
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Consolidates the new blocks, and returns the time until the next consolidation.
+async fn consolidation(hub: &Hub) -> Result<Duration, StoreError> {
     while hub.store.write(consolidate).await? {}
-    Ok(())
+    let upload = Duration::from_secs(fleet::upload_seconds(hub.directory().await?.len()).into());
+    Ok((upload * BLOCKS_TOGETHER).max(CONSOLIDATION))
 }
 
 async fn removal(hub: Arc<Hub>) -> Result<(), StoreError> {

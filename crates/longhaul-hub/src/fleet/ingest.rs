@@ -97,6 +97,12 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
             .all(|event| name(&event.kind) && event.message.len() <= 2 * MAX_MESSAGE_BYTES)
 }
 
+/// Returns the time between two uploads of an agent in a fleet of some agents: ten seconds in small fleets. A
+/// large one must not sync the disk too often.
+pub(crate) fn upload_seconds(agents: usize) -> u32 {
+    u32::try_from(10 + agents / 20).unwrap_or(300).min(300)
+}
+
 /// Limits the times of an upload to a range in which the hub can compute. A measurement in the far
 /// future would never become too old.
 pub(crate) fn limit_times(request: &mut SyncRequest, now: i64) {

@@ -6,13 +6,15 @@ use std::collections::btree_map::Entry;
 use super::series::{LEVELS, Level};
 use crate::clock::SECOND;
 use crate::samples::{Bucket, Kind, merge, pack_bucket, point, unpack, unpack_bucket};
-use crate::store::{Lock, Sql, StoreError, Value, first, groups, insert_rows, parameters, values};
+use crate::store::{
+    Lock, Row, Sql, StoreError, Value, first, groups, insert_rows, parameters, values,
+};
 
 /// The maximum number of blocks that one transaction consolidates.
 const BLOCKS: i64 = 5000;
 
-/// Adds new blocks to the buckets of all levels. Returns true if more blocks wait. A damaged block
-/// is a gap: an error would repeat forever and prevent the removal of all later blocks.
+/// Adds new blocks to the buckets of all levels, series by series. Returns true if more blocks wait. A damaged
+/// block is a gap: an error would repeat forever and prevent the removal of all later blocks.
 ///
 /// # Errors
 /// The database is unavailable.
@@ -20,14 +22,17 @@ pub fn consolidate(sql: &mut dyn Sql) -> Result<bool, StoreError> {
     sql.lock(Lock::Retention)?;
     let last = first(
         sql,
-        "SELECT end_ms FROM chunk WHERE consolidated = 0 ORDER BY end_ms LIMIT 1 OFFSET $1",
+        "SELECT series, start_ms FROM chunk WHERE consolidated = 0 ORDER BY series, start_ms
+         LIMIT 1 OFFSET $1",
         values![BLOCKS],
     )?;
-    let until = last.as_ref().map_or(Ok(i64::MAX), |row| row.int(0))?;
+    let end = |row: &Row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?));
+    let (series, start_ms) = last.as_ref().map_or(Ok((i64::MAX, 0)), end)?;
     let rows = sql.query(
-        "UPDATE chunk SET consolidated = 1 WHERE consolidated = 0 AND end_ms <= $1
+        "UPDATE chunk SET consolidated = 1
+         WHERE consolidated = 0 AND (series, start_ms) < ($1, $2)
          RETURNING series, data",
-        values![until],
+        values![series, start_ms],
     )?;
     if rows.is_empty() {
         return Ok(false);

@@ -339,7 +339,7 @@ pub fn read_series(
     let Some(level) = level else {
         return Ok((step_ms, samples(sql, series, (from_ms, to_ms), step_ms)?));
     };
-    let rows = sql.query(
+    let rows = sql.query_scattered(
         "SELECT start_ms, data FROM bucket WHERE level = $1 AND series = $2
          AND start_ms >= $3 AND start_ms < $4 ORDER BY start_ms",
         values![
@@ -362,7 +362,7 @@ fn samples(
     (from_ms, to_ms): (i64, i64),
     step_ms: i64,
 ) -> Result<Vec<Bucket>, StoreError> {
-    let rows = sql.query(
+    let rows = sql.query_scattered(
         "SELECT data FROM chunk WHERE series = $1 AND start_ms >= $2 AND start_ms < $3
          AND end_ms >= $4 ORDER BY start_ms",
         values![series.id, from_ms - BLOCK_MS, to_ms, from_ms],

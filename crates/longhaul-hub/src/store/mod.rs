@@ -25,7 +25,7 @@ pub use sql::{
 };
 
 use self::postgres::Postgres;
-use self::sqlite::Sqlite;
+use self::sqlite::{Sqlite, checkpoints};
 use self::worker::{Work, Workers};
 
 /// The number of connections for reading SQLite, and of all connections to PostgreSQL for each of
@@ -55,9 +55,10 @@ impl Store {
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
         // Creates the file with WAL before readers open it.
         drop(Sqlite::open(path, true)?);
-        let (writer, reader) = (path.to_owned(), path.to_owned());
+        let (writer, reader, log) = (path.to_owned(), path.to_owned(), Arc::default());
+        checkpoints(path, &log)?;
         let store = Store {
-            writers: Workers::start(1, TOGETHER, move || Sqlite::open(&writer, true))?,
+            writers: Workers::start(1, TOGETHER, move || Sqlite::open_writer(&writer, &log))?,
             readers: Workers::start(CONNECTIONS, 1, move || Sqlite::open(&reader, false))?,
         };
         store.write(schema::prepare).await?;

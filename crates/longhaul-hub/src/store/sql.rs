@@ -179,6 +179,15 @@ pub trait Sql {
     /// The database refuses the query or is unavailable.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
+    /// Runs a query as [`query`](Self::query), whose rows arrived at different times and are therefore in many pages of
+    /// a database that keeps rows in the order of their arrival.
+    ///
+    /// # Errors
+    /// As for [`query`](Self::query).
+    fn query_scattered(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
+        self.query(sql, values)
+    }
+
     /// Waits for a lock and holds it until the transaction ends.
     ///
     /// # Errors

@@ -1,8 +1,12 @@
 //! SQLite: one file in WAL mode, one writer that commits waiting transactions together, and readers.
 
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use rusqlite::hooks::Wal;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
@@ -12,10 +16,42 @@ use super::{Growth, Lock, Row, Sql, StoreError, Value};
 /// The time to wait for another process, for example `longhaul hub user`, that writes.
 const BUSY: Duration = Duration::from_secs(20);
 
+/// The time between two looks at the length of the log.
+const CHECKPOINT: Duration = Duration::from_millis(500);
+/// The pages of a log that the thread copies to the database. Each series has a page that its next block changes,
+/// so a longer log writes it less often.
+const LONG_LOG: i32 = 4000;
+/// The pages of a log that the writer copies before the next transaction, because the thread does not follow.
+const LONGEST_LOG: i32 = 16_000;
+/// The most attempts of a checkpoint to copy all pages.
+const CHECKPOINTS: usize = 3;
+
+/// The number of pages of the log after the latest commit.
+#[derive(Debug, Default)]
+pub(super) struct LogPages(AtomicI32);
+
+/// Starts a thread that copies the pages of the log to the database `path`, so that uploads do not wait for it. It
+/// ends when nothing else holds `log`.
+pub(super) fn checkpoints(path: &Path, log: &Arc<LogPages>) -> Result<(), StoreError> {
+    let (link, log) = (Sqlite::open(path, false)?, Arc::downgrade(log));
+    let work = move || {
+        while let Some(log) = log.upgrade() {
+            if log.0.load(Ordering::Relaxed) >= LONG_LOG {
+                link.checkpoint();
+            }
+            drop(log);
+            std::thread::sleep(CHECKPOINT);
+        }
+    };
+    let thread = std::thread::Builder::new().name("checkpoint".to_owned()).spawn(work);
+    thread.map(drop).map_err(StoreError::Thread)
+}
+
 /// A connection to the file.
 pub(super) struct Sqlite {
     connection: Connection,
     writes: bool,
+    log: Arc<LogPages>,
 }
 
 impl Sqlite {
@@ -33,12 +69,39 @@ impl Sqlite {
             )
             .map_err(failed)?;
         if writes {
-            // Each series has a page that its next block changes. A longer log writes it less often.
-            connection
-                .execute_batch("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000;")
-                .map_err(failed)?;
+            connection.execute_batch("PRAGMA cache_size = -65536;").map_err(failed)?;
         }
-        Ok(Sqlite { connection, writes })
+        Ok(Sqlite { connection, writes, log: Arc::default() })
+    }
+
+    /// Opens the file `path` to write, and notes the length of its log for [`checkpoints`].
+    pub(super) fn open_writer(path: &Path, log: &Arc<LogPages>) -> Result<Self, StoreError> {
+        let mut link = Self::open(path, true)?;
+        link.log = log.clone();
+        let note = log.clone();
+        // The hook replaces the checkpoints of SQLite, which would delay the uploads of all agents.
+        let hook = move |_: &mut Wal, pages: c_int| {
+            note.0.store(pages, Ordering::Relaxed);
+            Ok(())
+        };
+        link.connection
+            .wal_hook(Some(hook))
+            .map_err(|source| StoreError::Open { path: PathBuf::from(path), source })?;
+        Ok(link)
+    }
+
+    /// Copies the pages of the log to the database, so that the log begins again.
+    fn checkpoint(&self) {
+        for _ in 0..CHECKPOINTS {
+            let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
+            });
+            // A failure, such as a full disk, is also one of the next commit, which reports it. Pages that a commit
+            // adds meanwhile are few.
+            if copied.unwrap_or(true) {
+                return;
+            }
+        }
     }
 }
 
@@ -49,7 +112,11 @@ impl Link for Sqlite {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        Ok(self.connection.execute_batch("COMMIT")?)
+        self.connection.execute_batch("COMMIT")?;
+        if self.writes && self.log.0.load(Ordering::Relaxed) >= LONGEST_LOG {
+            self.checkpoint();
+        }
+        Ok(())
     }
 
     fn rollback(&mut self) {
@@ -182,5 +249,33 @@ fn value(value: ValueRef<'_>) -> Value {
         ValueRef::Real(value) => Value::Real(value),
         ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
         ValueRef::Blob(value) => Value::Bytes(value.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use crate::store::{Store, values};
+
+    #[tokio::test]
+    async fn a_thread_copies_a_long_log_to_the_database() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hub.db");
+        let store = Store::sqlite(&path).await.unwrap();
+        // More pages than the thread waits for, and fewer than the writer copies.
+        let fill = |sql: &mut dyn crate::store::Sql| {
+            sql.execute("CREATE TABLE large (data BLOB)", &[])?;
+            for _ in 0..20 {
+                sql.execute("INSERT INTO large VALUES ($1)", values![vec![1_u8; 1 << 20]])?;
+            }
+            Ok(())
+        };
+        store.write(fill).await.unwrap();
+        let deadline = Instant::now() + super::BUSY;
+        while std::fs::metadata(&path).unwrap().len() < 20 << 20 {
+            assert!(Instant::now() < deadline, "the database has the pages in time");
+            tokio::time::sleep(super::CHECKPOINT / 10).await;
+        }
     }
 }

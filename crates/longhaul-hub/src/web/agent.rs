@@ -22,7 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use super::connection::Client;
 use super::failure::{Cause, Refusal};
 use crate::clock::now_ms;
-use crate::fleet::{self, Upload, host_capacity, ingest, limit_times, within_limits};
+use crate::fleet::{
+    self, Upload, host_capacity, ingest, limit_times, upload_seconds, within_limits,
+};
 use crate::hub::{Hub, PageMessage};
 use crate::login_guard::Admission;
 use crate::records::agents::{Accepted, Agent, Contact, agent_of, enroll};
@@ -357,8 +359,7 @@ async fn answer(
     let settings = AgentSettings {
         hub_ms: now_ms(),
         sample_interval_ms: SAMPLE_INTERVAL_MS,
-        // Ten seconds for small fleets; a large one must not sync the disk too often.
-        upload_seconds: u32::try_from(10 + all.len() / 20).unwrap_or(300).min(300),
+        upload_seconds: upload_seconds(all.len()),
         capacity,
     };
     Ok(SyncResponse {
