@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use super::bound::Observation;
-
 /// How the bound returns to the rate before the loss.
 #[derive(Debug, Clone, Copy)]
 struct Return {
@@ -106,24 +104,25 @@ impl BoundAfterLoss {
         now >= self.settled_at
     }
 
-    /// Lets the bound grow up to the time `now`.
-    pub(super) fn grow(&mut self, now: Duration, observed: Observation) {
+    /// Lets the bound grow up to the time `now`. `used` is the delivered rate of the last window in
+    /// bytes per second, and packets wait in a queue of the path if `queued`.
+    pub(super) fn grow(&mut self, now: Duration, used: f64, queued: bool) {
         let Some(time) = now.checked_sub(self.grown_until) else { return };
         self.grown_until = now;
         // The bound does not grow while the copy uses less than half of it.
-        if observed.window_rate <= self.rate / 2.0 {
+        if used <= self.rate / 2.0 {
             return;
         }
         // A copy alone has no queue at this rate.
         let holds = self.probes_at.is_some_and(|at| now < at);
-        if holds && observed.queued {
+        if holds && queued {
             self.shared_until = now + SHARED_TIME;
         }
         let known = self.way.recovered * self.before;
-        let recovers = self.rate < known && !observed.queued;
+        let recovers = self.rate < known && !queued;
         let growth = if recovers {
             self.way.recovery
-        } else if observed.queued {
+        } else if queued {
             PROBING_QUEUED
         } else if holds {
             HELD
@@ -147,7 +146,6 @@ impl BoundAfterLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copy::source::steer::bound::Observation;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -160,7 +158,7 @@ mod tests {
     /// Lets `bound` grow for `seconds` in steps of 10 ms, without a queue.
     fn grow(bound: &mut BoundAfterLoss, from: Duration, seconds: u32) {
         for step in 1..=100 * seconds {
-            bound.grow(from + SECOND / 100 * step, Observation::at_rate(bound.rate()));
+            bound.grow(from + SECOND / 100 * step, bound.rate(), false);
         }
     }
 
@@ -186,7 +184,7 @@ mod tests {
         let mut held = first.again(loss(100.0, SECOND * 2));
         grow(&mut held, SECOND * 2, 1);
         let mut shared = held.again(loss(98.0, SECOND * 3));
-        shared.grow(SECOND * 3 + SECOND / 2, Observation::at_rate(80.0));
+        shared.grow(SECOND * 3 + SECOND / 2, 80.0, false);
         assert!(shared.rate() < 80.0, "the bound grows only after the losses have settled");
         grow(&mut shared, SECOND * 3, 2);
         assert!(shared.rate() > 110.0, "the bound is not held: {}", shared.rate());
@@ -202,19 +200,17 @@ mod tests {
         let mut held = first.again(loss(100.0, SECOND * 2));
         grow(&mut held, SECOND * 2, 1);
         assert!(held.again(loss(100.0, SECOND * 6)).holds());
-        let mut queued = Observation::at_rate(98.0);
-        queued.queued = true;
-        held.grow(SECOND * 3 + SECOND / 10, queued);
+        held.grow(SECOND * 3 + SECOND / 10, 98.0, true);
         assert!(!held.again(loss(100.0, SECOND * 6)).holds());
     }
 
     #[test]
     fn the_bound_does_not_exceed_the_known_rate_before_losses_have_settled() {
         let mut bound = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
-        bound.grow(SECOND / 10, Observation::at_rate(80.0));
+        bound.grow(SECOND / 10, 80.0, false);
         assert_eq!(bound.rate(), 80.0, "the queue drains");
         for step in 11..50 {
-            bound.grow(SECOND / 100 * step, Observation::at_rate(80.0));
+            bound.grow(SECOND / 100 * step, 80.0, false);
         }
         assert_eq!(bound.rate(), 98.0);
         assert!(!bound.is_settled(SECOND / 100 * 49));
@@ -225,9 +221,9 @@ mod tests {
     #[test]
     fn an_unused_bound_does_not_grow() {
         let mut bound = BoundAfterLoss::first(loss(200.0, Duration::ZERO));
-        bound.grow(SECOND, Observation::at_rate(10.0));
+        bound.grow(SECOND, 10.0, false);
         assert_eq!(bound.rate(), 160.0);
-        bound.grow(SECOND * 2, Observation::at_rate(90.0));
+        bound.grow(SECOND * 2, 90.0, false);
         assert!(bound.rate() > 190.0);
     }
 }

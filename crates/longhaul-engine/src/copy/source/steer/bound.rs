@@ -107,15 +107,15 @@ struct BoundFromCache {
 
 /// The rate and the loss share of the last window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Observation {
+struct Observation {
     /// The seconds since the previous sample.
     step: f64,
     /// The length of the window.
     window: Duration,
     /// The delivered rate in bytes per second.
-    pub(super) window_rate: f64,
+    window_rate: f64,
     /// True if packets wait in a queue of the path.
-    pub(super) queued: bool,
+    queued: bool,
     /// The bytes delivered or lost in the window.
     sent: f64,
     /// The loss share.
@@ -150,7 +150,9 @@ impl Bound {
         let limit = if observed.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
         let congested = observed.significant && observed.congestion_loss > limit;
         match &mut self.lowered {
-            Some(lowered) if !lowered.is_settled(now.at) => lowered.grow(now.at, observed),
+            Some(lowered) if !lowered.is_settled(now.at) => {
+                lowered.grow(now.at, observed.window_rate, observed.queued)
+            }
             None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {
                 self.random_loss = observed.loss;
             }
@@ -159,7 +161,7 @@ impl Bound {
                 if let Some(onset) = self.onset.as_mut().filter(|_| !observed.queued) {
                     onset.compare(observed.window_rate, observed.sent, observed.loss);
                 }
-                lowered.grow(now.at, observed);
+                lowered.grow(now.at, observed.window_rate, observed.queued);
             }
             None => {}
         }
@@ -283,23 +285,6 @@ impl Bound {
             Some(lowered) => lowered.again(loss),
             None => BoundAfterLoss::first(loss),
         });
-    }
-}
-
-#[cfg(test)]
-impl Observation {
-    /// Returns an observation of the delivered rate `window_rate`, without losses or a queue.
-    pub(super) fn at_rate(window_rate: f64) -> Self {
-        Observation {
-            step: 0.0,
-            window: WINDOW_FLOOR,
-            window_rate,
-            queued: false,
-            sent: 0.0,
-            loss: 0.0,
-            congestion_loss: 0.0,
-            significant: false,
-        }
     }
 }
 
