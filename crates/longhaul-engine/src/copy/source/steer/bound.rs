@@ -151,7 +151,7 @@ impl Bound {
         let congested = observed.significant && observed.congestion_loss > limit;
         match &mut self.lowered {
             Some(lowered) if !lowered.is_settled(now.at) => {
-                lowered.grow(now.at, observed.window_rate, observed.queued)
+                lowered.grow(now.at, observed.window_rate, observed.queued);
             }
             None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {
                 self.random_loss = observed.loss;
