@@ -14,8 +14,6 @@ struct Return {
     hold: Duration,
 }
 
-/// After the first loss, which ends slow start. The rate before it is lower than that of the path.
-const FIRST: Return = Return { recovery: 6.0, recovered: 0.98, hold: Duration::ZERO };
 /// Without other traffic. The queue overflows only when the copy looks for more, so it does so rarely.
 const ALONE: Return = Return { recovery: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
 /// Beside other traffic, which gets the rate that the copy leaves.
@@ -26,8 +24,11 @@ const HELD: f64 = 1.005;
 /// The factors by which the bound then grows per second, without and with a queue.
 const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
-/// The relative difference up to which the delivered rates before two losses show the same limit.
-const SAME: f64 = 0.05;
+/// The relative difference up to which the delivered rates before two losses are the same, and the
+/// number of such losses in a row that show the rate of a path without other traffic
+/// (docs/design/fairness.md).
+const SAME: f64 = 0.01;
+const SAME_LOSSES: u32 = 2;
 /// The time for which a loss or a queue below the rate of the previous loss shows other traffic.
 const SHARED_TIME: Duration = Duration::from_secs(10);
 
@@ -38,6 +39,8 @@ pub(super) struct BoundAfterLoss {
     rate: f64,
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
+    /// The number of losses in a row before which the delivered rate was the same.
+    same: u32,
     way: Return,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
@@ -65,14 +68,15 @@ pub(super) struct Lowering {
 }
 
 impl BoundAfterLoss {
-    /// Lowers the bound at the first loss.
+    /// Lowers the bound at the first loss, which ends slow start.
     pub(super) fn first(loss: Lowering) -> Self {
         BoundAfterLoss {
             rate: loss.factor * loss.delivered,
             before: loss.delivered,
-            way: FIRST,
+            same: 0,
+            way: SHARED,
             settled_at: loss.settled_at,
-            grown_until: loss.drained_at,
+            grown_until: loss.settled_at,
             probes_at: None,
             shared_until: Duration::ZERO,
         }
@@ -84,9 +88,11 @@ impl BoundAfterLoss {
         let shared_until =
             if self.holds() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
         let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
-        let alone = is_same && loss.at >= shared_until;
+        let same = if is_same { self.same + 1 } else { 0 };
+        let alone = same >= SAME_LOSSES && loss.at >= shared_until;
         BoundAfterLoss {
             rate: loss.factor * loss.delivered.min(self.rate),
+            same,
             way: if alone { ALONE } else { SHARED },
             grown_until: if alone { loss.drained_at } else { loss.settled_at },
             shared_until,
@@ -162,42 +168,49 @@ mod tests {
         }
     }
 
+    /// Returns the bound after losses at the rates `delivered`, the last of them at `at`.
+    fn after(delivered: &[f64], at: Duration) -> BoundAfterLoss {
+        let (first, others) = delivered.split_first().unwrap();
+        let mut bound = BoundAfterLoss::first(loss(*first, at));
+        for delivered in others {
+            bound.rate = *delivered;
+            bound = bound.again(loss(*delivered, at));
+        }
+        bound
+    }
+
     #[test]
-    fn the_bound_stays_at_a_rate_that_two_losses_show() {
-        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
-        grow(&mut first, Duration::ZERO, 2);
-        assert!(first.rate() > 130.0, "one loss: {}", first.rate());
-        let mut second = first.again(loss(102.0, SECOND * 2));
-        grow(&mut second, SECOND * 2, 2);
-        assert!((99.0..102.0).contains(&second.rate()), "{}", second.rate());
-        grow(&mut second, SECOND * 4, 2);
-        assert!(second.rate() > 130.0, "{}", second.rate());
-        let mut other = first.again(loss(60.0, SECOND * 2));
-        grow(&mut other, SECOND * 2, 2);
-        assert!(other.rate() > 75.0, "another rate: {}", other.rate());
+    fn the_bound_stays_at_a_rate_that_three_losses_show() {
+        for delivered in
+            [&[100.0][..], &[80.0, 100.0], &[80.0, 100.5, 100.0], &[97.0, 103.0, 100.0]]
+        {
+            let mut bound = after(delivered, SECOND);
+            grow(&mut bound, SECOND, 2);
+            assert!(bound.rate() > 115.0, "{delivered:?}: {}", bound.rate());
+        }
+        let mut alone = after(&[80.0, 99.7, 100.3, 100.0], SECOND);
+        grow(&mut alone, SECOND, 2);
+        assert!((97.0..100.0).contains(&alone.rate()), "{}", alone.rate());
+        grow(&mut alone, SECOND * 3, 2);
+        assert!(alone.rate() > 130.0, "{}", alone.rate());
     }
 
     #[test]
     fn a_loss_while_the_bound_is_held_shows_other_traffic() {
-        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
-        grow(&mut first, Duration::ZERO, 2);
-        let mut held = first.again(loss(100.0, SECOND * 2));
+        let mut held = after(&[100.0; 3], SECOND * 2);
         grow(&mut held, SECOND * 2, 1);
-        let mut shared = held.again(loss(98.0, SECOND * 3));
+        let mut shared = held.again(loss(100.0, SECOND * 3));
         shared.grow(SECOND * 3 + SECOND / 2, 80.0, false);
-        assert!(shared.rate() < 80.0, "the bound grows only after the losses have settled");
+        assert!(shared.rate() <= 80.0, "the bound grows only after the losses have settled");
         grow(&mut shared, SECOND * 3, 2);
         assert!(shared.rate() > 110.0, "the bound is not held: {}", shared.rate());
-        let later = shared.again(loss(98.0, SECOND * 14));
-        assert!(!shared.again(loss(98.0, SECOND * 5)).holds());
-        assert!(later.holds(), "the other traffic may have ended");
+        assert!(!shared.again(loss(100.0, SECOND * 5)).holds());
+        assert!(shared.again(loss(100.0, SECOND * 14)).holds(), "the other traffic may have ended");
     }
 
     #[test]
     fn a_queue_while_the_bound_is_held_shows_other_traffic() {
-        let mut first = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
-        grow(&mut first, Duration::ZERO, 2);
-        let mut held = first.again(loss(100.0, SECOND * 2));
+        let mut held = after(&[100.0; 3], SECOND * 2);
         grow(&mut held, SECOND * 2, 1);
         assert!(held.again(loss(100.0, SECOND * 6)).holds());
         held.grow(SECOND * 3 + SECOND / 10, 98.0, true);
@@ -206,16 +219,14 @@ mod tests {
 
     #[test]
     fn the_bound_does_not_exceed_the_known_rate_before_losses_have_settled() {
-        let mut bound = BoundAfterLoss::first(loss(100.0, Duration::ZERO));
+        let mut bound = after(&[100.0; 3], Duration::ZERO);
         bound.grow(SECOND / 10, 80.0, false);
         assert_eq!(bound.rate(), 80.0, "the queue drains");
         for step in 11..50 {
             bound.grow(SECOND / 100 * step, 80.0, false);
         }
-        assert_eq!(bound.rate(), 98.0);
+        assert!((97.9..98.5).contains(&bound.rate()), "{}", bound.rate());
         assert!(!bound.is_settled(SECOND / 100 * 49));
-        grow(&mut bound, SECOND / 2, 1);
-        assert!(bound.rate() > 120.0, "{}", bound.rate());
     }
 
     #[test]
@@ -224,6 +235,6 @@ mod tests {
         bound.grow(SECOND, 10.0, false);
         assert_eq!(bound.rate(), 160.0);
         bound.grow(SECOND * 2, 90.0, false);
-        assert!(bound.rate() > 190.0);
+        assert!(bound.rate() >= 190.0);
     }
 }
