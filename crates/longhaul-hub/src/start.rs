@@ -98,7 +98,7 @@ fn local_login(hub: &Hub, config: &HubConfig, started: &RunningHub) -> Result<()
     hub.permit_local(&token);
     let login = LocalLogin { hub: local::url(*address), pin: started.pin.clone(), token };
     if let Err(error) = local::write(&config.data, &login) {
-        (config.log)(&format!("'longhaul fleet' needs a login on this host: {error}"));
+        (config.log)(&format!("{error}; 'longhaul fleet' needs a login on this host"));
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ const CORRELATION: &str = "the link has correlation only for loss: omit it";
 const REORDER: &str =
     "netem sends these packets without delay; use the link's own option to hold packets back";
 const ECN: &str = "netem marks instead of dropping; use the link's own options to mark";
-const OTHER: &str = "the command of tc has no netem";
+const OTHER: &str = "this tc command does not contain 'netem'";
 const SEED: &str = "the seed belongs to the link, not to a direction";
 const CELLS: &str = "the link has no cells: give only an overhead from 0 to 1000 bytes per packet";
 const SHAPES: &str = "the distributions are uniform, normal and pareto";
@@ -384,7 +384,7 @@ mod tests {
             ("delay 100ms 10ms 25%", "25%", "correlation only for loss"),
             ("delay 10ms reorder 25% 50%", "reorder", "hold packets back"),
             ("loss 1% ecn", "ecn", "netem marks"),
-            ("tc qdisc add dev eth0 root tbf rate 1mbit", "tc", "has no netem"),
+            ("tc qdisc add dev eth0 root tbf rate 1mbit", "tc", "does not contain 'netem'"),
             ("rate 5mbit 20 100 5", "100", "no cells"),
             ("rate 5mbit -20", "-20", "no cells"),
             ("rate fast", "fast", "a rate is"),

@@ -142,8 +142,9 @@ fn of_files(end: End, evidence: &Evidence) -> Option<String> {
             )
         }
         Evidence::SharedDisk { device, read_bps, write_bps, in_turn_bps } => format!(
-            "the disk ({device}), which source and sink appear to share: alone, files are read at \
-             {read_bps} and written at {write_bps}, so in turn at {in_turn_bps}"
+            "the disk ({device}), which source and sink appear to share: reading alone \
+             reaches {read_bps} and writing alone {write_bps}, so reading and writing in turn reach \
+             about {in_turn_bps}"
         ),
         _ => return None,
     })
