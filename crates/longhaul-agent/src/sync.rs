@@ -187,10 +187,8 @@ impl Sync<'_> {
         let batch = self.journal.batch(limits)?;
         let (running, accepted) = self.queue.ids();
         let is_due = progress.until_upload() == 0;
-        if is_due {
-            progress.uploaded = Some(Instant::now());
-        }
-        let most = progress.until_upload().clamp(1, MAX_WAIT_SECONDS);
+        let next = if is_due { progress.upload_seconds } else { progress.until_upload() };
+        let most = next.clamp(1, MAX_WAIT_SECONDS);
         // The first answer sets the clock.
         let wait = match (batch.more || !progress.answered, self.queue.time_to_news()) {
             (true, _) => 0,
@@ -198,6 +196,9 @@ impl Sync<'_> {
             (false, None) => most,
         };
         let state = self.agent_state(running, accepted)?;
+        if is_due {
+            progress.uploaded = Some(Instant::now());
+        }
         let samples = if is_due { self.within_limit(self.samples.take()) } else { Vec::new() };
         let facts = self.facts.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let mut request = SyncRequest {

@@ -20,6 +20,8 @@ pub(crate) const LOCAL_USER: &str = "hub (local)";
 pub(crate) fn write(data: &Path, login: &LocalLogin) -> Result<(), HubError> {
     let path = data.join(LOCAL_LOGIN_FILE);
     let temporary = data.join(format!(".{LOCAL_LOGIN_FILE}.{}", std::process::id()));
+    // After a failure, an old login must not look valid.
+    let _ = fs::remove_file(&path);
     let _ = fs::remove_file(&temporary);
     let mut file = fs::OpenOptions::new()
         .write(true)

@@ -341,10 +341,10 @@ fn files_per_second(
     let each = conditions.iter().zip(cells).filter_map(|(condition, cell)| {
         let rate = cell.median_bps?.bps() as f64 / (8 * size.get()) as f64;
         let digits = usize::from(rate < 9.95) + usize::from(rate < 0.995);
-        Some(format!("{rate:.digits$} at {}", condition.label()))
+        Some(format!("{rate:.digits$} files/s at {}", condition.label()))
     });
     let each: Vec<String> = each.collect();
-    (!each.is_empty()).then(|| format!("{} files/s: {}", row.label, each.join(", ")))
+    (!each.is_empty()).then(|| format!("{}: {}", row.label, each.join(", ")))
 }
 
 /// Returns the size of the data of a row's workload, which the row's entry may reduce.
@@ -418,7 +418,7 @@ mod tests {
         };
         let rows = plan.rows();
         let found = note(&rows[0], [Some(8), Some(1)]);
-        assert_eq!(found.as_deref(), Some("scp, small files/s: 244 at 0 ms, 31 at 90 ms"));
+        assert_eq!(found.as_deref(), Some("scp, small: 244 files/s at 0 ms, 31 files/s at 90 ms"));
         assert_eq!(note(&rows[0], [None, None]), None);
         assert_eq!(note(&rows[1], [Some(8), Some(1)]), None);
     }

@@ -20,37 +20,67 @@ const STOP_CHECK: Duration = Duration::from_millis(20);
 /// Lets bytes pass at the rate limit of a copy, which can change meanwhile.
 pub(super) struct RateGate {
     limit: RateLimit,
-    /// The time at which all bytes that were taken will have passed at the limit.
-    passed: Mutex<Option<Instant>>,
+    line: Mutex<Line>,
     open: AtomicBool,
+}
+
+/// The bytes that wait for the gate, in the order in which they came.
+#[derive(Debug, Default)]
+struct Line {
+    /// The bytes that have come.
+    taken: f64,
+    /// The bytes that may have passed by the time `at`; more than `taken` after a pause.
+    passed: f64,
+    at: Option<Instant>,
+}
+
+impl Line {
+    /// Lets bytes pass at `limit` up to the time `now`.
+    fn advance(&mut self, limit: Rate, now: Instant) {
+        let rate = limit.bps() as f64 / 8.0;
+        let time = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let most = self.taken + rate * BURST.as_secs_f64();
+        self.passed = (self.passed + rate * time.as_secs_f64()).min(most);
+        self.at = Some(now);
+    }
+
+    /// Adds `bytes`, and returns the number of bytes that pass before them.
+    fn join(&mut self, bytes: usize) -> f64 {
+        let before = self.taken;
+        self.taken += bytes as f64;
+        before
+    }
+
+    /// Returns the time until `before` bytes have passed at `limit`.
+    fn wait(&self, before: f64, limit: Rate) -> Duration {
+        let left = (before - self.passed).max(0.0);
+        // A limit of a few bit/s and many bytes exceed a `Duration`.
+        let seconds = 8.0 * left / limit.bps().max(1) as f64;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
 }
 
 impl RateGate {
     pub(super) fn new(limit: RateLimit) -> Self {
-        RateGate { limit, passed: Mutex::default(), open: AtomicBool::new(false) }
+        RateGate { limit, line: Mutex::default(), open: AtomicBool::new(false) }
     }
 
     /// Waits until the bytes that were taken before have passed at the limit, and takes `bytes`.
     pub(super) fn take(&self, bytes: usize) {
-        let Some(limit) = self.limit.get() else { return };
-        let now = Instant::now();
-        let due = now + self.due(limit, bytes, now);
-        while !self.open.load(Ordering::Relaxed) {
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+        let mut before = None;
+        while let Some(limit) = self.limit.get()
+            && !self.open.load(Ordering::Relaxed)
+        {
+            let mut line = lock(&self.line);
+            line.advance(limit, Instant::now());
+            let before = *before.get_or_insert_with(|| line.join(bytes));
+            let wait = line.wait(before, limit);
+            drop(line);
+            if wait.is_zero() {
                 return;
             }
-            thread::sleep(left.min(STOP_CHECK));
+            thread::sleep(wait.min(STOP_CHECK));
         }
-    }
-
-    /// Takes `bytes` at `now`, and returns the wait until they may pass.
-    fn due(&self, limit: Rate, bytes: usize, now: Instant) -> Duration {
-        let mut passed = lock(&self.passed);
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
-        let start = passed.map_or(now, |passed| passed.max(earliest));
-        *passed = Some(start + limit.time_for(bytes as u64));
-        start.saturating_duration_since(now)
     }
 
     /// Ends all waits, because the copy is over.
@@ -63,37 +93,54 @@ impl RateGate {
 mod tests {
     use super::*;
 
-    fn gate(bps: u64) -> RateGate {
-        let limit = RateLimit::default();
-        limit.set(Some(Rate::from_bps(bps)));
-        RateGate::new(limit)
-    }
-
     #[test]
     fn bytes_wait_for_those_before_them() {
-        let (gate, limit) = (gate(8_000_000), Rate::from_bps(8_000_000));
-        let now = Instant::now();
-        let ms = Duration::from_millis;
-        assert_eq!(gate.due(limit, 100_000, now), ms(0));
-        assert_eq!(gate.due(limit, 100_000, now), ms(100), "from any connection");
-        assert_eq!(gate.due(limit, 100_000, now + ms(210)), ms(0), "10 ms late");
-        assert_eq!(gate.due(limit, 100_000, now + ms(210)), ms(90), "which are made up for");
-        assert_eq!(gate.due(Rate::from_bps(16_000_000), 100_000, now + ms(400)), ms(0));
-        assert_eq!(gate.due(limit, 1, now + ms(400)), ms(50), "at twice the rate");
-        assert_eq!(gate.due(limit, 100_000, now + ms(10_000)), ms(0));
-        assert_eq!(gate.due(limit, 1, now + ms(10_000)), ms(50), "a pause is not made up for");
+        let limit = Rate::from_bps(8_000_000);
+        let start = Instant::now();
+        let mut line = Line::default();
+        let mut take = |ms, bytes| {
+            line.advance(limit, start + Duration::from_millis(ms));
+            let before = line.join(bytes);
+            line.wait(before, limit).as_millis()
+        };
+        assert_eq!(take(0, 100_000), 0);
+        assert_eq!(take(0, 100_000), 100, "from any connection");
+        assert_eq!(take(210, 100_000), 0, "10 ms late");
+        assert_eq!(take(210, 100_000), 90, "which are made up for");
+        assert_eq!(take(10_000, 100_000), 0);
+        assert_eq!(take(10_000, 1), 50, "a pause is made up for by 50 ms at most");
     }
 
     #[test]
-    fn a_wait_ends_with_the_copy_and_without_a_limit_there_is_none() {
-        let slow = gate(8);
-        slow.take(1000);
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| slow.take(1));
-            thread::sleep(Duration::from_millis(50));
-            assert!(!waiting.is_finished());
-            slow.open();
-        });
+    fn a_new_limit_applies_to_the_bytes_that_wait() {
+        let start = Instant::now();
+        let mut line = Line::default();
+        let [slow, fast] = [800_000, 8_000_000].map(Rate::from_bps);
+        line.advance(slow, start);
+        line.join(100_000);
+        let before = line.join(100_000);
+        assert_eq!(line.wait(before, slow).as_millis(), 1000);
+        line.advance(slow, start + Duration::from_millis(500));
+        assert_eq!(line.wait(before, fast).as_millis(), 50);
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_copy_or_its_limit_and_without_a_limit_there_is_none() {
+        let limit = RateLimit::default();
+        limit.set(Some(Rate::from_bps(8)));
+        for end in [(|gate, _| RateGate::open(gate)) as fn(&RateGate, &RateLimit), |_, limit| {
+            limit.set(None)
+        }] {
+            let gate = RateGate::new(limit.clone());
+            limit.set(Some(Rate::from_bps(8)));
+            gate.take(1000);
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| gate.take(1));
+                thread::sleep(Duration::from_millis(50));
+                assert!(!waiting.is_finished());
+                end(&gate, &limit);
+            });
+        }
         let free = RateGate::new(RateLimit::default());
         (0..1000).for_each(|_| free.take(usize::MAX));
     }

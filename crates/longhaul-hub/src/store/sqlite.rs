@@ -37,7 +37,7 @@ pub(super) fn checkpoints(path: &Path, log: &Arc<LogPages>) -> Result<(), StoreE
     let work = move || {
         while let Some(log) = log.upgrade() {
             if log.0.load(Ordering::Relaxed) >= LONG_LOG {
-                link.checkpoint();
+                link.checkpoint(&log);
             }
             drop(log);
             std::thread::sleep(CHECKPOINT);
@@ -90,15 +90,14 @@ impl Sqlite {
         Ok(link)
     }
 
-    /// Copies the pages of the log to the database, so that the log begins again.
-    fn checkpoint(&self) {
+    /// Copies the pages of `log` to the database, so that the log begins again. A commit meanwhile adds pages, which
+    /// the next attempt copies. After a failure the log grows, until a full disk fails a commit.
+    fn checkpoint(&self, log: &LogPages) {
         for _ in 0..CHECKPOINTS {
-            let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-                Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
-            });
-            // A failure, such as a full disk, is also one of the next commit, which reports it. Pages that a commit
-            // adds meanwhile are few.
-            if copied.unwrap_or(true) {
+            let copied = self
+                .connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2));
+            if copied.map_or(true, |pages| pages >= log.0.load(Ordering::Relaxed).into()) {
                 return;
             }
         }
@@ -114,7 +113,7 @@ impl Link for Sqlite {
     fn commit(&mut self) -> Result<(), StoreError> {
         self.connection.execute_batch("COMMIT")?;
         if self.writes && self.log.0.load(Ordering::Relaxed) >= LONGEST_LOG {
-            self.checkpoint();
+            self.checkpoint(&self.log);
         }
         Ok(())
     }

@@ -72,8 +72,11 @@ mod tests {
         let rich = markdown(&contents, &table);
         assert!(rich.contains("| 0 ms | 45 % | 45 % | more than 10 s |"), "{rich}");
         let page = html(&contents, &table);
-        for said in ["id=\"figure-flow-share\"", "more than <span class=\"word\">10 s</span>", "Share of the flow over time"]
-        {
+        for said in [
+            "id=\"figure-flow-share\"",
+            "more than <span class=\"word\">10 s</span>",
+            "Share of the flow over time",
+        ] {
             assert!(page.contains(said), "'{said}' is not in the report");
         }
         let without = html(&fixture::contents(), &Table::fold(&fixture::contents()));

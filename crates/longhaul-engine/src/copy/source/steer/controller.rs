@@ -102,8 +102,12 @@ impl<'a> StreamController<'a> {
         if self.nice_pacer.is_some() {
             self.yield_to_others(infos, limit);
         } else if self.dedicated && self.paced != Some((limit, infos.len())) {
-            if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
-                self.shared.steered.pace(limit);
+            match limit {
+                Some(limit) => self.shared.steered.pace_by_gate(limit),
+                None if self.paced.is_some_and(|(before, _)| before.is_some()) => {
+                    self.shared.steered.pace(None);
+                }
+                None => {}
             }
             self.paced = Some((limit, infos.len()));
         }

@@ -59,7 +59,10 @@ impl<'a> Pacemaker<'a> {
         let limit = self.shared.context.progress.limit();
         let rate = bound.into_iter().chain(limit).min();
         if self.is_changed(rate, infos.len()) {
-            steered.pace(rate);
+            match limit.filter(|limit| rate == Some(*limit)) {
+                Some(limit) => steered.pace_by_gate(limit),
+                None => steered.pace(rate),
+            }
             self.paced = rate.map(|rate| (rate, infos.len()));
         }
         let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);

@@ -172,13 +172,14 @@ impl SteeredStreams {
     /// Divides the rate limit equally among all connections; `None` removes it.
     pub(super) fn pace(&self, rate: Option<Rate>) {
         let connections = lock(&self.connections);
-        let each = rate.map_or(u64::MAX, |rate| {
-            (rate.bytes_per_second() / connections.len().max(1) as u64).max(1)
-        });
-        for connection in connections.iter() {
-            // A closed connection needs no pacing.
-            let _ = set_max_pacing_rate(&connection.socket, each);
-        }
+        let share = |rate: Rate| Rate::from_bps(rate.bps() / connections.len().max(1) as u64);
+        pace_each(&connections, rate.map(share));
+    }
+
+    /// Paces each connection at the user's rate limit, within whose sum the
+    /// [`RateGate`](crate::copy::rate_gate::RateGate) keeps them.
+    pub(super) fn pace_by_gate(&self, limit: Rate) {
+        pace_each(&lock(&self.connections), Some(limit));
     }
 
     /// Sets the congestion control of the present and later connections, and of those under repair
@@ -190,6 +191,14 @@ impl SteeredStreams {
             *lock(&self.chosen) = Some(congestion.to_owned());
         }
         used
+    }
+}
+
+fn pace_each(connections: &[Connection], rate: Option<Rate>) {
+    let each = rate.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
+    for connection in connections {
+        // A closed connection needs no pacing.
+        let _ = set_max_pacing_rate(&connection.socket, each);
     }
 }
 
