@@ -129,7 +129,7 @@ mod tests {
         let limit = RateLimit::default();
         limit.set(Some(Rate::from_bps(8)));
         for end in [(|gate, _| RateGate::open(gate)) as fn(&RateGate, &RateLimit), |_, limit| {
-            limit.set(None)
+            limit.set(None);
         }] {
             let gate = RateGate::new(limit.clone());
             limit.set(Some(Rate::from_bps(8)));
