@@ -36,8 +36,7 @@ impl Tested {
 #[test]
 fn text_ends_with_goodput_and_reason() {
     let server = Tested::start();
-    // Of a test of hardly more than one interval, the last one is too short to show the limit.
-    let output = server.run("-n 4G -P 2 -i 0.2");
+    let output = server.run("-n 4G -P 2");
     let out = text(&output.stdout);
     assert!(output.status.success(), "{out}{}", text(&output.stderr));
     assert!(out.starts_with("TCP to 127.0.0.1:"), "{out}");

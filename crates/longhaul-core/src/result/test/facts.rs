@@ -138,7 +138,7 @@ impl EndFacts {
 
 /// The minimum time in seconds: shorter times have too few samples (50 per second) and too few
 /// ticks of the processor clock (100 per second).
-const LEAST_SECONDS: f64 = 0.1;
+pub(super) const LEAST_SECONDS: f64 = 0.1;
 
 /// The minimum number of segments in a queue that a link at its rate fills.
 const QUEUE_SEGMENTS: f64 = 4.0;

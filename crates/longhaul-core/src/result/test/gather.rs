@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{EndFacts, TestFacts};
+use super::facts::{EndFacts, LEAST_SECONDS, TestFacts};
 use super::{Shares, Steady, StreamResult, TestSample};
 use crate::plan::TestPlan;
 use crate::result::{End, HostLimits, HostSample, TcpSample, ThreadSample, UdpResult};
@@ -85,11 +85,12 @@ fn counted(intervals: &[TestSample]) -> Vec<&TestSample> {
     intervals.iter().filter(counts).collect()
 }
 
-/// Returns the intervals of the steady part, or all if it has no whole interval.
+/// Returns the intervals of the steady part, or all if those are too short to derive a reason.
 fn steady_part<'a>(counted: &[&'a TestSample], steady: Option<&Steady>) -> Vec<&'a TestSample> {
     let from = steady.map_or(0.0, |steady| steady.ramp_up_seconds);
     let part: Vec<_> = counted.iter().copied().filter(|s| s.start_seconds >= from).collect();
-    if part.is_empty() { counted.to_vec() } else { part }
+    let seconds: f64 = part.iter().map(|sample| sample.seconds()).sum();
+    if seconds < LEAST_SECONDS { counted.to_vec() } else { part }
 }
 
 /// The segments of all connections in the whole test: a loss early in a test keeps the window small
@@ -212,5 +213,50 @@ fn hosts_of<'a>(end: End, part: &[&'a TestSample]) -> Vec<(&'a HostSample, f64)>
 impl ThreadSample {
     fn load_percent(&self) -> f64 {
         self.running_percent + self.waiting_percent.unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(start_seconds: f64, end_seconds: f64) -> TestSample {
+        TestSample {
+            index: 0,
+            omitted: false,
+            reverse: false,
+            start_seconds,
+            end_seconds,
+            counted_by: None,
+            bytes: Bytes::new(0),
+            throughput_bps: Rate::from_bps(0),
+            sent_bps: None,
+            retransmits: None,
+            rtt_ms: None,
+            shares: None,
+            sender_cpu_percent: None,
+            receiver_cpu_percent: None,
+            udp: None,
+            streams: Vec::new(),
+            sender_host: None,
+            receiver_host: None,
+        }
+    }
+
+    #[test]
+    fn a_short_rest_after_the_interval_of_the_ramp_up_does_not_decide_alone() {
+        let rate = Rate::from_bps(1);
+        let steady = Steady {
+            ramp_up_seconds: 0.48,
+            throughput_bps: rate,
+            lower_quartile_bps: rate,
+            upper_quartile_bps: rate,
+        };
+        let count = |end_seconds| {
+            let intervals = [sample(0.0, 1.0), sample(1.0, end_seconds)];
+            steady_part(&intervals.iter().collect::<Vec<_>>(), Some(&steady)).len()
+        };
+        assert_eq!(count(1.001), 2);
+        assert_eq!(count(1.5), 1);
     }
 }
