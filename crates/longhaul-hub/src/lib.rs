@@ -24,6 +24,7 @@ mod local;
 mod log;
 mod login_guard;
 mod outgoing;
+mod private_file;
 pub mod records;
 pub mod samples;
 mod secret;

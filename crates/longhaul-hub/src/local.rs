@@ -4,14 +4,13 @@
 //! keeps the hash of the token in memory: the token ends with the hub.
 
 use std::fs;
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use longhaul_fleet::api::{LOCAL_LOGIN_FILE, LocalLogin};
 
 use crate::config::HubError;
+use crate::private_file;
 
 /// The name that the hub notes for changes with this login. No user can have it, because it has a space.
 pub(crate) const LOCAL_USER: &str = "hub (local)";
@@ -19,22 +18,11 @@ pub(crate) const LOCAL_USER: &str = "hub (local)";
 /// Writes the login of a hub that has just started in place of that of an earlier start.
 pub(crate) fn write(data: &Path, login: &LocalLogin) -> Result<(), HubError> {
     let path = data.join(LOCAL_LOGIN_FILE);
-    let temporary = data.join(format!(".{LOCAL_LOGIN_FILE}.{}", std::process::id()));
     // After a failure, an old login must not look valid.
     let _ = fs::remove_file(&path);
-    let _ = fs::remove_file(&temporary);
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(HubError::file("create", &temporary))?;
     let text = serde_json::to_vec(login).unwrap_or_default();
-    let written = file.write_all(&text).and_then(|()| fs::rename(&temporary, &path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        HubError::file("write", &path)(error)
-    })
+    let temporary = private_file::write_beside(&path, &text)?;
+    fs::rename(&temporary, &path).map_err(HubError::file("create", &path))
 }
 
 /// Returns the URL at which this host reaches a hub that listens on `address`.

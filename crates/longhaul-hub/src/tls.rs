@@ -1,8 +1,8 @@
 //! The certificate of the hub: the operator's, or a self-signed one whose key agents pin.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::HubError;
+use crate::private_file;
 
 /// The name of the file with the self-signed certificate and its key.
 const FILE: &str = "hub.pem";
@@ -119,21 +120,7 @@ fn make(data: &Path, path: &Path) -> Result<(), HubError> {
     let key = rcgen::KeyPair::generate().map_err(invalid)?;
     let certificate = params.self_signed(&key).map_err(invalid)?;
     let text = format!("{}{}", certificate.pem(), key.serialize_pem());
-    write_private(data, path, text.as_bytes())
-}
-
-/// Writes a file that only this user can read; it never exists half-written.
-fn write_private(data: &Path, path: &Path, bytes: &[u8]) -> Result<(), HubError> {
-    let temporary = data.join(format!(".{FILE}.{}", std::process::id()));
-    let _ = fs::remove_file(&temporary);
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(HubError::file("create", &temporary))?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    written.map_err(HubError::file("write", &temporary))?;
+    let temporary = private_file::write_beside(path, text.as_bytes())?;
     // Another hub that uses the same directory may have been first; its certificate is kept.
     match fs::hard_link(&temporary, path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {

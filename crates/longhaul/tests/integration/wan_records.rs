@@ -111,7 +111,7 @@ struct Alone {
     recorder: Running,
     /// The port of the server.
     port: u16,
-    /// What the recorder says next.
+    /// The messages of the recorder that the test has not read yet.
     said: Lines<BufReader<ChildStderr>>,
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// How the bound returns to the rate before the loss.
+/// The way in which the bound returns to the rate before the loss.
 #[derive(Debug, Clone, Copy)]
 struct Return {
     /// The factor by which the bound grows per second.
