@@ -44,6 +44,9 @@ pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
     tasks.spawn(repeat(hub.clone(), 5, absences));
     tasks.spawn(consolidations(hub.clone()));
     tasks.spawn(repeat(hub.clone(), 600, removal));
+    tasks.spawn(repeat(hub.clone(), 5, async |hub| {
+        hub.store.take_checkpoint_failure().map_or(Ok(()), Err)
+    }));
     for at in 0..hub.channels.len() {
         let send = async move |hub: Arc<Hub>| outgoing::send_waiting(&hub, &hub.channels[at]).await;
         tasks.spawn(repeat(hub.clone(), 2, send));

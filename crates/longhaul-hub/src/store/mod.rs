@@ -25,7 +25,7 @@ pub use sql::{
 };
 
 use self::postgres::Postgres;
-use self::sqlite::{Sqlite, checkpoints};
+use self::sqlite::{Sqlite, WriteAheadLog, checkpoints};
 use self::worker::{Work, Workers};
 
 /// The number of connections for reading SQLite, and of all connections to PostgreSQL for each of
@@ -39,6 +39,8 @@ const TOGETHER: usize = 64;
 pub struct Store {
     readers: Workers,
     writers: Workers,
+    /// The log of SQLite.
+    log: Arc<WriteAheadLog>,
 }
 
 impl std::fmt::Debug for Store {
@@ -57,8 +59,10 @@ impl Store {
         drop(Sqlite::open(path, true)?);
         let (writer, reader, log) = (path.to_owned(), path.to_owned(), Arc::default());
         checkpoints(path, &log)?;
+        let written = log.clone();
         let store = Store {
-            writers: Workers::start(1, TOGETHER, move || Sqlite::open_writer(&writer, &log))?,
+            log,
+            writers: Workers::start(1, TOGETHER, move || Sqlite::open_writer(&writer, &written))?,
             readers: Workers::start(CONNECTIONS, 1, move || Sqlite::open(&reader, false))?,
         };
         store.write(schema::prepare).await?;
@@ -76,6 +80,7 @@ impl Store {
         let address = postgres_tls::Address::parse(address)?;
         let open = move || Postgres::connect(&address, &runtime);
         let store = Store {
+            log: Arc::default(),
             readers: Workers::start(CONNECTIONS, 1, open.clone())?,
             writers: Workers::start(CONNECTIONS, 1, open)?,
         };
@@ -86,6 +91,11 @@ impl Store {
     /// Returns the numbers of transactions that wait for a reader and for a writer.
     pub fn waiting(&self) -> (usize, usize) {
         (self.readers.waiting(), self.writers.waiting())
+    }
+
+    /// Returns the latest failure to move the log of SQLite into the database, once. No transaction reports it.
+    pub(crate) fn take_checkpoint_failure(&self) -> Option<StoreError> {
+        self.log.take_failure()
     }
 
     /// Runs a transaction that reads.

@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::hooks::Wal;
@@ -16,31 +16,43 @@ use super::{Growth, Lock, Row, Sql, StoreError, Value};
 /// The time to wait for another process, for example `longhaul hub user`, that writes.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// The time between two looks at the length of the log.
-const CHECKPOINT: Duration = Duration::from_millis(500);
-/// The pages of a log that the thread copies to the database. Each series has a page that its next block changes,
-/// so a longer log writes it less often.
+/// The interval at which the checkpoint thread checks the length of the log.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The number of pages from which the checkpoint thread copies the log to the database. Each series has a page that
+/// its next block changes, so a longer log causes fewer writes of that page.
 const LONG_LOG: i32 = 4000;
-/// The pages of a log that the writer copies before the next transaction, because the thread does not follow.
+/// The number of pages from which the writer copies the log itself, because the thread falls behind.
 const LONGEST_LOG: i32 = 16_000;
-/// The most attempts of a checkpoint to copy all pages.
-const CHECKPOINTS: usize = 3;
+/// The maximum number of attempts of a checkpoint to copy all pages.
+const MOST_ATTEMPTS: usize = 3;
 
-/// The number of pages of the log after the latest commit.
+/// The log of a database, as its writer and the thread of the checkpoints share it.
 #[derive(Debug, Default)]
-pub(super) struct LogPages(AtomicI32);
+pub(super) struct WriteAheadLog {
+    /// The number of its pages after the latest commit.
+    pages: AtomicI32,
+    /// The latest failure of a checkpoint that nobody has taken.
+    failure: Mutex<Option<StoreError>>,
+}
+
+impl WriteAheadLog {
+    /// Returns the latest failure of a checkpoint since the last call.
+    pub(super) fn take_failure(&self) -> Option<StoreError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 /// Starts a thread that copies the pages of the log to the database `path`, so that uploads do not wait for it. It
 /// ends when nothing else holds `log`.
-pub(super) fn checkpoints(path: &Path, log: &Arc<LogPages>) -> Result<(), StoreError> {
+pub(super) fn checkpoints(path: &Path, log: &Arc<WriteAheadLog>) -> Result<(), StoreError> {
     let (link, log) = (Sqlite::open(path, false)?, Arc::downgrade(log));
     let work = move || {
         while let Some(log) = log.upgrade() {
-            if log.0.load(Ordering::Relaxed) >= LONG_LOG {
+            if log.pages.load(Ordering::Relaxed) >= LONG_LOG {
                 link.checkpoint(&log);
             }
             drop(log);
-            std::thread::sleep(CHECKPOINT);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     };
     let thread = std::thread::Builder::new().name("checkpoint".to_owned()).spawn(work);
@@ -51,7 +63,7 @@ pub(super) fn checkpoints(path: &Path, log: &Arc<LogPages>) -> Result<(), StoreE
 pub(super) struct Sqlite {
     connection: Connection,
     writes: bool,
-    log: Arc<LogPages>,
+    log: Arc<WriteAheadLog>,
 }
 
 impl Sqlite {
@@ -75,13 +87,13 @@ impl Sqlite {
     }
 
     /// Opens the file `path` to write, and notes the length of its log for [`checkpoints`].
-    pub(super) fn open_writer(path: &Path, log: &Arc<LogPages>) -> Result<Self, StoreError> {
+    pub(super) fn open_writer(path: &Path, log: &Arc<WriteAheadLog>) -> Result<Self, StoreError> {
         let mut link = Self::open(path, true)?;
         link.log = log.clone();
         let note = log.clone();
         // The hook replaces the checkpoints of SQLite, which would delay the uploads of all agents.
         let hook = move |_: &mut Wal, pages: c_int| {
-            note.0.store(pages, Ordering::Relaxed);
+            note.pages.store(pages, Ordering::Relaxed);
             Ok(())
         };
         link.connection
@@ -90,15 +102,22 @@ impl Sqlite {
         Ok(link)
     }
 
-    /// Copies the pages of `log` to the database, so that the log begins again. A commit meanwhile adds pages, which
-    /// the next attempt copies. After a failure the log grows, until a full disk fails a commit.
-    fn checkpoint(&self, log: &LogPages) {
-        for _ in 0..CHECKPOINTS {
+    /// Copies the pages of `log` to the database, so that a later commit can restart the log from its beginning. A commit
+    /// meanwhile adds pages, which the next attempt copies. While checkpoints fail, the log grows until the disk is
+    /// full and a commit fails.
+    fn checkpoint(&self, log: &WriteAheadLog) {
+        for _ in 0..MOST_ATTEMPTS {
             let copied = self
                 .connection
                 .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(2));
-            if copied.map_or(true, |pages| pages >= log.0.load(Ordering::Relaxed).into()) {
-                return;
+            match copied {
+                Ok(pages) if pages < log.pages.load(Ordering::Relaxed).into() => {}
+                Ok(_) => return,
+                Err(error) => {
+                    let failed = Some(error.into());
+                    *log.failure.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+                    return;
+                }
             }
         }
     }
@@ -112,7 +131,7 @@ impl Link for Sqlite {
 
     fn commit(&mut self) -> Result<(), StoreError> {
         self.connection.execute_batch("COMMIT")?;
-        if self.writes && self.log.0.load(Ordering::Relaxed) >= LONGEST_LOG {
+        if self.writes && self.log.pages.load(Ordering::Relaxed) >= LONGEST_LOG {
             self.checkpoint(&self.log);
         }
         Ok(())
@@ -255,7 +274,23 @@ fn value(value: ValueRef<'_>) -> Value {
 mod tests {
     use std::time::Instant;
 
+    use super::{Sqlite, WriteAheadLog};
     use crate::store::{Store, values};
+
+    #[test]
+    fn the_failure_of_a_checkpoint_can_be_taken_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = Sqlite::open(&dir.path().join("hub.db"), true).unwrap();
+        let log = WriteAheadLog::default();
+        link.checkpoint(&log);
+        assert!(log.take_failure().is_none());
+        // SQLite refuses a checkpoint within a transaction that has written.
+        link.connection.execute_batch("BEGIN IMMEDIATE; CREATE TABLE t (a)").unwrap();
+        link.checkpoint(&log);
+        let failure = log.take_failure().unwrap();
+        assert!(failure.to_string().contains("locked"), "{failure}");
+        assert!(log.take_failure().is_none());
+    }
 
     #[tokio::test]
     async fn a_thread_copies_a_long_log_to_the_database() {
@@ -274,7 +309,7 @@ mod tests {
         let deadline = Instant::now() + super::BUSY;
         while std::fs::metadata(&path).unwrap().len() < 20 << 20 {
             assert!(Instant::now() < deadline, "the database has the pages in time");
-            tokio::time::sleep(super::CHECKPOINT / 10).await;
+            tokio::time::sleep(super::CHECK_INTERVAL / 10).await;
         }
     }
 }
