@@ -22,7 +22,7 @@ const STATEMENTS: usize = 500;
 
 /// Lets the server read pages of a bitmap scan ahead of their use, if its system supports this.
 const PREFETCH: &str = "SELECT set_config('effective_io_concurrency', '64', false) FROM pg_settings
-     WHERE name = 'effective_io_concurrency' AND max_val::bigint >= 64";
+     WHERE CASE name WHEN 'effective_io_concurrency' THEN max_val::bigint >= 64 ELSE false END";
 
 /// A connection to a server.
 pub(super) struct Postgres {
@@ -137,11 +137,11 @@ impl Sql for Postgres {
     }
 
     fn query_scattered(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
-        // The planner expects neighboring rows, because the first column of the key has few values. An index scan
-        // then waits for each page; a bitmap scan reads them ahead.
-        self.batch("SET LOCAL enable_indexscan = off")?;
+        // The planner estimates the order of rows only from the first column of the key, and can expect the rows of
+        // a series on neighboring pages. An index scan then waits for each page; a bitmap scan reads them ahead. Without statistics it would read the whole table.
+        self.batch("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = off")?;
         let rows = self.query(sql, values)?;
-        self.batch("SET LOCAL enable_indexscan = on")?;
+        self.batch("SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = on")?;
         Ok(rows)
     }
 

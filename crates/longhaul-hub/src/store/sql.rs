@@ -179,8 +179,8 @@ pub trait Sql {
     /// The database refuses the query or is unavailable.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
-    /// Runs a query as [`query`](Self::query), whose rows arrived at different times and are therefore in many pages of
-    /// a database that keeps rows in the order of their arrival.
+    /// Runs [`query`](Self::query) for rows that were inserted at different times. A database that stores rows in
+    /// the order of insertion has them on many pages.
     ///
     /// # Errors
     /// As for [`query`](Self::query).
