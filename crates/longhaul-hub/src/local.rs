@@ -1,7 +1,7 @@
 //! The login on the host of a hub: a file in the directory of the hub that only its user can read.
 //!
-//! Who can read this file can also read the database and set passwords, so the login gives no new rights. The hub
-//! keeps the hash of the token in memory: the token ends with the hub.
+//! A user who can read this file can also read the database and set passwords, so the login gives no new rights. The hub
+//! keeps the hash of the token in memory: the token is valid until the hub ends.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,17 +12,16 @@ use longhaul_fleet::api::{LOCAL_LOGIN_FILE, LocalLogin};
 use crate::config::HubError;
 use crate::private_file;
 
-/// The name that the hub notes for changes with this login. No user can have it, because it has a space.
+/// The name that the hub records for changes made with this login. No user can have it, because it has a space.
 pub(crate) const LOCAL_USER: &str = "hub (local)";
 
-/// Writes the login of a hub that has just started in place of that of an earlier start.
+/// Replaces the login of an earlier start by `login`.
 pub(crate) fn write(data: &Path, login: &LocalLogin) -> Result<(), HubError> {
     let path = data.join(LOCAL_LOGIN_FILE);
     // After a failure, an old login must not look valid.
     let _ = fs::remove_file(&path);
     let text = serde_json::to_vec(login).unwrap_or_default();
-    let temporary = private_file::write_beside(&path, &text)?;
-    fs::rename(&temporary, &path).map_err(HubError::file("create", &path))
+    private_file::replace(&path, &text)
 }
 
 /// Returns the URL at which this host reaches a hub that listens on `address`.

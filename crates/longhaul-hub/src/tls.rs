@@ -120,15 +120,8 @@ fn make(data: &Path, path: &Path) -> Result<(), HubError> {
     let key = rcgen::KeyPair::generate().map_err(invalid)?;
     let certificate = params.self_signed(&key).map_err(invalid)?;
     let text = format!("{}{}", certificate.pem(), key.serialize_pem());
-    let temporary = private_file::write_beside(path, text.as_bytes())?;
     // Another hub that uses the same directory may have been first; its certificate is kept.
-    match fs::hard_link(&temporary, path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(HubError::file("create", path)(error));
-        }
-        _ => {}
-    }
-    fs::remove_file(&temporary).map_err(HubError::file("remove", &temporary))?;
+    private_file::create(path, text.as_bytes())?;
     // Agents pin the key, so its name must survive a power failure.
     let synced = fs::File::open(data).and_then(|data| data.sync_all());
     synced.map_err(HubError::file("sync", data))
