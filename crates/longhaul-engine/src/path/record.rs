@@ -8,7 +8,7 @@ use longhaul_core::plan::PathPlan;
 use longhaul_core::plan::link::RecordedWindow;
 use longhaul_core::result::{Certainty, PathDirection};
 use longhaul_core::units::Rate;
-use longhaul_core::wire::PathOrder;
+use longhaul_core::wire::{FrameError, PathOrder};
 use longhaul_sys::probe::now_nanos;
 
 use super::client::PathClient;
@@ -41,10 +41,11 @@ pub struct RecordSpec {
 /// Records the path to the server of `session` for the time of `spec`, and passes each window to
 /// `take`, and whether both ends have the same clock. The windows count from `origin`, and each probe
 /// is sent a whole number of intervals after it, so that the sessions of a recording continue each
-/// other. It ends early when `stop` is set or the server closes the session.
+/// other. It ends early when `stop` is set.
 ///
 /// # Errors
-/// The server refuses the measurement, no data can be exchanged with it, or `take` fails.
+/// The server refuses the measurement or closes the session early, no data can be exchanged with it, or `take`
+/// fails.
 pub fn record(
     session: Session,
     spec: &RecordSpec,
@@ -80,7 +81,11 @@ pub fn record(
     let ends = || stop.load(Ordering::Acquire) || server_left();
     let recorded = recorder.run(&mut client.flow, ends, take);
     let _ = client.sender.send(&PathOrder::Finished);
-    recorded
+    if recorded? || stop.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let peer = client.receiver.peer().to_owned();
+    Err(EngineError::Control { peer, source: FrameError::Closed })
 }
 
 /// Returns the time of the first slot that begins after `elapsed`.
@@ -115,19 +120,22 @@ struct Recorder {
 type Take<'a> = &'a mut dyn FnMut(bool, RecordedWindow) -> io::Result<()>;
 
 impl Recorder {
+    /// Returns false if `ends` was true before all probes were sent.
     fn run(
         &mut self,
         flow: &mut impl ProbeSocket,
         ends: impl Fn() -> bool,
         take: Take<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let begun = self.origin + self.begun;
         let interval = self.spec.interval;
         let count = self.spec.time.as_nanos().div_ceil(interval.as_nanos().max(1)) as u32;
         let late = (PATIENCE.as_nanos() / interval.as_nanos().max(1)) as usize;
+        let mut complete = true;
         for index in 0..count {
             self.listen(flow, begun + interval * index);
             if ends() {
+                complete = false;
                 break;
             }
             let number = flow.number();
@@ -146,7 +154,7 @@ impl Recorder {
         while self.series.len() > 0 {
             self.pass(take)?;
         }
-        Ok(())
+        Ok(complete)
     }
 
     /// Takes answers until a deadline.
