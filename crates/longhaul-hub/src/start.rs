@@ -90,15 +90,17 @@ pub async fn start(config: &HubConfig) -> Result<(RunningHub, JoinSet<()>), HubE
     Ok((started, tasks))
 }
 
-/// Lets the user of the hub use `longhaul fleet` on this host without a password. A full disk does not prevent the
-/// start of the hub.
+/// Lets the user of the hub use `longhaul fleet` on this host without a password. If the file cannot be
+/// written, the hub still starts.
 fn local_login(hub: &Hub, config: &HubConfig, started: &RunningHub) -> Result<(), HubError> {
     let Some(address) = started.addresses.first() else { return Ok(()) };
     let token = secret::secret()?;
     hub.permit_local(&token);
     let login = LocalLogin { hub: local::url(*address), pin: started.pin.clone(), token };
     if let Err(error) = local::write(&config.data, &login) {
-        (config.log)(&format!("{error}; 'longhaul fleet' needs a login on this host"));
+        (config.log)(&format!(
+            "{error}; 'longhaul fleet' needs 'longhaul fleet login' on this host, too"
+        ));
     }
     Ok(())
 }

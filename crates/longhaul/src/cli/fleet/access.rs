@@ -8,7 +8,8 @@ use longhaul_agent::{HubClient, HubUrl, Trust, write_private};
 use longhaul_core::units::parse_span;
 use longhaul_engine::session::{ConfigDir, secret_text};
 use longhaul_fleet::api::{
-    LOCAL_LOGIN_FILE, LoginRequest, LoginResponse, NewToken, RevokedDocument, TokenDocument,
+    LOCAL_LOGIN_FILE, LocalLogin, LoginRequest, LoginResponse, NewToken, RevokedDocument,
+    TokenDocument,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,11 +28,18 @@ struct Login {
     token: String,
 }
 
+impl From<LocalLogin> for Login {
+    fn from(local: LocalLogin) -> Self {
+        Login { hub: local.hub, pin: Some(local.pin), ca: None, token: local.token }
+    }
+}
+
 const FILE: &str = "fleet.json";
 
 /// A hub, and the header with the user's token.
 pub(super) struct Connection {
     client: HubClient,
+    origin: Origin,
     authorization: String,
 }
 
@@ -40,12 +48,16 @@ impl Connection {
     pub(super) fn of_user() -> Result<Self, Coded> {
         let (path, origin) = login_path()?.ok_or_else(|| {
             let text = "there is no login to a hub: run 'longhaul fleet login https://HUB' first, or \
-                        this command on the host of the hub as the user of the hub";
+                        run this command on the hub's host as the hub's user";
             Coded::new(exit::USAGE, anyhow!(text))
         })?;
         let text = secret_text(&path)?;
-        let login: Login = serde_json::from_str(&text)
-            .with_context(|| format!("{} is damaged: log in again", path.display()))
+        let login = match origin {
+            Origin::Stored => serde_json::from_str::<Login>(&text),
+            Origin::ThisHost => serde_json::from_str::<LocalLogin>(&text).map(Login::from),
+        };
+        let login = login
+            .with_context(|| format!("{} is damaged: {}", path.display(), origin.remedy()))
             .map_err(|error| Coded::new(exit::HOST, error))?;
         let hub = login.hub.parse::<HubUrl>().map_err(|error| Coded::new(exit::HOST, error))?;
         let trust = Trust::of(login.pin.as_deref(), login.ca.as_deref());
@@ -54,12 +66,17 @@ impl Connection {
             Origin::Stored => HubClient::new(hub, &trust)?,
             Origin::ThisHost => HubClient::on_this_host(hub, &trust)?,
         };
-        Ok(Connection { client, authorization })
+        Ok(Connection { client, origin, authorization })
     }
 
     /// Returns true if there is a login.
-    pub(super) fn is_stored() -> bool {
+    pub(super) fn has_login() -> bool {
         login_path().is_ok_and(|found| found.is_some())
+    }
+
+    /// Returns true if the login is that of a hub on this host.
+    pub(super) fn is_on_this_host(&self) -> bool {
+        self.origin == Origin::ThisHost
     }
 
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Coded> {
@@ -93,6 +110,16 @@ enum Origin {
     Stored,
     /// The hub on this host wrote it.
     ThisHost,
+}
+
+impl Origin {
+    /// Returns what to do if the file of the login is damaged.
+    fn remedy(self) -> &'static str {
+        match self {
+            Origin::Stored => "run 'longhaul fleet login' again",
+            Origin::ThisHost => "restart the hub, which writes it again",
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,9 @@ use longhaul_fleet::mesh::{MAX_TEXT_BYTES, Mesh, parse};
 
 use super::access::Connection;
 use crate::exit::{self, Coded};
-use crate::output::{fleet_apply_text, fleet_plan_text, print_document, print_result};
+use crate::output::{
+    fleet_apply_text, fleet_plan_text, print_document, print_message, print_result,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
@@ -27,11 +29,10 @@ pub(super) struct PlanArgs {
 impl PlanArgs {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let (text, mesh) = read(&self.file)?;
-        let plan = if self.offline || !Connection::is_stored() {
+        let plan = if self.offline || !Connection::has_login() {
             plan_document(&mesh, None, 0)
         } else {
-            let request = MeshText { text, revision: None };
-            Connection::of_user()?.post::<PlanDocument>("/api/v1/mesh/plan", &request)?
+            compare(&mesh, text)?
         };
         if self.json {
             print_document(&plan)?;
@@ -39,6 +40,22 @@ impl PlanArgs {
             print_result(&fleet_plan_text(&plan))?;
         }
         Ok(exit::OK)
+    }
+}
+
+/// Compares a mesh with that of the hub. Its text is `text`.
+fn compare(mesh: &Mesh, text: String) -> Result<PlanDocument, Coded> {
+    let hub = Connection::of_user()?;
+    match hub.post("/api/v1/mesh/plan", &MeshText { text, revision: None }) {
+        // The file of a hub on this host remains when the hub has ended.
+        Err(error) if error.code == exit::UNREACHABLE && hub.is_on_this_host() => {
+            print_message(format_args!(
+                "{:#}; the plan is not compared with the mesh of a hub",
+                error.error
+            ));
+            Ok(plan_document(mesh, None, 0))
+        }
+        compared => compared,
     }
 }
 
