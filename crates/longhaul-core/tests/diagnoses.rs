@@ -160,6 +160,9 @@ fn a_disk_of_both_ends_is_judged_by_reading_and_writing_in_turn() {
                 copy.limit = Some(CopyLimit::SinkDisk);
             }
         }
+        for end in [&mut diagnosis.ends.source, &mut diagnosis.ends.sink].into_iter().flatten() {
+            end.boot = Some("81cc".to_owned());
+        }
         change(&mut diagnosis);
         let limit = judge(diagnosis).limits.remove(0);
         assert_eq!(limit.resource, Resource::SinkDisk);
@@ -174,8 +177,16 @@ fn a_disk_of_both_ends_is_judged_by_reading_and_writing_in_turn() {
         diagnosis.ends.sink.as_mut().unwrap().device = Some("vdb".to_owned());
     };
     assert!(!shared(650_000_000, other_disk));
-    let other_host = |diagnosis: &mut Diagnosis| diagnosis.ends.sink.as_mut().unwrap().about = None;
+    let other_host = |diagnosis: &mut Diagnosis| {
+        diagnosis.ends.sink.as_mut().unwrap().boot = Some("0f3a".to_owned());
+    };
     assert!(!shared(650_000_000, other_host));
+    let earlier_version = |diagnosis: &mut Diagnosis| {
+        for end in [&mut diagnosis.ends.source, &mut diagnosis.ends.sink].into_iter().flatten() {
+            end.boot = None;
+        }
+    };
+    assert!(!shared(650_000_000, earlier_version));
 }
 
 fn names(judged: &Diagnosis) -> Vec<Resource> {

@@ -15,8 +15,8 @@ const OVERLAP: f64 = 1.3;
 /// ends differ, or if the disk is faster.
 pub(super) fn shared(diagnosis: &Diagnosis, whole: Rate) -> Option<Evidence> {
     let (source, sink) = (diagnosis.ends.of(End::Sender)?, diagnosis.ends.of(End::Receiver)?);
-    let is_same = source.about.is_some()
-        && source.about == sink.about
+    let is_same = source.boot.is_some()
+        && source.boot == sink.boot
         && source.device == sink.device
         && source.file_system == sink.file_system;
     let device = source.device.clone().filter(|_| is_same)?;

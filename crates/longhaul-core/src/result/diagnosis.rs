@@ -164,6 +164,9 @@ pub struct EndView {
     pub host: String,
     /// A short description of the host.
     pub about: Option<HostSummary>,
+    /// A hash of the identifier of the kernel's boot; equal for two ends only if they are one host.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// The directory that is read or written.
     pub directory: String,
     /// The type of the file system.

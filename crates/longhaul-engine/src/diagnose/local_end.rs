@@ -13,7 +13,8 @@ use longhaul_core::result::{
 use longhaul_core::units::Rate;
 use longhaul_sys::cpu::HostTimes;
 use longhaul_sys::doctor::{FactSource, Query, read_facts};
-use longhaul_sys::host::{CoreTimes, core_times, throttled};
+use longhaul_sys::host::{CoreTimes, boot_id, core_times, throttled};
+use twox_hash::XxHash3_64;
 
 use super::scratch::{Scratch, directory_of, free_bytes};
 use super::write::{Writing, write};
@@ -167,6 +168,8 @@ fn examine_host(directory: &str) -> EndView {
     EndView {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         about: Some(summary(&facts)),
+        // The identifier itself could tell other programs of this host apart.
+        boot: boot_id().map(|id| format!("{:016x}", XxHash3_64::oneshot(id.as_bytes()))),
         directory: String::new(),
         file_system: of(|disk| disk.mount.as_ref().ok().map(|mount| mount.kind.clone())),
         device: of(|disk| disk.device.clone().ok().flatten()),

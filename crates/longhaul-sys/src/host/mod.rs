@@ -52,6 +52,12 @@ pub struct ClockState {
     pub max_error: Duration,
 }
 
+/// Returns the identifier of this boot of the host (random(4)); `None` if the kernel does not report it.
+pub fn boot_id() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 /// Reads the state of the clock without changing it.
 ///
 /// # Errors

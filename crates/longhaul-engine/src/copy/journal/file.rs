@@ -14,12 +14,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use longhaul_core::wire::FilePath;
 use longhaul_core::wire::copy::CopyKey;
+use longhaul_sys::host::boot_id;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, openat, openat2, statat, unlinkat};
 
 use super::format::{CopyTerms, FileId, Past, PastFile, Record, VERSION};
 use super::{
-    LockOutcome, LockedJournal, PREFIX, boot, boot_or_process, find, is_journal, open_own,
-    random_names, take,
+    LockOutcome, LockedJournal, PREFIX, boot_or_process, find, is_journal, open_own, random_names,
+    take,
 };
 use crate::copy::names::journal_name;
 use crate::copy::temporary::{is_held, is_temporary_of};
@@ -82,7 +83,7 @@ impl Journal {
         };
         let journal = Journal { dir, name, file, length: 0, found };
         let past = Past::read(&mut BufReader::new(&journal.file));
-        journal.continue_with(past, setting, boot())
+        journal.continue_with(past, setting, boot_id())
     }
 
     /// Prepares the journal, which holds `past`, for records of a copy with `setting` during the boot

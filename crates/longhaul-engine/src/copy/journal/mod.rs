@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 
 use longhaul_core::result::hex;
 use longhaul_core::wire::copy::CopyKey;
+use longhaul_sys::host::boot_id;
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat,
 };
@@ -205,13 +206,6 @@ pub(in crate::copy) fn is_of_user(stat: &Stat) -> bool {
         && stat.st_uid == geteuid().as_raw()
 }
 
-/// Returns the identifier of this boot of the host (random(4)); `None` if the kernel does not report
-/// it.
-fn boot() -> Option<String> {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
-}
-
 /// Returns the identifier for a journal whose data are lost at the end of the boot `known`. If the
 /// boot is unknown, the journal is valid for this process only.
 fn boot_or_process(known: Option<String>) -> String {
@@ -228,7 +222,7 @@ pub(super) struct HostFiles {
 impl HostFiles {
     /// Creates the numbers for this boot; `None` if the kernel does not report its boot.
     pub(super) fn of_boot() -> Option<Self> {
-        Some(HostFiles { seed: XxHash3_64::oneshot(boot()?.as_bytes()) })
+        Some(HostFiles { seed: XxHash3_64::oneshot(boot_id()?.as_bytes()) })
     }
 
     /// Returns the number of the file with this device and inode.
