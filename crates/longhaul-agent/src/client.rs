@@ -42,7 +42,8 @@ impl HubClient {
         Self::over(url, trust, ureq::Proxy::try_from_env())
     }
 
-    /// Creates a client of the hub at `url` on this host, which no HTTP proxy can reach for this host.
+    /// Creates a client of the hub at `url`, which runs on this host. Ignores the HTTP proxy of the
+    /// environment, which cannot reach a loopback address of this host.
     ///
     /// # Errors
     /// As [`new`](Self::new).

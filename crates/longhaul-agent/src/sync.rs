@@ -97,11 +97,11 @@ impl Progress {
         }
     }
 
-    /// Returns the whole seconds until the next upload of samples.
+    /// Returns the time until the next upload of samples, rounded to seconds.
     fn until_upload(&self) -> u64 {
         let interval = Duration::from_secs(self.upload_seconds);
         let left = self.uploaded.map(|at| interval.saturating_sub(at.elapsed()));
-        // An exchange that ends a moment early is the one for the samples.
+        // Rounded, so that an exchange that begins slightly early still uploads the samples.
         left.map_or(0, |left| left.as_secs_f64().round() as u64)
     }
 }
@@ -219,6 +219,8 @@ impl Sync<'_> {
             Ok(answer) => answer,
             Err(error) => {
                 self.keep(samples);
+                // The next exchange has a new snapshot.
+                progress.uploaded = None;
                 return Err(error);
             }
         };
