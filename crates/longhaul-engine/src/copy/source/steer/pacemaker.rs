@@ -58,12 +58,14 @@ impl<'a> Pacemaker<'a> {
         }
         let limit = self.shared.context.progress.limit();
         let rate = bound.into_iter().chain(limit).min();
-        if self.is_changed(rate, infos.len()) {
+        let sending = steered.sending(&infos);
+        if self.is_changed(rate, sending) {
             match limit.filter(|limit| rate == Some(*limit)) {
-                Some(limit) => steered.pace_by_gate(limit),
-                None => steered.pace(rate),
+                // The gate keeps the sum of the connections within the user's limit.
+                Some(limit) => steered.pace_each(Some(limit)),
+                None => steered.pace(rate, &infos),
             }
-            self.paced = rate.map(|rate| (rate, infos.len()));
+            self.paced = rate.map(|rate| (rate, sending));
         }
         let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);
         self.bound.interval(rtt)

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_core::result::{AddressReport, CopyPathReport, PathBefore};
 use longhaul_core::units::{Bytes, Rate};
@@ -42,11 +42,18 @@ struct Connection {
     /// The congestion control that another one replaces until the losses of this connection are
     /// repaired.
     replaced: Option<String>,
+    /// True when all its data is in the send buffer.
+    ended: Arc<AtomicBool>,
 }
 
 impl SteeredStreams {
-    /// Adds a connection. `opens_connections` is true if this host is the client.
-    pub(in crate::copy::source) fn add(&self, socket: &TcpStream, opens_connections: bool) {
+    /// Adds a connection. `opens_connections` is true if this host is the client. The caller sets the returned flag
+    /// when all data of the connection is in the send buffer.
+    pub(in crate::copy::source) fn add(
+        &self,
+        socket: &TcpStream,
+        opens_connections: bool,
+    ) -> Arc<AtomicBool> {
         if let Some(congestion) = lock(&self.chosen).as_deref() {
             // On failure this connection keeps the default of the kernel.
             let _ = set_congestion(socket, congestion);
@@ -65,9 +72,13 @@ impl SteeredStreams {
         let address = if opens_connections { socket.peer_addr() } else { socket.local_addr() };
         // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
-        let connection =
-            socket.try_clone().map(|socket| Connection { socket, address, replaced: None });
+        let ended = Arc::default();
+        let connection = socket.try_clone().map(|socket| {
+            let ended = Arc::clone(&ended);
+            Connection { socket, address, replaced: None, ended }
+        });
         lock(&self.connections).extend(connection);
+        ended
     }
 
     /// Returns the total number of connections to open.
@@ -169,17 +180,29 @@ impl SteeredStreams {
         lock(&self.steps).push(step);
     }
 
-    /// Divides the rate limit equally among all connections; `None` removes it.
-    pub(super) fn pace(&self, rate: Option<Rate>) {
+    /// Returns the number of connections that have data to send in the state `infos`, at least 1.
+    pub(super) fn sending(&self, infos: &[TcpInfo]) -> usize {
+        let sends = |connection: &Connection, info: &TcpInfo| {
+            info.notsent_bytes > 0 || !connection.ended.load(Ordering::Relaxed)
+        };
         let connections = lock(&self.connections);
-        let share = |rate: Rate| Rate::from_bps(rate.bps() / connections.len().max(1) as u64);
-        pace_each(&connections, rate.map(share));
+        connections.iter().zip(infos).filter(|(c, info)| sends(c, info)).count().max(1)
     }
 
-    /// Paces each connection at the user's rate limit, within whose sum the
-    /// [`RateGate`](crate::copy::rate_gate::RateGate) keeps them.
-    pub(super) fn pace_by_gate(&self, limit: Rate) {
-        pace_each(&lock(&self.connections), Some(limit));
+    /// Sets the maximum pacing rate of each connection; `None` removes it.
+    pub(super) fn pace_each(&self, rate: Option<Rate>) {
+        let bytes_per_second = rate.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
+        for connection in lock(&self.connections).iter() {
+            // A closed connection needs no pacing.
+            let _ = set_max_pacing_rate(&connection.socket, bytes_per_second);
+        }
+    }
+
+    /// Divides `rate` equally among the connections that have data to send in the state `infos`. The others
+    /// get the same share, which they need only for retransmissions. `None` removes the pacing.
+    pub(super) fn pace(&self, rate: Option<Rate>, infos: &[TcpInfo]) {
+        let sending = self.sending(infos) as u64;
+        self.pace_each(rate.map(|rate| Rate::from_bps(rate.bps() / sending)));
     }
 
     /// Sets the congestion control of the present and later connections, and of those under repair
@@ -194,14 +217,6 @@ impl SteeredStreams {
     }
 }
 
-fn pace_each(connections: &[Connection], rate: Option<Rate>) {
-    let each = rate.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
-    for connection in connections {
-        // A closed connection needs no pacing.
-        let _ = set_max_pacing_rate(&connection.socket, each);
-    }
-}
-
 impl Connection {
     /// Returns the congestion control, except for a repair.
     fn congestion(&self) -> Option<String> {
@@ -209,8 +224,9 @@ impl Connection {
         self.replaced.clone().or_else(present)
     }
 
-    /// Starts BBR, which raises the slow-start threshold to its maximum, and then the loss-based
-    /// congestion control that repairs. Returns whether the kernel has both.
+    /// Restarts slow start. Replaces BBR by [`REPAIRING`] until the repair ends. With another congestion
+    /// control, starts BBR for an instant, which raises the slow-start threshold to its maximum. Returns
+    /// whether the kernel accepts every change.
     fn repair_in_slow_start(&mut self) -> bool {
         let Ok(present) = tcp::granted(&self.socket).map(|granted| granted.congestion) else {
             return false;
@@ -218,11 +234,19 @@ impl Connection {
         if present.starts_with("bbr") {
             let replaces = set_congestion(&self.socket, REPAIRING);
             if replaces {
-                self.replaced = Some(present);
+                self.replaced.get_or_insert(present);
             }
             return replaces;
         }
-        set_congestion(&self.socket, "bbr") && set_congestion(&self.socket, &present)
+        if !set_congestion(&self.socket, "bbr") {
+            return false;
+        }
+        let restored = set_congestion(&self.socket, &present);
+        if !restored {
+            // The end of the repair tries again.
+            self.replaced.get_or_insert(present);
+        }
+        restored
     }
 
     fn choose(&mut self, congestion: &str) -> bool {
@@ -298,6 +322,22 @@ mod tests {
             addresses(&reported),
             "client and server report the server's addresses"
         );
+    }
+
+    #[test]
+    fn an_ended_connection_sends_until_its_buffer_is_empty() {
+        let steered = SteeredStreams::default();
+        let (first, _far) = connect("127.0.0.1:0");
+        let (second, _far) = connect("127.0.0.1:0");
+        let ended = [&first, &second].map(|socket| steered.add(socket, true));
+        let [empty, full] =
+            [0, 1000].map(|notsent_bytes| TcpInfo { notsent_bytes, ..TcpInfo::default() });
+        assert_eq!(steered.sending(&[empty, empty]), 2);
+        ended[0].store(true, Ordering::Relaxed);
+        assert_eq!(steered.sending(&[full, empty]), 2);
+        assert_eq!(steered.sending(&[empty, empty]), 1);
+        ended[1].store(true, Ordering::Relaxed);
+        assert_eq!(steered.sending(&[empty, empty]), 1, "the rate has a share for retransmissions");
     }
 
     #[test]
