@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use longhaul_core::plan::{Condition, Content, FlowTimes, MatrixPlan, MatrixRow};
 use longhaul_core::units::Rate;
 
+use super::side_flows::FILL;
 use super::{PlannedRun, cells};
 use crate::data::{CopyData, SpaceNeeds};
 use crate::drivers::{Driver, Pace};
@@ -156,15 +157,16 @@ impl Estimate {
             let bytes = if bytes_at_once.is_some() { shared } else { bytes };
             (rate.time_for(bytes) + PER_FILE.mul_f64(files as f64) + trips + begin).min(limit)
         });
-        time + self.around(row) + OVERHEAD + self.cool_down
+        time + self.around(row, path) + OVERHEAD + self.cool_down
     }
 
-    /// Returns the time in which flows run alone before and after the tool of a row.
-    fn around(&self, row: usize) -> Duration {
+    /// Returns the maximum time in which flows run alone before and after the tool of a row.
+    fn around(&self, row: usize, path: &Condition) -> Duration {
         let beside = self.beside[self.rows[row].entry];
+        let fill = path.rate.map_or(Duration::ZERO, |_| FILL);
         self.recovery
             .filter(|_| beside)
-            .map_or(Duration::ZERO, |times| times.before() + times.after())
+            .map_or(Duration::ZERO, |times| times.before() + fill + times.after())
     }
 
     /// Returns the duration of a timed test; `None` for a copy.

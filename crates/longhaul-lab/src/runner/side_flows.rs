@@ -18,11 +18,11 @@ use crate::network::NetPath;
 
 /// The port of the flows' server; no driver uses it.
 const PORT: u16 = 5299;
-/// The time that the flows get to fill the path before the tool starts, unless the plan sets it.
+/// The time that the flows get to fill the link before the tool starts, unless the plan sets it.
 const SETTLE: Duration = Duration::from_secs(3);
 /// The additional time for flows that do not fill the link yet: after a loss, one cubic flow over a
 /// long path needs about 20 s.
-const FILL: Duration = Duration::from_secs(30);
+pub(super) const FILL: Duration = Duration::from_secs(30);
 /// The time in seconds that the flows run beyond the limit of the run.
 const SPARE: u64 = 60;
 /// The interval of the samples in seconds.
@@ -46,10 +46,10 @@ struct LastSecond {
 }
 
 impl LastSecond {
-    /// Adds the last interval, once or several times.
+    /// Adds the latest interval; one that is already present counts once.
     fn add(&mut self, latest: Interval) {
         let end = latest.end_seconds;
-        // A nanosecond, because the ends are sums of decimals.
+        // 1 ns of tolerance for rounding: the ends are sums of decimal fractions.
         self.intervals.retain(|old| old.end_seconds < end && old.end_seconds > end - 1.0 + 1e-9);
         self.intervals.push(latest);
     }
