@@ -12,8 +12,9 @@ minutes=${2:-5}
 printf '0 100M\n60s 40M\n120s 80M\n180s 40M\n240s 160M\n300s repeat\n' > rates
 record '--rtt 40ms --rate-trace rates' "-t ${minutes}m --rate-every 1m"
 median() { jq -s "[.[] | .$1.capacity_bps // empty] | sort | .[length / 2 | floor]" path.jsonl; }
-jq -c --argjson rate "$(median up)" 'if .up.capacity_bps then .up.capacity_bps = $rate else . end
-  | if .down.capacity_bps then .down.capacity_bps = $rate else . end' path.jsonl > altered.jsonl
+jq -c --argjson up "$(median up)" --argjson down "$(median down)" \
+  'if .up.capacity_bps then .up.capacity_bps = $up else . end
+  | if .down.capacity_bps then .down.capacity_bps = $down else . end' path.jsonl > altered.jsonl
 certify
 print_host "$minutes"
 printf '\nThe rate of the link: 100 Mb/s, after 60 s 40, after 120 s 80, after 180 s 40, and after 240 s 160 Mb/s.\n'

@@ -38,8 +38,8 @@ const SMALLEST: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Pool {
     memory: Arc<PacketMemory>,
-    /// The bytes of slots of the largest size that the budget does not count.
-    extra: usize,
+    /// The bytes that [`set_budget`](Self::set_budget) adds to its argument.
+    extra_bytes: usize,
     budget: usize,
     carved: usize,
     free: [Vec<Slot>; SLOTS.len()],
@@ -53,18 +53,18 @@ pub(super) struct Slot {
 }
 
 impl Pool {
-    /// Creates a pool that uses at most `budget` bytes of `memory`, and `extra` slots of the largest
-    /// size.
-    pub(super) fn new(budget: Bytes, extra: usize, memory: Arc<PacketMemory>) -> Self {
-        let extra = extra * LARGEST_SLOT;
-        let mut pool = Pool { memory, extra, budget: 0, carved: 0, free: Default::default() };
+    /// Creates a pool that uses at most `budget` bytes of `memory` and, in addition, `extra_slots` slots of
+    /// the largest size.
+    pub(super) fn new(budget: Bytes, extra_slots: usize, memory: Arc<PacketMemory>) -> Self {
+        let extra_bytes = extra_slots * LARGEST_SLOT;
+        let mut pool = Pool { memory, extra_bytes, budget: 0, carved: 0, free: Default::default() };
         pool.set_budget(budget);
         pool
     }
 
     /// Changes how much memory may be used. Slots that exist stay.
     pub(super) fn set_budget(&mut self, budget: Bytes) {
-        self.budget = (budget.get() as usize).max(SMALLEST) + self.extra;
+        self.budget = (budget.get() as usize).max(SMALLEST) + self.extra_bytes;
     }
 
     /// Returns a slot that fits any frame, or `None` if the budget is used up.

@@ -182,8 +182,8 @@ impl PacketMover {
     /// recently: a full device must not delay the acknowledgements of the other direction. Returns
     /// whether there was a packet. `now` is the time, which becomes that of the read.
     ///
-    /// Packets that were read at once enter one after another, so that they can leave at once, until an
-    /// earlier packet is due. The others enter later, as if they had waited in the device.
+    /// The packets of one read enter in the same turn, so that one write can send them. When an earlier
+    /// packet becomes due, the rest enters in a later turn, as if it had waited in the device.
     fn admit(
         &mut self,
         entry: &mut Entry,

@@ -12,7 +12,8 @@ use super::pool::{LARGEST_SLOT, Pool, Slot, no_memory};
 use crate::device::{LONGEST_SHARED, MOST_FRAMES, PacketDevice};
 use crate::link::PacketShape;
 
-/// Returns the most memory into which the queues of a direction read packets, which is beside its budget.
+/// Returns the maximum memory into which `queues` queues of a direction read packets, in addition to the
+/// budget.
 pub(crate) fn landing_memory(queues: u32) -> Bytes {
     Bytes::new((MOST_FRAMES * LARGEST_SLOT) as u64 * u64::from(queues))
 }
@@ -52,8 +53,8 @@ struct Parcel {
 pub(super) struct ParcelId(u32);
 
 impl Store {
-    /// Creates a store that keeps at most `budget` bytes of packets in `memory`, beside the slots for
-    /// up to `batch` packets that it reads at once.
+    /// Creates a store that keeps at most `budget` bytes of packets in `memory`, in addition to the
+    /// slots of one read of up to `batch` packets.
     pub(super) fn new(budget: Bytes, batch: usize, memory: Arc<PacketMemory>) -> io::Result<Self> {
         let batch = batch.clamp(1, MOST_FRAMES);
         let mut pool = Pool::new(budget, batch, memory);

@@ -12,7 +12,7 @@ use longhaul_core::units::Rate;
 use super::progress::RateLimit;
 use crate::lock;
 
-/// The time that may be made up for after a pause.
+/// The longest pause whose unused share of the limit is not lost.
 const BURST: Duration = Duration::from_millis(50);
 /// The longest sleep before a check for the end of the copy.
 const STOP_CHECK: Duration = Duration::from_millis(20);
@@ -20,40 +20,40 @@ const STOP_CHECK: Duration = Duration::from_millis(20);
 /// Lets bytes pass at the rate limit of a copy, which can change meanwhile.
 pub(super) struct RateGate {
     limit: RateLimit,
-    line: Mutex<Line>,
+    queue: Mutex<Queue>,
     open: AtomicBool,
 }
 
-/// The bytes that wait for the gate, in the order in which they came.
+/// Counts of the bytes that enter and pass the gate, in order.
 #[derive(Debug, Default)]
-struct Line {
-    /// The bytes that have come.
-    taken: f64,
-    /// The bytes that may have passed by the time `at`; more than `taken` after a pause.
-    passed: f64,
+struct Queue {
+    /// The bytes that have entered the gate.
+    entered: f64,
+    /// The bytes that the limit has allowed by the time `at`; exceeds `entered` after a pause.
+    allowed: f64,
     at: Option<Instant>,
 }
 
-impl Line {
+impl Queue {
     /// Lets bytes pass at `limit` up to the time `now`.
     fn advance(&mut self, limit: Rate, now: Instant) {
         let rate = limit.bps() as f64 / 8.0;
         let time = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let most = self.taken + rate * BURST.as_secs_f64();
-        self.passed = (self.passed + rate * time.as_secs_f64()).min(most);
+        let most = self.entered + rate * BURST.as_secs_f64();
+        self.allowed = (self.allowed + rate * time.as_secs_f64()).min(most);
         self.at = Some(now);
     }
 
     /// Adds `bytes`, and returns the number of bytes that pass before them.
     fn join(&mut self, bytes: usize) -> f64 {
-        let before = self.taken;
-        self.taken += bytes as f64;
+        let before = self.entered;
+        self.entered += bytes as f64;
         before
     }
 
     /// Returns the time until `before` bytes have passed at `limit`.
     fn wait(&self, before: f64, limit: Rate) -> Duration {
-        let left = (before - self.passed).max(0.0);
+        let left = (before - self.allowed).max(0.0);
         // A limit of a few bit/s and many bytes exceed a `Duration`.
         let seconds = 8.0 * left / limit.bps().max(1) as f64;
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
@@ -62,16 +62,16 @@ impl Line {
 
 impl RateGate {
     pub(super) fn new(limit: RateLimit) -> Self {
-        RateGate { limit, line: Mutex::default(), open: AtomicBool::new(false) }
+        RateGate { limit, queue: Mutex::default(), open: AtomicBool::new(false) }
     }
 
-    /// Waits until the bytes that were taken before have passed at the limit, and takes `bytes`.
+    /// Waits until the bytes that entered before have passed at the limit, and takes `bytes`.
     pub(super) fn take(&self, bytes: usize) {
         let mut before = None;
         while let Some(limit) = self.limit.get()
             && !self.open.load(Ordering::Relaxed)
         {
-            let mut line = lock(&self.line);
+            let mut line = lock(&self.queue);
             line.advance(limit, Instant::now());
             let before = *before.get_or_insert_with(|| line.join(bytes));
             let wait = line.wait(before, limit);
@@ -97,7 +97,7 @@ mod tests {
     fn bytes_wait_for_those_before_them() {
         let limit = Rate::from_bps(8_000_000);
         let start = Instant::now();
-        let mut line = Line::default();
+        let mut line = Queue::default();
         let mut take = |ms, bytes| {
             line.advance(limit, start + Duration::from_millis(ms));
             let before = line.join(bytes);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_new_limit_applies_to_the_bytes_that_wait() {
         let start = Instant::now();
-        let mut line = Line::default();
+        let mut line = Queue::default();
         let [slow, fast] = [800_000, 8_000_000].map(Rate::from_bps);
         line.advance(slow, start);
         line.join(100_000);

@@ -130,11 +130,12 @@ impl Metadata {
 #[error("the path is outside the offered directory")]
 struct LeadsOut;
 
-/// A filter of system calls hides openat2(2), as systemd's does.
+/// openat2(2) fails with ENOSYS: the kernel is older than Linux 5.6, or a seccomp filter hides the call,
+/// as systemd's does.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "openat2(2), which keeps paths beneath a directory, is not available; a systemd unit must have \
-     neither RestrictSUIDSGID= nor DynamicUser="
+    "openat2(2), which keeps paths beneath a directory, is not available: it needs Linux 5.6 or later \
+     and, under systemd, a unit without RestrictSUIDSGID= and DynamicUser="
 )]
 struct NoOpenat2;
 

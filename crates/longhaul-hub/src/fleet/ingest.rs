@@ -97,8 +97,8 @@ pub(crate) fn within_limits(request: &SyncRequest) -> bool {
             .all(|event| name(&event.kind) && event.message.len() <= 2 * MAX_MESSAGE_BYTES)
 }
 
-/// Returns the time between two uploads of an agent in a fleet of some agents: ten seconds in small fleets. A
-/// large one must not sync the disk too often.
+/// Returns the upload interval in seconds for a fleet of `agents` agents: 10 in a small fleet, and up to 300, so
+/// that a large fleet does not sync the hub's disk too often.
 pub(crate) fn upload_seconds(agents: usize) -> u32 {
     u32::try_from(10 + agents / 20).unwrap_or(300).min(300)
 }

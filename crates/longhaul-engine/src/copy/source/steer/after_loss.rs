@@ -1,34 +1,34 @@
 //! The bound after a loss: how fast the copy returns to the rate at which the queue of the path
-//! overflowed, how long it stays there, and how fast it looks for more.
+//! overflowed, how long it stays there, and how fast it probes for a higher rate.
 
 use std::time::Duration;
 
-/// The way in which the bound returns to the rate before the loss.
+/// The return of the bound to the rate before the loss.
 #[derive(Debug, Clone, Copy)]
-struct Return {
+struct Recovery {
     /// The factor by which the bound grows per second.
-    recovery: f64,
-    /// The share of the rate before the loss up to which it does.
+    growth: f64,
+    /// The share of the rate before the loss up to which the bound grows by this factor.
     recovered: f64,
-    /// The time for which it then hardly grows.
+    /// The time for which the bound is then held: it grows by [`HELD`].
     hold: Duration,
 }
 
-/// Without other traffic. The queue overflows only when the copy looks for more, so it does so rarely.
-const ALONE: Return = Return { recovery: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
+/// Without other traffic. Only probing makes the queue overflow, so the copy probes rarely.
+const ALONE: Recovery = Recovery { growth: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
 /// Beside other traffic, which gets the rate that the copy leaves.
-const SHARED: Return = Return { recovery: 3.0, recovered: 0.95, hold: Duration::ZERO };
+const SHARED: Recovery = Recovery { growth: 3.0, recovered: 0.95, hold: Duration::ZERO };
 
 /// The factor by which the bound grows per second while it is held.
 const HELD: f64 = 1.005;
 /// The factors by which the bound then grows per second, without and with a queue.
 const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
-/// The relative difference up to which the delivered rates before two losses are the same, and the
-/// number of such losses in a row that show the rate of a path without other traffic
-/// (docs/design/fairness.md).
+/// The delivered rates before two consecutive losses are the same if they differ by less than this share.
 const SAME: f64 = 0.01;
-const SAME_LOSSES: u32 = 2;
+/// The number of consecutive pairs of losses with the same rate that shows a path without other traffic
+/// (docs/design/fairness.md).
+const SAME_PAIRS: u32 = 2;
 /// The time for which a loss or a queue below the rate of the previous loss shows other traffic.
 const SHARED_TIME: Duration = Duration::from_secs(10);
 
@@ -39,15 +39,15 @@ pub(super) struct BoundAfterLoss {
     rate: f64,
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
-    /// The number of losses in a row before which the delivered rate was the same.
-    same: u32,
-    way: Return,
+    /// The number of consecutive pairs of losses with the same delivered rate, up to the latest loss.
+    same_pairs: u32,
+    recovery: Recovery,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
-    /// The time up to which the growth of `rate` has been computed. Initially the time at which it
-    /// begins.
+    /// The time up to which the growth of `rate` has been computed. Initially the time at which
+    /// growth begins.
     grown_until: Duration,
-    /// The time from which on the bound exceeds the rate of the path if there is no other traffic.
+    /// The time at which the bound begins to probe above the known rate; `None` until it reaches that rate.
     probes_at: Option<Duration>,
     /// The time up to which there is other traffic.
     shared_until: Duration,
@@ -73,8 +73,8 @@ impl BoundAfterLoss {
         BoundAfterLoss {
             rate: loss.factor * loss.delivered,
             before: loss.delivered,
-            same: 0,
-            way: SHARED,
+            same_pairs: 0,
+            recovery: SHARED,
             settled_at: loss.settled_at,
             grown_until: loss.settled_at,
             probes_at: None,
@@ -86,14 +86,14 @@ impl BoundAfterLoss {
     pub(super) fn again(self, loss: Lowering) -> Self {
         let probed = self.probes_at.is_some_and(|at| loss.at >= at);
         let shared_until =
-            if self.holds() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
+            if self.has_hold() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
         let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
-        let same = if is_same { self.same + 1 } else { 0 };
-        let alone = same >= SAME_LOSSES && loss.at >= shared_until;
+        let same_pairs = if is_same { self.same_pairs + 1 } else { 0 };
+        let alone = same_pairs >= SAME_PAIRS && loss.at >= shared_until;
         BoundAfterLoss {
             rate: loss.factor * loss.delivered.min(self.rate),
-            same,
-            way: if alone { ALONE } else { SHARED },
+            same_pairs,
+            recovery: if alone { ALONE } else { SHARED },
             grown_until: if alone { loss.drained_at } else { loss.settled_at },
             shared_until,
             ..BoundAfterLoss::first(loss)
@@ -119,33 +119,33 @@ impl BoundAfterLoss {
         if used <= self.rate / 2.0 {
             return;
         }
-        // A copy alone has no queue at this rate.
-        let holds = self.probes_at.is_some_and(|at| now < at);
-        if holds && queued {
+        // A copy alone has no queue at this rate, so a queue shows other traffic.
+        let is_held = self.probes_at.is_some_and(|at| now < at);
+        if is_held && queued {
             self.shared_until = now + SHARED_TIME;
         }
-        let known = self.way.recovered * self.before;
+        let known = self.recovery.recovered * self.before;
         let recovers = self.rate < known && !queued;
         let growth = if recovers {
-            self.way.recovery
+            self.recovery.growth
         } else if queued {
             PROBING_QUEUED
-        } else if holds {
+        } else if is_held {
             HELD
         } else {
             PROBING
         };
         let grown = self.rate * growth.powf(time.as_secs_f64());
-        // A loss above the known rate would have another cause.
+        // Until the losses settle, new ones do not count, so the bound must not exceed the known rate.
         let is_limited = recovers || !self.is_settled(now);
         self.rate = if is_limited { grown.min(known.max(self.rate)) } else { grown };
         if self.rate >= known {
-            self.probes_at.get_or_insert(now + self.way.hold);
+            self.probes_at.get_or_insert(now + self.recovery.hold);
         }
     }
 
-    fn holds(&self) -> bool {
-        !self.way.hold.is_zero()
+    fn has_hold(&self) -> bool {
+        !self.recovery.hold.is_zero()
     }
 }
 
@@ -204,17 +204,20 @@ mod tests {
         assert!(shared.rate() <= 80.0, "the bound grows only after the losses have settled");
         grow(&mut shared, SECOND * 3, 2);
         assert!(shared.rate() > 110.0, "the bound is not held: {}", shared.rate());
-        assert!(!shared.again(loss(100.0, SECOND * 5)).holds());
-        assert!(shared.again(loss(100.0, SECOND * 14)).holds(), "the other traffic may have ended");
+        assert!(!shared.again(loss(100.0, SECOND * 5)).has_hold());
+        assert!(
+            shared.again(loss(100.0, SECOND * 14)).has_hold(),
+            "the other traffic may have ended"
+        );
     }
 
     #[test]
     fn a_queue_while_the_bound_is_held_shows_other_traffic() {
         let mut held = after(&[100.0; 3], SECOND * 2);
         grow(&mut held, SECOND * 2, 1);
-        assert!(held.again(loss(100.0, SECOND * 6)).holds());
+        assert!(held.again(loss(100.0, SECOND * 6)).has_hold());
         held.grow(SECOND * 3 + SECOND / 10, 98.0, true);
-        assert!(!held.again(loss(100.0, SECOND * 6)).holds());
+        assert!(!held.again(loss(100.0, SECOND * 6)).has_hold());
     }
 
     #[test]

@@ -189,8 +189,8 @@ impl fmt::Display for Flaw {
             ),
             Flaw::Addresses { name, addresses, routes } => write!(
                 f,
-                "{name} has addresses ({addresses}) and routes ({routes}), so this host sends packets \
-                 of its own over it and answers some of the forwarded ones; give --fix to remove \
+                "this host has addresses or routes on {name} (addresses: {addresses}, routes: {routes}), \
+                 so it sends packets of its own over it and answers some of the forwarded ones; give --fix to remove \
                  them while the bridge runs"
             ),
             Flaw::Mtus { names: [near, far], mtus: [near_mtu, far_mtu] } => write!(
