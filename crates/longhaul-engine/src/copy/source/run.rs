@@ -205,14 +205,13 @@ impl SourceShared<'_> {
         let send = move |stream: u32, socket: TcpStream| {
             // Options that the kernel refuses cost only speed.
             let _ = socket_options(options).apply(&socket);
-            let ended = self.steered.add(&socket, self.context.opens_connections);
+            self.steered.add(&socket, self.context.opens_connections);
             let sender = streams
                 .sender(stream, socket, options.protection)
                 .with_gate(self.context.gate.clone());
             let (blocks, stage) = (filled.clone(), self.stage(ThreadRole::Send));
             scope.spawn(move || {
                 let info = stage.run(|| send_blocks(self, stream, sender, &blocks));
-                ended.store(true, Ordering::Relaxed);
                 lock(tcp).extend(info);
             });
         };

@@ -179,7 +179,7 @@ impl<'a> StreamController<'a> {
         let queued = infos.iter().any(|info| NicePacer::is_queued(info.rtt, info.min_rtt));
         let most = limit.map_or(f64::INFINITY, |limit| limit.bytes_per_second() as f64);
         let rate = nice_pacer.next(queued, rate, most);
-        self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)), infos);
+        self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)));
     }
 }
 

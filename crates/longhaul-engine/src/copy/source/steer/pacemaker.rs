@@ -58,14 +58,13 @@ impl<'a> Pacemaker<'a> {
         }
         let limit = self.shared.context.progress.limit();
         let rate = bound.into_iter().chain(limit).min();
-        let sending = steered.sending(&infos);
-        if self.is_changed(rate, sending) {
+        if self.is_changed(rate, infos.len()) {
             match limit.filter(|limit| rate == Some(*limit)) {
                 // The gate keeps the sum of the connections within the user's limit.
                 Some(limit) => steered.pace_each(Some(limit)),
-                None => steered.pace(rate, &infos),
+                None => steered.pace(rate),
             }
-            self.paced = rate.map(|rate| (rate, sending));
+            self.paced = rate.map(|rate| (rate, infos.len()));
         }
         let rtt = sample.map_or(Duration::ZERO, |sample| sample.rtt);
         self.bound.interval(rtt)

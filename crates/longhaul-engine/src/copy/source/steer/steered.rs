@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use longhaul_core::result::{AddressReport, CopyPathReport, PathBefore};
 use longhaul_core::units::{Bytes, Rate};
@@ -42,18 +42,11 @@ struct Connection {
     /// The congestion control that another one replaces until the losses of this connection are
     /// repaired.
     replaced: Option<String>,
-    /// True when all its data is in the send buffer.
-    ended: Arc<AtomicBool>,
 }
 
 impl SteeredStreams {
-    /// Adds a connection. `opens_connections` is true if this host is the client. The caller sets the returned flag
-    /// when all data of the connection is in the send buffer.
-    pub(in crate::copy::source) fn add(
-        &self,
-        socket: &TcpStream,
-        opens_connections: bool,
-    ) -> Arc<AtomicBool> {
+    /// Adds a connection. `opens_connections` is true if this host is the client.
+    pub(in crate::copy::source) fn add(&self, socket: &TcpStream, opens_connections: bool) {
         if let Some(congestion) = lock(&self.chosen).as_deref() {
             // On failure this connection keeps the default of the kernel.
             let _ = set_congestion(socket, congestion);
@@ -72,13 +65,9 @@ impl SteeredStreams {
         let address = if opens_connections { socket.peer_addr() } else { socket.local_addr() };
         // An IPv4-mapped IPv6 address counts as IPv4.
         let address = address.ok().map(|address| address.ip().to_canonical());
-        let ended = Arc::default();
-        let connection = socket.try_clone().map(|socket| {
-            let ended = Arc::clone(&ended);
-            Connection { socket, address, replaced: None, ended }
-        });
+        let connection =
+            socket.try_clone().map(|socket| Connection { socket, address, replaced: None });
         lock(&self.connections).extend(connection);
-        ended
     }
 
     /// Returns the total number of connections to open.
@@ -180,15 +169,6 @@ impl SteeredStreams {
         lock(&self.steps).push(step);
     }
 
-    /// Returns the number of connections that have data to send in the state `infos`, at least 1.
-    pub(super) fn sending(&self, infos: &[TcpInfo]) -> usize {
-        let sends = |connection: &Connection, info: &TcpInfo| {
-            info.notsent_bytes > 0 || !connection.ended.load(Ordering::Relaxed)
-        };
-        let connections = lock(&self.connections);
-        connections.iter().zip(infos).filter(|(c, info)| sends(c, info)).count().max(1)
-    }
-
     /// Sets the maximum pacing rate of each connection; `None` removes it.
     pub(super) fn pace_each(&self, rate: Option<Rate>) {
         let bytes_per_second = rate.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
@@ -198,11 +178,10 @@ impl SteeredStreams {
         }
     }
 
-    /// Divides `rate` equally among the connections that have data to send in the state `infos`. The others
-    /// get the same share, which they need only for retransmissions. `None` removes the pacing.
-    pub(super) fn pace(&self, rate: Option<Rate>, infos: &[TcpInfo]) {
-        let sending = self.sending(infos) as u64;
-        self.pace_each(rate.map(|rate| Rate::from_bps(rate.bps() / sending)));
+    /// Divides `rate` equally among all connections; `None` removes the pacing.
+    pub(super) fn pace(&self, rate: Option<Rate>) {
+        let connections = lock(&self.connections).len().max(1) as u64;
+        self.pace_each(rate.map(|rate| Rate::from_bps(rate.bps() / connections)));
     }
 
     /// Sets the congestion control of the present and later connections, and of those under repair
@@ -322,22 +301,6 @@ mod tests {
             addresses(&reported),
             "client and server report the server's addresses"
         );
-    }
-
-    #[test]
-    fn an_ended_connection_sends_until_its_buffer_is_empty() {
-        let steered = SteeredStreams::default();
-        let (first, _far) = connect("127.0.0.1:0");
-        let (second, _far) = connect("127.0.0.1:0");
-        let ended = [&first, &second].map(|socket| steered.add(socket, true));
-        let [empty, full] =
-            [0, 1000].map(|notsent_bytes| TcpInfo { notsent_bytes, ..TcpInfo::default() });
-        assert_eq!(steered.sending(&[empty, empty]), 2);
-        ended[0].store(true, Ordering::Relaxed);
-        assert_eq!(steered.sending(&[full, empty]), 2);
-        assert_eq!(steered.sending(&[empty, empty]), 1);
-        ended[1].store(true, Ordering::Relaxed);
-        assert_eq!(steered.sending(&[empty, empty]), 1, "the rate has a share for retransmissions");
     }
 
     #[test]
