@@ -18,17 +18,21 @@ struct Recovery {
 const ALONE: Recovery = Recovery { growth: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
 /// Beside other traffic, which gets the rate that the copy leaves.
 const SHARED: Recovery = Recovery { growth: 3.0, recovered: 0.95, hold: Duration::ZERO };
+/// Beside other traffic on a short path. If the copy probed at once, the queue would overflow about every
+/// second, in which a cubic flow recovers less than it loses.
+const SHARED_SHORT: Recovery =
+    Recovery { growth: 3.0, recovered: 0.9, hold: Duration::from_secs(3) };
+/// The lowest RTT below which a path is short.
+const SHORT_TRIP: Duration = Duration::from_millis(40);
 
 /// The factor by which the bound grows per second while it is held.
 const HELD: f64 = 1.005;
 /// The factors by which the bound then grows per second, without and with a queue.
 const PROBING: f64 = 1.3;
 const PROBING_QUEUED: f64 = 1.2;
-/// The delivered rates before two consecutive losses are the same if they differ by less than this share.
+/// If the delivered rates before two consecutive losses differ by less than this share, the path has no
+/// other traffic (docs/design/fairness.md).
 const SAME: f64 = 0.01;
-/// The number of consecutive pairs of losses with the same rate that shows a path without other traffic
-/// (docs/design/fairness.md).
-const SAME_PAIRS: u32 = 2;
 /// The time for which a loss or a queue below the rate of the previous loss shows other traffic.
 const SHARED_TIME: Duration = Duration::from_secs(10);
 
@@ -39,8 +43,6 @@ pub(super) struct BoundAfterLoss {
     rate: f64,
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
-    /// The number of consecutive pairs of losses with the same delivered rate, up to the latest loss.
-    same_pairs: u32,
     recovery: Recovery,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
@@ -65,6 +67,8 @@ pub(super) struct Lowering {
     pub(super) drained_at: Duration,
     /// The end of the time in which losses have the same cause.
     pub(super) settled_at: Duration,
+    /// The lowest RTT of the path.
+    pub(super) least_rtt: Duration,
 }
 
 impl BoundAfterLoss {
@@ -73,7 +77,6 @@ impl BoundAfterLoss {
         BoundAfterLoss {
             rate: loss.factor * loss.delivered,
             before: loss.delivered,
-            same_pairs: 0,
             recovery: SHARED,
             settled_at: loss.settled_at,
             grown_until: loss.settled_at,
@@ -88,12 +91,11 @@ impl BoundAfterLoss {
         let shared_until =
             if self.has_hold() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
         let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
-        let same_pairs = if is_same { self.same_pairs + 1 } else { 0 };
-        let alone = same_pairs >= SAME_PAIRS && loss.at >= shared_until;
+        let alone = is_same && loss.at >= shared_until;
+        let shared = if loss.least_rtt < SHORT_TRIP { SHARED_SHORT } else { SHARED };
         BoundAfterLoss {
             rate: loss.factor * loss.delivered.min(self.rate),
-            same_pairs,
-            recovery: if alone { ALONE } else { SHARED },
+            recovery: if alone { ALONE } else { shared },
             grown_until: if alone { loss.drained_at } else { loss.settled_at },
             shared_until,
             ..BoundAfterLoss::first(loss)
@@ -119,7 +121,7 @@ impl BoundAfterLoss {
         if used <= self.rate / 2.0 {
             return;
         }
-        // A copy alone has no queue at this rate, so a queue shows other traffic.
+        // A copy alone has no queue at a rate below the known one, so a queue shows other traffic.
         let is_held = self.probes_at.is_some_and(|at| now < at);
         if is_held && queued {
             self.shared_until = now + SHARED_TIME;
@@ -128,10 +130,10 @@ impl BoundAfterLoss {
         let recovers = self.rate < known && !queued;
         let growth = if recovers {
             self.recovery.growth
-        } else if queued {
-            PROBING_QUEUED
         } else if is_held {
             HELD
+        } else if queued {
+            PROBING_QUEUED
         } else {
             PROBING
         };
@@ -158,7 +160,8 @@ mod tests {
     /// A loss at `at` and the delivered rate `delivered`, whose queue drains for 0.1 s.
     fn loss(delivered: f64, at: Duration) -> Lowering {
         let drained_at = at + SECOND / 10;
-        Lowering { delivered, factor: 0.8, at, drained_at, settled_at: at + SECOND / 2 }
+        let least_rtt = SECOND / 20;
+        Lowering { delivered, factor: 0.8, at, drained_at, settled_at: at + SECOND / 2, least_rtt }
     }
 
     /// Lets `bound` grow for `seconds` in steps of 10 ms, without a queue.
@@ -180,15 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_stays_at_a_rate_that_three_losses_show() {
-        for delivered in
-            [&[100.0][..], &[80.0, 100.0], &[80.0, 100.5, 100.0], &[97.0, 103.0, 100.0]]
-        {
+    fn the_bound_stays_at_a_rate_that_two_losses_show() {
+        for delivered in [&[100.0][..], &[80.0, 100.0], &[100.0, 97.0, 100.0]] {
             let mut bound = after(delivered, SECOND);
             grow(&mut bound, SECOND, 2);
             assert!(bound.rate() > 115.0, "{delivered:?}: {}", bound.rate());
         }
-        let mut alone = after(&[80.0, 99.7, 100.3, 100.0], SECOND);
+        let mut alone = after(&[80.0, 99.7, 100.0], SECOND);
         grow(&mut alone, SECOND, 2);
         assert!((97.0..100.0).contains(&alone.rate()), "{}", alone.rate());
         grow(&mut alone, SECOND * 3, 2);
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_loss_while_the_bound_is_held_shows_other_traffic() {
-        let mut held = after(&[100.0; 3], SECOND * 2);
+        let mut held = after(&[100.0; 2], SECOND * 2);
         grow(&mut held, SECOND * 2, 1);
         let mut shared = held.again(loss(100.0, SECOND * 3));
         shared.grow(SECOND * 3 + SECOND / 2, 80.0, false);
@@ -213,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_queue_while_the_bound_is_held_shows_other_traffic() {
-        let mut held = after(&[100.0; 3], SECOND * 2);
+        let mut held = after(&[100.0; 2], SECOND * 2);
         grow(&mut held, SECOND * 2, 1);
         assert!(held.again(loss(100.0, SECOND * 6)).has_hold());
         held.grow(SECOND * 3 + SECOND / 10, 98.0, true);
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_bound_does_not_exceed_the_known_rate_before_losses_have_settled() {
-        let mut bound = after(&[100.0; 3], Duration::ZERO);
+        let mut bound = after(&[100.0; 2], Duration::ZERO);
         bound.grow(SECOND / 10, 80.0, false);
         assert_eq!(bound.rate(), 80.0, "the queue drains");
         for step in 11..50 {
@@ -230,6 +231,21 @@ mod tests {
         }
         assert!((97.9..98.5).contains(&bound.rate()), "{}", bound.rate());
         assert!(!bound.is_settled(SECOND / 100 * 49));
+    }
+
+    #[test]
+    fn the_bound_leaves_other_traffic_time_on_a_short_path() {
+        let on_path = |least_rtt: Duration| {
+            let first = BoundAfterLoss::first(loss(80.0, SECOND));
+            let mut bound = first.again(Lowering { least_rtt, ..loss(100.0, SECOND * 2) });
+            grow(&mut bound, SECOND * 2, 3);
+            (bound.rate(), bound)
+        };
+        let (long, _) = on_path(SHORT_TRIP);
+        let (held, mut bound) = on_path(SHORT_TRIP / 2);
+        assert!(long > 115.0 && (90.0..92.0).contains(&held), "{long} and {held}");
+        grow(&mut bound, SECOND * 5, 2);
+        assert!(bound.rate() > 115.0, "{}", bound.rate());
     }
 
     #[test]

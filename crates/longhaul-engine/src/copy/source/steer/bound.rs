@@ -29,12 +29,15 @@ const LOSS_LIMIT: f64 = 0.02;
 /// The loss share above which the bound is lowered, on a path with a queue. The queue then
 /// overflows.
 const OVERFLOW_LIMIT: f64 = 0.002;
-/// The loss share below which loss in slow start without a queue counts as random.
-const RANDOM_LIMIT: f64 = 0.05;
+/// The loss share below which loss before the first lowering and without a queue may be random.
+const RANDOM_LIMIT: f64 = 0.03;
+/// The maximum of the estimate of random loss. A queue can overflow while it is too short to be seen; the
+/// estimate must not follow the losses that the copy itself causes.
+const MOST_RANDOM: f64 = 0.015;
 /// The number of lost bytes up to which a loss share is not significant.
 const INSIGNIFICANT_BYTES: f64 = 16.0 * 1448.0;
 /// The time constant of the estimate of random loss, in seconds.
-const RANDOM_TIME_CONSTANT: f64 = 0.5;
+const RANDOM_TIME_CONSTANT: f64 = 1.0;
 
 /// The bound divided by the delivered rate before the first loss and where [`RampUp`] does not
 /// apply, without and with a queue. In slow start the rate doubles in a round trip. The delivered
@@ -153,9 +156,7 @@ impl Bound {
             Some(lowered) if !lowered.is_settled(now.at) => {
                 lowered.grow(now.at, observed.window_rate, observed.queued);
             }
-            None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {
-                self.random_loss = observed.loss;
-            }
+            None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {}
             _ if congested => self.lower(now, observed),
             Some(lowered) => {
                 if let Some(onset) = self.onset.as_mut().filter(|_| !observed.queued) {
@@ -240,7 +241,7 @@ impl Bound {
         let had_queue = self.samples.iter().any(|then| is_queued(then.rtt, then.least_rtt));
         if !had_queue && sent > 100.0 * INSIGNIFICANT_BYTES {
             let weight = (step / RANDOM_TIME_CONSTANT).min(1.0);
-            self.random_loss += weight * (loss.min(RANDOM_LIMIT) - self.random_loss);
+            self.random_loss += weight * (loss.min(MOST_RANDOM) - self.random_loss);
         }
         let significant = lost > INSIGNIFICANT_BYTES;
         Observation { step, window, window_rate, queued, sent, loss, congestion_loss, significant }
@@ -280,7 +281,14 @@ impl Bound {
         // The loss of an onset is compared with that at the lowered rate.
         let compares = self.onset.is_some_and(|onset| !onset.is_confirmed());
         let drained_at = if compares { settled_at } else { now.at + now.rtt * DRAINING_TRIPS };
-        let loss = Lowering { delivered, factor, at: now.at, drained_at, settled_at };
+        let loss = Lowering {
+            delivered,
+            factor,
+            at: now.at,
+            drained_at,
+            settled_at,
+            least_rtt: now.least_rtt,
+        };
         self.lowered = Some(match self.lowered {
             Some(lowered) => lowered.again(loss),
             None => BoundAfterLoss::first(loss),

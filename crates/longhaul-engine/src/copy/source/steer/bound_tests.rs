@@ -139,6 +139,16 @@ fn a_short_path_is_not_bounded() {
 }
 
 #[test]
+fn losses_that_the_copy_causes_do_not_count_as_random() {
+    // The queue holds 0.5 ms of the rate of the link, so it is never seen.
+    let mut path = Path::new(0.0125, 0.0);
+    path.other = 0.7 * LINK;
+    path.run(10.0);
+    let (_, loss) = path.run(10.0);
+    assert!(loss < 0.03, "{loss}");
+}
+
+#[test]
 fn losses_of_a_window_with_a_queue_do_not_count_as_random() {
     let mut bound = Bound::default();
     // The queue is empty again when its losses are known.
