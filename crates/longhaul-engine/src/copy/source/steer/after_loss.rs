@@ -44,6 +44,9 @@ pub(super) struct BoundAfterLoss {
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
     recovery: Recovery,
+    /// True after the loss that ended slow start. Its rate is not exact, so the next loss cannot show a copy
+    /// alone.
+    is_first: bool,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
     /// The time up to which the growth of `rate` has been computed. Initially the time at which
@@ -78,6 +81,7 @@ impl BoundAfterLoss {
             rate: loss.factor * loss.delivered,
             before: loss.delivered,
             recovery: SHARED,
+            is_first: true,
             settled_at: loss.settled_at,
             grown_until: loss.settled_at,
             probes_at: None,
@@ -92,10 +96,12 @@ impl BoundAfterLoss {
             if self.has_hold() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
         let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
         let alone = is_same && loss.at >= shared_until;
-        let shared = if loss.least_rtt < SHORT_TRIP { SHARED_SHORT } else { SHARED };
+        let holds = loss.least_rtt < SHORT_TRIP && !self.is_first;
+        let shared = if holds { SHARED_SHORT } else { SHARED };
         BoundAfterLoss {
             rate: loss.factor * loss.delivered.min(self.rate),
             recovery: if alone { ALONE } else { shared },
+            is_first: false,
             grown_until: if alone { loss.drained_at } else { loss.settled_at },
             shared_until,
             ..BoundAfterLoss::first(loss)
@@ -236,8 +242,8 @@ mod tests {
     #[test]
     fn the_bound_leaves_other_traffic_time_on_a_short_path() {
         let on_path = |least_rtt: Duration| {
-            let first = BoundAfterLoss::first(loss(80.0, SECOND));
-            let mut bound = first.again(Lowering { least_rtt, ..loss(100.0, SECOND * 2) });
+            let second = after(&[60.0, 80.0], SECOND);
+            let mut bound = second.again(Lowering { least_rtt, ..loss(100.0, SECOND * 2) });
             grow(&mut bound, SECOND * 2, 3);
             (bound.rate(), bound)
         };

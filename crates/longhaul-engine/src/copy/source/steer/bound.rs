@@ -263,7 +263,7 @@ impl Bound {
         // In slow start the rate over a window is lower than the present rate. The rate over a
         // round trip may be too high because of a burst of acknowledgements, except if a queue has
         // limited it.
-        let is_full = self.lowered.is_none() && self.ramp_up.found_queue();
+        let is_full = self.lowered.is_none() && (observed.queued || self.ramp_up.found_queue());
         let delivered = if is_full {
             self.trip_rate.max(self.window_rate)
         } else {
