@@ -44,8 +44,8 @@ pub(super) struct BoundAfterLoss {
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
     recovery: Recovery,
-    /// True after the loss that ended slow start. Its rate is not exact, so the next loss cannot show a copy
-    /// alone.
+    /// True after the loss that ended slow start. Its rate is not exact, so that only the second and the third
+    /// loss show whether the copy is alone; until then the bound is not held on a short path.
     is_first: bool,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
