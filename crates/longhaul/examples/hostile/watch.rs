@@ -82,29 +82,39 @@ fn look(
 ) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
-        let metadata = fs::symlink_metadata(&path)?;
-        let content: OsString = if metadata.is_symlink() {
-            fs::read_link(&path)?.into()
-        } else if metadata.is_file() {
-            format!("{:x?}", blake3::hash(&fs::read(&path)?)).into()
-        } else {
-            OsString::new()
+        let (what, is_dir) = match describe(&path) {
+            // The server has removed a temporary file meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            described => described?,
         };
-        let what = format!(
-            "inode {} mode {:o} links {} owner {} mtime {}.{} {content:?}",
-            metadata.ino(),
-            metadata.mode(),
-            metadata.nlink(),
-            metadata.uid(),
-            metadata.mtime(),
-            metadata.mtime_nsec(),
-        );
-        if metadata.is_dir() && into(&path) {
+        if is_dir && into(&path) {
             look(&path, seen, into)?;
         }
         seen.insert(path, what);
     }
     Ok(())
+}
+
+/// Returns the metadata and the digest of a file, and whether it is a directory.
+fn describe(path: &Path) -> io::Result<(String, bool)> {
+    let metadata = fs::symlink_metadata(path)?;
+    let content: OsString = if metadata.is_symlink() {
+        fs::read_link(path)?.into()
+    } else if metadata.is_file() {
+        format!("{:x?}", blake3::hash(&fs::read(path)?)).into()
+    } else {
+        OsString::new()
+    };
+    let what = format!(
+        "inode {} mode {:o} links {} owner {} mtime {}.{} {content:?}",
+        metadata.ino(),
+        metadata.mode(),
+        metadata.nlink(),
+        metadata.uid(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+    );
+    Ok((what, metadata.is_dir()))
 }
 
 /// The memory and descriptors of a process.

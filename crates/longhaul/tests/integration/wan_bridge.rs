@@ -272,7 +272,7 @@ fn settings_that_falsify_the_link_are_named_fixed_and_restored() {
     boxes.falsify();
     let state = || boxes.state();
     let warned = boxes.bridge(&["--rtt", "1ms"]);
-    assert!(warned.notes.iter().any(|line| line.contains("eth1 has")), "{:?}", warned.notes);
+    assert!(warned.notes.iter().any(|line| line.contains("routes on eth1")), "{:?}", warned.notes);
     assert!(warned.notes.iter().any(|line| line.contains("the MTUs differ")), "{:?}", warned.notes);
     drop(warned);
 
