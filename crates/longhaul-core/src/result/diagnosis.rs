@@ -165,7 +165,7 @@ pub struct EndView {
     /// A short description of the host.
     pub about: Option<HostSummary>,
     /// A hash of the identifier of the kernel's boot; equal for two ends only if they are one host.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
     /// The directory that is read or written.
     pub directory: String,
