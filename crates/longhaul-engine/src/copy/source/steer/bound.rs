@@ -92,6 +92,8 @@ pub(super) struct Bound {
     window_rate: f64,
     /// The loss share without a queue.
     random_loss: f64,
+    /// The seconds over which it was observed.
+    random_time: f64,
     earlier: Option<BoundFromCache>,
     lowered: Option<BoundAfterLoss>,
     ramp_up: RampUp,
@@ -240,7 +242,10 @@ impl Bound {
         // The losses of a window in which the path had a queue may be those of the queue.
         let had_queue = self.samples.iter().any(|then| is_queued(then.rtt, then.least_rtt));
         if !had_queue && sent > 100.0 * INSIGNIFICANT_BYTES {
-            let weight = (step / RANDOM_TIME_CONSTANT).min(1.0);
+            // At first the mean: a loss that is known late would lower the bound in slow start.
+            self.random_time += step;
+            let time = self.random_time.min(RANDOM_TIME_CONSTANT);
+            let weight = (step / time.max(f64::EPSILON)).min(1.0);
             self.random_loss += weight * (loss.min(MOST_RANDOM) - self.random_loss);
         }
         let significant = lost > INSIGNIFICANT_BYTES;
