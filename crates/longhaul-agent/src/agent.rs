@@ -1,6 +1,5 @@
 //! The agent: its options, its enrollment and its threads.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -14,6 +13,7 @@ use longhaul_fleet::protocol::{
     Severity, StampPeer,
 };
 use longhaul_interop::stamp::{Reflector, ReflectorSettings};
+use longhaul_sys::host;
 use serde_json::Value;
 
 use crate::client::{HubClient, HubUrl, Trust};
@@ -149,7 +149,7 @@ pub fn run(
         identity: &identity,
         agent: enrollment.agent.clone(),
         state: options.state.clone(),
-        boot: boot_id(),
+        boot: host::boot_id().unwrap_or_default(),
         stamp_port: options.reflectors.first().map_or(0, |address| address.port()),
         started: Instant::now(),
         journal: &journal,
@@ -281,9 +281,4 @@ fn start_event(journal: &Journal, clock: &HubClock) {
     };
     // Without space in the journal the event is lost.
     let _ = journal.push_event(&event);
-}
-
-fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
 }

@@ -103,8 +103,7 @@ pub(super) fn own_clock() -> Clock {
 
 /// Returns a mark of this boot that only the ends of the session can compare.
 pub(super) fn boot_mark(secret: &SessionSecret) -> Option<[u8; 16]> {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(secret.mark(&boot))
+    Some(secret.mark(host::boot_id()?.as_bytes()))
 }
 
 /// Returns the time limit for answers: one and a half times the longest of the first round trips.

@@ -138,7 +138,8 @@ impl Sql for Postgres {
 
     fn query_scattered(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError> {
         // The planner estimates the order of rows only from the first column of the key, and can expect the rows of
-        // a series on neighboring pages. An index scan then waits for each page; a bitmap scan reads them ahead. Without statistics it would read the whole table.
+        // a series on neighboring pages. An index scan then waits for each page; a bitmap scan reads them ahead.
+        // Without statistics the planner would read the whole table.
         self.batch("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = off")?;
         let rows = self.query(sql, values)?;
         self.batch("SET LOCAL enable_indexscan = on; SET LOCAL enable_seqscan = on")?;

@@ -18,12 +18,12 @@ struct Recovery {
 const ALONE: Recovery = Recovery { growth: 6.0, recovered: 0.98, hold: Duration::from_secs(2) };
 /// Beside other traffic, which gets the rate that the copy leaves.
 const SHARED: Recovery = Recovery { growth: 3.0, recovered: 0.95, hold: Duration::ZERO };
-/// Beside other traffic on a short path. If the copy probed at once, the queue would overflow about every
-/// second, in which a cubic flow recovers less than it loses.
-const SHARED_SHORT: Recovery =
+/// Beside other traffic, at an RTT below [`HOLD_TRIP`]. If the copy probed at once, the queue would overflow
+/// about every second, in which a cubic flow recovers less than it loses.
+const SHARED_HELD: Recovery =
     Recovery { growth: 3.0, recovered: 0.9, hold: Duration::from_secs(3) };
-/// The lowest RTT below which a path is short.
-const SHORT_TRIP: Duration = Duration::from_millis(40);
+/// The RTT from which on the bound is not held beside other traffic.
+const HOLD_TRIP: Duration = Duration::from_millis(40);
 
 /// The factor by which the bound grows per second while it is held.
 const HELD: f64 = 1.005;
@@ -45,7 +45,7 @@ pub(super) struct BoundAfterLoss {
     before: f64,
     recovery: Recovery,
     /// True after the loss that ended slow start. Its rate is not exact, so that only the second and the third
-    /// loss show whether the copy is alone; until then the bound is not held on a short path.
+    /// loss show whether the copy is alone; until then the bound is not held beside other traffic.
     is_first: bool,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,
@@ -96,8 +96,8 @@ impl BoundAfterLoss {
             if self.has_hold() && !probed { loss.at + SHARED_TIME } else { self.shared_until };
         let is_same = (loss.delivered - self.before).abs() < SAME * self.before;
         let alone = is_same && loss.at >= shared_until;
-        let holds = loss.least_rtt < SHORT_TRIP && !self.is_first;
-        let shared = if holds { SHARED_SHORT } else { SHARED };
+        let holds = loss.least_rtt < HOLD_TRIP && !self.is_first;
+        let shared = if holds { SHARED_HELD } else { SHARED };
         BoundAfterLoss {
             rate: loss.factor * loss.delivered.min(self.rate),
             recovery: if alone { ALONE } else { shared },
@@ -240,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_leaves_other_traffic_time_on_a_short_path() {
+    fn the_bound_is_held_beside_other_traffic_at_a_short_rtt() {
         let on_path = |least_rtt: Duration| {
             let second = after(&[60.0, 80.0], SECOND);
             let mut bound = second.again(Lowering { least_rtt, ..loss(100.0, SECOND * 2) });
             grow(&mut bound, SECOND * 2, 3);
             (bound.rate(), bound)
         };
-        let (long, _) = on_path(SHORT_TRIP);
-        let (held, mut bound) = on_path(SHORT_TRIP / 2);
+        let (long, _) = on_path(HOLD_TRIP);
+        let (held, mut bound) = on_path(HOLD_TRIP / 2);
         assert!(long > 115.0 && (90.0..92.0).contains(&held), "{long} and {held}");
         grow(&mut bound, SECOND * 5, 2);
         assert!(bound.rate() > 115.0, "{}", bound.rate());
