@@ -219,8 +219,10 @@ impl Sync<'_> {
             Ok(answer) => answer,
             Err(error) => {
                 self.keep(samples);
-                // The next exchange has a new snapshot.
-                progress.uploaded = None;
+                if is_due {
+                    // The snapshot is lost, so the next exchange has a new one.
+                    progress.uploaded = None;
+                }
                 return Err(error);
             }
         };
