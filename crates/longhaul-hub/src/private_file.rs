@@ -14,7 +14,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), HubError> {
     fs::rename(&temporary, path).map_err(|error| {
         let _ = fs::remove_file(&temporary);
         HubError::file("create", path)(error)
-    })
+    })?;
+    sync_directory(path)
 }
 
 /// Writes and syncs the file `path`, unless it exists.
@@ -26,8 +27,15 @@ pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), HubError> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(HubError::file("create", path)(error))
         }
-        _ => Ok(()),
+        _ => sync_directory(path),
     }
+}
+
+/// Syncs the directory of `path`, so that the name survives a power failure.
+fn sync_directory(path: &Path) -> Result<(), HubError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(HubError::file("sync", directory))
 }
 
 /// Writes and syncs a temporary file beside `path`, and returns its path.
@@ -36,7 +44,7 @@ fn write_beside(path: &Path, bytes: &[u8]) -> Result<PathBuf, HubError> {
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}", std::process::id()));
     let temporary = path.with_file_name(name);
-    // It may remain from a process with the same number.
+    // It may remain from an earlier process with the same ID.
     let _ = fs::remove_file(&temporary);
     let mut file = fs::OpenOptions::new()
         .write(true)
@@ -58,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_leaves_no_temporary_file() {
+    fn files_are_created_once_or_replaced_without_temporary_remains() {
         let dir = tempfile::tempdir().unwrap();
         let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let occupied = dir.path().join("directory");

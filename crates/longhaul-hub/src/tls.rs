@@ -37,7 +37,7 @@ pub(crate) fn load(data: &Path, operators: Option<&(PathBuf, PathBuf)>) -> Resul
         None => {
             let path = data.join(FILE);
             if !path.exists() {
-                make(data, &path)?;
+                make(&path)?;
             }
             check_private(&path)?;
             let text = read(&path)?;
@@ -105,7 +105,7 @@ fn configure(chain: &[u8], key: &[u8], path: &Path) -> Result<Tls, HubError> {
 }
 
 /// Makes a certificate for this host's name, valid for ten years; agents check its key only.
-fn make(data: &Path, path: &Path) -> Result<(), HubError> {
+fn make(path: &Path) -> Result<(), HubError> {
     let invalid = |_| HubError::Certificate { path: path.to_owned() };
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let names = [host, "localhost".to_owned()].into_iter().filter(|name| name.is_ascii());
@@ -121,10 +121,7 @@ fn make(data: &Path, path: &Path) -> Result<(), HubError> {
     let certificate = params.self_signed(&key).map_err(invalid)?;
     let text = format!("{}{}", certificate.pem(), key.serialize_pem());
     // Another hub that uses the same directory may have been first; its certificate is kept.
-    private_file::create(path, text.as_bytes())?;
-    // Agents pin the key, so its name must survive a power failure.
-    let synced = fs::File::open(data).and_then(|data| data.sync_all());
-    synced.map_err(HubError::file("sync", data))
+    private_file::create(path, text.as_bytes())
 }
 
 #[cfg(test)]

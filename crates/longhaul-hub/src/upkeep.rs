@@ -44,9 +44,7 @@ pub(crate) fn start(hub: &Arc<Hub>) -> JoinSet<()> {
     tasks.spawn(repeat(hub.clone(), 5, absences));
     tasks.spawn(consolidations(hub.clone()));
     tasks.spawn(repeat(hub.clone(), 600, removal));
-    tasks.spawn(repeat(hub.clone(), 5, async |hub| {
-        hub.store.take_checkpoint_failure().map_or(Ok(()), Err)
-    }));
+    tasks.spawn(repeat(hub.clone(), 5, checkpoint_failures));
     for at in 0..hub.channels.len() {
         let send = async move |hub: Arc<Hub>| outgoing::send_waiting(&hub, &hub.channels[at]).await;
         tasks.spawn(repeat(hub.clone(), 2, send));
@@ -74,6 +72,11 @@ async fn repeat(
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Reports the failures of checkpoints, which are part of no transaction.
+async fn checkpoint_failures(hub: Arc<Hub>) -> Result<(), StoreError> {
+    hub.store.take_checkpoint_failure().map_or(Ok(()), Err)
 }
 
 async fn plan(hub: Arc<Hub>) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@ use longhaul_core::units::Rate;
 use super::progress::RateLimit;
 use crate::lock;
 
-/// The longest pause whose unused share of the limit is not lost.
+/// The time whose bytes at the limit may pass at once after a pause.
 const BURST: Duration = Duration::from_millis(50);
 /// The longest sleep before a check for the end of the copy.
 const STOP_CHECK: Duration = Duration::from_millis(20);
@@ -65,17 +65,17 @@ impl RateGate {
         RateGate { limit, queue: Mutex::default(), open: AtomicBool::new(false) }
     }
 
-    /// Waits until the bytes that entered before have passed at the limit, and takes `bytes`.
+    /// Waits until the bytes that entered before have passed at the limit, and then lets `bytes` pass.
     pub(super) fn take(&self, bytes: usize) {
         let mut before = None;
         while let Some(limit) = self.limit.get()
             && !self.open.load(Ordering::Relaxed)
         {
-            let mut line = lock(&self.queue);
-            line.advance(limit, Instant::now());
-            let before = *before.get_or_insert_with(|| line.join(bytes));
-            let wait = line.wait(before, limit);
-            drop(line);
+            let mut queue = lock(&self.queue);
+            queue.advance(limit, Instant::now());
+            let before = *before.get_or_insert_with(|| queue.join(bytes));
+            let wait = queue.wait(before, limit);
+            drop(queue);
             if wait.is_zero() {
                 return;
             }
@@ -97,11 +97,11 @@ mod tests {
     fn bytes_wait_for_those_before_them() {
         let limit = Rate::from_bps(8_000_000);
         let start = Instant::now();
-        let mut line = Queue::default();
+        let mut queue = Queue::default();
         let mut take = |ms, bytes| {
-            line.advance(limit, start + Duration::from_millis(ms));
-            let before = line.join(bytes);
-            line.wait(before, limit).as_millis()
+            queue.advance(limit, start + Duration::from_millis(ms));
+            let before = queue.join(bytes);
+            queue.wait(before, limit).as_millis()
         };
         assert_eq!(take(0, 100_000), 0);
         assert_eq!(take(0, 100_000), 100, "from any connection");
@@ -114,14 +114,14 @@ mod tests {
     #[test]
     fn a_new_limit_applies_to_the_bytes_that_wait() {
         let start = Instant::now();
-        let mut line = Queue::default();
+        let mut queue = Queue::default();
         let [slow, fast] = [800_000, 8_000_000].map(Rate::from_bps);
-        line.advance(slow, start);
-        line.join(100_000);
-        let before = line.join(100_000);
-        assert_eq!(line.wait(before, slow).as_millis(), 1000);
-        line.advance(slow, start + Duration::from_millis(500));
-        assert_eq!(line.wait(before, fast).as_millis(), 50);
+        queue.advance(slow, start);
+        queue.join(100_000);
+        let before = queue.join(100_000);
+        assert_eq!(queue.wait(before, slow).as_millis(), 1000);
+        queue.advance(slow, start + Duration::from_millis(500));
+        assert_eq!(queue.wait(before, fast).as_millis(), 50);
     }
 
     #[test]

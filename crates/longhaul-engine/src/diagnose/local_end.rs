@@ -168,7 +168,7 @@ fn examine_host(directory: &str) -> EndView {
     EndView {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         about: Some(summary(&facts)),
-        // The identifier itself could tell other programs of this host apart.
+        // Hashed, because other programs may derive secrets from the identifier.
         boot: boot_id().map(|id| format!("{:016x}", XxHash3_64::oneshot(id.as_bytes()))),
         directory: String::new(),
         file_system: of(|disk| disk.mount.as_ref().ok().map(|mount| mount.kind.clone())),

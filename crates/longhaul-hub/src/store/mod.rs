@@ -39,8 +39,8 @@ const TOGETHER: usize = 64;
 pub struct Store {
     readers: Workers,
     writers: Workers,
-    /// The log of SQLite.
-    log: Arc<WriteAheadLog>,
+    /// The state of the write-ahead log of SQLite.
+    log: Option<Arc<WriteAheadLog>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -59,10 +59,12 @@ impl Store {
         drop(Sqlite::open(path, true)?);
         let (writer, reader, log) = (path.to_owned(), path.to_owned(), Arc::default());
         checkpoints(path, &log)?;
-        let written = log.clone();
+        let writer_log = log.clone();
         let store = Store {
-            log,
-            writers: Workers::start(1, TOGETHER, move || Sqlite::open_writer(&writer, &written))?,
+            log: Some(log),
+            writers: Workers::start(1, TOGETHER, move || {
+                Sqlite::open_writer(&writer, &writer_log)
+            })?,
             readers: Workers::start(CONNECTIONS, 1, move || Sqlite::open(&reader, false))?,
         };
         store.write(schema::prepare).await?;
@@ -80,7 +82,7 @@ impl Store {
         let address = postgres_tls::Address::parse(address)?;
         let open = move || Postgres::connect(&address, &runtime);
         let store = Store {
-            log: Arc::default(),
+            log: None,
             readers: Workers::start(CONNECTIONS, 1, open.clone())?,
             writers: Workers::start(CONNECTIONS, 1, open)?,
         };
@@ -95,7 +97,7 @@ impl Store {
 
     /// Returns the latest failure to move the log of SQLite into the database, once. No transaction reports it.
     pub(crate) fn take_checkpoint_failure(&self) -> Option<StoreError> {
-        self.log.take_failure()
+        self.log.as_ref()?.take_failure()
     }
 
     /// Runs a transaction that reads.

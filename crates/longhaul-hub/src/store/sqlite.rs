@@ -26,12 +26,12 @@ const LONGEST_LOG: i32 = 16_000;
 /// The maximum number of attempts of a checkpoint to copy all pages.
 const MOST_ATTEMPTS: usize = 3;
 
-/// The log of a database, as its writer and the thread of the checkpoints share it.
+/// The state of a write-ahead log that the writer and the checkpoint thread share.
 #[derive(Debug, Default)]
 pub(super) struct WriteAheadLog {
     /// The number of its pages after the latest commit.
     pages: AtomicI32,
-    /// The latest failure of a checkpoint that nobody has taken.
+    /// The latest failure of a checkpoint; `None` after [`take_failure`](Self::take_failure).
     failure: Mutex<Option<StoreError>>,
 }
 

@@ -71,7 +71,7 @@ pub(super) struct ToolTime {
 }
 
 impl SideFlows {
-    /// Starts the flows that the entry of a run requires, and waits until they fill the path;
+    /// Starts the flows that the entry of a run requires, and waits until they fill the link;
     /// `None` for an entry without flows.
     pub(super) fn start(run: &Run<'_>, path: &mut dyn NetPath) -> Result<Option<Self>, RunProblem> {
         if run.entry.beside == 0 {
@@ -119,7 +119,7 @@ impl SideFlows {
         Ok(Some(beside))
     }
 
-    /// Waits until the flows fill the path, or until they end. Returns false if the stop flag was
+    /// Waits until the flows fill the link, or until they end. Returns false if the stop flag was
     /// set.
     fn settle(&mut self, run: &Run<'_>) -> bool {
         let begun = Instant::now();

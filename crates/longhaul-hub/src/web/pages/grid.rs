@@ -108,7 +108,7 @@ fn first_steps() -> Markup {
     html! {
         p { "Declare hosts and tests in a file, and apply it:" }
         pre { "longhaul fleet plan mesh.toml\nlonghaul fleet apply mesh.toml" }
-        p { "On another host, or if the hub has another directory or user than yours, log in first with the pin that the hub printed:" }
+        p { "If the hub runs on another host, as another user or in another directory than the default, log in first with the pin that the hub printed:" }
         pre { "longhaul fleet login https://THIS-HUB:5280 --pin PIN" }
         p { "Then create a token for each host and start its agent:" }
         pre { "longhaul fleet token HOST\nlonghaul agent --hub https://THIS-HUB:5280 --token TOKEN" }

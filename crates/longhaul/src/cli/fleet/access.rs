@@ -46,11 +46,16 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects with the stored login, or else with that of the hub of this user on this host.
     pub(super) fn of_user() -> Result<Self, Coded> {
-        let (path, origin) = login_path()?.ok_or_else(|| {
+        Self::find()?.ok_or_else(|| {
             let text = "there is no login to a hub: run 'longhaul fleet login https://HUB' first, or \
                         run this command on the hub's host as the hub's user";
             Coded::new(exit::USAGE, anyhow!(text))
-        })?;
+        })
+    }
+
+    /// Connects as [`of_user`](Self::of_user); `None` if there is no login.
+    pub(super) fn find() -> Result<Option<Self>, Coded> {
+        let Some((path, origin)) = login_path()? else { return Ok(None) };
         let text = secret_text(&path)?;
         let login = match origin {
             Origin::Stored => serde_json::from_str::<Login>(&text),
@@ -66,12 +71,7 @@ impl Connection {
             Origin::Stored => HubClient::new(hub, &trust)?,
             Origin::ThisHost => HubClient::on_this_host(hub, &trust)?,
         };
-        Ok(Connection { client, origin, authorization })
-    }
-
-    /// Returns true if there is a login.
-    pub(super) fn has_login() -> bool {
-        login_path().is_ok_and(|found| found.is_some())
+        Ok(Some(Connection { client, origin, authorization }))
     }
 
     /// Returns true if the login is that of a hub on this host.

@@ -29,11 +29,12 @@ pub(super) struct PlanArgs {
 impl PlanArgs {
     pub(super) fn run(self) -> Result<u8, Coded> {
         let (text, mesh) = read(&self.file)?;
-        let plan = if self.offline || !Connection::has_login() {
-            plan_document(&mesh, None, 0)
-        } else {
-            compare(&mesh, text)?
+        let hub = if self.offline { None } else { Connection::find()? };
+        let compared = match hub {
+            Some(hub) => compare(&hub, text)?,
+            None => None,
         };
+        let plan = compared.unwrap_or_else(|| plan_document(&mesh, None, 0));
         if self.json {
             print_document(&plan)?;
         } else {
@@ -43,9 +44,9 @@ impl PlanArgs {
     }
 }
 
-/// Compares a mesh with that of the hub. Its text is `text`.
-fn compare(mesh: &Mesh, text: String) -> Result<PlanDocument, Coded> {
-    let hub = Connection::of_user()?;
+/// Compares the mesh of the file with the text `text` with that of `hub`; `None` if this host has a login of a hub
+/// that has ended.
+fn compare(hub: &Connection, text: String) -> Result<Option<PlanDocument>, Coded> {
     match hub.post("/api/v1/mesh/plan", &MeshText { text, revision: None }) {
         // The file of a hub on this host remains when the hub has ended.
         Err(error) if error.code == exit::UNREACHABLE && hub.is_on_this_host() => {
@@ -53,9 +54,9 @@ fn compare(mesh: &Mesh, text: String) -> Result<PlanDocument, Coded> {
                 "{:#}; the plan is not compared with the mesh of a hub",
                 error.error
             ));
-            Ok(plan_document(mesh, None, 0))
+            Ok(None)
         }
-        compared => compared,
+        compared => compared.map(Some),
     }
 }
 

@@ -44,8 +44,9 @@ pub(super) struct BoundAfterLoss {
     /// The delivered rate before the loss, in bytes per second.
     before: f64,
     recovery: Recovery,
-    /// True after the loss that ended slow start. Its rate is not exact, so that only the second and the third
-    /// loss show whether the copy is alone; until then the bound is not held beside other traffic.
+    /// True after the loss that ended slow start. The rate before it is not exact: if the rate before the
+    /// second loss differs, this does not yet show other traffic, so [`SHARED_HELD`] applies only from the
+    /// third loss on.
     is_first: bool,
     /// The end of the time in which losses have the same cause.
     settled_at: Duration,

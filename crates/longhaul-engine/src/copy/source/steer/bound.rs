@@ -92,7 +92,7 @@ pub(super) struct Bound {
     window_rate: f64,
     /// The loss share without a queue.
     random_loss: f64,
-    /// The seconds over which it was observed.
+    /// The time over which `random_loss` was observed, in seconds.
     random_time: f64,
     earlier: Option<BoundFromCache>,
     lowered: Option<BoundAfterLoss>,
@@ -153,12 +153,13 @@ impl Bound {
         }
         let observed = self.observe(now);
         let limit = if observed.queued { OVERFLOW_LIMIT } else { LOSS_LIMIT };
-        let congested = observed.significant && observed.congestion_loss > limit;
+        let may_be_random =
+            self.lowered.is_none() && !observed.queued && observed.loss < RANDOM_LIMIT;
+        let congested = observed.significant && observed.congestion_loss > limit && !may_be_random;
         match &mut self.lowered {
             Some(lowered) if !lowered.is_settled(now.at) => {
                 lowered.grow(now.at, observed.window_rate, observed.queued);
             }
-            None if congested && !observed.queued && observed.loss < RANDOM_LIMIT => {}
             _ if congested => self.lower(now, observed),
             Some(lowered) => {
                 if let Some(onset) = self.onset.as_mut().filter(|_| !observed.queued) {
@@ -242,7 +243,8 @@ impl Bound {
         // The losses of a window in which the path had a queue may be those of the queue.
         let had_queue = self.samples.iter().any(|then| is_queued(then.rtt, then.least_rtt));
         if !had_queue && sent > 100.0 * INSIGNIFICANT_BYTES {
-            // At first the mean: a loss that is known late would lower the bound in slow start.
+            // The estimate is the mean during the first second, because a slower estimate would let random
+            // loss lower the bound in slow start.
             self.random_time += step;
             let time = self.random_time.min(RANDOM_TIME_CONSTANT);
             let weight = (step / time.max(f64::EPSILON)).min(1.0);

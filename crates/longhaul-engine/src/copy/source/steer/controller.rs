@@ -103,7 +103,6 @@ impl<'a> StreamController<'a> {
             self.yield_to_others(infos, limit);
         } else if self.dedicated && self.paced != Some((limit, infos.len())) {
             if limit.is_some() || self.paced.is_some_and(|(before, _)| before.is_some()) {
-                // The gate keeps the sum of the connections within the limit.
                 self.shared.steered.pace_each(limit);
             }
             self.paced = Some((limit, infos.len()));
@@ -179,7 +178,7 @@ impl<'a> StreamController<'a> {
         let queued = infos.iter().any(|info| NicePacer::is_queued(info.rtt, info.min_rtt));
         let most = limit.map_or(f64::INFINITY, |limit| limit.bytes_per_second() as f64);
         let rate = nice_pacer.next(queued, rate, most);
-        self.shared.steered.pace(rate.is_finite().then(|| rate_of(rate)));
+        self.shared.steered.pace_together(rate.is_finite().then(|| rate_of(rate)));
     }
 }
 

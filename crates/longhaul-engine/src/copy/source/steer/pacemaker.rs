@@ -59,10 +59,10 @@ impl<'a> Pacemaker<'a> {
         let limit = self.shared.context.progress.limit();
         let rate = bound.into_iter().chain(limit).min();
         if self.is_changed(rate, infos.len()) {
-            match limit.filter(|limit| rate == Some(*limit)) {
-                // The gate keeps the sum of the connections within the user's limit.
-                Some(limit) => steered.pace_each(Some(limit)),
-                None => steered.pace(rate),
+            if limit.is_some() && rate == limit {
+                steered.pace_each(rate);
+            } else {
+                steered.pace_together(rate);
             }
             self.paced = rate.map(|rate| (rate, infos.len()));
         }

@@ -169,19 +169,17 @@ impl SteeredStreams {
         lock(&self.steps).push(step);
     }
 
-    /// Sets the maximum pacing rate of each connection; `None` removes it.
-    pub(super) fn pace_each(&self, rate: Option<Rate>) {
-        let bytes_per_second = rate.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
-        for connection in lock(&self.connections).iter() {
-            // A closed connection needs no pacing.
-            let _ = set_max_pacing_rate(&connection.socket, bytes_per_second);
-        }
+    /// Sets the maximum pacing rate of each connection to the user's limit, within which the
+    /// [`RateGate`](crate::copy::rate_gate::RateGate) keeps their sum; `None` removes it.
+    pub(super) fn pace_each(&self, limit: Option<Rate>) {
+        set_pacing(&lock(&self.connections), limit);
     }
 
     /// Divides `rate` equally among all connections; `None` removes the pacing.
-    pub(super) fn pace(&self, rate: Option<Rate>) {
-        let connections = lock(&self.connections).len().max(1) as u64;
-        self.pace_each(rate.map(|rate| Rate::from_bps(rate.bps() / connections)));
+    pub(super) fn pace_together(&self, rate: Option<Rate>) {
+        let connections = lock(&self.connections);
+        let share = |rate: Rate| Rate::from_bps(rate.bps() / connections.len().max(1) as u64);
+        set_pacing(&connections, rate.map(share));
     }
 
     /// Sets the congestion control of the present and later connections, and of those under repair
@@ -193,6 +191,15 @@ impl SteeredStreams {
             *lock(&self.chosen) = Some(congestion.to_owned());
         }
         used
+    }
+}
+
+/// Sets the maximum pacing rate of each connection; `None` removes it.
+fn set_pacing(connections: &[Connection], each: Option<Rate>) {
+    let bytes_per_second = each.map_or(u64::MAX, |rate| rate.bytes_per_second().max(1));
+    for connection in connections {
+        // A closed connection needs no pacing.
+        let _ = set_max_pacing_rate(&connection.socket, bytes_per_second);
     }
 }
 
