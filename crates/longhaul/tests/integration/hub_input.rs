@@ -149,6 +149,23 @@ fn the_user_of_a_hub_needs_no_login_on_its_host() {
     assert_code(&fleet(&["hosts"]), 0);
 }
 
+#[test]
+fn a_mesh_is_checked_without_the_hub_that_left_its_login() {
+    let Hub { dir, _process: hub, .. } = Hub::start_in(".local/share/longhaul/hub");
+    drop(hub);
+    let mesh = "[hosts.west]\naddress = \"192.0.2.1\"\ncapacity = \"1G\"\n";
+    std::fs::write(dir.path().join("mesh.toml"), mesh).unwrap();
+    let file = dir.path().join("mesh.toml");
+    let fleet = |command: &str| {
+        longhaul(dir.path(), &["fleet", command, file.to_str().unwrap()]).output().unwrap()
+    };
+    let plan = fleet("plan");
+    assert_code(&plan, 0);
+    let said = text(&plan.stderr);
+    assert!(said.contains("the plan is not compared with the mesh of a hub"), "{said}");
+    one_sentence(&fleet("apply"), 3, &["127.0.0.1"]);
+}
+
 /// Returns the state of one check of `longhaul agent --check --json`.
 fn state_of(output: &Output, check: &str) -> String {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
